@@ -1,0 +1,71 @@
+"""The caller of a request, as the type of a handler's parameter: whoever takes one needs the credential."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from muniment.auth.api_keys import check_generation, read_api_key
+from muniment.auth.secrets import ring_of
+from muniment.auth.tokens import check_token
+from muniment.context import Context
+from muniment.errors import ConflictingCredentials, InvalidApiKey, InvalidToken, MissingCredential, Refusal
+
+if TYPE_CHECKING:
+    from muniment.evm.address import Address
+    from muniment.http.request import Request
+
+SECURITY_SCHEMES: Final[dict[str, Any]] = {
+    "token": {"type": "apiKey", "in": "header", "name": "x-auth-token", "description": "The token of a wallet login"},
+    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The same token"},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The key of GET /users/api-key"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCaller:
+    """A wallet owner who has logged in: `x-auth-token`, or the same as `Authorization: Bearer`."""
+
+    address: Address
+
+    security: ClassVar[list[dict[str, list[str]]]] = [{"token": []}, {"bearer": []}]
+    refuses_with: ClassVar[tuple[type[Refusal], ...]] = (ConflictingCredentials, MissingCredential, InvalidToken)
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        """Raises `MissingCredential`, `InvalidToken`, `ConflictingCredentials`."""
+        tokens = {*request.headers(b"x-auth-token"), *_bearers(request)}
+        if len(tokens) > 1:
+            raise ConflictingCredentials("the request carries two different tokens")
+        if not tokens:
+            raise MissingCredential("x-auth-token is missing; POST /users/authenticate gives one")
+        return cls(check_token(Context.from_request(request), tokens.pop()))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCaller:
+    """A developer with an API key in `x-api-key`. A key in the query string is not looked at."""
+
+    address: Address
+
+    security: ClassVar[list[dict[str, list[str]]]] = [{"apiKey": []}]
+    refuses_with: ClassVar[tuple[type[Refusal], ...]] = (ConflictingCredentials, MissingCredential, InvalidApiKey)
+
+    @classmethod
+    async def from_request(cls, request: Request) -> Self:
+        """Raises `MissingCredential`, `InvalidApiKey`, `ConflictingCredentials`."""
+        context = Context.from_request(request)
+        keys = set(request.headers(b"x-api-key"))
+        if len(keys) > 1:
+            raise ConflictingCredentials("the request carries two different API keys")
+        if not keys:
+            raise MissingCredential("x-api-key is missing; GET /users/api-key tells it")
+        address, generation = read_api_key(ring_of(context.secrets()), keys.pop())
+        await check_generation(context, address, generation)
+        return cls(address)
+
+
+def _bearers(request: Request) -> list[str]:
+    """The tokens of `Authorization: Bearer` (RFC 6750 section 2.1); other schemes say nothing here."""
+    values = (value.partition(" ") for value in request.headers(b"authorization"))
+    return [token.strip() for scheme, _, token in values if scheme.lower() == "bearer"]

@@ -1,0 +1,148 @@
+"""The ring of secrets, newest first, and the keys that HKDF-SHA256 (RFC 5869) derives from each.
+
+One secret gives a key per use, told apart by its label, so that nothing made for one use can pass for another.
+What was made under an older secret stays good while that secret is in the ring.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets as chance
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from muniment.settings import SettingError
+
+SECRET_BYTES: Final = 32
+# Every login under an old nonce is tried against each secret; nobody needs more than a few rotations at once.
+RING_SIZE_MAX: Final = 8
+_SECRET: Final = re.compile(r"[0-9a-fA-F]{64}")
+_RING_FILE: Final = "secrets"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """One secret's id, which tokens and API keys carry, and its keys."""
+
+    id: str
+    nonce_key: bytes
+    api_key_key: bytes
+    signing_key: Ed25519PrivateKey
+
+    @classmethod
+    def derived_from(cls, raw: bytes) -> Secret:
+        """All that is ever used of the 32 bytes `raw`."""
+
+        def derive(label: str, length: int) -> bytes:
+            info = b"muniment " + label.encode()
+            return HKDF(algorithm=hashes.SHA256(), length=length, salt=None, info=info).derive(raw)
+
+        signing_key = Ed25519PrivateKey.from_private_bytes(derive("token signing", 32))
+        return cls(derive("id", 4).hex(), derive("nonce", 32), derive("api key", 32), signing_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """The secrets in use, newest first."""
+
+    secrets: tuple[Secret, ...]
+
+    @property
+    def newest(self) -> Secret:
+        """The one that new tokens, keys and nonces are made with."""
+        return self.secrets[0]
+
+    def find(self, secret_id: str) -> Secret | None:
+        """The secret with this id, if it is in the ring."""
+        return next((secret for secret in self.secrets if secret.id == secret_id), None)
+
+
+@lru_cache(maxsize=4)
+def ring_of(raw: tuple[bytes, ...]) -> Ring:
+    """The ring of raw secrets. Deriving takes half a millisecond, so the last few rings are kept."""
+    return Ring(tuple(Secret.derived_from(each) for each in raw))
+
+
+def parse_secrets(text: str) -> tuple[bytes, ...]:
+    """Secrets from text, separated by commas or line ends. Raises `SettingError`, which does not repeat them."""
+    parts = [part for part in re.split(r"[,\s]+", text) if part]
+    if not 1 <= len(parts) <= RING_SIZE_MAX or not all(_SECRET.fullmatch(part) for part in parts):
+        raise SettingError(f"secret is 1 to {RING_SIZE_MAX} secrets of 64 hex digits, newest first")
+    if len({part.lower() for part in parts}) != len(parts):
+        raise SettingError("secret names one secret twice")
+    return tuple(bytes.fromhex(part) for part in parts)
+
+
+class RingFile:
+    """The embedded default: a file in the data directory, mode 0600, re-read when it changes."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """The ring of `data_dir`; the file is made with a first secret if there is none."""
+        self.path = data_dir / _RING_FILE
+        self._read: tuple[tuple[int, int], tuple[bytes, ...]] | None = None
+        if not self.path.exists():
+            data_dir.mkdir(parents=True, exist_ok=True)
+            self._create()
+
+    def __call__(self) -> tuple[bytes, ...]:
+        """The raw secrets, newest first. One stat call unless the file has changed."""
+        status = self.path.stat()
+        version = (status.st_mtime_ns, status.st_ino)
+        if self._read is None or self._read[0] != version:
+            self._read = (version, parse_secrets(self.path.read_text("ascii")))
+        return self._read[1]
+
+    def rotate(self) -> Secret:
+        """Put a new secret in front; what older ones signed stays good. Raises `SettingError` when the ring is full."""
+        new = chance.token_bytes(SECRET_BYTES)
+        ring = (new, *self())
+        if len(ring) > RING_SIZE_MAX:
+            raise SettingError(f"the ring has {RING_SIZE_MAX} secrets already; retire one first")
+        self._replace(ring)
+        return Secret.derived_from(new)
+
+    def retire(self) -> Secret:
+        """Drop the oldest secret, and with it every token and key made under it. The last one stays."""
+        ring = self()
+        if len(ring) == 1:
+            raise SettingError("the only secret cannot be retired; rotate first")
+        self._replace(ring[:-1])
+        return Secret.derived_from(ring[-1])
+
+    def _create(self) -> None:
+        """Make the file, unless another process is faster: then its secret counts."""
+        temporary = self._write_beside((chance.token_bytes(SECRET_BYTES),))
+        try:
+            os.link(temporary, self.path)
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink()
+        self._sync_directory()
+
+    def _replace(self, ring: tuple[bytes, ...]) -> None:
+        self._write_beside(ring).replace(self.path)
+        self._sync_directory()
+
+    def _write_beside(self, ring: tuple[bytes, ...]) -> Path:
+        temporary = self.path.with_name(f"{_RING_FILE}.{chance.token_hex(8)}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write("".join(f"{raw.hex()}\n" for raw in ring))
+            file.flush()
+            os.fsync(file.fileno())
+        return temporary
+
+    def _sync_directory(self) -> None:
+        descriptor = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

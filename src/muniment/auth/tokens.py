@@ -1,0 +1,81 @@
+"""Tokens given at login: JWTs (RFC 7519) signed with Ed25519 (EdDSA, RFC 8037), one algorithm and no other."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, Final
+
+import jwt
+
+from muniment.auth.secrets import Ring, ring_of
+from muniment.errors import Invalid, InvalidToken
+from muniment.evm.address import Address
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from jwt.types import Options
+
+    from muniment.context import Context
+
+_ALGORITHM: Final = "EdDSA"
+# A token of ours has about 450 characters. What is longer is not looked into.
+_TOKEN_LENGTH_MAX: Final = 2_048
+# Times are checked against the injected clock below, not against the machine's; issuer and audience as well.
+_SIGNATURE_ONLY: Final[Options] = {
+    "verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False,
+    "verify_iss": False, "verify_sub": False, "verify_jti": False,
+}  # fmt: skip
+
+
+def issue_token(context: Context, address: Address) -> str:
+    """A token that says its bearer has proved control of `address`."""
+    secret, now_s = ring_of(context.secrets()).newest, context.now_ms() // 1000
+    claims = {
+        "iss": context.settings.issuer, "aud": context.settings.issuer, "sub": str(address),
+        "iat": now_s, "nbf": now_s, "exp": now_s + context.settings.token_lifetime_s,
+        "jti": context.random_bytes(16).hex(),
+    }  # fmt: skip
+    return jwt.encode(claims, secret.signing_key, algorithm=_ALGORITHM, headers={"kid": secret.id})
+
+
+def check_token(context: Context, token: str) -> Address:
+    """Whose token this is. Raises `InvalidToken`."""
+    claims = _signed_claims(ring_of(context.secrets()), token)
+    now_s = context.now_ms() // 1000
+    not_before, expires = claims.get("nbf"), claims.get("exp")
+    if type(not_before) is not int or type(expires) is not int:
+        raise InvalidToken("the token lacks its times")
+    if not not_before <= now_s < expires:
+        raise InvalidToken("the token has expired or is not valid yet; log in again")
+    if claims.get("iss") != context.settings.issuer or claims.get("aud") != context.settings.issuer:
+        raise InvalidToken("the token is for another service")
+    try:
+        return Address.parse(claims.get("sub", ""))
+    except (Invalid, TypeError):
+        raise InvalidToken("the token names nobody") from None
+
+
+def _signed_claims(ring: Ring, token: str) -> dict[str, Any]:
+    """The claims of a token that a secret of `ring` signed. Keys that a header brings along are never looked at."""
+    if len(token) > _TOKEN_LENGTH_MAX:
+        raise InvalidToken("the token is longer than any of this service's")
+    try:
+        header = jwt.get_unverified_header(token)
+        kid = header.get("kid")
+        secret = ring.find(kid) if isinstance(kid, str) else None
+        if secret is None or header.get("alg") != _ALGORITHM:
+            raise InvalidToken("the token is not one of this service's")
+        key = secret.signing_key.public_key()
+        return jwt.decode(token, key, algorithms=[_ALGORITHM], options=_SIGNATURE_ONLY)
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise InvalidToken("the token is not one of this service's") from None
+
+
+def key_set(ring: Ring) -> dict[str, list[dict[str, str]]]:
+    """The public keys as a JWK Set (RFC 7517 section 5), so that others can check tokens without asking."""
+    return {"keys": [_jwk(secret.id, secret.signing_key.public_key()) for secret in ring.secrets]}
+
+
+def _jwk(kid: str, key: Ed25519PublicKey) -> dict[str, str]:
+    x = base64.urlsafe_b64encode(key.public_bytes_raw()).decode().rstrip("=")
+    return {"kty": "OKP", "crv": "Ed25519", "alg": _ALGORITHM, "use": "sig", "kid": kid, "x": x}

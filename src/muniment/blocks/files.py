@@ -1,0 +1,219 @@
+"""Blocks as files: `<root>/ab/cdef…`, two and 62 hex digits of the sha2-256 digest.
+
+A block appears whole or not at all: it is written and flushed to disk as a file without a name (`O_TMPFILE`),
+and then linked to its place. Where the file system cannot do that, and where a damaged block is replaced, it is
+written under `<root>/tmp` and renamed. What a crash leaves there is swept when the store is next opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import time
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Final
+
+from muniment.errors import ContentNotFound, StorageUnavailable
+from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+# Up to here an upload waits in memory: most bundles are 80 to 140 KB.
+SPOOL_MEMORY_MAX: Final = 1024 * 1024
+# Writing one block takes seconds at worst, so that a temporary file of this age has no writer any more.
+_ABANDONED_SECONDS: Final = 600
+_FILE_MODE: Final = 0o644
+_SHARD_LENGTH: Final = 2
+_BLOCK_NAME: Final = re.compile("[0-9a-f]{62}")
+_SHARDS: Final = tuple(f"{number:02x}" for number in range(256))
+
+
+class Spool(SpooledTemporaryFile[bytes]):
+    """An upload on its way: in memory first, then in a file without a name, which no crash can leave behind."""
+
+    def write(self, s: ReadableBuffer) -> int:
+        """Raises `StorageUnavailable` at once when the disk does not take it."""
+        with _disk_failures():
+            written = super().write(s)
+            self.flush()
+        return written
+
+    def close(self) -> None:
+        """Forget the content; a failing disk is no matter any more."""
+        with suppress(OSError):
+            super().close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FileBlockStore:
+    """A `BlockStore` in a directory, which several processes may share."""
+
+    def __init__(self, root: Path) -> None:
+        """Make the directory where there is none, and sweep it; raises `StorageUnavailable`."""
+        self._root = root
+        self._temporary = root / "tmp"
+        with _disk_failures():
+            self._prepare()
+            self._links_unnamed = self._can_link_unnamed()
+
+    def put_many(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
+        """Store pairs of digest and bytes, which must belong together; durable when this returns."""
+        touched: set[Path] = set()
+        with _disk_failures():
+            for digest, data in blocks:
+                path = self._path(digest)
+                self._put(path, data)
+                touched.add(path.parent)
+            # Also where the block was there already: whoever put it may not have come as far as this.
+            for shard in sorted(touched):
+                _flush_directory(shard)
+
+    def get(self, digest: bytes) -> bytes:
+        """The bytes of a block, hashed anew; raises `ContentNotFound`, or `Integrity` when they are damaged."""
+        with _disk_failures():
+            try:
+                with self._path(digest).open("rb") as file:
+                    data = file.read(BLOCK_SIZE_MAX + 1)
+            except FileNotFoundError as error:
+                raise _not_found(digest) from error
+        return check_block(digest, data)
+
+    def size(self, digest: bytes) -> int:
+        """The length in bytes of a block, which is not read; raises `ContentNotFound`."""
+        with _disk_failures():
+            try:
+                return self._path(digest).stat().st_size
+            except FileNotFoundError as error:
+                raise _not_found(digest) from error
+
+    def has(self, digest: bytes) -> bool:
+        """Whether a block is here. Its bytes are not read."""
+        with _disk_failures():
+            return self._path(digest).exists()
+
+    def digests(self) -> Iterator[bytes]:
+        """The digests of all blocks in their order, those aside that come or go meanwhile."""
+        for shard in _SHARDS:
+            with _disk_failures():
+                names = sorted(path.name for path in (self._root / shard).iterdir())
+            yield from (bytes.fromhex(shard + name) for name in names if _BLOCK_NAME.fullmatch(name))
+
+    def open_spool(self) -> IO[bytes]:
+        """A place for an upload: in memory up to 1 MiB, then a nameless file beside the blocks."""
+        return Spool(max_size=SPOOL_MEMORY_MAX, dir=str(self._temporary))
+
+    def _path(self, digest: bytes) -> Path:
+        name = digest.hex()
+        return self._root / name[:_SHARD_LENGTH] / name[_SHARD_LENGTH:]
+
+    def _prepare(self) -> None:
+        made = [path for path in (self._temporary, *self._temporary.parents) if not path.exists()]
+        self._temporary.mkdir(parents=True, exist_ok=True)
+        for shard in _SHARDS:
+            (self._root / shard).mkdir(exist_ok=True)
+        # The root always: another process may have made the directories just now and not have come as far as this.
+        for directory in {self._root, *(path.parent for path in made)}:
+            _flush_directory(directory)
+        for left in self._temporary.iterdir():
+            with suppress(FileNotFoundError):
+                if left.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+                    left.unlink()
+
+    def _can_link_unnamed(self) -> bool:
+        """Try it out: it needs Linux, /proc and a file system that has it (not NFS, for one)."""
+        probe = self._temporary / secrets.token_hex(16)
+        try:
+            _write_unnamed(probe, b"")
+        except OSError:
+            return False
+        finally:
+            probe.unlink(missing_ok=True)
+        return True
+
+    def _put(self, path: Path, data: bytes) -> None:
+        if len(data) > BLOCK_SIZE_MAX:
+            raise ValueError(f"a block has at most {BLOCK_SIZE_MAX} bytes")
+        if path.exists():
+            if not _holds(path, data):
+                self._replace(path, data)
+        elif self._links_unnamed:
+            with suppress(FileExistsError):  # another writer was faster, with the same bytes
+                _write_unnamed(path, data)
+        else:
+            self._replace(path, data)
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        temporary = self._temporary / secrets.token_hex(16)
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
+            try:
+                _write_through(descriptor, data)
+            finally:
+                os.close(descriptor)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _disk_failures() -> Generator[None]:
+    """An `OSError` inside is a refusal outside: full, over quota, read-only, broken or gone."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "input/output error"
+        raise StorageUnavailable(f"the block store does not answer: {reason}") from error
+
+
+def _not_found(digest: bytes) -> ContentNotFound:
+    return ContentNotFound(f"block {digest.hex()} is not held here")
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether the file holds just these bytes. One that cannot be read for a bad sector, or that is gone, does not."""
+    try:
+        with path.open("rb") as file:
+            return os.fstat(file.fileno()).st_size == len(data) and file.read() == data
+    except OSError as error:
+        if error.errno in {errno.EIO, errno.ENOENT}:
+            return False
+        raise
+
+
+def _write_unnamed(path: Path, data: bytes) -> None:
+    """Write a file that gets its name, `path`, when it is safe on disk; raises `FileExistsError`."""
+    descriptor = os.open(path.parent, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        _write_through(descriptor, data)
+        # With a directory descriptor this is linkat(2) with AT_SYMLINK_FOLLOW, as open(2) shows for O_TMPFILE.
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=directory, follow_symlinks=True)
+        finally:
+            os.close(directory)
+    finally:
+        os.close(descriptor)
+
+
+def _write_through(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    os.fsync(descriptor)
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

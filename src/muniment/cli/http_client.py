@@ -1,0 +1,61 @@
+"""The few HTTP requests that commands make, with the standard library."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+TIMEOUT_S = 30
+
+
+class RequestFailed(Exception):
+    """The service cannot be reached, or answered with a problem; the message says which."""
+
+
+class Client:
+    """A service at a base URL."""
+
+    def __init__(self, url: str) -> None:
+        """Talk to the service at `url` (http or https)."""
+        self.url = url.rstrip("/")
+        self._parts = urlsplit(self.url)
+
+    def get(self, path: str, **headers: str) -> Any:
+        """The JSON at `path`."""
+        return self._request("GET", path, None, headers)
+
+    def post(self, path: str, body: object, **headers: str) -> Any:
+        """The JSON answer to a JSON body; None for no content."""
+        return self._request("POST", path, json.dumps(body).encode(), {"content-type": "application/json", **headers})
+
+    def post_files(self, path: str, files: dict[str, bytes], **headers: str) -> Any:
+        """The JSON answer to a multipart form with these files, all under the name `file`."""
+        boundary = secrets.token_hex(16)
+        parts = [
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
+            + data + b"\r\n"
+            for name, data in files.items()
+        ]  # fmt: skip
+        body = b"".join(parts) + f"--{boundary}--\r\n".encode()
+        content_type = f"multipart/form-data; boundary={boundary}"
+        return self._request("POST", path, body, {"content-type": content_type, **headers})
+
+    def _request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Any:
+        kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT_S)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            connection.request(method, self._parts.path + path, body, sent)
+            response = connection.getresponse()
+            data = response.read()
+        except (OSError, HTTPException) as error:
+            raise RequestFailed(f"{self.url} does not answer: {error}") from error
+        finally:
+            connection.close()
+        answer: Any = json.loads(data) if data else None
+        if response.status >= 400:  # noqa: PLR2004 - a problem document
+            raise RequestFailed(f"{method} {path} → {response.status} {answer['code']}: {answer['detail']}")
+        return answer

@@ -1,0 +1,41 @@
+"""The outside world as handlers see it: one frozen value, made once by `muniment.app`, passed to whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from muniment.http.request import Request
+
+if TYPE_CHECKING:
+    from muniment.blocks.store import BlockStore
+    from muniment.evm.chains import Chain
+    from muniment.ipfs.unixfs import Profile
+    from muniment.settings import Settings
+    from muniment.storage.database import Database
+
+# A function's inputs by name, in manifest order, or None when no such function is registered here. Triggers need
+# it and functions know it; the two are strangers to each other.
+FindInputs = Callable[[bytes], Awaitable[Mapping[str, str] | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything outside of the code: stores, chains, settings, secrets, the clock and chance."""
+
+    settings: Settings
+    database: Database
+    blocks: BlockStore
+    profile: Profile
+    chains: Mapping[int, Chain]
+    secrets: Callable[[], tuple[bytes, ...]]
+    now_ms: Callable[[], int]
+    random_bytes: Callable[[int], bytes]
+    find_inputs: FindInputs
+    is_stopping: Callable[[], bool]
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        """The context that the application put into the connection's scope."""
+        return request.scope["muniment.context"]

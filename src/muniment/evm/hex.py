@@ -1,0 +1,42 @@
+"""Bytes as hex text, the way Ethereum's JSON writes them: `0x` and two digits a byte."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar, Final, Self
+
+from muniment.errors import InvalidHex
+from muniment.wire import ProvedText
+
+_HEX: Final = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
+
+
+class HexString(ProvedText):
+    """Any number of bytes as `0x` and hex digits, lower case. Its length is bounded by the size of the body."""
+
+    __slots__ = ()
+
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "pattern": "^0x([0-9a-fA-F]{2})*$",
+        "description": "Bytes as hex: 0x and an even number of digits",
+        "examples": ["0xdeadbeef"],
+    }
+    refuses = InvalidHex
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Lower case from any letter case. Raises `InvalidHex`."""
+        if not _HEX.fullmatch(text):
+            raise InvalidHex("a hex string is 0x and an even number of hex digits")
+        return cls(text.lower())
+
+    @classmethod
+    def from_raw(cls, raw: bytes) -> Self:
+        """The hex of `raw`."""
+        return cls("0x" + raw.hex())
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes."""
+        return bytes.fromhex(self[2:])

@@ -1,0 +1,104 @@
+"""ECDSA signatures over secp256k1 in their one canonical form, and who made them.
+
+A signature is the identity of a consent, so a second spelling would be a second identity: the twin with
+n - s in place of s, v counted from 0, upper-case digits. One spelling is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar, Final, Protocol, Self, cast
+
+from coincurve import PrivateKey, PublicKey
+
+from muniment.errors import InvalidSignature
+from muniment.evm.address import Address
+from muniment.evm.hashing import keccak256
+from muniment.wire import ProvedText
+
+_SIGNATURE: Final = re.compile(r"0x[0-9a-fA-F]{130}")
+# The order n of secp256k1 (SEC 2, section 2.4.1) and n/2 (the bound for s of EIP-2), as lower-case hex:
+# texts of one length compare as their numbers do.
+_ZERO: Final = "0" * 64
+_ORDER: Final = "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141"
+_HALF_ORDER: Final = "7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0"
+# v counts the parity of R from 27 (Yellow Paper, appendix F); some hardware wallets count from 0.
+_V: Final = {"1b": "1b", "1c": "1c", "00": "1b", "01": "1c"}
+_RECOVERY_ID: Final = {"1b": b"\x00", "1c": b"\x01"}
+
+
+class _Signer(Protocol):
+    """The one call of coincurve whose types are not known: its nonce function is a C pointer."""
+
+    def sign_recoverable(self, message: bytes, hasher: None) -> bytes: ...
+
+
+class Signature(ProvedText):
+    """r, s and v in 65 bytes as lower-case hex, 0 < r < n, 0 < s ≤ n/2, v 27 or 28."""
+
+    __slots__ = ()
+
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "pattern": "^0x[0-9a-fA-F]{130}$",
+        "description": "An ECDSA signature of 65 bytes r, s, v with low s and v 27 or 28 (0 or 1 are lifted)",
+        "examples": ["0x" + "1" * 128 + "1b"],
+    }
+    refuses = InvalidSignature
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The canonical form: lower case, v 0 and 1 lifted to 27 and 28.
+
+        Raises `InvalidSignature` for any other length or v, for r or s outside their range, and for a high s.
+        """
+        if not _SIGNATURE.fullmatch(text):
+            raise InvalidSignature("a signature is 0x and 130 hex digits: r, s and v")
+        lower = text.lower()
+        v = _V.get(lower[130:])
+        if v is None:
+            raise InvalidSignature("the last byte of a signature, v, is 27 or 28")
+        if not _ZERO < lower[2:66] < _ORDER:
+            raise InvalidSignature("r of a signature is above 0 and below the order of the curve")
+        if not _ZERO < lower[66:130] <= _HALF_ORDER:
+            raise InvalidSignature("s of a signature is above 0 and at most half the order of the curve (low s)")
+        return cls(lower[:130] + v)
+
+    @property
+    def raw(self) -> bytes:
+        """The 65 bytes r, s, v."""
+        return bytes.fromhex(self[2:])
+
+
+def recover(digest: bytes, signature: Signature) -> Address | None:
+    """The address whose key signed the 32-byte `digest` (SEC 1, section 4.1.6), or None when there is none.
+
+    There is none when no point of the curve has r as its x, or the key would be the point at infinity.
+    """
+    compact = bytes.fromhex(signature[2:130]) + _RECOVERY_ID[signature[130:]]
+    try:
+        key = PublicKey.from_signature_and_message(compact, digest, hasher=None)
+    except ValueError:
+        return None
+    return _address_of(key)
+
+
+def address_of_key(private_key: bytes) -> Address:
+    """The address of a 32-byte private key."""
+    return _address_of(PrivateKey(private_key).public_key)
+
+
+def sign(digest: bytes, private_key: bytes) -> Signature:
+    """The canonical signature of the 32-byte `digest` with a 32-byte key: deterministic (RFC 6979), low s."""
+    signer = cast("_Signer", PrivateKey(private_key))
+    raw = signer.sign_recoverable(digest, hasher=None)
+    return Signature.parse("0x" + raw.hex())
+
+
+def personal_digest(message: bytes) -> bytes:
+    """What `personal_sign` signs for `message`: EIP-191, version 0x45."""
+    return keccak256(b"\x19Ethereum Signed Message:\n%d" % len(message) + message)
+
+
+def _address_of(key: PublicKey) -> Address:
+    return Address.from_raw(keccak256(key.format(compressed=False)[1:])[12:])

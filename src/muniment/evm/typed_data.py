@@ -1,0 +1,184 @@
+"""EIP-712 typed structured data, strictly: what is hashed is exactly what was sent, or nothing is.
+
+Definitions are compiled once into functions; the same definitions come with every request of one client, so the
+compiled ones are kept. There is no ABI encoder here: a struct is one hash over its type hash and 32 bytes a member.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final, cast
+
+import msgspec
+
+from muniment.errors import InvalidTypedData
+from muniment.evm.hashing import keccak256
+from muniment.evm.struct_types import NODES_MAX, StructTypes, is_identifier, read_types
+from muniment.evm.words import WORDS, Encode, Misfit
+from muniment.wire import Record, json_kind
+
+# One entry takes about 10 kB for a dozen members and at most about 60 kB: 30 MB when full of the largest.
+_ENCODERS_KEPT: Final = 512
+# Larger definitions are compiled each time: no client of ours sends them, and the cache stays small.
+KEPT_KEY_BYTES_MAX: Final = 8_192
+
+_DOMAIN_TYPE_HASH: Final = keccak256(b"EIP712Domain(string name,string version)")
+
+
+class Domain(Record, frozen=True):
+    """An EIP-712 domain of name and version alone: it names no chain, no contract, no salt."""
+
+    name: str
+    version: str
+
+    @property
+    def separator(self) -> bytes:
+        """EIP-712 `domainSeparator`, 32 bytes."""
+        return _separator(self.name, self.version)
+
+
+class Encoder:
+    """The compiled definitions of one primary type."""
+
+    __slots__ = ("_encode", "_open_ended", "encode_type", "primary", "type_hash")
+
+    def __init__(self, structs: StructTypes, primary: str) -> None:
+        self.primary: Final = primary
+        self.encode_type: Final = structs.encode_type(primary)
+        self.type_hash: Final = keccak256(self.encode_type.encode("ascii"))
+        self._encode: Final = _struct_encoders(structs)[primary]
+        self._open_ended: Final = structs.has_dynamic_arrays
+
+    def struct_hash(self, values: object) -> bytes:
+        """EIP-712 `hashStruct` of `values`, 32 bytes.
+
+        Raises `InvalidTypedData` with a pointer that begins at `/values`, when a value does not fit its type
+        exactly, a member is missing or too many, or there are more than `NODES_MAX` values.
+        """
+        try:
+            if self._open_ended:
+                _check_count(values)
+            return self._encode(values)
+        except Misfit as misfit:
+            raise InvalidTypedData(misfit.detail, pointer="/values" + misfit.pointer) from None
+
+
+def compile_types(types: object, primary: str) -> Encoder:
+    """The encoder for the struct `primary` of `types`, which is JSON: `{struct: [{"name", "type"}, …]}`.
+
+    Raises `InvalidTypedData` with a pointer that begins at `/types`; see `struct_types` for the rules.
+    """
+    key = types_key(types)
+    if len(key) > KEPT_KEY_BYTES_MAX:
+        return Encoder(read_types(types, primary), primary)
+    return _compiled(key, primary)
+
+
+def types_key(types: object) -> bytes:
+    """`types` as compact JSON: equal keys mean equal definitions. Raises `InvalidTypedData` when it is not JSON."""
+    try:
+        return msgspec.json.encode(types)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        raise InvalidTypedData("types is an object of struct definitions", pointer="/types") from None
+
+
+def digest(domain: Domain, struct_hash: bytes) -> bytes:
+    """What is signed: EIP-191 version 0x01 over the domain separator and the struct hash."""
+    return keccak256(b"\x19\x01" + domain.separator + struct_hash)
+
+
+@lru_cache(maxsize=_ENCODERS_KEPT)
+def _compiled(key: bytes, primary: str) -> Encoder:
+    return Encoder(read_types(msgspec.json.decode(key), primary), primary)
+
+
+@lru_cache(maxsize=16)  # one registry has one domain
+def _separator(name: str, version: str) -> bytes:
+    return keccak256(_DOMAIN_TYPE_HASH + keccak256(name.encode()) + keccak256(version.encode()))
+
+
+def _struct_encoders(structs: StructTypes) -> dict[str, Encode]:
+    encoders: dict[str, Encode] = {}
+    for name in structs.leaves_first:
+        members: list[tuple[str, Encode]] = []
+        for member in structs.members[name]:
+            encode = WORDS.get(member.base) or encoders[member.base]
+            for size in member.dimensions:
+                encode = _array(encode, size)
+            members.append((member.name, encode))
+        encoders[name] = _struct(keccak256(structs.encode_type(name).encode("ascii")), tuple(members))
+    return encoders
+
+
+def _struct(type_hash: bytes, members: tuple[tuple[str, Encode], ...]) -> Encode:
+    count = len(members)
+
+    def encode(value: object) -> bytes:
+        if not isinstance(value, dict):
+            raise Misfit(f"expected an object, got {json_kind(value)}")
+        given = cast("dict[str, object]", value)
+        if len(given) != count:
+            raise _not_the_members(given, [name for name, _ in members])
+        words = [type_hash]
+        name = ""
+        try:
+            for name, encode_member in members:
+                words.append(encode_member(given[name]))
+        except Misfit as misfit:
+            misfit.path.append(name)
+            raise
+        except KeyError:
+            raise _not_the_members(given, [name for name, _ in members]) from None
+        return keccak256(b"".join(words))
+
+    return encode
+
+
+def _array(encode_item: Encode, size: int | None) -> Encode:
+    def encode(value: object) -> bytes:
+        if not isinstance(value, list):
+            raise Misfit(f"expected an array, got {json_kind(value)}")
+        items = cast("list[object]", value)
+        if size is not None and len(items) != size:
+            raise Misfit(f"expected {size} items, got {len(items)}")
+        words: list[bytes] = []
+        try:
+            for item in items:
+                words.append(encode_item(item))  # noqa: PERF401 - how far it came is the index of a refused item
+        except Misfit as misfit:
+            misfit.path.append(str(len(words)))
+            raise
+        return keccak256(b"".join(words))
+
+    return encode
+
+
+def _not_the_members(given: dict[str, object], names: list[str]) -> Misfit:
+    """Which member is missing or too many; a name that is no identifier is not repeated."""
+    missing = next((name for name in names if name not in given), None)
+    if missing is not None:
+        return _at(missing, "a member that the types name is missing")
+    extra = next(name for name in given if name not in names)
+    return _at(extra if is_identifier(extra) else None, "a member that the types do not name")
+
+
+def _at(name: str | None, detail: str) -> Misfit:
+    misfit = Misfit(detail)
+    if name is not None:
+        misfit.path.append(name)
+    return misfit
+
+
+def _check_count(values: object) -> None:
+    """Count what `values` holds, without recursion and not further than the limit."""
+    count = 0
+    open_values: list[Any] = [values]
+    while open_values:
+        value = open_values.pop()
+        count += 1
+        if isinstance(value, list):
+            open_values.extend(cast("list[Any]", value))
+        elif isinstance(value, dict):
+            open_values.extend(cast("dict[Any, Any]", value).values())
+        if count + len(open_values) > NODES_MAX:
+            raise Misfit(f"more than {NODES_MAX} values")

@@ -1,0 +1,172 @@
+"""Content that never changes, over HTTP: entity tags, 304, ranges, and bodies that are read while they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import structlog
+
+from muniment.context import Context
+from muniment.errors import RangeNotSatisfiable, Refusal
+from muniment.functions.rules import MANIFEST, WASM
+from muniment.http.operation import Answer
+from muniment.http.reply import Headers, Ready, Streamed, etag_matches
+from muniment.http.request import Request
+from muniment.ipfs.cid import Cid
+from muniment.ipfs.dag import File, open_file
+
+# The types are fixed: what is uploaded is a stranger's, and must never be taken for a page of this origin.
+MEDIA_TYPES: Final[Mapping[str, str]] = {MANIFEST: "application/json", WASM: "application/wasm"}
+# Path gateway specification, section Cache-Control: what a CID names is good for ever, written as 48 weeks.
+IMMUTABLE: Final = (b"cache-control", b"public, max-age=29030400, immutable")
+_SANDBOX: Final = (b"content-security-policy", b"default-src 'none'; sandbox")
+# What a thread reads before the event loop has its turn, and what is checked before an answer starts.
+_BATCH_BYTES: Final = 256 * 1024
+# RFC 9110 section 15.4.5: of the header fields of a 200 those that a cache may need.
+_SENT_WITH_304: Final = frozenset(
+    {b"etag", b"cache-control", b"vary", b"content-location", b"x-ipfs-path", b"x-ipfs-roots"}
+)
+# RFC 9110 section 14.1; numbers of more digits than any size are no ranges.
+_RANGE: Final = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+)=(.*)")
+_RANGE_SPEC: Final = re.compile(r"([0-9]{1,40})-([0-9]{0,40})|-([0-9]{1,40})", re.ASCII)
+
+_log = structlog.get_logger(__name__)
+
+FILE_READS: Final[Mapping[str, str]] = {
+    "range": "One range of bytes (RFC 9110 section 14.2)",
+    "if-range": "An ETag; the range is heeded only while it is this one",
+    "if-none-match": "ETags that the client has; 304 when the answer's is among them",
+}
+
+
+def file_answers(*media_types: str) -> dict[int, Answer]:
+    """What content is answered with, for OpenAPI."""
+    headers = {"etag": "Names these bytes for ever", "cache-control": "Immutable"}
+    ranged = {**headers, "content-range": "Which bytes these are"}
+    return {
+        200: Answer("The content", media_types, headers),
+        206: Answer("The range asked for", media_types, ranged),
+        304: Answer("The client has it already", (), headers),
+    }
+
+
+async def bundle_file(context: Context, request: Request, root: Cid, name: str) -> Ready[bytes] | Streamed:
+    """A file of the bundle `root` as it is: `MANIFEST` or `WASM`.
+
+    Raises `ContentNotFound`, `Integrity` (once the answer has started it breaks off) and `RangeNotSatisfiable`.
+    """
+    file = await asyncio.to_thread(open_file, context.blocks.get, root.parts, [name])
+    return await file_reply(request, file, name)
+
+
+async def file_reply(request: Request, file: File, name: str, headers: Headers = ()) -> Ready[bytes] | Streamed:
+    """`file` under its fixed media type; `headers` are further ones."""
+    own = (
+        (b"content-type", MEDIA_TYPES[name].encode()),
+        (b"etag", f'"{file.cid.text}"'.encode()),
+        _SANDBOX,
+    )
+    return await bytes_reply(request, file.size, file.read, (*own, *headers))
+
+
+async def bytes_reply(
+    request: Request, size: int, read: Callable[[int, int], Iterable[bytes]], headers: Headers
+) -> Ready[bytes] | Streamed:
+    """Content of `size` bytes of which `read(start, end)` gives a part: whole, one range of it, or 304.
+
+    `headers` has its strong `etag`. Raises `RangeNotSatisfiable`, and what `read` raises at its beginning.
+    """
+    headers = (*headers, IMMUTABLE, (b"accept-ranges", b"bytes"))
+    if unchanged := not_modified(request, headers):
+        return unchanged
+    part = byte_range(request, _etag(headers), size)
+    if part is None:
+        return await piecewise(request, read(0, size), headers, length=size)
+    headers = (*headers, (b"content-range", f"bytes {part.start}-{part.stop - 1}/{size}".encode()))
+    return await piecewise(request, read(part.start, part.stop), headers, status=206, length=len(part))
+
+
+def not_modified(request: Request, headers: Headers) -> Ready[bytes] | None:
+    """304 when the client has the content with the `etag` in `headers` (RFC 9110 section 13.1.2)."""
+    named = request.headers(b"if-none-match")
+    if not named or not etag_matches(",".join(named), _etag(headers)):
+        return None
+    return Ready(b"", tuple(each for each in headers if each[0] in _SENT_WITH_304), 304)
+
+
+def byte_range(request: Request, etag: str, size: int) -> range | None:
+    """The range of a GET, or None for the whole: so for several ranges, for units other than bytes, and for HEAD.
+
+    RFC 9110 section 14.2. Raises `RangeNotSatisfiable` for a range outside of the content and for one that is none.
+    """
+    field = request.header(b"range")
+    if field is None or request.method != "GET" or request.header(b"if-range") not in {None, etag}:
+        return None
+    match = _RANGE.fullmatch(field.strip())
+    if match and match[1].lower() != "bytes":
+        return None
+    specs = [_RANGE_SPEC.fullmatch(spec.strip()) for spec in match[2].split(",")] if match else [None]
+    parts = [spec and _part(spec, size) for spec in specs]
+    if None in parts or (len(parts) == 1 and not parts[0]):
+        raise RangeNotSatisfiable(f"the range is not within the {size} bytes of the content", facts={"size": str(size)})
+    return parts[0] if len(parts) == 1 else None
+
+
+def _part(spec: re.Match[str], size: int) -> range | None:
+    """The part of `size` bytes that a range names, empty where it lies outside; None when it ends before it starts."""
+    if spec[3]:
+        return range(max(size - int(spec[3]), 0), size)
+    first, last = int(spec[1]), int(spec[2]) if spec[2] else size
+    if spec[2] and last < first:
+        return None
+    return range(min(first, size), min(last + 1, size))
+
+
+async def piecewise(
+    request: Request, pieces: Iterable[bytes], headers: Headers, *, status: int = 200, length: int | None = None
+) -> Ready[bytes] | Streamed:
+    """The answer that `pieces` make, read in a thread while it is sent; for HEAD none of them is read.
+
+    The first ones are read at once, so that what they raise becomes an ordinary refusal. An error later on breaks
+    the connection off, as it must: the client would take what it has for the whole.
+    """
+    iterator = iter(pieces)
+    known = () if length is None else ((b"content-length", str(length).encode()),)
+    if request.method == "HEAD":
+        return Streamed(_rest(request, b"", iterator), (*headers, *known), status)
+    first, ended = await asyncio.to_thread(_batch, iterator)
+    if ended:
+        return Ready(first, tuple(headers), status)
+    return Streamed(_rest(request, first, iterator), (*headers, *known), status)
+
+
+async def _rest(request: Request, first: bytes, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    ended = False
+    while not ended:
+        try:
+            batch, ended = await asyncio.to_thread(_batch, pieces)
+        except Refusal as refusal:
+            _log.error("broken off", code=refusal.code, detail=refusal.detail, request_id=request.scope["muniment.id"])
+            raise
+        if batch:
+            yield batch
+
+
+def _batch(pieces: Iterator[bytes]) -> tuple[bytes, bool]:
+    """The next pieces, together at least `_BATCH_BYTES` long, and whether they were the last."""
+    gathered: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        gathered.append(piece)
+        size += len(piece)
+        if size >= _BATCH_BYTES:
+            return b"".join(gathered), False
+    return b"".join(gathered), True
+
+
+def _etag(headers: Headers) -> str:
+    return next(value.decode() for name, value in headers if name == b"etag")

@@ -1,0 +1,245 @@
+"""A gateway to the blocks that this registry holds, for clients that check what they get.
+
+After the trustless gateway specification (specs.ipfs.tech/http-gateways/trustless-gateway): raw blocks and CAR
+files. Of the path gateway specification it has the two files of a bundle; never a directory listing, a page or a
+redirect, since what is served was uploaded by strangers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+from muniment import errors
+from muniment.context import Context
+from muniment.errors import ContentNotFound, DeadlineExceeded, Integrity, NotCached
+from muniment.functions.content import (
+    FILE_READS,
+    IMMUTABLE,
+    MEDIA_TYPES,
+    bundle_file,
+    bytes_reply,
+    file_answers,
+    file_reply,
+    not_modified,
+    piecewise,
+)
+from muniment.functions.formats import (
+    CAR_TYPE,
+    RAW_TYPE,
+    CarForm,
+    ContentCid,
+    EntryName,
+    Filename,
+    Form,
+    GatewayQuery,
+    choose_form,
+)
+from muniment.http.operation import operation
+from muniment.http.reply import Headers, Ready, Streamed
+from muniment.http.request import Request
+from muniment.ipfs.block import GetBlock
+from muniment.ipfs.car import car_header, car_section
+from muniment.ipfs.cid import DAG_PB, IDENTITY, CidParts
+from muniment.ipfs.dag import File, Scope, open_file, walk
+from muniment.ipfs.dag_pb import decode_node
+from muniment.ipfs.unixfs import decode_unixfs
+
+__all__ = ["FILE_READS", "OPERATIONS", "bundle_file", "file_answers"]
+
+# A CAR with repeated blocks has about the bytes of its bundle. Blocks that were crafted to link to one another
+# again and again would make one without end: so many of the largest bundles are the most that is sent.
+_CAR_BUNDLES_MAX: Final = 16
+# Of a quoted string, and of what browsers decode in it although they should not (RFC 6266 appendix D).
+_NOT_PLAIN: Final = re.compile(r'[^ -~]|["%]')
+
+_REFUSES: Final = (
+    errors.ContentNotFound, errors.NotAcceptable, errors.NotCached, errors.RangeNotSatisfiable,
+    errors.Integrity, errors.StorageUnavailable, errors.DeadlineExceeded,
+)  # fmt: skip
+_READS: Final = {
+    **FILE_READS,
+    "accept": f"{RAW_TYPE} or {CAR_TYPE}, the latter with version, order and dups; `format` wins over it",
+    "cache-control": "only-if-cached: 412 instead of 404",
+}
+
+
+@operation("GET", "/ipfs/{cid}", refuses=_REFUSES, answers=file_answers(RAW_TYPE, CAR_TYPE), reads=_READS)
+async def get_content(
+    context: Context, request: Request, cid: ContentCid, query: GatewayQuery
+) -> Ready[bytes] | Streamed:
+    """Read a block, or the blocks below it.
+
+    As raw block or as CAR file, by `format` or by `Accept`. The client checks the bytes against the CID. A block
+    that turns out damaged in the middle of a CAR file breaks the connection off.
+    """
+    return await _content(_Asked(context, request, cid.parts), query)
+
+
+@operation(
+    "GET", "/ipfs/{cid}/{name}",
+    refuses=_REFUSES, answers=file_answers(*MEDIA_TYPES.values(), RAW_TYPE, CAR_TYPE), reads=_READS,
+)  # fmt: skip
+async def get_entry(
+    context: Context, request: Request, cid: ContentCid, name: EntryName, query: GatewayQuery
+) -> Ready[bytes] | Streamed:
+    """Read a file of a bundle.
+
+    As it is, as its root block, or as CAR file of the blocks that prove it.
+    """
+    return await _content(_Asked(context, request, cid.parts, (str(name),)), query)
+
+
+OPERATIONS = (get_content, get_entry)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a request is about: a root in the version it was asked for, and the path from there."""
+
+    context: Context
+    request: Request
+    root: CidParts
+    path: tuple[str, ...] = ()
+
+    @property
+    def get_block(self) -> GetBlock:
+        return self.context.blocks.get
+
+    def headers(self, query: GatewayQuery, form: Form, passed: Sequence[CidParts]) -> Headers:
+        """What every form says of its content; `passed` are the CIDs that the path leads over."""
+        path = "/".join(("/ipfs", self.root.text, *self.path))
+        headers = [
+            (b"vary", b"Accept"),
+            (b"x-ipfs-path", path.encode()),
+            (b"x-ipfs-roots", ",".join(cid.text for cid in passed).encode()),
+        ]
+        if form.located:
+            headers.append((b"content-location", f"{path}?{self._located(form)}".encode()))
+        if form.kind != "file":
+            name = f"{passed[-1].text}.{'bin' if form.kind == 'raw' else 'car'}"
+            headers.append((b"content-disposition", _disposition("attachment", query.filename or name)))
+        elif query.filename:
+            headers.append((b"content-disposition", _disposition("inline", query.filename)))
+        return tuple(headers)
+
+    def _located(self, form: Form) -> str:
+        """The query that asks for the same without `Accept`; what it says already wins over that."""
+        said: str = self.request.scope["query_string"].decode("ascii")
+        names = {name for name, _ in parse_qsl(said, keep_blank_values=True)}
+        added = urlencode([(name, value) for name, value in form.located if name not in names])
+        return f"{said}&{added}" if said else added
+
+
+async def _content(asked: _Asked, query: GatewayQuery) -> Ready[bytes] | Streamed:
+    try:
+        _refuse_other_names(asked)
+        file_type = MEDIA_TYPES[asked.path[0]] if asked.path else None
+        form = choose_form(query, asked.request.headers(b"accept"), file_type)
+        if form.kind == "raw":
+            return await _raw(asked, query, form)
+        if form.kind == "car":
+            return await _car(asked, query, form)
+        return await _file(asked, query, form)
+    except ContentNotFound as error:
+        if _only_if_cached(asked.request):
+            raise NotCached(error.detail) from error
+        raise
+
+
+async def _raw(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
+    steps = await asyncio.to_thread(_walk_path, asked.get_block, asked.root, asked.path)
+    target, block = steps[-1]
+    own = (
+        (b"content-type", RAW_TYPE.encode()),
+        (b"etag", f'"{target.text}.raw"'.encode()),
+    )
+    headers = (*own, *asked.headers(query, form, [cid for cid, _ in steps]))
+    return await bytes_reply(asked.request, len(block), lambda start, end: [block[start:end]], headers)
+
+
+async def _car(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
+    steps = await asyncio.to_thread(_walk_path, asked.get_block, asked.root, asked.path, is_walked=True)
+    own = (
+        (b"content-type", form.car.media_type.encode()),
+        (b"etag", form.car.etag(asked.root, asked.path).encode()),
+        (b"accept-ranges", b"none"),
+        IMMUTABLE,
+    )
+    headers = (*own, *asked.headers(query, form, [cid for cid, _ in steps]))
+    if unchanged := not_modified(asked.request, headers):
+        return unchanged
+    return await piecewise(asked.request, _car_pieces(asked, form.car), headers)
+
+
+async def _file(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
+    file = await asyncio.to_thread(_open, asked.get_block, asked.root, asked.path)
+    return await file_reply(asked.request, file, asked.path[-1], asked.headers(query, form, [asked.root, file.cid]))
+
+
+def _open(get_block: GetBlock, root: CidParts, path: Sequence[str]) -> File:
+    _refuse_other_nodes(get_block, root)
+    return open_file(get_block, root, path)
+
+
+def _refuse_other_names(asked: _Asked) -> None:
+    if asked.path and asked.root.hash_code == IDENTITY:
+        raise ContentNotFound("this CID holds its own content, and no names")
+    if asked.path and asked.path[0] not in MEDIA_TYPES:
+        raise ContentNotFound(f"a bundle has {' and '.join(MEDIA_TYPES)}, nothing else")
+
+
+def _walk_path(
+    get_block: GetBlock, root: CidParts, path: Sequence[str], *, is_walked: bool = False
+) -> list[tuple[CidParts, bytes]]:
+    """The blocks from `root` to where `path` leads; with `is_walked` what is there must be fit to be walked."""
+    if path or is_walked:
+        _refuse_other_nodes(get_block, root)
+    if root.hash_code == IDENTITY:
+        return [(root, root.digest)]
+    return list(walk(get_block, root, path=path, scope=Scope.BLOCK, duplicates=True))
+
+
+def _refuse_other_nodes(get_block: GetBlock, root: CidParts) -> None:
+    """Raise `ContentNotFound` where the hash is here, but not as what the CID says it is.
+
+    Anybody can write the CID of a node around the hash of a leaf; that nothing comes of it is no damage of ours.
+    """
+    if root.codec != DAG_PB:
+        return
+    block = get_block(root.digest)
+    try:
+        decode_unixfs(decode_node(block).data)
+    except Integrity:
+        raise ContentNotFound("the block with this hash is no UnixFS node; ask for it with the codec raw") from None
+
+
+def _car_pieces(asked: _Asked, form: CarForm) -> Iterator[bytes]:
+    settings = asked.context.settings
+    bytes_left = _CAR_BUNDLES_MAX * (settings.wasm_bytes_max + settings.manifest_bytes_max)
+    yield car_header([asked.root])
+    for cid, block in walk(
+        asked.get_block, asked.root, path=asked.path, scope=form.scope,
+        entity_bytes=form.entity_bytes, duplicates=form.duplicates,
+    ):  # fmt: skip
+        bytes_left -= len(block)
+        if bytes_left < 0:
+            raise DeadlineExceeded("the CAR repeats its blocks beyond measure; ask for it with car-dups=n")
+        yield car_section(cid, block)
+
+
+def _disposition(kind: str, name: Filename | str) -> bytes:
+    """`Content-Disposition` (RFC 6266), with the name in UTF-8 as well when it needs that."""
+    plain = _NOT_PLAIN.sub("_", name)
+    extended = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
+    return f'{kind}; filename="{plain}"{extended}'.encode()
+
+
+def _only_if_cached(request: Request) -> bool:
+    """Whether the client wants nothing that would have to be fetched (RFC 9111 section 5.2.1.7)."""
+    fields = ",".join(request.headers(b"cache-control")).split(",")
+    return "only-if-cached" in {field.strip().lower() for field in fields}

@@ -1,0 +1,159 @@
+"""What a function says about itself: the rules of `manifest.json`.
+
+The record of a function takes its name, version and description from here, and a trigger's typed data takes
+its inputs, in their order. The bytes themselves are stored and served as they were uploaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from muniment.errors import Fault, Invalid, InvalidJson, InvalidManifest
+from muniment.wire import Record, SemVer, json_kind, parse_json
+
+# Real manifests have a few KB; the upload refuses more before it gets here.
+MANIFEST_BYTES_MAX: Final = 256 * 1024
+# These three are rules of the interface; the length of a text is counted in characters.
+NAME_LENGTH_MAX: Final = 100
+DESCRIPTION_LENGTH_MAX: Final = 1000
+INPUTS_MAX: Final = 64
+
+_INPUT_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_INPUT_TYPE: Final = re.compile(
+    r"u?int(8|16|32|64|128|256)?|bool|address|bytes([1-9]|[12][0-9]|3[0-2])?|string|Token|TokenAmount"
+)
+# How much of a wrong text a message repeats.
+_QUOTE_LENGTH: Final = 40
+
+
+class Manifest(Record, frozen=True):
+    """The members of manifest.json that mean something here; it may have others.
+
+    `inputs` maps the name of each input to its type word, in the order of the manifest.
+    """
+
+    name: str
+    version: SemVer
+    description: str
+    inputs: Mapping[str, str]
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """The manifest in `data`, or `InvalidManifest` with a pointer to each member that is wrong."""
+    members = _read_object(data)
+    faults: list[Fault] = []
+
+    def read(check: Callable[[Any], Any], name: str) -> Any:
+        try:
+            if name not in members:
+                raise InvalidManifest("is missing")
+            return check(members[name])
+        except Invalid as refusal:
+            faults.extend(refusal.under(f"/{name}").faults)
+
+    name = read(_check_name, "name")
+    version = read(_check_version, "version")
+    description = read(_check_description, "description")
+    inputs = read(_check_inputs, "inputs")
+    for optional, check in (("abis", _check_abis), ("metadata", _check_object)):
+        if optional in members:
+            read(check, optional)
+    if faults:
+        raise InvalidManifest(f"manifest.json: {faults[0].pointer} {faults[0].detail}", faults=faults)
+    return Manifest(name=name, version=version, description=description, inputs=inputs)
+
+
+def _read_object(data: bytes) -> dict[str, Any]:
+    if len(data) > MANIFEST_BYTES_MAX:
+        raise InvalidManifest(f"manifest.json is larger than {MANIFEST_BYTES_MAX} bytes", pointer="")
+    try:
+        value = parse_json(data)
+    except InvalidJson as refusal:
+        raise InvalidManifest(f"manifest.json: {refusal.detail}", pointer="") from refusal
+    if not isinstance(value, dict):
+        raise InvalidManifest(f"manifest.json is a JSON object, not {json_kind(value)}", pointer="")
+    return cast("dict[str, Any]", value)
+
+
+def _check_text(value: object, length_max: int) -> str:
+    if not isinstance(value, str):
+        raise InvalidManifest(f"is a string, not {json_kind(value)}")
+    if not 1 <= len(value) <= length_max:
+        raise InvalidManifest(f"has 1 to {length_max} characters, not {len(value)}")
+    if "\0" in value:
+        raise InvalidManifest("has the character U+0000, which is not stored")
+    return value
+
+
+def _check_name(value: object) -> str:
+    return _check_text(value, NAME_LENGTH_MAX)
+
+
+def _check_description(value: object) -> str:
+    return _check_text(value, DESCRIPTION_LENGTH_MAX)
+
+
+def _check_version(value: object) -> SemVer:
+    if not isinstance(value, str):
+        raise InvalidManifest(f"is a string, not {json_kind(value)}")
+    return SemVer.parse(value)
+
+
+def _check_object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidManifest(f"is an object, not {json_kind(value)}")
+    return cast("dict[str, Any]", value)
+
+
+def _check_inputs(value: object) -> dict[str, str]:
+    inputs = _check_object(value)
+    if len(inputs) > INPUTS_MAX:
+        raise InvalidManifest(f"has at most {INPUTS_MAX} members, not {len(inputs)}")
+    return {_check_input_name(name): _check_input(name, declared) for name, declared in inputs.items()}
+
+
+def _check_input_name(name: str) -> str:
+    """An identifier, so that it can be a member of an EIP-712 struct and of an object in JavaScript."""
+    if name == "__proto__" or not _INPUT_NAME.fullmatch(name):
+        raise InvalidManifest(
+            f"has a member named {_quote(name)}; an input is named with letters, digits, _ and $, not a digit first",
+            pointer=_pointer(name),
+        )
+    return name
+
+
+def _check_input(name: str, declared: object) -> str:
+    """The type word of one input, which is declared as the word itself or as an object that holds it."""
+    if isinstance(declared, str):
+        return _check_type(declared, _pointer(name))
+    if not isinstance(declared, dict):
+        raise InvalidManifest(f"is a type or an object with one, not {json_kind(declared)}", pointer=_pointer(name))
+    members = cast("dict[str, Any]", declared)
+    if not isinstance(members.get("description", ""), str):
+        raise InvalidManifest("is a string", pointer=_pointer(name, "description"))
+    return _check_type(members.get("type"), _pointer(name, "type"))
+
+
+def _check_type(word: object, pointer: str) -> str:
+    if not isinstance(word, str) or not _INPUT_TYPE.fullmatch(word):
+        shown = _quote(word) if isinstance(word, str) else json_kind(word)
+        raise InvalidManifest(f"is not the type of an input: {shown}", pointer=pointer)
+    return word
+
+
+def _check_abis(value: object) -> None:
+    for name, abi in _check_object(value).items():
+        if not isinstance(abi, str):
+            raise InvalidManifest(f"is a string, not {json_kind(abi)}", pointer=_pointer(name))
+
+
+def _quote(text: str) -> str:
+    return ascii(text[:_QUOTE_LENGTH])
+
+
+def _pointer(*names: str) -> str:
+    """A JSON pointer (RFC 6901) to a member; a name that is too long to be shown ends it one level earlier."""
+    shown = names if all(len(name) <= NAME_LENGTH_MAX for name in names) else ()
+    return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in shown)

@@ -1,0 +1,172 @@
+"""The endpoints of the functions slice."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import msgspec
+
+from muniment import errors
+from muniment.auth.caller import KeyCaller
+from muniment.context import Context
+from muniment.errors import FunctionNotFound
+from muniment.functions import gateway, store
+from muniment.functions.rules import MANIFEST, WASM, Bundle, profile_of, read_bundle
+from muniment.functions.types import Function
+from muniment.http.operation import operation
+from muniment.http.paging import next_link
+from muniment.http.reply import JSON, Ready, Streamed
+from muniment.http.request import Request
+from muniment.http.uploads import FileDue, receive_files
+from muniment.ipfs.cid import RAW, Cid
+from muniment.wire import decode_text, encode, iso_time
+
+if TYPE_CHECKING:
+    from muniment.evm.address import Address
+
+
+@dataclass(frozen=True, slots=True)
+class BundleUpload:
+    """A request whose body is a form of exactly two files, which the handler receives once it knows the caller."""
+
+    request: Request
+
+    refuses_with: ClassVar[tuple[type[errors.Refusal], ...]] = (
+        errors.InvalidUpload, errors.BodyTooLarge, errors.UnsupportedMediaType, errors.RequestTimeout,
+    )  # fmt: skip
+    request_body: ClassVar[dict[str, Any]] = {
+        "required": True,
+        "description": "Exactly two files, both under the field name `file`: manifest.json and function.wasm",
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {
+                            "type": "array", "minItems": 2, "maxItems": 2,
+                            "items": {"type": "string", "contentMediaType": "application/octet-stream"},
+                        }
+                    },
+                }
+            }
+        },
+    }  # fmt: skip
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        """The form as it is about to arrive."""
+        return cls(request)
+
+
+@operation("GET", "/functions")
+async def list_functions(context: Context, request: Request, query: store.FunctionQuery) -> Ready[list[Function]]:
+    """List functions.
+
+    Newest first. `creator` finds a function by any of those who uploaded its bytes.
+    """
+    page = await store.search(context.database, query)
+    link = next_link("/functions", request.scope["query_string"], page, query, query.sort)
+    return Ready(page.body(), (JSON, *link))
+
+
+@operation(
+    "POST",
+    "/functions",
+    refuses=(errors.InvalidManifest, errors.InvalidWasm, errors.VersionTaken, errors.StorageUnavailable),
+)
+async def create_function(context: Context, caller: KeyCaller, upload: BundleUpload) -> Ready[Function]:
+    """Deploy a function.
+
+    The bundle's CID is computed here from the bytes as they were uploaded. The same bytes again, by anybody, are
+    the same function: the answer is the first record.
+    """
+    settings = context.settings
+    with context.blocks.open_spool() as wasm, io.BytesIO() as manifest:
+        due = {
+            MANIFEST: FileDue(settings.manifest_bytes_max, manifest),
+            WASM: FileDue(settings.wasm_bytes_max, wasm),
+        }
+        await receive_files(upload.request, "file", due)
+        bundle = await asyncio.to_thread(read_bundle, manifest.getvalue(), wasm)
+        record = await _register(context, caller.address, bundle)
+    return Ready(record.encode())
+
+
+async def _register(context: Context, creator: Address, bundle: Bundle) -> str:
+    """Blocks first, row second: a crash in between leaves blocks that nobody names, never a row without content."""
+    manifest = bundle.manifest
+    name, version = manifest.name, str(manifest.version)
+    known = await store.find_content(context.database, bundle.content)
+    await store.refuse_taken(context.database, creator, name, version, bundle.content)
+    profile = profile_of(_decoded(known).cid) if known else context.profile
+    blocks = bundle.blocks(profile)
+    await asyncio.to_thread(context.blocks.put_many, blocks)
+    now_ms = context.now_ms()
+    function = Function(
+        cid=blocks.root.cid, name=name, version=manifest.version, description=manifest.description,
+        created_at=iso_time(now_ms), creator=creator,
+    )  # fmt: skip
+    new = store.NewFunction(
+        function.cid.digest, bundle.content, dict(manifest.inputs), now_ms, encode(function).decode()
+    )
+    return await context.database.write(lambda tx: store.insert(tx, new, creator, name, version))
+
+
+@operation("GET", "/functions/{cid}", refuses=(FunctionNotFound,))
+async def get_function(context: Context, cid: Cid) -> Ready[Function]:
+    """Read a function.
+
+    A CIDv0 and the CIDv1 of the same multihash name the same function.
+    """
+    return Ready((await _record(context, cid)).encode())
+
+
+_CONTENT_REFUSALS = (FunctionNotFound, errors.RangeNotSatisfiable, errors.Integrity, errors.StorageUnavailable)
+
+
+@operation(
+    "GET", "/functions/{cid}/manifest",
+    refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/json"), reads=gateway.FILE_READS,
+)  # fmt: skip
+async def get_manifest(context: Context, request: Request, cid: Cid) -> Ready[bytes] | Streamed:
+    """Read a function's manifest.json.
+
+    The exact bytes that were uploaded.
+    """
+    await _record(context, cid)
+    return await gateway.bundle_file(context, request, cid, MANIFEST)
+
+
+@operation(
+    "GET", "/functions/{cid}/wasm",
+    refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/wasm"), reads=gateway.FILE_READS,
+)  # fmt: skip
+async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes] | Streamed:
+    """Read a function's function.wasm.
+
+    The exact bytes that were uploaded.
+    """
+    await _record(context, cid)
+    return await gateway.bundle_file(context, request, cid, WASM)
+
+
+async def _record(context: Context, cid: Cid) -> str:
+    if cid.codec == RAW:
+        raise FunctionNotFound(
+            "this is the CID of a single file; a function is named by its bundle, see GET /functions"
+        )
+    record = await store.find_record(context.database, cid.digest)
+    if record is None:
+        raise FunctionNotFound("no function is registered under this CID")
+    return record
+
+
+def _decoded(record: str) -> Function:
+    return msgspec.json.decode(record, type=Function, dec_hook=decode_text)
+
+
+OPERATIONS = (get_function, list_functions, create_function, get_manifest, get_wasm, *gateway.OPERATIONS)

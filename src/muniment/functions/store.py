@@ -1,0 +1,115 @@
+"""Functions in the database: the record as it is answered, its inputs for triggers, and all its creators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from muniment.errors import VersionTaken
+from muniment.evm.address import Address
+from muniment.http.paging import OFFSET_QUICK_MAX, Page, PageQuery, Sort
+from muniment.ipfs.cid import DAG_PB, Cid
+from muniment.storage.sql import Where, placeholders
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Database, Transaction
+
+
+# A page of records is what anybody can want to see at once; interface, GET /functions.
+CIDS_MAX: Final = 100
+
+
+class FunctionQuery(PageQuery, frozen=True):
+    """Which functions to list."""
+
+    cids: (
+        Annotated[list[Cid], Meta(min_length=1, max_length=CIDS_MAX, description="Only these, in either CID version")]
+        | None
+    ) = None
+    creator: Address | None = None
+    sort: Sort = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewFunction:
+    """A row to be: the bundle's root digest, the name of its bytes, its record as JSON."""
+
+    digest: bytes
+    content: bytes
+    inputs: dict[str, str]
+    created_at_ms: int
+    record: str
+
+
+async def find_record(database: Database | Transaction, digest: bytes) -> str | None:
+    """The record of the bundle whose root block has this digest."""
+    row = await database.fetch_one("SELECT record FROM functions WHERE digest = ?", (digest,))
+    return row[0] if row else None
+
+
+async def find_content(database: Database | Transaction, content: bytes) -> str | None:
+    """The record of the bundle with these bytes."""
+    row = await database.fetch_one("SELECT record FROM functions WHERE content = ?", (content,))
+    return row[0] if row else None
+
+
+async def find_inputs(database: Database, digest: bytes) -> dict[str, str] | None:
+    """The inputs of a function, name to type word, in the order of its manifest."""
+    row = await database.fetch_one("SELECT inputs FROM functions WHERE digest = ?", (digest,))
+    return msgspec.json.decode(row[0], type=dict[str, str]) if row else None
+
+
+async def refuse_taken(
+    database: Database | Transaction, creator: Address, name: str, version: str, content: bytes
+) -> None:
+    """Raise `VersionTaken` when `creator` has other bytes under this name and version."""
+    row = await database.fetch_one(
+        """SELECT f.content FROM function_creators c JOIN functions f ON f.seq = c.function_seq
+           WHERE c.creator = ? AND c.name = ? AND c.version = ?""",
+        (creator.raw, name, version),
+    )
+    if row is not None and row[0] != content:
+        raise VersionTaken(f"you have deployed other bytes as {name} {version}; raise the version in manifest.json")
+
+
+async def insert(transaction: Transaction, new: NewFunction, creator: Address, name: str, version: str) -> str:
+    """Register the function unless its bytes are registered; `creator` becomes one of its creators.
+
+    Returns the record that counts, the first one. Raises `VersionTaken`.
+    """
+    await refuse_taken(transaction, creator, name, version, new.content)
+    await transaction.execute(
+        """INSERT INTO functions (digest, content, inputs, created_at_ms, record) VALUES (?, ?, ?, ?, ?)
+           ON CONFLICT DO NOTHING""",
+        (new.digest, new.content, msgspec.json.encode(new.inputs).decode(), new.created_at_ms, new.record),
+    )
+    await transaction.execute(
+        """INSERT INTO function_creators (creator, function_seq, name, version)
+           SELECT ?, seq, ?, ? FROM functions WHERE content = ? ON CONFLICT DO NOTHING""",
+        (creator.raw, name, version, new.content),
+    )
+    record = await find_content(transaction, new.content)
+    assert record is not None  # noqa: S101 - it was there or was inserted, in this transaction
+    return record
+
+
+async def search(database: Database, query: FunctionQuery) -> Page:
+    """A page of records in the order of commits."""
+    where = Where()
+    source = "functions f"
+    if query.creator is not None:
+        source = "function_creators c JOIN functions f ON f.seq = c.function_seq"
+        where.add("c.creator = ?", query.creator.raw)
+    if query.cids is not None:
+        digests = sorted({cid.digest for cid in query.cids if cid.codec == DAG_PB}) or [b""]
+        where.add(f"f.digest IN ({placeholders(len(digests))})", *digests)
+    after, direction = (">", "ASC") if query.sort == 1 else ("<", "DESC")
+    if query.cursor is not None:
+        where.add(f"f.seq {after} ?", query.cursor.seq)
+    sql = f"SELECT f.seq, f.record FROM {source}{where} ORDER BY f.seq {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
+    fetch = database.fetch if query.offset <= OFFSET_QUICK_MAX else database.fetch_slow
+    rows = await fetch(sql, (*where.parameters, query.limit, query.offset))
+    return Page([record for _, record in rows], rows[-1][0] if rows else None)

@@ -1,0 +1,1 @@
+"""HTTP: handlers become operations, refusals become problem documents. Knows no resource and no database."""

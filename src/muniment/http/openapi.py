@@ -1,0 +1,201 @@
+"""The OpenAPI 3.1 document, read off the operations: it cannot say what they do not do."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from types import UnionType
+from typing import Any, Final, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec.inspect import CustomType, type_info
+
+from muniment import errors
+from muniment.errors import Refusal
+from muniment.http.operation import Answer, Operation
+from muniment.http.problems import EVERYWHERE, Problem, all_refusals, status_of
+from muniment.http.reply import Ready, Streamed
+from muniment.http.request import Request
+from muniment.wire import ProvedText
+
+_BODY_REFUSALS: Final[tuple[type[Refusal], ...]] = (
+    errors.InvalidJson, errors.InvalidBody, errors.BodyTooLarge, errors.UnsupportedMediaType, errors.RequestTimeout,
+)  # fmt: skip
+_REF: Final = "#/components/schemas/{name}"
+
+Json = dict[str, Any]
+
+
+def openapi_document(operations: Iterable[Operation], *, version: str, about: str, security: Json) -> Json:
+    """The document for `operations`; `security` holds the security schemes that they name."""
+    operations = list(operations)
+    shapes = [shape for each in operations for shape in _shapes(each)]
+    schemas, components = msgspec.json.schema_components([*shapes, Problem], schema_hook=_schema, ref_template=_REF)
+    schema_of = dict(zip([repr(shape) for shape in shapes], schemas, strict=False))
+    for name, component in components.items():
+        _add_example(name, component, shapes)
+    paths: defaultdict[str, Json] = defaultdict(dict)
+    for each in operations:
+        paths[each.path][each.method.lower()] = _described(each, schema_of)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Muniment", "version": version, "description": about, "license": _LICENSE},
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name} for name in dict.fromkeys(_tag(each) for each in operations)],
+        "paths": dict(paths),
+        "components": {"schemas": components, "securitySchemes": security},
+        "x-error-codes": {
+            refusal.code: {"status": status_of(refusal), "title": refusal.title, "meaning": inspect.getdoc(refusal)}
+            for refusal in all_refusals()
+        },
+    }
+
+
+_LICENSE: Final = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
+
+
+def refusals_of(each: Operation) -> list[type[Refusal]]:
+    """Every refusal that an operation may answer: its own, its parameters', and those that any may."""
+    found: set[type[Refusal]] = {*EVERYWHERE, *each.refuses}
+    for name, kind in each.hints.items():
+        if name == "body":
+            found.update(_BODY_REFUSALS)
+        if name != "return":
+            found.update(getattr(kind, "refuses_with", ()))
+            found.update(text.refuses for text in _texts_in(kind))
+    return sorted(found, key=lambda refusal: (status_of(refusal), refusal.code))
+
+
+def _texts_in(kind: Any) -> Iterator[type[ProvedText]]:
+    """The proved texts that a parameter's type is made of."""
+    if inspect.isclass(kind) and issubclass(kind, ProvedText):
+        yield kind
+    elif kind is not Request and not hasattr(kind, "from_request"):
+        pending, seen = [type_info(kind)], set[int]()
+        while pending:
+            info = pending.pop()
+            if id(info) in seen:
+                continue
+            seen.add(id(info))
+            if isinstance(info, CustomType) and issubclass(info.cls, ProvedText):
+                yield info.cls
+            for value in (getattr(info, slot) for slot in info.__struct_fields__):
+                members = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+                for member in members:
+                    inner = getattr(member, "type", member)
+                    if isinstance(inner, msgspec.inspect.Type):
+                        pending.append(inner)
+
+
+def _shapes(each: Operation) -> list[Any]:
+    """The types in body and answer that need a schema."""
+    return [kind for name, kind in each.hints.items() if name == "body"] + _result_types(each)
+
+
+def _result_types(each: Operation) -> list[Any]:
+    """The types that an operation's answers spell in JSON; content of other media types has none."""
+    result = each.hints.get("return")
+    kinds: tuple[Any, ...] = get_args(result) if get_origin(result) in (UnionType, Union) else (result,)
+    spelt: list[Any] = [get_args(kind)[0] if get_origin(kind) is Ready else kind for kind in kinds]
+    return [kind for kind in spelt if kind not in (None, type(None), bytes, Streamed)]
+
+
+def _schema(kind: type[Any]) -> Json:
+    if issubclass(kind, ProvedText):
+        return kind.schema
+    raise NotImplementedError(kind)
+
+
+def _add_example(name: str, component: Json, shapes: list[Any]) -> None:
+    """Records say an example of themselves as `example`."""
+    for shape in shapes:
+        for kind in (shape, *get_args(shape)):
+            if getattr(kind, "__name__", "") == name and hasattr(kind, "example"):
+                component["examples"] = [kind.example]
+
+
+def _tag(each: Operation) -> str:
+    return each.handler.__module__.split(".")[1]
+
+
+def _described(each: Operation, schema_of: dict[str, Json]) -> Json:
+    summary, _, more = (inspect.getdoc(each.handler) or "").partition("\n")
+    described: Json = {
+        "operationId": re.sub(r"_(\w)", lambda match: match[1].upper(), each.handler.__name__),
+        "tags": [_tag(each)],
+        "summary": summary.rstrip("."),
+        "description": more.strip() or summary,
+        "parameters": [*_parameters(each)],
+        "responses": {**_answers(each, schema_of), **_problems(each)},
+    }
+    for kind in each.hints.values():
+        if hasattr(kind, "security"):
+            described["security"] = kind.security
+        if hasattr(kind, "request_body"):
+            described["requestBody"] = kind.request_body
+    if body := each.hints.get("body"):
+        required = type(None) not in get_args(body)
+        content = {"application/json": {"schema": schema_of[repr(body)]}}
+        described["requestBody"] = {"required": required, "content": content}
+    return described
+
+
+def _parameters(each: Operation) -> Iterator[Json]:
+    for name, kind in each.hints.items():
+        if f"{{{name}}}" in each.path:
+            yield {"name": name, "in": "path", "required": True, "schema": kind.schema}
+    if query := each.hints.get("query"):
+        (_,), components = msgspec.json.schema_components([query], schema_hook=_schema, ref_template=_REF)
+        for name, schema in components[query.__name__]["properties"].items():
+            schema.pop("default", None) if schema.get("default", ...) is None else None
+            yield {"name": name, "in": "query", "required": False, **_query_schema(schema)}
+    for name, about in each.reads.items():
+        yield {"name": name, "in": "header", "required": False, "description": about, "schema": {"type": "string"}}
+
+
+def _query_schema(schema: Json) -> Json:
+    """A list is one parameter with commas in it; an optional one is left out, never null."""
+    choices = [choice for choice in schema.get("anyOf", [schema]) if choice != {"type": "null"}]
+    merged = {**{key: value for key, value in schema.items() if key != "anyOf"}, **choices[0]}
+    about = {"description": merged.pop("description")} if "description" in merged else {}
+    style = {"style": "form", "explode": False} if merged.get("type") == "array" else {}
+    return {**about, **style, "schema": merged}
+
+
+def _answers(each: Operation, schema_of: dict[str, Json]) -> Json:
+    answers: Json = {str(status): _answer(answer) for status, answer in each.answers.items()}
+    for result in _result_types(each):
+        described = answers.setdefault("200", {"description": "Done"})
+        described["content"] = {"application/json": {"schema": schema_of[repr(result)]}}
+    if each.hints.get("return") is type(None):
+        answers.setdefault("204", {"description": "Done; no content"})
+    return dict(sorted(answers.items()))
+
+
+def _answer(answer: Answer) -> Json:
+    described: Json = {"description": answer.description}
+    if answer.media_types:
+        described["content"] = {media_type: {} for media_type in answer.media_types}
+    if answer.headers:
+        described["headers"] = {
+            name: {"description": about, "schema": {"type": "string"}} for name, about in answer.headers.items()
+        }
+    return described
+
+
+def _problems(each: Operation) -> Json:
+    by_status: defaultdict[str, list[str]] = defaultdict(list)
+    for refusal in refusals_of(each):
+        by_status[str(status_of(refusal))].append(refusal.code)
+    return {status: _problem_answer(codes) for status, codes in by_status.items()}
+
+
+def _problem_answer(codes: list[str]) -> Json:
+    schema = {"allOf": [{"$ref": _REF.format(name="Problem")}, {"properties": {"code": {"enum": codes}}}]}
+    media = {"schema": schema}
+    return {
+        "description": " · ".join(codes),
+        "content": {"application/json": media, "application/problem+json": media},
+    }

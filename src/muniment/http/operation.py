@@ -1,0 +1,197 @@
+"""A handler's signature is its contract: what it takes is read off its annotations, and OpenAPI is too.
+
+    @operation("GET", "/triggers/{sig}", refuses=(TriggerNotFound,))
+    async def get_trigger(context: Context, sig: Signature) -> Ready[Trigger]:
+
+- a parameter that the path names is a path parameter, and parses itself;
+- `query` is a record read from the query string, `body` one from the JSON body (optional if it may be None);
+- a parameter whose type has `from_request` is made from the request (the context, a caller, an upload);
+- what comes back is a `Reply`, None (204), or a value that is encoded as JSON.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args, get_type_hints
+
+import msgspec
+import structlog
+
+from muniment.errors import Fault, InternalError, InvalidBody, Refusal, UnsupportedMediaType
+from muniment.http.problems import problem
+from muniment.http.query import QueryReader
+from muniment.http.reply import NO_CONTENT, Ready, Reply, Streamed, send_reply
+from muniment.http.request import ClientGone, Request
+from muniment.wire import ProvedText, decode_text, encode, parse_json, refusal_of
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+Handler = Callable[..., Awaitable[Any]]
+Source = Callable[[Request], Any]
+
+_PATH_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
+# `application/json` with at most a charset of UTF-8 (RFC 8259 section 8.1 allows no other).
+_JSON_TYPE: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?', re.IGNORECASE)
+
+_log = structlog.get_logger(__name__)
+
+
+class FromRequest(Protocol):
+    """A type that a request can give: it says itself how, what credential it needs and what it refuses."""
+
+    @classmethod
+    def from_request(cls, request: Request) -> Any:
+        """The value, or an awaitable of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer beside the one that the return annotation says, for OpenAPI."""
+
+    description: str
+    media_types: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """A method and path with the handler behind it."""
+
+    method: str
+    path: str
+    handler: Handler
+    refuses: tuple[type[Refusal], ...]
+    answers: Mapping[int, Answer]
+    reads: Mapping[str, str]
+    hints: Mapping[str, Any]
+    sources: tuple[tuple[str, Source, bool], ...]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request as an ASGI application."""
+        request = Request(scope, receive)
+        try:
+            reply = await self.answer(request)
+        except ClientGone:
+            return
+        await send_reply(reply, request.method, send)
+
+    async def answer(self, request: Request) -> Reply:
+        """The reply, whatever happens: a refusal becomes its problem document, a crash an `internal-error`."""
+        try:
+            values: dict[str, Any] = {}
+            for name, source, is_awaited in self.sources:
+                values[name] = await source(request) if is_awaited else source(request)
+            return _reply(await self.handler(**values))
+        except Refusal as refusal:
+            return refused(refusal, request.scope)
+        except ClientGone:
+            raise
+        except Exception:  # noqa: BLE001 - the last resort: logged whole, shown not at all
+            _log.exception("crash", operation=f"{self.method} {self.path}", request_id=request.scope["muniment.id"])
+            return refused(
+                InternalError("an error of this software; the operator can find it by requestId"), request.scope
+            )
+
+
+def operation(
+    method: str,
+    path: str,
+    *,
+    refuses: tuple[type[Refusal], ...] = (),
+    answers: Mapping[int, Answer] | None = None,
+    reads: Mapping[str, str] | None = None,
+) -> Callable[[Handler], Operation]:
+    """Declare a handler as the operation `method path`.
+
+    `refuses` are the refusals that its rules can end in, beside those that its parameters bring along; `answers`
+    those beside the one that its return annotation says; `reads` the optional header fields it heeds and what for.
+    """
+
+    def declare(handler: Handler) -> Operation:
+        hints = get_type_hints(handler, include_extras=True)
+        in_path = set(_PATH_PARAMETER.findall(path))
+        sources = tuple(
+            (name, source, _is_awaited(source))
+            for name, kind in hints.items()
+            if name != "return"
+            for source in (_source(name, kind, in_path),)
+        )
+        return Operation(
+            method=method, path=path, handler=handler, refuses=refuses,
+            answers=answers or {}, reads=reads or {}, hints=hints, sources=sources,
+        )  # fmt: skip
+
+    return declare
+
+
+def refused(refusal: Refusal, scope: Scope, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Ready[Any]:
+    """`refusal` as the answer to the request of `scope`; what is our own fault goes to the log."""
+    accept = next((value.decode("latin-1") for key, value in scope["headers"] if key == b"accept"), "")
+    reply = problem(refusal, scope["muniment.id"], accept, headers)
+    if reply.status >= 500:  # noqa: PLR2004 - 5xx: ours
+        _log.error("refused", code=refusal.code, detail=refusal.detail, request_id=scope["muniment.id"])
+    return reply
+
+
+def _reply(result: object) -> Reply:
+    if isinstance(result, (Ready, Streamed)):
+        return cast("Reply", result)
+    return NO_CONTENT if result is None else Ready(encode(result))
+
+
+def _is_awaited(source: Source) -> bool:
+    return inspect.iscoroutinefunction(source) or inspect.iscoroutinefunction(getattr(source, "__func__", None))
+
+
+def _source(name: str, kind: Any, in_path: set[str]) -> Source:
+    """How to get the parameter `name` of type `kind` from a request."""
+    if name in in_path:
+        return _path_source(name, kind)
+    if name == "query":
+        reader: QueryReader[Any] = QueryReader(kind)
+        return lambda request: reader.read(request.scope["query_string"])
+    if name == "body":
+        return _body_source(kind)
+    if kind is Request:
+        return lambda request: request
+    if hasattr(kind, "from_request"):
+        return kind.from_request
+    raise TypeError(f"nothing in a request gives {name}: {kind!r}")
+
+
+def _path_source(name: str, kind: type[ProvedText]) -> Source:
+    def source(request: Request) -> ProvedText:
+        try:
+            return kind.parse(request.path_text(name))
+        except Refusal as refusal:
+            raise type(refusal)(refusal.detail, faults=[Fault(refusal.detail, parameter=name)]) from None
+
+    return source
+
+
+def _body_source(kind: Any) -> Source:
+    optional = type(None) in get_args(kind)
+
+    async def source(request: Request) -> Any:
+        data = await request.body()
+        if optional and not data:
+            return None
+        _refuse_other_media(request.header(b"content-type"))
+        if not data:
+            raise InvalidBody("a JSON body is required", pointer="")
+        try:
+            return msgspec.convert(parse_json(data), kind, dec_hook=decode_text)
+        except msgspec.ValidationError as error:
+            raise refusal_of(error) from error
+
+    return source
+
+
+def _refuse_other_media(content_type: str | None) -> None:
+    if content_type is None or not _JSON_TYPE.fullmatch(content_type.strip()):
+        raise UnsupportedMediaType("the body is due as application/json in UTF-8, named so by Content-Type")

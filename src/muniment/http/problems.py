@@ -1,0 +1,131 @@
+"""The only table from a refusal to an HTTP status, and the problem document (RFC 9457) that carries it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from muniment import errors
+from muniment.errors import Fault, Refusal
+from muniment.http.reply import JSON, Ready
+from muniment.wire import encode
+
+# A family's status holds for every refusal in it that has no line of its own.
+STATUSES: Final[dict[type[Refusal], int]] = {
+    errors.Invalid: 400,
+    errors.Unauthenticated: 401,
+    errors.Forbidden: 403,
+    errors.Absent: 404,
+    errors.MethodNotAllowed: 405,
+    errors.NotAcceptable: 406,
+    errors.RequestTimeout: 408,
+    errors.Conflicting: 409,
+    errors.NotCached: 412,
+    errors.TooLarge: 413,
+    errors.UriTooLong: 414,
+    errors.UnsupportedMediaType: 415,
+    errors.RangeNotSatisfiable: 416,
+    errors.TooManyLogins: 429,
+    errors.HeadersTooLarge: 431,
+    errors.Broken: 500,
+    errors.Unavailable: 503,
+}
+
+# Seconds after which an unavailable dependency may be back: a busy database needs one, a full disk more tries.
+RETRY_AFTER_S: Final = 2
+
+# What any operation may answer, whatever it does.
+EVERYWHERE: Final[tuple[type[Refusal], ...]] = (
+    errors.InvalidParameter,
+    errors.UriTooLong,
+    errors.HeadersTooLarge,
+    errors.InternalError,
+    errors.DatabaseUnavailable,
+)
+
+
+class FaultShown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One part of the request that is to blame."""
+
+    detail: Annotated[str, msgspec.Meta(description="Why")]
+    pointer: Annotated[str, msgspec.Meta(description="JSON pointer (RFC 6901) into the body")] | None = None
+    parameter: Annotated[str, msgspec.Meta(description="Name of a path, query or header parameter")] | None = None
+
+
+class Content(msgspec.Struct, frozen=True):
+    """`message` and `errors` once more, in the form that existing clients read."""
+
+    message: str
+    errors: list[str]
+
+
+class Problem(msgspec.Struct, frozen=True, rename="camel"):
+    """A problem document (RFC 9457): every answer that is neither 2xx nor 3xx."""
+
+    type: Annotated[str, msgspec.Meta(description="Path of the page that explains `code`", pattern="^/errors/[a-z-]+$")]
+    title: str
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)]
+    code: Annotated[str, msgspec.Meta(description="Stable name of the reason", pattern="^[a-z-]+$")]
+    detail: str
+    errors: list[FaultShown]
+    request_id: Annotated[str, msgspec.Meta(description="The same as the `x-request-id` header")]
+    message: Annotated[str, msgspec.Meta(description="The same as `detail`")]
+    content: Content
+
+
+def all_refusals() -> list[type[Refusal]]:
+    """Every refusal that has a code, by code."""
+
+    def leaves(family: type[Refusal]) -> list[type[Refusal]]:
+        children = family.__subclasses__()
+        return [leaf for child in children for leaf in leaves(child)] if children else [family]
+
+    return sorted(leaves(Refusal), key=lambda refusal: refusal.code)
+
+
+def status_of(refusal: type[Refusal]) -> int:
+    """The status of a refusal: its own, or that of its nearest family."""
+    return next(STATUSES[kind] for kind in refusal.__mro__ if kind in STATUSES)
+
+
+def problem(
+    refusal: Refusal, request_id: str, accept: str = "", headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> Ready[Problem]:
+    """`refusal` as an answer; `application/problem+json` only for a client whose `Accept` names it."""
+    status = status_of(type(refusal))
+    faults = [FaultShown(fault.detail, fault.pointer, fault.parameter) for fault in refusal.faults]
+    document: dict[str, Any] = {
+        "type": f"/errors/{refusal.code}",
+        "title": refusal.title,
+        "status": status,
+        "code": refusal.code,
+        "detail": refusal.detail,
+        "errors": faults,
+        "requestId": request_id,
+        "message": refusal.detail,
+        "content": {"message": refusal.detail, "errors": [_said(fault) for fault in refusal.faults]},
+        **refusal.facts,
+    }
+    named = "application/problem+json" in accept
+    media_type = (b"content-type", b"application/problem+json") if named else JSON
+    return Ready(encode(document), (media_type, *_headers_of(refusal, status), *headers), status)
+
+
+def _said(fault: Fault) -> str:
+    place = fault.pointer or fault.parameter
+    return f"{place}: {fault.detail}" if place else fault.detail
+
+
+def _headers_of(refusal: Refusal, status: int) -> list[tuple[bytes, bytes]]:
+    """The header fields that RFC 9110 wants beside a status."""
+    headers: list[tuple[bytes, bytes]] = []
+    if status == 401:  # noqa: PLR2004 - section 15.5.2: a challenge; browsers show no dialogue for this scheme
+        headers.append((b"www-authenticate", b'Bearer realm="muniment"'))
+    if status == 503 or isinstance(refusal, errors.TooManyLogins):  # noqa: PLR2004 - section 10.2.3
+        headers.append((b"retry-after", str(refusal.facts.get("retryAfter", RETRY_AFTER_S)).encode()))
+    if isinstance(refusal, errors.RangeNotSatisfiable):
+        headers.append((b"content-range", f"bytes */{refusal.facts['size']}".encode()))
+    if status in {408, 413}:  # the rest of the body is not wanted: RFC 9110 section 15.5.14
+        headers.append((b"connection", b"close"))
+    return headers

@@ -1,0 +1,120 @@
+"""Query strings become frozen records: each parameter at most once, in its exact form, within its bounds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec.inspect import (
+    BoolType,
+    CustomType,
+    IntType,
+    ListType,
+    LiteralType,
+    Metadata,
+    StructType,
+    Type,
+    UnionType,
+    type_info,
+)
+
+from muniment.errors import Fault, Invalid, InvalidParameter
+from muniment.http.request import invalid_parameter
+from muniment.wire import Record, decode_text, refusal_of
+
+R = TypeVar("R", bound=Record)
+
+# Digits of 2^64: a longer number is out of every range here.
+_INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})")
+# More parameters than any operation has; the target's length bounds them as well.
+_PARAMETERS_MAX: Final = 100
+# Elements of a comma-separated list before it is split: bounds of the lists themselves are smaller.
+_LIST_ELEMENTS_MAX: Final = 1_000
+
+
+class QueryReader(Generic[R]):
+    """Reads query strings into one type of record."""
+
+    def __init__(self, kind: type[R]) -> None:
+        """Prepare a converter for each field of `kind`."""
+        info = type_info(kind)
+        assert isinstance(info, StructType)  # noqa: S101 - said of our own declarations, at import
+        self._kind = kind
+        self._convert = {field.encode_name: _converter(field.type) for field in info.fields}
+        self._default = kind() if not any(field.required for field in info.fields) else None
+
+    def read(self, query: bytes) -> R:
+        """The record that `query` spells; unknown parameters are ignored. Raises `InvalidParameter` or a kin of it."""
+        if not query and self._default is not None:
+            return self._default
+        values: dict[str, object] = {}
+        for name, text in _pairs(query):
+            convert = self._convert.get(name)
+            if convert is None:
+                continue
+            if name in values:
+                raise invalid_parameter(name, "was given more than once")
+            values[name] = convert(name, text)
+        try:
+            return msgspec.convert(values, self._kind, dec_hook=decode_text)
+        except msgspec.ValidationError as error:
+            raise _about_parameter(refusal_of(error)) from error
+
+
+def _pairs(query: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX)
+    except UnicodeDecodeError:
+        raise InvalidParameter("the query string is not percent-encoded UTF-8") from None
+    except ValueError:
+        raise InvalidParameter(f"the query string has more than {_PARAMETERS_MAX} parameters") from None
+
+
+def _about_parameter(refusal: Invalid) -> Invalid:
+    """A pointer into the record names a parameter, and perhaps an element of its list."""
+    if refusal.faults[0].parameter is not None:
+        return refusal
+    pointer = refusal.faults[0].pointer or ""
+    name, _, index = pointer.removeprefix("/").partition("/")
+    element = f" (element {int(index) + 1})" if index.isdecimal() else ""
+    detail = f"{name}{element}: {refusal.detail}"
+    faults = [replace(Fault(detail), parameter=name)]
+    kind = InvalidParameter if refusal.code == "invalid-body" else type(refusal)
+    return kind(detail, faults=faults)
+
+
+def _converter(kind: Type) -> Callable[[str, str], Any]:
+    if isinstance(kind, Metadata):
+        return _converter(kind.type)
+    if isinstance(kind, UnionType):
+        return _converter(next(each for each in kind.types if not isinstance(each, msgspec.inspect.NoneType)))
+    if isinstance(kind, IntType) or (isinstance(kind, LiteralType) and all(type(v) is int for v in kind.values)):
+        return _integer
+    if isinstance(kind, BoolType):
+        return _boolean
+    if isinstance(kind, ListType):
+        return _elements
+    assert isinstance(kind, (CustomType, msgspec.inspect.StrType, LiteralType)), kind  # noqa: S101 - as above
+    return lambda _, text: text
+
+
+def _integer(name: str, text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise invalid_parameter(name, "is not an integer in decimal digits")
+    return int(text)
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise invalid_parameter(name, "is either true or false")
+    return text == "true"
+
+
+def _elements(name: str, text: str) -> list[str]:
+    if text.count(",") >= _LIST_ELEMENTS_MAX:
+        raise invalid_parameter(name, "has too many elements")
+    return text.split(",")

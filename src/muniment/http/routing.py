@@ -1,0 +1,77 @@
+"""Operations by path: one resource for each path, which knows all its methods, and the way to it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route, Router
+
+from muniment.errors import MethodNotAllowed, UnknownPath
+from muniment.http.operation import Operation, refused
+from muniment.http.reply import Ready, send_reply
+
+if TYPE_CHECKING:
+    from starlette.types import Lifespan, Receive, Scope, Send
+
+# Paths that clients know from a sister service, and what to ask here instead.
+_ELSEWHERE = {"/executions": "executions are not kept here; ask GET /intents?configSig= for what a trigger led to"}
+
+
+class Resource:
+    """Everything at one path. HEAD comes with GET, OPTIONS with any."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        """Serve `operations`, which share a path."""
+        self._by_method = {each.method: each for each in operations}
+        if get := self._by_method.get("GET"):
+            self._by_method["HEAD"] = get
+        self._allow = ", ".join([*sorted(self._by_method), "OPTIONS"]).encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the method asked for, or say which there are (RFC 9110 section 15.5.6)."""
+        method: str = scope["method"]
+        if found := self._by_method.get(method):
+            await found(scope, receive, send)
+        elif method == "OPTIONS":
+            await send_reply(Ready(b"", self._preflight(scope), 204), method, send)
+        else:
+            refusal = MethodNotAllowed(f"{method} is not one of {self._allow.decode()}")
+            await send_reply(refused(refusal, scope, ((b"allow", self._allow),)), method, send)
+
+    def _preflight(self, scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
+        """What a browser asks before a request across origins (Fetch standard, CORS-preflight)."""
+        wanted = next((value for key, value in scope["headers"] if key == b"access-control-request-headers"), b"*")
+        return (
+            (b"allow", self._allow),
+            (b"access-control-allow-methods", self._allow),
+            (b"access-control-allow-headers", wanted),
+            (b"access-control-max-age", b"86400"),
+            (b"vary", b"Access-Control-Request-Headers"),
+        )
+
+
+class Paths:
+    """All resources. A path without parameters is found by its text, before any that has parameters is tried."""
+
+    def __init__(self, operations: Iterable[Operation], lifespan: Lifespan[Any] | None = None) -> None:
+        """Serve `operations`; `lifespan` runs around the whole."""
+        by_path: defaultdict[str, list[Operation]] = defaultdict(list)
+        for each in operations:
+            by_path[each.path].append(each)
+        self._plain = {path: Resource(found) for path, found in by_path.items() if "{" not in path}
+        routes = [Route(path, Resource(found)) for path, found in by_path.items() if "{" in path]
+        self._router = Router(routes, redirect_slashes=False, default=unknown_path, lifespan=lifespan)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        resource = self._plain.get(scope["path"]) if scope["type"] == "http" else None
+        await (resource or self._router)(scope, receive, send)
+
+
+async def unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer 404 for a path that no operation has."""
+    del receive
+    detail = _ELSEWHERE.get(scope["path"], "no operation has this path; /docs lists them all")
+    await send_reply(refused(UnknownPath(detail), scope), scope["method"], send)

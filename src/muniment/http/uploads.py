@@ -1,0 +1,123 @@
+"""Streaming multipart/form-data (RFC 7578): exactly the files that are due, in bounded memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import IO, Final
+
+from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
+
+from muniment.errors import BodyTooLarge, InvalidUpload, UnsupportedMediaType
+from muniment.http.request import Request
+
+# RFC 2046 section 5.1.1: 1 to 70 of these characters, not ending in a space.
+_CONTENT_TYPE: Final = re.compile(
+    r"multipart/form-data\s*;\s*boundary=(?:\"([0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-])\""
+    r"|([0-9A-Za-z'+_.-]{1,70}))\s*",
+    re.IGNORECASE,
+)
+# A part of ours has Content-Disposition, Content-Type and perhaps a length or an encoding.
+PART_HEADERS_MAX: Final = 8
+PART_HEADER_BYTES_MAX: Final = 4_096
+# What the boundaries and headers of an upload may add to its files.
+FRAMING_BYTES_MAX: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileDue:
+    """A file that the form must hold: its limit, and where its bytes go."""
+
+    bytes_max: int
+    sink: IO[bytes]
+
+
+async def receive_files(request: Request, field: str, due: Mapping[str, FileDue]) -> None:
+    """Stream the form's files into their sinks; return when each has come exactly once, all under the name `field`.
+
+    Raises `InvalidUpload`, `BodyTooLarge`, `UnsupportedMediaType` and what `Request.chunks` raises.
+    """
+    parser = PushMultipartParser(
+        _boundary(request),
+        max_header_size=PART_HEADER_BYTES_MAX,
+        max_header_count=PART_HEADERS_MAX,
+        max_segment_count=len(due),
+        strict=True,
+    )
+    files = _Files(field, due)
+    bytes_max = sum(each.bytes_max for each in due.values()) + FRAMING_BYTES_MAX
+    try:
+        async for chunk in request.chunks(bytes_max):
+            for event in parser.parse(chunk):
+                files.take(event)
+        parser.close()
+    except ParserLimitReached:
+        raise InvalidUpload(f"the form has more than {len(due)} parts, or a part with too large a header") from None
+    except MultipartError as error:
+        raise InvalidUpload(f"the form is malformed: {error}") from None
+    files.finish()
+
+
+class _Files:
+    """Which file is being received, and which have been."""
+
+    def __init__(self, field: str, due: Mapping[str, FileDue]) -> None:
+        self._field = field
+        self._due = due
+        self._seen: set[str] = set()
+        self._write: Callable[[bytes | bytearray], None] | None = None
+
+    def take(self, event: MultipartSegment | bytes | bytearray | None) -> None:
+        if isinstance(event, MultipartSegment):
+            self._write = self._start(event)
+        elif event is not None and self._write is not None:
+            self._write(event)
+
+    def _start(self, part: MultipartSegment) -> Callable[[bytes | bytearray], None]:
+        name = _filename(part)
+        if part.name != self._field:
+            raise InvalidUpload(f"every part is called {self._field}, not {(part.name or '')[:40]!r}")
+        if name not in self._due:
+            raise InvalidUpload(f"{name[:80]!r} is not one of {', '.join(self._due)}")
+        if name in self._seen:
+            raise InvalidUpload(f"{name} was sent twice")
+        self._seen.add(name)
+        due, written = self._due[name], 0
+
+        def write(data: bytes | bytearray) -> None:
+            nonlocal written
+            written += len(data)
+            if written > due.bytes_max:
+                raise BodyTooLarge(f"{name} has more than {due.bytes_max} bytes")
+            due.sink.write(data)
+
+        return write
+
+    def finish(self) -> None:
+        for name in self._due:
+            if name not in self._seen:
+                raise InvalidUpload(f"{name} is missing")
+
+
+def _boundary(request: Request) -> str:
+    content_type = (request.header(b"content-type") or "").strip()
+    if not content_type.lower().startswith("multipart/form-data"):
+        raise UnsupportedMediaType("the files are due as multipart/form-data")
+    match = _CONTENT_TYPE.fullmatch(content_type)
+    if match is None:
+        raise InvalidUpload("Content-Type has no single, well-formed boundary")
+    return match[1] or match[2]
+
+
+def _filename(part: MultipartSegment) -> str:
+    """The one file name of a part. RFC 7578 section 4.2 forbids the `filename*` form, which could say another."""
+    dispositions = [value for name, value in part.headerlist if name.lower() == "content-disposition"]
+    if len(dispositions) != 1 or re.search(r";\s*(filename|name)\*", dispositions[0], re.IGNORECASE):
+        raise InvalidUpload("a part needs one Content-Disposition, without filename* (RFC 7578 section 4.2)")
+    if len(re.findall(r";\s*filename\s*=", dispositions[0], re.IGNORECASE)) != 1:
+        raise InvalidUpload("every part is a file with exactly one filename")
+    encodings = [value for name, value in part.headerlist if name.lower() == "content-transfer-encoding"]
+    if any(value.strip().lower() not in {"binary", "8bit", "7bit"} for value in encodings):
+        raise InvalidUpload("a part's bytes are due as they are, without Content-Transfer-Encoding")
+    return part.filename or ""

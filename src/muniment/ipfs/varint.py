@@ -1,0 +1,39 @@
+"""Unsigned varints (github.com/multiformats/unsigned-varint), as CIDs, protobuf messages and CAR files use them.
+
+Only the shortest encoding of a number is read, and at most nine bytes (63 bits): so one number has one spelling.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# unsigned-varint, section "Practical maximum of 9 bytes (for security)".
+VARINT_BYTES_MAX: Final = 9
+
+
+def encode_varint(number: int) -> bytes:
+    """`number`, which is not negative, seven bits a byte, lowest first."""
+    if number < 0x80:  # noqa: PLR2004 -- the continuation bit is what a varint is
+        return bytes((number,))
+    encoded = bytearray()
+    while number > 0x7F:  # noqa: PLR2004 -- as above
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def decode_varint(data: bytes, at: int = 0) -> tuple[int, int]:
+    """The number that starts at `at`, and where the next thing starts.
+
+    Raises `ValueError` when it is cut short, longer than nine bytes, or not in its shortest form. Callers turn
+    that into the refusal of what they decode.
+    """
+    number = 0
+    for index, byte in enumerate(data[at : at + VARINT_BYTES_MAX]):
+        number |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:  # noqa: PLR2004 -- the continuation bit
+            if byte == 0 and index > 0:
+                raise ValueError("a varint is not in its shortest form")
+            return number, at + index + 1
+    raise ValueError("a varint is cut short or too long")

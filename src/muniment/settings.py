@@ -1,0 +1,149 @@
+"""Settings: each has a name, a default that works, and one line that says what it does.
+
+They come, the first that is given, from a command-line flag, the environment (`MUNIMENT_NAME`, or
+`MUNIMENT_NAME_FILE` for a file that holds the value), a TOML file (`--config`), the default.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX: Final = "MUNIMENT_"
+MASK: Final = "********"
+MIB: Final = 2**20
+
+
+class SettingError(Exception):
+    """A setting cannot be read, with its name and the reason; never with a secret value."""
+
+
+def _setting(default: object, about: str, *, secret: bool = False, at_least: int | None = None) -> Any:
+    return field(default=default, repr=not secret, metadata={"about": about, "secret": secret, "at_least": at_least})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything an operator decides."""
+
+    data_dir: Path = _setting(Path("data"), "Directory of the SQLite file, the blocks and the embedded secrets")
+    database_url: str = _setting(
+        "sqlite:///muniment.db", "Database; a relative SQLite path is inside the data directory"
+    )
+    host: str = _setting("127.0.0.1", "Address to listen on")
+    port: int = _setting(8787, "Port to listen on; 0 takes a free one", at_least=0)
+    workers: int = _setting(1, "Processes that serve, on one port and one database", at_least=1)
+    secret: str = _setting(
+        "",
+        "Secrets, newest first, comma-separated, 32 bytes of hex each; empty: a file in the data directory",
+        secret=True,
+    )
+    protocol_name: str = _setting("Mimic", "First word of the EIP-712 domain `<name> Protocol - Registry`")
+    issuer: str = _setting("muniment", "`iss` and `aud` of the tokens given at login")
+    token_lifetime_s: int = _setting(86_400, "Seconds for which a token is good", at_least=60)
+    unixfs_profile: str = _setting("unixfs-v0-2015", "How new bundles become CIDs: unixfs-v0-2015 or unixfs-v1-2025")
+    body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
+    manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
+    wasm_bytes_max: int = _setting(16 * MIB, "Largest function.wasm", at_least=1024)
+    body_timeout_s: int = _setting(30, "Seconds in which a request body must arrive", at_least=1)
+    shutdown_delay_s: int = _setting(0, "Seconds between not ready and closing the port at SIGTERM", at_least=0)
+    shutdown_timeout_s: int = _setting(30, "Seconds that requests in flight have to finish at SIGTERM", at_least=1)
+    log_format: str = _setting("console", "console or json, on standard error")
+    log_level: str = _setting("info", "debug, info, warning or error; info has a line per request")
+
+    def __post_init__(self) -> None:
+        """Raise `SettingError` for a value that cannot work."""
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise SettingError(f"{name} is one of {', '.join(choices)}")
+        for each in fields(self):
+            floor = each.metadata["at_least"]
+            if floor is not None and getattr(self, each.name) < floor:
+                raise SettingError(f"{each.name} is at least {floor}")
+
+    @property
+    def listens_beyond_this_machine(self) -> bool:
+        """Whether others can reach the service; what is a convenience on a laptop is worth a warning then."""
+        return self.host not in {"127.0.0.1", "::1", "localhost"}
+
+    def shown(self) -> dict[str, str]:
+        """Name to value as text, secrets masked."""
+        shown: dict[str, str] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            shown[each.name] = MASK if each.metadata["secret"] and value else str(value)
+        return shown
+
+    def environment(self) -> dict[str, str]:
+        """The environment in which another process loads these very settings."""
+        return {variable(each.name): str(getattr(self, each.name)) for each in fields(self)}
+
+
+_CHOICES: Final = {
+    "unixfs_profile": ("unixfs-v0-2015", "unixfs-v1-2025"),
+    "log_format": ("console", "json"),
+    "log_level": ("debug", "info", "warning", "error"),
+}
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting: `data_dir` is `MUNIMENT_DATA_DIR`."""
+    return PREFIX + name.upper()
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    config: Path | None = None,
+) -> Settings:
+    """The effective settings. Flags that are None were not given. Raises `SettingError`, also for unknown names."""
+    environ = os.environ if environ is None else environ
+    values = _from_file(config) if config else {}
+    values |= _from_environment(environ)
+    values |= {name: value for name, value in (flags or {}).items() if value is not None}
+    converted: dict[str, Any] = {name: _converted(name, value) for name, value in values.items()}
+    return Settings(**converted)
+
+
+def _from_file(config: Path) -> dict[str, object]:
+    try:
+        values = cast("dict[str, object]", tomllib.loads(config.read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise SettingError(f"{config}: {error}") from error
+    known = {each.name for each in fields(Settings)}
+    for name in values:
+        if name not in known:
+            raise SettingError(f"{config}: no setting is called {name}")
+    return values
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for each in fields(Settings):
+        name = variable(each.name)
+        if name in environ:
+            values[each.name] = environ[name]
+        elif path := environ.get(f"{name}_FILE"):
+            try:
+                values[each.name] = Path(path).read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise SettingError(f"{name}_FILE cannot be read: {type(error).__name__}") from error
+    return values
+
+
+def _converted(name: str, value: object) -> object:
+    kind = next(each.type for each in fields(Settings) if each.name == name)
+    if kind == "Path":
+        return Path(str(value)).expanduser()
+    if kind == "int":
+        try:
+            return int(str(value))
+        except ValueError:
+            raise SettingError(f"{name} is a whole number") from None
+    return str(value)

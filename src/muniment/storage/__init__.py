@@ -1,0 +1,22 @@
+"""The database: one protocol, an engine per file, numbered migrations. Knows no resource and no HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from muniment.storage.database import Database
+
+
+def open_database(url: str, *, data_dir: Path) -> Database:
+    """The database at `url`; `sqlite:///relative.db` is inside `data_dir`, `sqlite:////absolute.db` is not.
+
+    Raises `ValueError` for a URL that no engine knows.
+    """
+    if url.startswith("sqlite:///"):
+        from muniment.storage.sqlite import SqliteDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
+
+        return SqliteDatabase(data_dir / url.removeprefix("sqlite:///"))
+    raise ValueError(f"no database engine for {url.partition(':')[0]!r} URLs; sqlite:///… is known")

@@ -1,0 +1,37 @@
+"""Small parts that SQL text is put together from. Values never enter the text, only `?` does."""
+
+from __future__ import annotations
+
+
+class Where:
+    """The conditions of a query, added as they are asked for."""
+
+    def __init__(self) -> None:
+        """No condition yet: every row."""
+        self._clauses: list[str] = []
+        self.parameters: list[object] = []
+
+    def add(self, clause: str, *parameters: object) -> None:
+        """Demand `clause`, which holds one `?` for each of `parameters`."""
+        self._clauses.append(clause)
+        self.parameters.extend(parameters)
+
+    def add_if(self, clause: str, parameter: object | None) -> None:
+        """Demand `clause` of one parameter, unless that is None."""
+        if parameter is not None:
+            self.add(clause, parameter)
+
+    def with_clause(self, clause: str, *parameters: object) -> Where:
+        """These conditions and one more (none for an empty text); this one is left as it is."""
+        extended = Where()
+        extended._clauses = [*self._clauses, *([clause] if clause else [])]
+        extended.parameters = [*self.parameters, *parameters]
+        return extended
+
+    def __str__(self) -> str:
+        return " WHERE " + " AND ".join(self._clauses) if self._clauses else ""
+
+
+def placeholders(count: int) -> str:
+    """`count` parameters for an IN list: `?, ?, ?`."""
+    return ", ".join("?" * count)

@@ -1,0 +1,160 @@
+"""The SQLite engine: reads on the event loop, writes in one thread that commits them in groups.
+
+A point read takes tens of microseconds, less than handing it to a thread. Writes wait for an fsync, so all that
+wait at the same moment share one transaction and one fsync, each inside its own savepoint and with its own
+outcome. Processes share the file: SQLite's write lock gives them turns, and the sequence of a table is the order
+of commits, because a sequence number is taken only by the holder of that lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
+from muniment.storage.migrate import LEDGER, migrations, missing
+from muniment.storage.sqlite_writer import Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from muniment.storage.database import Parameters, Row, Work
+
+T = TypeVar("T")
+
+# STRICT tables, https://sqlite.org/stricttables.html
+SQLITE_VERSION_MIN: Final = (3, 37, 0)
+# How long a process waits for another's write lock. Ten group commits of a slow disk; then 503.
+BUSY_TIMEOUT_MS: Final = 5_000
+# What one long read may take before it is interrupted: a client's patience, not the disk's.
+SLOW_READ_SECONDS_MAX: Final = 5.0
+# Long reads at once; each may occupy a core.
+SLOW_READERS: Final = 2
+# Virtual machine steps between two looks at the clock: about a tenth of a millisecond.
+_STEPS_PER_LOOK: Final = 10_000
+_STATEMENTS_CACHED: Final = 256
+
+
+class SqliteDatabase:
+    """A `Database` in one file (and its -wal and -shm beside it)."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file at `path`; raises `DatabaseUnavailable` when that cannot be."""
+        if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:
+            raise DatabaseUnavailable(f"SQLite {sqlite3.sqlite_version} is older than 3.37, which STRICT tables need")
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = Writer(connect(path))
+            self._reader = connect(path, read_only=True)
+        except (OSError, sqlite3.Error) as error:
+            raise DatabaseUnavailable(f"cannot open the database: {error}") from error
+        self._slow = ThreadPoolExecutor(SLOW_READERS, thread_name_prefix="slow-read")
+
+    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """All rows, read on the event loop."""
+        try:
+            return self._reader.execute(sql, parameters).fetchall()
+        except sqlite3.OperationalError as error:
+            raise _unavailable(error) from error
+
+    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """The first row, read on the event loop."""
+        try:
+            return self._reader.execute(sql, parameters).fetchone()
+        except sqlite3.OperationalError as error:
+            raise _unavailable(error) from error
+
+    async def fetch_slow(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """All rows, read in a thread of its own connection, interrupted at the deadline."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._slow, self._fetch_until_deadline, sql, parameters)
+
+    def _fetch_until_deadline(self, sql: str, parameters: Parameters) -> list[Row]:
+        deadline = time.monotonic() + SLOW_READ_SECONDS_MAX
+        connection = connect(self._path, read_only=True)
+        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
+        try:
+            return connection.execute(sql, parameters).fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                raise DeadlineExceeded(f"the read took more than {SLOW_READ_SECONDS_MAX:g} s") from error
+            raise _unavailable(error) from error
+        finally:
+            connection.close()
+
+    async def write(self, work: Work[T]) -> T:
+        """Queue `work` for the writer thread; its result once the group it travelled in is on disk."""
+        return await self._writer.submit(work)
+
+    async def migrate(self) -> list[str]:
+        """Apply what is missing while holding the write lock, so that a second process waits and finds it done."""
+        return await asyncio.to_thread(_migrate, self._path)
+
+    async def check(self) -> None:
+        """Answer a read, and have every migration."""
+        applied = {str(name) for (name,) in await self.fetch("SELECT name FROM schema_migrations")}
+        absent = [migration.name for migration in migrations("sqlite") if migration.name not in applied]
+        if absent:
+            raise NotReady(f"the database lacks migrations: {', '.join(absent)}")
+
+    async def close(self) -> None:
+        """Commit what is queued, then close."""
+        await asyncio.to_thread(self._writer.close)
+        self._slow.shutdown()
+        self._reader.close()
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection as this engine needs it; one that writes reports `synchronous=FULL` (an fsync per commit)."""
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS_CACHED
+    )
+    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    if read_only:
+        connection.execute("PRAGMA query_only=ON")
+    return connection
+
+
+def _migrate(path: Path) -> list[str]:
+    connection = connect(path)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(LEDGER)
+        applied = dict(connection.execute("SELECT name, sha256 FROM schema_migrations").fetchall())
+        pending = missing(migrations("sqlite"), applied)
+        for migration in pending:
+            for statement in _statements(migration.sql):
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO schema_migrations (name, sha256, applied_at_ms) VALUES (?, ?, ?)",
+                (migration.name, migration.sha256, time.time_ns() // 1_000_000),
+            )
+        connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        raise _unavailable(error) from error
+    finally:
+        connection.close()
+    return [migration.name for migration in pending]
+
+
+def _statements(script: str) -> list[str]:
+    """The statements of a script one by one: `executescript` would commit the transaction around it."""
+    found: list[str] = []
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            found.append(pending)
+            pending = ""
+    return found
+
+
+def _unavailable(error: sqlite3.OperationalError) -> DatabaseUnavailable:
+    return DatabaseUnavailable(f"the database does not answer: {error.sqlite_errorname}")

@@ -1,0 +1,164 @@
+"""The one thread through which a process writes to its SQLite file, in group commits."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Awaitable, Coroutine
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import structlog
+
+from muniment.errors import DatabaseUnavailable
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Parameters, Row, Work
+
+T = TypeVar("T")
+
+# Jobs in one transaction. Beyond a few hundred the fsync is a small part of each, and the first waits for the last.
+GROUP_SIZE_MAX: Final = 256
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A piece of work, where its caller waits, and what came of it."""
+
+    work: Work[Any]
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+    result: object = None
+    error: BaseException | None = None
+
+
+class SqliteTransaction:
+    """A `Transaction` whose methods are done when they return: awaiting them suspends nothing."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Work on `connection`, inside the transaction that it has open."""
+        self._connection = connection
+
+    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """All rows of a query."""
+        return self._connection.execute(sql, parameters).fetchall()
+
+    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """The first row of a query, if there is one."""
+        return self._connection.execute(sql, parameters).fetchone()
+
+    async def execute(self, sql: str, parameters: Parameters = ()) -> int:
+        """Run a statement; how many rows it changed."""
+        return self._connection.execute(sql, parameters).rowcount
+
+
+class Writer:
+    """Takes work from any task of any loop and commits it in the order in which it came."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Own `connection` from here on; the thread ends with `close`."""
+        self._connection = connection
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
+        self._thread.start()
+
+    async def submit(self, work: Work[T]) -> T:
+        """Wait until `work` is committed, or raise what it, or the commit, raised."""
+        loop = asyncio.get_running_loop()
+        job = _Job(work, loop.create_future(), loop)
+        self._queue.put(job)
+        return await job.future
+
+    def close(self) -> None:
+        """Commit what is queued, then close the connection."""
+        self._queue.put(None)
+        self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while group := self._next_group():
+            try:
+                self._commit(group)
+            except sqlite3.Error as error:
+                self._undo(group, error)
+            _report(group)
+
+    def _next_group(self) -> list[_Job]:
+        """Wait for a job, and take all that wait with it; empty when there will be no more."""
+        first = self._queue.get()
+        if first is None:
+            return []
+        group = [first]
+        while len(group) < GROUP_SIZE_MAX:
+            try:
+                job = self._queue.get_nowait()
+            except Empty:
+                break
+            if job is None:
+                self._queue.put(None)
+                break
+            group.append(job)
+        return group
+
+    def _commit(self, group: list[_Job]) -> None:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        for job in group:
+            connection.execute("SAVEPOINT job")
+            try:
+                job.result = _drive(job.work(SqliteTransaction(connection)))
+            except sqlite3.OperationalError:
+                raise  # the database itself fails, and may have ended the transaction: nobody's work is kept
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who gets it; the others go on
+                job.error = error
+                connection.execute("ROLLBACK TO job")
+            connection.execute("RELEASE job")
+        self._make_durable()
+
+    def _make_durable(self) -> None:
+        """Return once the group is on disk: in WAL mode with synchronous=FULL a COMMIT ends with an fsync."""
+        self._connection.execute("COMMIT")
+
+    def _undo(self, group: list[_Job], error: sqlite3.Error) -> None:
+        """After a failure of the database itself nothing of the group is kept, and every caller is told."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        _log.error("write failed", error=name, detail=str(error), jobs=len(group))
+        for job in group:
+            job.error = job.error or DatabaseUnavailable(f"the database cannot write now: {name}")
+
+
+def _drive(work: Awaitable[T]) -> T:
+    """Run to its end a coroutine that awaits only what never suspends."""
+    coroutine = cast("Coroutine[Any, Any, T]", work)
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    coroutine.close()
+    raise RuntimeError("a transaction awaits nothing but its own statements")
+
+
+def _report(group: list[_Job]) -> None:
+    """Wake the callers, with one call into each event loop."""
+    for loop in {job.loop for job in group}:
+        mine = [job for job in group if job.loop is loop]
+        try:
+            loop.call_soon_threadsafe(_resolve, mine)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            _log.warning("nobody waits for a write", jobs=len(mine))
+
+
+def _resolve(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future.done():  # its caller was cancelled
+            continue
+        if job.error is None:
+            job.future.set_result(job.result)
+        else:
+            job.future.set_exception(job.error)

@@ -1,0 +1,64 @@
+"""A trigger in plain words, for whoever is about to sign it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from muniment.evm.typed_data import Domain
+from muniment.triggers.schedule import next_runs
+from muniment.triggers.typed_data import CRON, EVENT
+from muniment.triggers.types import Preview, Values
+from muniment.wire import encode, iso_time
+
+RUNS_SHOWN: Final = 5
+
+
+def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
+    """What `values`, which passed every check, let happen."""
+    config = values.config
+    end_ms = int(config["endDate"])
+    runs = next_runs(config["schedule"], now_ms, RUNS_SHOWN, end_ms) if config["type"] == CRON else []
+    inputs = [f"Its input {name} is {encode(value).decode()}." for name, value in values.input.items()]
+    end = f"until {iso_time(end_ms)}" if end_ms else "without an end"
+    limit = values.execution_fee_limit
+    fee = "without a limit on the fee of a run" if limit == "0" else f"with a fee of at most {limit} for a run"
+    validations = f"{values.min_validations} validation{'s' if values.min_validations > 1 else ''}"
+    summary = [
+        f"Function {values.function_cid} may run in your name: {_when(config)}, {end}.",
+        f"A run may start up to {config['delta']} late.",
+        *(inputs or ["It has no inputs."]),
+        f"Each run needs at least {validations}, {fee}.",
+        f"This is version {values.version} of the trigger, under the domain {domain.name}.",
+    ]
+    return Preview(summary=summary, next_runs=[iso_time(run) for run in runs], warnings=_warnings(values, domain, runs))
+
+
+def _when(config: Mapping[str, Any]) -> str:
+    if config["type"] == CRON:
+        return f"on the schedule {config['schedule']} (UTC)"
+    if config["type"] == EVENT:
+        given = [f"topic {position} {_choices(choices)}" for position, choices in enumerate(config["topics"])]
+        topics = f" with {', '.join(given)}" if given else ""
+        return f"whenever contract {config['contract']} on chain {config['chainId']} logs an event{topics}"
+    start_ms = int(config.get("startDate", 0))
+    return f"once, from {iso_time(start_ms)} on" if start_ms else "once, as soon as possible"
+
+
+def _choices(choices: list[str]) -> str:
+    return f"among {', '.join(choices)}" if choices else "anything"
+
+
+def _warnings(values: Values, domain: Domain, runs: list[int]) -> list[str]:
+    warnings: list[str] = []
+    if int(values.config["endDate"]) == 0:
+        warnings.append("It never ends: only deactivating it stops it.")
+    if values.execution_fee_limit == "0":
+        warnings.append("It sets no limit on the fee of a run.")
+    if values.config["type"] == CRON and not runs:
+        warnings.append("It ends before its schedule comes round.")
+    warnings.append(
+        f"The domain {domain.name!r} names no chain and no deployment: whoever runs a registry under the same name "
+        "can be shown this signature."
+    )
+    return warnings

@@ -1,0 +1,161 @@
+"""What makes a trigger acceptable: its signature, and for a new consent its config as the world is now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from muniment.errors import Invalid, InvalidBody, InvalidConfig, InvalidTimestamp, NotTheOwner, SignatureMismatch
+from muniment.evm.address import Address
+from muniment.evm.signature import Signature, recover
+from muniment.evm.typed_data import Domain, digest
+from muniment.triggers.schedule import check_cron, check_delta
+from muniment.triggers.typed_data import EVENT, ONCE, deactivation_digests, trigger_hash
+from muniment.triggers.types import NewTrigger, Trigger, TriggerSigs, Types, Values
+from muniment.wire import TIMESTAMP_MS_MAX, iso_time
+
+# Positions of indexed topics in an EVM log (Yellow Paper, section 4.4.1), and a list that a filter can hold.
+TOPIC_POSITIONS_MAX: Final = 4
+TOPIC_CHOICES_MAX: Final = 100
+# Milliseconds of 2001-09-09. A later time in seconds is below this for the next 30,000 years.
+_SECONDS_BELOW: Final = 1_000_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What a signature covers, as hashed here (EIP-712)."""
+
+    struct_hash: bytes
+    digest: bytes
+
+
+def values_signed(values: Values) -> dict[str, Any]:
+    """`values` as the object that is hashed, in the order in which sign-params gives it."""
+    return {
+        "functionCid": str(values.function_cid), "version": str(values.version), "input": values.input,
+        "config": values.config, "executionFeeLimit": str(values.execution_fee_limit),
+        "minValidations": values.min_validations,
+    }  # fmt: skip
+
+
+def consent(types: Types, values: Values, inputs: Mapping[str, str], domain: Domain) -> Consent:
+    """The digest of a trigger, after every check of its types and values.
+
+    Raises `InvalidTypedData` with a pointer that begins at `/types` or `/values`.
+    """
+    struct_hash = trigger_hash(types, values_signed(values), inputs)
+    return Consent(struct_hash, digest(domain, struct_hash))
+
+
+def signed_consent(new: NewTrigger, inputs: Mapping[str, str], domain: Domain) -> Consent:
+    """The consent that `new` proves: its signature is by its signer over its typed data.
+
+    Raises `InvalidTypedData`, and `SignatureMismatch` with the hashes computed here.
+    """
+    try:
+        given = consent(new.typed_data.types, new.typed_data.values, inputs, domain)
+    except Invalid as refusal:
+        raise refusal.under("/typedData") from None
+    if recover(given.digest, new.sig) != new.signer:
+        raise SignatureMismatch(
+            "sig is not by signer over this typed data under this registry's domain",
+            pointer="/sig",
+            facts={
+                "domainSeparator": "0x" + domain.separator.hex(),
+                "structHash": "0x" + given.struct_hash.hex(),
+                "digest": "0x" + given.digest.hex(),
+            },
+        )
+    return given
+
+
+def check_config(config: Mapping[str, Any], now_ms: int, chains: Container[int]) -> None:
+    """The rules for a new consent's config that depend on the time and on the configured chains.
+
+    `config` has the members and JSON types of its variant. Raises `InvalidConfig` and `InvalidTimestamp` with a
+    pointer into the config.
+    """
+    for name, rule in (("schedule", check_cron), ("delta", check_delta)):
+        if name in config:
+            try:
+                rule(config[name])
+            except Invalid as refusal:
+                raise refusal.under(f"/{name}") from None
+    end_ms = _timestamp(config, "endDate")
+    if end_ms and end_ms <= now_ms:
+        raise InvalidTimestamp(f"endDate is in the past{_hint(end_ms)}", pointer="/endDate")
+    if config["type"] == EVENT:
+        _check_event(config, chains)
+    if config["type"] == ONCE and end_ms and _timestamp(config, "startDate") > end_ms:
+        raise InvalidConfig("startDate is after endDate", pointer="/startDate")
+
+
+def _check_event(config: Mapping[str, Any], chains: Container[int]) -> None:
+    if int(config["chainId"]) not in chains:
+        raise InvalidConfig(f"chain {config['chainId']} is not configured here", pointer="/chainId")
+    topics: list[list[str]] = config["topics"]
+    if len(topics) > TOPIC_POSITIONS_MAX:
+        raise InvalidConfig(f"a log has at most {TOPIC_POSITIONS_MAX} topics", pointer="/topics")
+    for position, choices in enumerate(topics):
+        if len(choices) > TOPIC_CHOICES_MAX:
+            raise InvalidConfig(f"a position has at most {TOPIC_CHOICES_MAX} topics", pointer=f"/topics/{position}")
+
+
+def end_date_ms(config: Mapping[str, Any]) -> int:
+    """When a trigger ends, 0 for never. Raises `InvalidTimestamp`."""
+    return _timestamp(config, "endDate")
+
+
+def _timestamp(config: Mapping[str, Any], name: str) -> int:
+    """A time of the config, which is a JSON integer or a decimal string; absent is 0."""
+    value = int(config.get(name, 0))
+    if not 0 <= value <= TIMESTAMP_MS_MAX:
+        raise InvalidTimestamp(f"{name} is in milliseconds since 1970, at most {TIMESTAMP_MS_MAX}", pointer=f"/{name}")
+    return value
+
+
+def _hint(timestamp_ms: int) -> str:
+    """A guess that seconds were meant."""
+    if timestamp_ms >= _SECONDS_BELOW:
+        return ""
+    return f"; it is in milliseconds, and looks like seconds: {timestamp_ms * 1000}?"
+
+
+def record_of(new: NewTrigger, created_at_ms: int) -> Trigger:
+    """The trigger as it is stored and answered."""
+    values = new.typed_data.values
+    return Trigger(
+        sig=new.sig, function_cid=values.function_cid, signer=new.signer, version=values.version,
+        description=new.description, created_at=iso_time(created_at_ms), input=values.input, config=values.config,
+        execution_fee_limit=values.execution_fee_limit, min_validations=values.min_validations,
+        types=new.typed_data.types, end_date=end_date_ms(values.config),
+    )  # fmt: skip
+
+
+def deactivated(trigger: Trigger, signature: Signature) -> Trigger:
+    """The trigger with the consent that ended it; the first one stays."""
+    if trigger.deactivate_sig is not msgspec.UNSET:
+        return trigger
+    return msgspec.structs.replace(trigger, deactivate_sig=signature)
+
+
+def deactivation_signers(trigger_sigs: TriggerSigs, signature: Signature, domain: Domain) -> frozenset[Address]:
+    """Who may have signed this deactivation: as text (EIP-191) one address, as typed data (EIP-712) another."""
+    found = (recover(each, signature) for each in deactivation_digests(trigger_sigs, domain))
+    return frozenset(address for address in found if address is not None)
+
+
+def check_owner(owners: set[bytes], signers: frozenset[Address]) -> None:
+    """Raise `NotTheOwner` unless one of `signers` owns every trigger; `owners` are raw addresses."""
+    if not any(owners == {signer.raw} for signer in signers):
+        raise NotTheOwner("the signature is not by the owner of every listed trigger over this list in this order")
+
+
+def check_distinct(trigger_sigs: TriggerSigs) -> None:
+    """Raise `InvalidBody` for a trigger that is listed twice, in whatever spelling."""
+    for index, sig in enumerate(trigger_sigs):
+        if sig in trigger_sigs[:index]:
+            raise InvalidBody("a trigger is listed twice", pointer=f"/triggerSigs/{index}")

@@ -1,0 +1,209 @@
+"""Triggers in the database: beside the columns that filters need, each row holds its record as it is answered.
+
+The order of a listing is `seq`, the order of commits. `created_at_ms` never decreases with it (the writer sees to
+that), so a bound on the time is a bound on `seq`, found by one look into an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+from msgspec import Meta
+
+from muniment.errors import Fault, SignatureTaken, TriggerDeactivated, TriggerNotFound
+from muniment.evm.address import Address
+from muniment.evm.signature import Signature
+from muniment.http.paging import OFFSET_QUICK_MAX, Page, PageQuery, Sort
+from muniment.ipfs.cid import BundleCid
+from muniment.storage.sql import Where, placeholders
+from muniment.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Database, Transaction
+
+
+class TriggerQuery(PageQuery, frozen=True):
+    """Which triggers to list."""
+
+    sigs: (
+        Annotated[list[Signature], Meta(min_length=1, max_length=TRIGGER_SIGS_MAX, description="Only these")] | None
+    ) = None
+    function_cid: BundleCid | None = None
+    signer: Address | None = None
+    active: Annotated[bool, Meta(description="true: not deactivated and not past its end; false: the rest")] | None = (
+        None
+    )
+    created_after: Annotated[TimestampMs, Meta(description="Exclusive")] | None = None
+    created_before: Annotated[TimestampMs, Meta(description="Inclusive")] | None = None
+    sort: Sort = -1
+
+
+# Ended triggers that one sweep settles: a few milliseconds of the writer.
+SETTLED_AT_ONCE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """A trigger to be stored; `record` makes its JSON once the time of its creation is known."""
+
+    sig: Signature
+    signer: Address
+    digest: bytes
+    function_digest: bytes
+    protocol: str
+    end_date_ms: int
+    created_at_ms: int
+    record: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A trigger as it is stored."""
+
+    sig: bytes
+    signer: bytes
+    deactivated: bool
+    record: str
+
+
+async def find(database: Database, sig: Signature) -> tuple[str, bool] | None:
+    """The record of a trigger and whether it is deactivated."""
+    row = await database.fetch_one("SELECT record, deactivated FROM triggers WHERE sig = ?", (sig.raw,))
+    return (row[0], bool(row[1])) if row else None
+
+
+async def find_consent(database: Database | Transaction, signer: Address, digest: bytes) -> str | None:
+    """The record of a consent, under whichever signature it came first. Raises `TriggerDeactivated`."""
+    row = await database.fetch_one(
+        "SELECT record, deactivated FROM triggers WHERE signer = ? AND digest = ?", (signer.raw, digest)
+    )
+    if row is None:
+        return None
+    if row[1]:
+        raise TriggerDeactivated(
+            "this consent was deactivated, which is permanent; sign a new one that differs in something"
+        )
+    return row[0]
+
+
+async def insert(transaction: Transaction, new: NewRow) -> str:
+    """Store a trigger unless its consent is stored; the record that counts.
+
+    Raises `TriggerDeactivated`, `SignatureTaken`.
+    """
+    if (known := await find_consent(transaction, new.signer, new.digest)) is not None:
+        return known
+    last = await transaction.fetch_one("SELECT created_at_ms FROM triggers ORDER BY seq DESC LIMIT 1")
+    created_at_ms = max(new.created_at_ms, last[0] if last else 0)
+    record = new.record(created_at_ms)
+    added = await transaction.execute(
+        """INSERT INTO triggers
+             (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sig) DO NOTHING""",
+        (
+            new.sig.raw, new.signer.raw, new.digest, new.function_digest, new.protocol,
+            new.end_date_ms, created_at_ms, record,
+        ),
+    )  # fmt: skip
+    if not added:  # any 65 bytes recover some address for any digest, but an identity names one record
+        raise SignatureTaken("this signature is registered already, for another signer and other typed data")
+    return record
+
+
+async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[Stored]:
+    """The triggers with these signatures. Raises `TriggerNotFound`, naming the first that is not there."""
+    rows = await transaction.fetch(
+        f"SELECT sig, signer, deactivated, record FROM triggers WHERE sig IN ({placeholders(len(sigs))})",  # noqa: S608 - ? only
+        [sig.raw for sig in sigs],
+    )
+    found = {row[0]: Stored(row[0], row[1], bool(row[2]), row[3]) for row in rows}
+    for index, sig in enumerate(sigs):
+        if sig.raw not in found:
+            detail = f"no trigger is registered under {sig}"
+            raise TriggerNotFound(detail, faults=[Fault(detail, pointer=f"/triggerSigs/{index}")])
+    return [found[sig.raw] for sig in sigs]
+
+
+async def deactivate(transaction: Transaction, sig: bytes, record: str) -> None:
+    """Mark a trigger as deactivated; `record` is what it reads as from now on."""
+    await transaction.execute(
+        "UPDATE triggers SET deactivated = 1, live = 0, record = ? WHERE sig = ? AND deactivated = 0", (record, sig)
+    )
+
+
+async def keep_deactivation(
+    transaction: Transaction, signature: Signature, signer: bytes, protocol: str, sigs: list[Signature], now_ms: int
+) -> None:
+    """Keep the consent to deactivate with the list it covers, so that it can be checked again."""
+    await transaction.execute(
+        """INSERT INTO deactivations (signature, signer, protocol, trigger_sigs, created_at_ms)
+           VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
+        (signature.raw, signer, protocol, b"".join(sig.raw for sig in sigs), now_ms),
+    )
+
+
+async def settle_ended(transaction: Transaction, now_ms: int) -> int:
+    """Mark some of the triggers that have ended as no longer live; how many."""
+    return await transaction.execute(
+        """UPDATE triggers SET live = 0 WHERE seq IN (
+             SELECT seq FROM triggers WHERE live = 1 AND end_date_ms > 0 AND end_date_ms <= ? LIMIT ?)""",
+        (now_ms, SETTLED_AT_ONCE),
+    )
+
+
+async def search(database: Database, query: TriggerQuery, now_ms: int) -> Page:
+    """A page of records in the order of commits."""
+    where = await _conditions(database, query)
+    direction = "ASC" if query.sort == 1 else "DESC"
+    arms = _arms(query.active, now_ms, split=query.signer is not None or query.function_cid is not None)
+    reach = query.offset + query.limit
+    parameters: list[object] = []
+    selects: list[str] = []
+    for clause, values in arms:
+        arm = where.with_clause(clause, *values)
+        selects.append(f"SELECT * FROM (SELECT seq FROM triggers{arm} ORDER BY seq {direction} LIMIT ?)")  # noqa: S608 - text of ours
+        parameters += [*arm.parameters, reach]
+    sql = (
+        f"SELECT t.seq, t.record FROM ({' UNION ALL '.join(selects)} ORDER BY 1 {direction} LIMIT ? OFFSET ?) page "  # noqa: S608 - text of ours
+        f"JOIN triggers t ON t.seq = page.seq ORDER BY t.seq {direction}"
+    )
+    fetch = database.fetch if query.offset <= OFFSET_QUICK_MAX else database.fetch_slow
+    rows = await fetch(sql, [*parameters, query.limit, query.offset])
+    return Page([record for _, record in rows], rows[-1][0] if rows else None)
+
+
+async def _conditions(database: Database, query: TriggerQuery) -> Where:
+    where = Where()
+    where.add_if("signer = ?", query.signer and query.signer.raw)
+    where.add_if("function_digest = ?", query.function_cid and query.function_cid.digest)
+    if query.sigs is not None:
+        where.add(f"sig IN ({placeholders(len(query.sigs))})", *(sig.raw for sig in query.sigs))
+    if query.created_after is not None:
+        where.add("seq > ?", await _last_until(database, query.created_after))
+    if query.created_before is not None:
+        where.add("seq <= ?", await _last_until(database, query.created_before))
+    if query.cursor is not None:
+        where.add("seq > ?" if query.sort == 1 else "seq < ?", query.cursor.seq)
+    return where
+
+
+async def _last_until(database: Database, time_ms: int) -> int:
+    """The sequence number of the last trigger created at or before a time, 0 if there is none."""
+    row = await database.fetch_one(
+        "SELECT seq FROM triggers WHERE created_at_ms <= ? ORDER BY created_at_ms DESC, seq DESC LIMIT 1", (time_ms,)
+    )
+    return row[0] if row else 0
+
+
+def _arms(active: bool | None, now_ms: int, *, split: bool) -> list[tuple[str, tuple[object, ...]]]:  # noqa: FBT001 - a filter with three states
+    """The conditions on the state, as parts that an index each has in order and that are merged.
+
+    `split` says that an index begins with another column before `live`: then both of its values are read.
+    """
+    if active is True:
+        return [("live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)", (now_ms,))]
+    if active is False:
+        return [("live = 0", ()), ("live = 1 AND end_date_ms > 0 AND end_date_ms <= ?", (now_ms,))]
+    return [("live = 0", ()), ("live = 1", ())] if split else [("", ())]

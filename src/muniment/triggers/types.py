@@ -1,0 +1,258 @@
+"""The shapes of the triggers slice."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from muniment.evm.address import Address
+from muniment.evm.signature import Signature
+from muniment.ipfs.cid import BundleCid, Cid
+from muniment.wire import TIMESTAMP_MS_MAX, Amount, Record, SemVer
+
+# One list that a wallet shows, and one transaction.
+TRIGGER_SIGS_MAX: Final = 100
+DESCRIPTION_LENGTH_MAX: Final = 1000
+
+_TIMESTAMP: Final = {"type": "integer", "minimum": 0, "maximum": TIMESTAMP_MS_MAX}
+_INTEGER: Final = {
+    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^(0|[1-9][0-9]{0,77})$"}]
+}
+_DELTA: Final = {"type": "string", "pattern": "^[1-9][0-9]*(s|m|h|d|w)$", "examples": ["10m"]}
+_TOPIC: Final = {"type": "string", "pattern": "^0x[0-9a-fA-F]{64}$"}
+
+
+def _variant(number: int, title: str, members: dict[str, Any], *, optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    properties = {"type": {"const": number}, **members, "delta": _DELTA, "endDate": _END_DATE}
+    return {
+        "type": "object", "title": title, "properties": properties, "additionalProperties": False,
+        "required": [name for name in properties if name not in optional],
+    }  # fmt: skip
+
+
+_END_DATE: Final = {**_INTEGER, "description": "Milliseconds since 1970; 0: never ends"}
+
+# OpenAPI's `discriminator` needs strings; these are told apart by the constant integer `type`.
+_CONFIG_SCHEMA: Final = {
+    "type": "object",
+    "anyOf": [
+        _variant(0, "CronConfig", {"schedule": {"type": "string", "maxLength": 100, "examples": ["0 */6 * * *"]}}),
+        _variant(
+            1, "EventConfig",
+            {
+                "chainId": _INTEGER,
+                "contract": Address.schema,
+                "topics": {
+                    "type": "array", "maxItems": 4,
+                    "items": {"type": "array", "maxItems": 100, "items": _TOPIC},
+                },
+            },
+        ),
+        _variant(2, "OnceConfig", {"startDate": _INTEGER}, optional=("startDate",)),
+    ],
+}  # fmt: skip
+
+_MEMBER: Final = {
+    "type": "object", "required": ["name", "type"], "additionalProperties": False,
+    "properties": {"name": {"type": "string"}, "type": {"type": "string"}},
+}  # fmt: skip
+_TYPES_SCHEMA: Final = {
+    "additionalProperties": {"type": "array", "items": _MEMBER},
+    "required": ["Trigger", "Input", "Config"],
+}
+
+Config = Annotated[dict[str, Any], Meta(description="When the function may run", extra_json_schema=_CONFIG_SCHEMA)]
+Input = Annotated[dict[str, Any], Meta(description="The manifest's inputs, no more and no fewer")]
+Types = Annotated[dict[str, Any], Meta(description="EIP-712 type definitions", extra_json_schema=_TYPES_SCHEMA)]
+Description = Annotated[str, Meta(min_length=1, max_length=DESCRIPTION_LENGTH_MAX)]
+MinValidations = Annotated[int, Meta(ge=1, le=255)]
+TimestampMs = Annotated[int, Meta(ge=0, le=TIMESTAMP_MS_MAX, description="Milliseconds since 1970")]
+DateTime = Annotated[
+    str,
+    Meta(
+        pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$",
+        description="ISO 8601, always milliseconds and Z",
+        extra_json_schema={"format": "date-time"},
+    ),
+]
+TriggerSigs = Annotated[list[Signature], Meta(min_length=1, max_length=TRIGGER_SIGS_MAX)]
+
+_CONFIG: Final = {"type": 0, "schedule": "0 */6 * * *", "delta": "10m", "endDate": 0}
+_VALUES: Final = {
+    "functionCid": "QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4",
+    "version": "1.0.0",
+    "input": {},
+    "config": _CONFIG,
+    "executionFeeLimit": "0",
+    "minValidations": 1,
+}
+_TYPES: Final = {
+    "Trigger": [
+        {"name": "functionCid", "type": "string"}, {"name": "version", "type": "string"},
+        {"name": "input", "type": "Input"}, {"name": "config", "type": "Config"},
+        {"name": "executionFeeLimit", "type": "uint256"}, {"name": "minValidations", "type": "uint8"},
+    ],
+    "Input": [],
+    "Config": [
+        {"name": "type", "type": "uint8"}, {"name": "schedule", "type": "string"},
+        {"name": "delta", "type": "string"}, {"name": "endDate", "type": "uint256"},
+    ],
+}  # fmt: skip
+_SIG: Final = "0x" + "1" * 128 + "1b"
+_SIGNER: Final = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+
+
+class Values(Record, frozen=True, forbid_unknown_fields=True):
+    """What is signed: exactly these members."""
+
+    function_cid: BundleCid
+    version: SemVer
+    input: Input
+    config: Config
+    execution_fee_limit: Amount
+    min_validations: MinValidations
+
+    example: ClassVar[dict[str, Any]] = _VALUES
+
+
+class TypedData(Record, frozen=True):
+    """The typed data as its signer had it: types and values; the domain is this registry's."""
+
+    types: Types
+    values: Values
+
+    example: ClassVar[dict[str, Any]] = {"types": _TYPES, "values": _VALUES}
+
+
+class NewTrigger(Record, frozen=True):
+    """A signed trigger."""
+
+    description: Description
+    typed_data: TypedData
+    sig: Signature
+    signer: Address
+
+    example: ClassVar[dict[str, Any]] = {
+        "description": "Every six hours", "typedData": {"types": _TYPES, "values": _VALUES},
+        "sig": _SIG, "signer": _SIGNER,
+    }  # fmt: skip
+
+
+class Trigger(Record, frozen=True, kw_only=True):
+    """A registered trigger, identified by its signature."""
+
+    sig: Signature
+    function_cid: Cid
+    signer: Address
+    version: SemVer
+    description: Description
+    deactivate_sig: Signature | UnsetType = UNSET
+    created_at: DateTime
+    input: Input
+    config: Config
+    execution_fee_limit: Amount
+    min_validations: MinValidations
+    types: Types
+    end_date: TimestampMs
+
+    example: ClassVar[dict[str, Any]] = {
+        "sig": _SIG, "signer": _SIGNER, "description": "Every six hours", "createdAt": "2026-11-20T19:48:00.123Z",
+        "types": _TYPES, "endDate": 0, **_VALUES,
+    }  # fmt: skip
+
+
+class TriggerParams(Record, frozen=True):
+    """What a trigger is to say."""
+
+    function_cid: BundleCid
+    version: SemVer
+    config: Config
+    input: Input
+    execution_fee_limit: Amount = field(default_factory=lambda: Amount("0"))
+    min_validations: MinValidations = 1
+
+    example: ClassVar[dict[str, Any]] = {
+        "functionCid": _VALUES["functionCid"], "version": "1.0.0", "config": _CONFIG, "input": {},
+    }  # fmt: skip
+
+
+class DomainShown(Record, frozen=True):
+    """The EIP-712 domain: a name and a version, no chain and no contract."""
+
+    name: Annotated[str, Meta(examples=["Mimic Protocol - Registry"])]
+    version: Annotated[str, Meta(examples=["1"])]
+
+
+class SignParams(Record, frozen=True):
+    """EIP-712 typed data, ready for a wallet."""
+
+    domain: DomainShown
+    primary_type: Annotated[str, Meta(examples=["Trigger"])]
+    types: Types
+    message: Values
+
+    example: ClassVar[dict[str, Any]] = {
+        "domain": {"name": "Mimic Protocol - Registry", "version": "1"}, "primaryType": "Trigger",
+        "types": _TYPES, "message": _VALUES,
+    }  # fmt: skip
+
+
+class Preview(Record, frozen=True):
+    """What a trigger says, in plain words."""
+
+    summary: Annotated[list[str], Meta(description="What is being signed, a sentence each")]
+    next_runs: Annotated[list[DateTime], Meta(max_length=5, description="The next times at which a schedule runs")]
+    warnings: Annotated[list[str], Meta(description="What a careful signer would want to know")]
+
+    example: ClassVar[dict[str, Any]] = {
+        "summary": ["Function QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4 may run."],
+        "nextRuns": ["2026-11-20T18:00:00.000Z"], "warnings": ["It never ends."],
+    }  # fmt: skip
+
+
+class Deactivation(Record, frozen=True):
+    """A consent to deactivate: the listed triggers, and their owner's signature over the list in this order."""
+
+    trigger_sigs: TriggerSigs
+    signature: Signature
+
+    example: ClassVar[dict[str, Any]] = {"triggerSigs": [_SIG], "signature": "0x" + "2" * 128 + "1b"}
+
+
+class DeactivationParams(Record, frozen=True):
+    """The triggers to deactivate."""
+
+    trigger_sigs: TriggerSigs
+
+    example: ClassVar[dict[str, Any]] = {"triggerSigs": [_SIG]}
+
+
+class DeactivationMessage(Record, frozen=True):
+    """What is signed: the canonical signatures in the posted order."""
+
+    trigger_sigs: TriggerSigs
+
+
+class DeactivationTypedData(Record, frozen=True):
+    """EIP-712 typed data, ready for a wallet."""
+
+    domain: DomainShown
+    primary_type: Annotated[str, Meta(examples=["Deactivate"])]
+    types: dict[str, list[dict[str, str]]]
+    message: DeactivationMessage
+
+
+class DeactivationSignParams(Record, frozen=True):
+    """What to sign: `message` by personal_sign (EIP-191), or `typedData` (EIP-712), which wallets show better."""
+
+    message: str
+    typed_data: DeactivationTypedData
+
+    example: ClassVar[dict[str, Any]] = {
+        "message": _SIG,
+        "typedData": {
+            "domain": {"name": "Mimic Protocol - Registry", "version": "1"}, "primaryType": "Deactivate",
+            "types": {"Deactivate": [{"name": "triggerSigs", "type": "string[]"}]}, "message": {"triggerSigs": [_SIG]},
+        },
+    }  # fmt: skip

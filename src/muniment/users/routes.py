@@ -1,0 +1,114 @@
+"""The endpoints of the users slice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muniment.auth.api_keys import api_key
+from muniment.auth.caller import TokenCaller
+from muniment.auth.nonces import issue_nonce, signed_nonce, use_nonce
+from muniment.auth.secrets import ring_of
+from muniment.auth.tokens import issue_token, key_set
+from muniment.context import Context
+from muniment.errors import LoginFailed, TooManyLogins
+from muniment.evm.hex import HexString
+from muniment.http.operation import operation
+from muniment.http.reply import JSON, NO_STORE, Ready
+from muniment.users import store
+from muniment.users.types import (
+    ApiKeyResult,
+    KeySet,
+    Login,
+    LoginResult,
+    NonceRequest,
+    NonceResult,
+    Rotation,
+)
+from muniment.wire import encode
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Transaction
+
+_PRIVATE = (JSON, NO_STORE)
+
+
+@operation("POST", "/users/nonce", refuses=(TooManyLogins,))
+async def request_nonce(context: Context, body: NonceRequest) -> Ready[NonceResult]:
+    """Ask for a nonce to sign.
+
+    The nonce is good for five to ten minutes and for one login. Asking stores nothing.
+    """
+    nonce = await issue_nonce(context, body.address)
+    return Ready(encode(NonceResult(address=body.address, nonce=HexString.from_raw(nonce.raw))), _PRIVATE)
+
+
+@operation("POST", "/users/authenticate", refuses=(LoginFailed,))
+async def authenticate(context: Context, body: Login) -> Ready[LoginResult]:
+    """Log in with a signed nonce.
+
+    The signature is EIP-191 (`personal_sign`) over the nonce, as the text `0x…` or as its 32 bytes.
+    """
+    now_ms = context.now_ms()
+    nonce = signed_nonce(ring_of(context.secrets()), body.address, body.signature, now_ms)
+
+    if nonce is None:
+        raise _login_failed()
+
+    async def log_in(transaction: Transaction) -> str | None:
+        if not await use_nonce(transaction, body.address, nonce):
+            raise _login_failed()
+        return await store.ensure_user(transaction, body.address, now_ms)
+
+    email = await context.database.write(log_in)
+    result = LoginResult(address=body.address, token=issue_token(context, body.address), email=email)
+    return Ready(encode(result), _PRIVATE)
+
+
+def _login_failed() -> LoginFailed:
+    return LoginFailed("the signature is not by this address over a nonce that is still good; ask for a new nonce")
+
+
+@operation("GET", "/users/api-key")
+async def get_api_key(context: Context, caller: TokenCaller) -> Ready[ApiKeyResult]:
+    """Read the caller's API key.
+
+    It is the same at every call until it is rotated.
+    """
+    generation = await store.find_generation(context.database, caller.address)
+    if generation is None:  # a token outlives the row only in a database that was restored from a backup
+        generation = await context.database.write(
+            lambda tx: store.first_generation(tx, caller.address, context.now_ms())
+        )
+    return _key_result(context, caller, generation)
+
+
+@operation("POST", "/users/api-key/rotate")
+async def rotate_api_key(context: Context, caller: TokenCaller, body: Rotation | None) -> Ready[ApiKeyResult]:
+    """Replace the caller's API key.
+
+    The one before stays good for `graceSeconds`; any older one is refused from now on.
+    """
+    now_ms = context.now_ms()
+    grace_until_ms = now_ms + (body or Rotation()).grace_seconds * 1000
+
+    generation = await context.database.write(
+        lambda tx: store.next_generation(tx, caller.address, now_ms, grace_until_ms)
+    )
+    return _key_result(context, caller, generation)
+
+
+@operation("GET", "/.well-known/jwks.json")
+async def get_key_set(context: Context) -> Ready[KeySet]:
+    """Read the public keys of the tokens.
+
+    A JWK Set: who trusts this service checks its tokens without asking it.
+    """
+    return Ready(encode(key_set(ring_of(context.secrets()))), (JSON, (b"cache-control", b"public, max-age=60")))
+
+
+def _key_result(context: Context, caller: TokenCaller, generation: int) -> Ready[ApiKeyResult]:
+    key = api_key(ring_of(context.secrets()).newest, caller.address, generation)
+    return Ready(encode(ApiKeyResult(address=caller.address, api_key=key)), _PRIVATE)
+
+
+OPERATIONS = (request_nonce, authenticate, get_api_key, rotate_api_key, get_key_set)

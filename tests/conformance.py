@@ -1,0 +1,62 @@
+"""Every answer that any test sees must be one that the OpenAPI document announces."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import httpx
+
+from muniment.app import OPERATIONS
+from muniment.http.openapi import openapi_document, refusals_of
+from muniment.http.operation import Operation
+
+_MANNERS = ("x-request-id", "access-control-allow-origin", "x-content-type-options")
+# Members of a problem document, in their order; some refusals add facts behind them.
+_PROBLEM = ["type", "title", "status", "code", "detail", "errors", "requestId", "message", "content"]
+
+
+@cache
+def _operations() -> list[tuple[re.Pattern[str], Operation]]:
+    ordered = sorted(OPERATIONS, key=lambda each: "{" in each.path)
+    return [(re.compile(re.sub(r"\{\w+\}", "[^/]+", each.path)), each) for each in ordered]
+
+
+@cache
+def document() -> dict[str, Any]:
+    return openapi_document(OPERATIONS, version="0", about="", security={})
+
+
+def operation_at(method: str, path: str) -> Operation | None:
+    method = "GET" if method == "HEAD" else method
+    path = "/" + path.lstrip("/")
+    return next((each for form, each in _operations() if each.method == method and form.fullmatch(path)), None)
+
+
+async def check_answer(response: httpx.Response) -> None:
+    """Called for each answer by the client of the tests."""
+    for name in _MANNERS:
+        assert name in response.headers, f"{name} is missing"
+    request = response.request
+    found = operation_at(request.method, request.url.raw_path.decode("latin-1").partition("?")[0])
+    if response.status_code >= 400:
+        await response.aread()
+        if request.method != "HEAD":
+            _check_problem(response, found)
+    elif found is not None:
+        announced = document()["paths"][found.path][found.method.lower()]["responses"]
+        assert str(response.status_code) in announced, f"{found.path} does not announce {response.status_code}"
+
+
+def _check_problem(response: httpx.Response, found: Operation | None) -> None:
+    body = response.json()
+    assert list(body)[: len(_PROBLEM)] == _PROBLEM, body
+    assert body["status"] == response.status_code
+    assert body["requestId"] == response.headers["x-request-id"]
+    assert body["type"] == f"/errors/{body['code']}"
+    assert body["message"] == body["detail"] == body["content"]["message"]
+    assert len(body["errors"]) == len(body["content"]["errors"])
+    if found is not None:
+        codes = {refusal.code for refusal in refusals_of(found)}
+        assert body["code"] in codes, f"{found.method} {found.path} does not announce {body['code']}"

@@ -1,0 +1,103 @@
+"""Fixtures: the application in process with a clock that stands still, and the service as a process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+from conformance import check_answer
+from muniment.app import Application, build_context
+from muniment.context import Context
+from muniment.settings import Settings
+from service import Service
+
+# 2026-11-20T19:48:00.123Z
+NOW_MS = 1_795_204_080_123
+
+# Examples are the same in every run, and a slow machine is no failure.
+hypothesis_settings.register_profile(
+    "muniment", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("muniment")
+
+
+@dataclass
+class Clock:
+    """The injected time; a test moves it."""
+
+    now_ms: int = NOW_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def advance(self, *, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
+        self.now_ms += int((seconds + minutes * 60 + hours * 3600) * 1000)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """The settings of the application under test; a test module may override this fixture."""
+    return Settings(data_dir=tmp_path / "data", log_level="warning")
+
+
+@pytest.fixture
+async def context(settings: Settings, clock: Clock) -> AsyncIterator[Context]:
+    made = build_context(settings, now_ms=clock)
+    await made.database.migrate()
+    yield made
+    await made.database.close()
+
+
+@pytest.fixture
+def app(context: Context) -> Application:
+    return Application(context)
+
+
+@pytest.fixture
+async def client(app: Application) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application in process. Each of its answers is compared with the OpenAPI document."""
+    transport = httpx.ASGITransport(app=app)
+    hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
+    async with httpx.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
+        yield made
+
+
+async def stored(context: Context) -> dict[str, Any]:
+    """Everything that is stored: every row of every table, and the name of every file among the blocks."""
+    tables = await context.database.fetch("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+    rows = {name: await context.database.fetch(f"SELECT * FROM {name}") for (name,) in tables}  # noqa: S608 - our tables
+    blocks = context.settings.data_dir / "blocks"
+    return {**rows, "files": sorted(str(path) for path in blocks.rglob("*") if path.is_file())}
+
+
+@pytest.fixture
+def nothing_stored(context: Context) -> Callable[[], Any]:
+    """`async with nothing_stored():` fails when what is inside stores, changes or removes anything."""
+
+    @asynccontextmanager
+    async def unchanged() -> AsyncGenerator[None]:
+        before = await stored(context)
+        yield
+        assert await stored(context) == before
+
+    return unchanged
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """The service in one process on a fresh data directory."""
+    with Service(tmp_path / "data") as started:
+        yield started

@@ -1,0 +1,71 @@
+"""Values that careless encoders read in some way, and that are refused here."""
+
+from typing import Any
+
+import pytest
+
+from muniment.evm.words import SAFE_INTEGER_MAX, WORDS, Misfit
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "encoded"),
+    [
+        ("uint8", 255, 255),
+        ("uint8", "255", 255),
+        ("uint8", "0xfF", 255),
+        ("uint8", "0x00ff", 255),
+        ("uint8", 0, 0),
+        ("uint8", "0", 0),
+        ("int8", -128, 2**256 - 128),
+        ("int8", "-128", 2**256 - 128),
+        ("uint256", SAFE_INTEGER_MAX, SAFE_INTEGER_MAX),
+        ("uint256", str(2**256 - 1), 2**256 - 1),
+        ("uint256", "0x" + "f" * 64, 2**256 - 1),
+        ("bool", True, 1),
+        ("bool", False, 0),
+        ("address", "0x" + "0" * 38 + "FF", 255),
+        ("bytes1", "0xfF", 255 << 248),
+    ],
+)
+def test_a_value_has_one_word(word: str, value: Any, encoded: int) -> None:
+    assert WORDS[word](value) == encoded.to_bytes(32, "big")
+
+
+NO_UINT8: list[Any] = [
+    256, -1, SAFE_INTEGER_MAX + 1, 10**5000, True, False, None, 1.0, [], {},
+    "256", "-1", "-0", "01", "+1", "1_0", " 1", "1 ", "1\n", "1.0", "1e1", "٧", "７", "", "-", "0x", "0X1",
+    "-0x1", "0x1g", "0b1", "0o1", "1" * 79, "9" * 5000, "0x" + "0" * 65, "\ud800",
+]  # fmt: skip
+
+
+def test_what_is_no_uint8_is_refused() -> None:
+    for value in NO_UINT8:
+        with pytest.raises(Misfit):
+            WORDS["uint8"](value)
+
+
+@pytest.mark.parametrize("value", [128, -129, "128", "-129", -SAFE_INTEGER_MAX - 1])
+def test_what_is_no_int8_is_refused(value: Any) -> None:
+    with pytest.raises(Misfit):
+        WORDS["int8"](value)
+
+
+@pytest.mark.parametrize(
+    ("word", "values"),
+    [
+        ("bool", [0, 1, "true", "", None, [], 1.0]),
+        ("address", [None, 1, "", "0x", "0x" + "1" * 39, "1" * 40, "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"]),
+        ("bytes", [None, 1, "", "0", "0x0", "0xzz", "text", "0x00\n", "0x 0", []]),
+        ("bytes2", ["0x", "0x00", "0x000000", "0x0000\n", "0000", 0, None]),
+        ("string", [None, 1, True, [], {}, "a\0b", "\ud800", b"x"]),
+    ],
+)
+def test_what_is_not_of_its_type_is_refused(word: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(Misfit):
+            WORDS[word](value)
+
+
+def test_only_canonical_type_words_exist() -> None:
+    assert len(WORDS) == 32 + 32 + 32 + 4
+    assert {"uint", "int", "byte", "bytes0", "bytes33", "uint0", "uint7", "uint264", "function"}.isdisjoint(WORDS)
