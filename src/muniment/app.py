@@ -144,7 +144,7 @@ class Application:
             Paths(OPERATIONS, lifespan=self._lifespan),
             limits=Limits(settings.body_bytes_max, settings.body_timeout_s),
             random_bytes=context.random_bytes,
-            log_requests=settings.log_level in {"debug", "info"},
+            log_requests=settings.log_requests,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

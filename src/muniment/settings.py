@@ -55,7 +55,8 @@ class Settings:
     shutdown_delay_s: int = _setting(0, "Seconds between not ready and closing the port at SIGTERM", at_least=0)
     shutdown_timeout_s: int = _setting(30, "Seconds that requests in flight have to finish at SIGTERM", at_least=1)
     log_format: str = _setting("console", "console or json, on standard error")
-    log_level: str = _setting("info", "debug, info, warning or error; info has a line per request")
+    log_level: str = _setting("info", "debug, info, warning or error")
+    log_requests: bool = _setting(False, "true: a line per request, with its id, status and time; it costs throughput")
 
     def __post_init__(self) -> None:
         """Raise `SettingError` for a value that cannot work."""
@@ -77,12 +78,12 @@ class Settings:
         shown: dict[str, str] = {}
         for each in fields(self):
             value = getattr(self, each.name)
-            shown[each.name] = MASK if each.metadata["secret"] and value else str(value)
+            shown[each.name] = MASK if each.metadata["secret"] and value else _text(value)
         return shown
 
     def environment(self) -> dict[str, str]:
         """The environment in which another process loads these very settings."""
-        return {variable(each.name): str(getattr(self, each.name)) for each in fields(self)}
+        return {variable(each.name): _text(getattr(self, each.name)) for each in fields(self)}
 
 
 _CHOICES: Final = {
@@ -90,6 +91,11 @@ _CHOICES: Final = {
     "log_format": ("console", "json"),
     "log_level": ("debug", "info", "warning", "error"),
 }
+
+
+def _text(value: object) -> str:
+    """A value as an operator writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def variable(name: str) -> str:
@@ -141,6 +147,10 @@ def _converted(name: str, value: object) -> object:
     kind = next(each.type for each in fields(Settings) if each.name == name)
     if kind == "Path":
         return Path(str(value)).expanduser()
+    if kind == "bool":
+        if str(value).lower() not in {"true", "false"}:
+            raise SettingError(f"{name} is true or false")
+        return str(value).lower() == "true"
     if kind == "int":
         try:
             return int(str(value))

@@ -2,7 +2,7 @@
 
 The validator's time and memory grow with the file, but what a module declares can make a byte of code or of
 type a thousand times dearer than usual. So a scan of our own walks the sections and counts, before the validator
-sees anything. Sections are those of the WebAssembly core specification 2.0, chapter 5.5; decision 0006 says
+sees anything. Sections are those of the WebAssembly core specification 2.0, chapter 5.5; decision 0010 says
 which proposals are taken, what this costs and why these limits.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import parse_qsl
 
@@ -81,10 +80,9 @@ def _about_parameter(refusal: Invalid) -> Invalid:
     pointer = refusal.faults[0].pointer or ""
     name, _, index = pointer.removeprefix("/").partition("/")
     element = f" (element {int(index) + 1})" if index.isdecimal() else ""
-    detail = f"{name}{element}: {refusal.detail}"
-    faults = [replace(Fault(detail), parameter=name)]
+    what = f"{refusal.detail}{element}"
     kind = InvalidParameter if refusal.code == "invalid-body" else type(refusal)
-    return kind(detail, faults=faults)
+    return kind(f"{name}: {what}", faults=[Fault(what, parameter=name)])
 
 
 def _converter(kind: Type) -> Callable[[str, str], Any]:

@@ -102,5 +102,4 @@ class Request:
 
 def invalid_parameter(name: str, what: str) -> InvalidParameter:
     """The refusal of a path, query or header parameter."""
-    detail = f"{name} {what}"
-    return InvalidParameter(detail, faults=[Fault(detail, parameter=name)])
+    return InvalidParameter(f"{name} {what}", faults=[Fault(what, parameter=name)])

@@ -110,6 +110,8 @@ def test_the_message_shows_every_address_with_its_checksum() -> None:
         ("/config/type", True),
         ("/config/type", 3),
         ("/config/type", -1),
+        ("/config/type", []),
+        ("/config/type", {}),
         ("/config/chainId", "0xa"),
         ("/config/chainId", -1),
         ("/config/chainId", 1.0),

@@ -1,0 +1,261 @@
+"""Reading a multipart form: how it arrives makes no difference, and nothing but its own refusals comes out."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muniment.errors import BodyTooLarge, InvalidUpload, Refusal, UnsupportedMediaType
+from muniment.http.limits import Limits
+from muniment.http.request import ClientGone, Request
+from muniment.http.uploads import FRAMING_BYTES_MAX, PART_HEADER_BYTES_MAX, FileDue, receive_files
+
+BOUNDARY = "----form-7MA4YWxkTrZu0gW"
+FORM = f"multipart/form-data; boundary={BOUNDARY}"
+MANIFEST, WASM = b'{"a":\r\n1}', b"\0asm\r\n--\r\n----form-7MA\r\r\n"
+SIZE_MAX = 2_000
+
+
+@dataclass
+class Sent:
+    """A body on its way, in chunks; counts how many were asked for."""
+
+    chunks: list[bytes]
+    content_type: str | None = FORM
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    asked: int = 0
+
+    def request(self) -> Request:
+        headers = dict(self.headers)
+        if self.content_type is not None:
+            headers["content-type"] = self.content_type
+        return Request(
+            {
+                "type": "http", "method": "POST", "muniment.limits": Limits(1024, 5),
+                "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+            },
+            self._receive,
+        )  # fmt: skip
+
+    async def _receive(self) -> Any:
+        self.asked += 1
+        if self.asked > len(self.chunks):
+            return {"type": "http.request", "body": b""}
+        return {"type": "http.request", "body": self.chunks[self.asked - 1], "more_body": True}
+
+
+async def received(sent: Sent, *, bytes_max: int = SIZE_MAX) -> dict[str, bytes]:
+    sinks = {"manifest.json": io.BytesIO(), "function.wasm": io.BytesIO()}
+    await receive_files(sent.request(), "file", {name: FileDue(bytes_max, sink) for name, sink in sinks.items()})
+    return {name: sink.getvalue() for name, sink in sinks.items()}
+
+
+async def outcome(sent: Sent) -> dict[str, bytes] | type[Refusal]:
+    try:
+        return await received(sent)
+    except (InvalidUpload, BodyTooLarge, UnsupportedMediaType) as refusal:
+        return type(refusal)
+
+
+def part(filename: str = "manifest.json", data: bytes = MANIFEST, *, name: str = "file", more: str = "") -> bytes:
+    head = f'Content-Disposition: form-data; name="{name}"; filename="{filename}"\r\n{more}'
+    return f"--{BOUNDARY}\r\n{head}\r\n".encode() + data + b"\r\n"
+
+
+def headed(head: bytes, data: bytes = MANIFEST) -> bytes:
+    return b"--" + BOUNDARY.encode() + b"\r\n" + head + b"\r\n\r\n" + data + b"\r\n"
+
+
+END = f"--{BOUNDARY}--".encode()
+MODULE = part("function.wasm", WASM)
+GOOD = part() + MODULE + END
+FILES = {"manifest.json": MANIFEST, "function.wasm": WASM}
+
+TAKEN = {
+    "as most clients send it": GOOD + b"\r\n",
+    "without a last line break": GOOD,
+    "the other file first": MODULE + part() + END,
+    "with the types of the parts": part(more="Content-Type: application/json\r\n") + MODULE + END,
+    "with lengths of the parts": part(more=f"Content-Length: {len(MANIFEST)}\r\n") + MODULE + END,
+    "with an encoding that encodes nothing": part(more="Content-Transfer-Encoding: binary\r\n") + MODULE + END,
+    "without quotes": headed(b"Content-Disposition: form-data; name=file; filename=manifest.json") + MODULE + END,
+    "in other letter cases": headed(b'content-disposition: Form-Data;NAME="file";FileName="manifest.json"')
+    + MODULE + END,
+    "with something behind it (RFC 2046 section 5.1.1)": GOOD + b"\r\nan epilogue\r\n" + part(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", TAKEN)
+@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
+async def test_takes_a_form_in_chunks_of_any_size(form: str, size: int) -> None:
+    body = TAKEN[form]
+    assert await received(Sent([body[at : at + size] for at in range(0, len(body), size)])) == FILES
+
+
+DISPOSITION = b"Content-Disposition: form-data; "
+PLAIN = DISPOSITION + b'name="file"; filename="manifest.json"'
+REFUSED = {
+    "nothing": b"",
+    "no part": END,
+    "one file": part() + END,
+    "three files": part() + MODULE + part("other.txt") + END,
+    "the manifest twice": part() + part() + END,
+    "the manifest twice beside the module": part() + MODULE + part() + END,
+    "another field name": part(name="files") + MODULE + END,
+    "no field name": headed(b'Content-Disposition: form-data; filename="manifest.json"') + MODULE + END,
+    "an empty field name": part(name="") + MODULE + END,
+    "two field names": headed(DISPOSITION + b'name="x"; name="file"; filename="manifest.json"') + MODULE + END,
+    "no file name": headed(b'Content-Disposition: form-data; name="file"') + MODULE + END,
+    "an empty file name": part("") + MODULE + END,
+    "another letter case": part("Manifest.json") + MODULE + END,
+    "a path upwards": part() + part("../function.wasm") + END,
+    "a path of Windows": part() + part("C:\\fakepath\\function.wasm") + END,
+    "an escaped path of Windows": part() + part("C:\\\\function.wasm") + END,
+    "a NUL in the name": part() + part("function.wasm\0.png") + END,
+    "a NUL behind the name": part() + part("function.wasm\0") + END,
+    "a space behind the name": part() + part("function.wasm ") + END,
+    "a percent-encoded name": part() + part("function%2ewasm") + END,
+    "a look-alike": part() + part("function\u2024wasm") + END,
+    "filename*": headed(PLAIN + b"; filename*=UTF-8''x.png") + MODULE + END,
+    "filename* before": headed(DISPOSITION + b"filename*=UTF-8''x; name=file; filename=manifest.json") + MODULE + END,
+    "filename* alone": headed(DISPOSITION + b"name=\"file\"; filename*=UTF-8''manifest.json") + MODULE + END,
+    "a file name in pieces": headed(DISPOSITION + b'name="file"; filename*0="manifest"; filename*1=".json"')
+    + MODULE + END,
+    "two file names": headed(PLAIN + b'; filename="function.wasm"') + MODULE + END,
+    "two equal file names": headed(PLAIN + b'; filename="manifest.json"') + MODULE + END,
+    "two dispositions": headed(PLAIN + b"\r\n" + PLAIN) + MODULE + END,
+    "no disposition": headed(b"Content-Type: application/json") + MODULE + END,
+    "an attachment": headed(b'Content-Disposition: attachment; name="file"; filename="manifest.json"') + MODULE + END,
+    "base64": part(more="Content-Transfer-Encoding: base64\r\n") + MODULE + END,
+    "a length that is too large": part(more="Content-Length: 4096\r\n") + MODULE + END,
+    "a length that is too small": part(more="Content-Length: 1\r\n") + MODULE + END,
+    "never closed": part() + MODULE,
+    "closed by half": part() + MODULE + END[:-1],
+    "cut in the middle": GOOD[:-100],
+    "another boundary": GOOD.replace(BOUNDARY.encode(), b"other"),
+    "something before it": b"a preamble\r\n" + GOOD,
+    "bare line feeds": GOOD.replace(b"\r\n", b"\n"),
+    "a bare line feed in a header": headed(PLAIN.replace(b"; filename", b"\nX: y; filename")) + MODULE + END,
+    "a bare line feed before a header": headed(b"X-A: b\n" + PLAIN) + MODULE + END,
+    "a folded header": headed(PLAIN.replace(b"; filename", b";\r\n filename")) + MODULE + END,
+    "a header that is not UTF-8": headed(b"X-A: \xff\r\n" + PLAIN) + MODULE + END,
+    "a header without a name": headed(b": x\r\n" + PLAIN) + MODULE + END,
+    "a header of 5,000 bytes": part(more="X-A: " + "x" * 5_000 + "\r\n") + MODULE + END,
+    "a hundred headers": part(more="X-A: b\r\n" * 100) + MODULE + END,
+    "a hundred parts": part() * 100 + END,
+    "JSON": b'{"file":"manifest.json"}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", REFUSED)
+@pytest.mark.parametrize("size", [1, 7, 64, 10_000])
+async def test_refuses_another_form_in_chunks_of_any_size(form: str, size: int) -> None:
+    body = REFUSED[form]
+    with pytest.raises(InvalidUpload):
+        await received(Sent([body[at : at + size] for at in range(0, len(body), size)]))
+
+
+@pytest.mark.parametrize(
+    ("content_type", "refusal"),
+    [
+        (None, UnsupportedMediaType), ("", UnsupportedMediaType), ("application/json", UnsupportedMediaType),
+        ("multipart/mixed; boundary=x", UnsupportedMediaType), ("application/octet-stream", UnsupportedMediaType),
+        ("multipart/form-data", InvalidUpload), ("multipart/form-data; boundary=", InvalidUpload),
+        ('multipart/form-data; boundary=""', InvalidUpload), (f"{FORM}; boundary=x", InvalidUpload),
+        (f"{FORM}; boundary={BOUNDARY}", InvalidUpload), (f"{FORM}; charset=utf-8", InvalidUpload),
+        ("multipart/form-data; boundary=" + "x" * 71, InvalidUpload), (f"{FORM}é", InvalidUpload),
+    ],
+)  # fmt: skip
+async def test_needs_a_multipart_type_with_one_boundary(content_type: str | None, refusal: type[Refusal]) -> None:
+    sent = Sent([GOOD], content_type)
+    with pytest.raises(refusal):
+        await received(sent)
+    assert sent.asked == 0
+
+
+@pytest.mark.parametrize("boundary", ["x", "x" * 70, "a'b+c_d.e-f", '"a b:c=d?e/f,g(h)"'])
+async def test_takes_every_boundary_of_rfc_2046(boundary: str) -> None:
+    body = GOOD.replace(BOUNDARY.encode(), boundary.strip('"').encode())
+    module = WASM.replace(BOUNDARY.encode(), boundary.strip('"').encode())
+    sent = Sent([body], f"multipart/form-data; boundary={boundary}")
+    assert await received(sent) == {**FILES, "function.wasm": module}
+
+
+async def test_refuses_a_content_coding() -> None:
+    with pytest.raises(UnsupportedMediaType):
+        await received(Sent([GOOD], headers={"content-encoding": "gzip"}))
+
+
+async def test_takes_a_file_of_the_largest_size_and_refuses_one_byte_more() -> None:
+    assert await received(Sent([GOOD]), bytes_max=max(len(MANIFEST), len(WASM))) == FILES
+    with pytest.raises(BodyTooLarge, match="function.wasm has more than"):
+        await received(Sent([GOOD]), bytes_max=len(WASM) - 1)
+
+
+async def test_an_announced_length_that_is_too_large_is_refused_before_anything_is_read() -> None:
+    sent = Sent([GOOD], headers={"content-length": str(2 * SIZE_MAX + FRAMING_BYTES_MAX + 1)})
+    with pytest.raises(BodyTooLarge):
+        await received(sent)
+    assert sent.asked == 0
+
+
+async def test_a_file_that_is_too_large_is_refused_without_reading_the_rest() -> None:
+    sent = Sent([part()[:-2], *[b"x" * 100] * 1_000])
+    with pytest.raises(BodyTooLarge):
+        await received(sent)
+    assert sent.asked <= SIZE_MAX // 100 + 2
+
+
+@pytest.mark.parametrize("endless", [part() * 20, b"X-A: b\r\n" * 20, b"x" * 200], ids=["parts", "headers", "one header"])
+async def test_endless_framing_is_refused_without_reading_the_rest(endless: bytes) -> None:
+    sent = Sent([f"--{BOUNDARY}\r\n".encode(), *[endless] * 10_000])
+    with pytest.raises(InvalidUpload):
+        await received(sent)
+    assert sent.asked <= PART_HEADER_BYTES_MAX // len(endless) + 3
+
+
+async def test_an_endless_epilogue_is_too_large() -> None:
+    with pytest.raises(BodyTooLarge):
+        await received(Sent([GOOD, *[b"x" * 1_000] * 1_000]))
+
+
+async def test_a_client_that_goes_away_is_no_refusal() -> None:
+    sent = Sent([])
+
+    async def gone() -> Any:
+        return {"type": "http.disconnect"}
+
+    sent._receive = gone
+    with pytest.raises(ClientGone):
+        await received(sent)
+
+
+def split(body: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({cut % (len(body) + 1) for cut in cuts})
+    return [body[start:end] for start, end in zip([0, *places], [*places, len(body)], strict=True)]
+
+
+@st.composite
+def altered(draw: st.DrawFn) -> bytes:
+    """A form with some of its bytes replaced, inserted or removed."""
+    body = draw(st.sampled_from([GOOD, GOOD + b"\r\n", *REFUSED.values()]))
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.integers(0, len(body)))
+        new = draw(st.sampled_from([b"\r\n", b"\n", b"\r", b"--", b'"', b";", b"\0", b"\\", END]) | st.binary(max_size=4))
+        body = body[:at] + new + body[at + draw(st.integers(0, 4)) :]
+    return body
+
+
+@given(altered(), st.lists(st.integers(0, 2**16), max_size=8))
+async def test_how_a_form_is_split_makes_no_difference(body: bytes, cuts: list[int]) -> None:
+    assert await outcome(Sent(split(body, cuts))) == await outcome(Sent([body]))
+
+
+@given(altered() | st.binary(), st.sampled_from([FORM, "multipart/form-data; boundary=x"]) | st.text(max_size=80).filter(str.isascii))
+async def test_anything_is_received_or_refused(body: bytes, content_type: str) -> None:
+    await outcome(Sent([body], content_type))
