@@ -34,12 +34,14 @@ class TokenCaller:
     @classmethod
     def from_request(cls, request: Request) -> Self:
         """Raises `MissingCredential`, `InvalidToken`, `ConflictingCredentials`."""
-        tokens = {*request.headers(b"x-auth-token"), *_bearers(request)}
+        tokens = {_only(request.headers(b"x-auth-token"), "x-auth-token"), _only(_bearers(request), "Authorization")}
+        tokens.discard(None)
         if len(tokens) > 1:
             raise ConflictingCredentials("the request carries two different tokens")
-        if not tokens:
+        token = next(iter(tokens), None)
+        if token is None:
             raise MissingCredential("x-auth-token is missing; POST /users/authenticate gives one")
-        return cls(check_token(Context.from_request(request), tokens.pop()))
+        return cls(check_token(Context.from_request(request), token))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,19 @@ class KeyCaller:
     async def from_request(cls, request: Request) -> Self:
         """Raises `MissingCredential`, `InvalidApiKey`, `ConflictingCredentials`."""
         context = Context.from_request(request)
-        keys = set(request.headers(b"x-api-key"))
-        if len(keys) > 1:
-            raise ConflictingCredentials("the request carries two different API keys")
-        if not keys:
+        key = _only(request.headers(b"x-api-key"), "x-api-key")
+        if key is None:
             raise MissingCredential("x-api-key is missing; GET /users/api-key tells it")
-        address, generation = read_api_key(ring_of(context.secrets()), keys.pop())
+        address, generation = read_api_key(ring_of(context.secrets()), key)
         await check_generation(context, address, generation)
         return cls(address)
+
+
+def _only(values: list[str], name: str) -> str | None:
+    """The one value of a header field. Sent twice it is refused, even if equal: a proxy may look at the other."""
+    if len(values) > 1:
+        raise ConflictingCredentials(f"{name} was sent more than once")
+    return values[0] if values else None
 
 
 def _bearers(request: Request) -> list[str]:

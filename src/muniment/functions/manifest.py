@@ -13,8 +13,6 @@ from typing import Any, Final, cast
 from muniment.errors import Fault, Invalid, InvalidJson, InvalidManifest
 from muniment.wire import Record, SemVer, json_kind, parse_json
 
-# Real manifests have a few KB; the upload refuses more before it gets here.
-MANIFEST_BYTES_MAX: Final = 256 * 1024
 # These three are rules of the interface; the length of a text is counted in characters.
 NAME_LENGTH_MAX: Final = 100
 DESCRIPTION_LENGTH_MAX: Final = 1000
@@ -41,7 +39,10 @@ class Manifest(Record, frozen=True):
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """The manifest in `data`, or `InvalidManifest` with a pointer to each member that is wrong."""
+    """The manifest in `data`, or `InvalidManifest` with a pointer to each member that is wrong.
+
+    How large `data` may be is the upload's limit, a setting.
+    """
     members = _read_object(data)
     faults: list[Fault] = []
 
@@ -66,8 +67,6 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 def _read_object(data: bytes) -> dict[str, Any]:
-    if len(data) > MANIFEST_BYTES_MAX:
-        raise InvalidManifest(f"manifest.json is larger than {MANIFEST_BYTES_MAX} bytes", pointer="")
     try:
         value = parse_json(data)
     except InvalidJson as refusal:

@@ -111,5 +111,5 @@ async def search(database: Database, query: FunctionQuery) -> Page:
         where.add(f"f.seq {after} ?", query.cursor.seq)
     sql = f"SELECT f.seq, f.record FROM {source}{where} ORDER BY f.seq {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
     fetch = database.fetch if query.offset <= OFFSET_QUICK_MAX else database.fetch_slow
-    rows = await fetch(sql, (*where.parameters, query.limit, query.offset))
-    return Page([record for _, record in rows], rows[-1][0] if rows else None)
+    rows = await fetch(sql, (*where.parameters, query.limit + 1, query.offset))
+    return Page.of(rows, query.limit)

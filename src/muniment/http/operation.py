@@ -181,9 +181,9 @@ def _body_source(kind: Any) -> Source:
         data = await request.body()
         if optional and not data:
             return None
-        _refuse_other_media(request.header(b"content-type"))
         if not data:
             raise InvalidBody("a JSON body is required", pointer="")
+        _refuse_other_media(request.header(b"content-type"))
         try:
             return msgspec.convert(parse_json(data), kind, dec_hook=decode_text)
         except msgspec.ValidationError as error:

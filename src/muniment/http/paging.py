@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import parse_qsl, urlencode
 
 from msgspec import Meta
 
-from muniment.errors import InvalidParameter
+from muniment.errors import DeadlineExceeded, InvalidParameter, Refusal
 from muniment.http.request import invalid_parameter
 from muniment.wire import ProvedText, Record
 
@@ -70,6 +71,8 @@ class PageQuery(Record, frozen=True):
     limit: Limit = LIMIT_DEFAULT
     cursor: Cursor | None = None
 
+    refuses_with: ClassVar[tuple[type[Refusal], ...]] = (DeadlineExceeded,)
+
     def __post_init__(self) -> None:
         """Refuse two answers to one question."""
         if self.cursor is not None and self.offset:
@@ -78,10 +81,17 @@ class PageQuery(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Finished JSON records and the sequence number of the last; None when there are none."""
+    """Finished JSON records, the sequence number of the last (None when there are none), whether more follow."""
 
     records: list[str]
     last_seq: int | None
+    has_more: bool
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Any]], limit: int) -> Self:
+        """The page of `rows`, each a sequence number and a record, which were read to one beyond `limit`."""
+        shown = rows[:limit]
+        return cls([record for _, record in shown], shown[-1][0] if shown else None, len(rows) > limit)
 
     def body(self) -> bytes:
         """The page as a JSON array."""
@@ -99,7 +109,7 @@ def next_link(
         last = query.cursor.seq if page.last_seq is None and query.cursor is not None else page.last_seq or 0
         if page.last_seq is None and query.offset:
             return ()
-    elif len(page.records) < query.limit or page.last_seq is None:
+    elif not page.has_more or page.last_seq is None:
         return ()
     else:
         last = page.last_seq

@@ -28,7 +28,7 @@ from muniment.wire import Record, decode_text, refusal_of
 R = TypeVar("R", bound=Record)
 
 # Digits of 2^64: a longer number is out of every range here.
-_INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})")
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
 # More parameters than any operation has; the target's length bounds them as well.
 _PARAMETERS_MAX: Final = 100
 # Elements of a comma-separated list before it is split: bounds of the lists themselves are smaller.

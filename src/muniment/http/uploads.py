@@ -1,4 +1,4 @@
-"""Streaming multipart/form-data (RFC 7578): exactly the files that are due, in bounded memory."""
+"""An upload: exactly the files that are due, streamed to where they go, in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Final
 
-from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
-
 from muniment.errors import BodyTooLarge, InvalidUpload, UnsupportedMediaType
+from muniment.http.multipart import FormParser, Part
 from muniment.http.request import Request
 
 # RFC 2046 section 5.1.1: 1 to 70 of these characters, not ending in a space.
@@ -18,9 +17,6 @@ _CONTENT_TYPE: Final = re.compile(
     r"|([0-9A-Za-z'+_.-]{1,70}))\s*",
     re.IGNORECASE,
 )
-# A part of ours has Content-Disposition, Content-Type and perhaps a length or an encoding.
-PART_HEADERS_MAX: Final = 8
-PART_HEADER_BYTES_MAX: Final = 4_096
 # What the boundaries and headers of an upload may add to its files.
 FRAMING_BYTES_MAX: Final = 16 * 1024
 
@@ -38,24 +34,12 @@ async def receive_files(request: Request, field: str, due: Mapping[str, FileDue]
 
     Raises `InvalidUpload`, `BodyTooLarge`, `UnsupportedMediaType` and what `Request.chunks` raises.
     """
-    parser = PushMultipartParser(
-        _boundary(request),
-        max_header_size=PART_HEADER_BYTES_MAX,
-        max_header_count=PART_HEADERS_MAX,
-        max_segment_count=len(due),
-        strict=True,
-    )
-    files = _Files(field, due)
+    parser, files = FormParser(_boundary(request)), _Files(field, due)
     bytes_max = sum(each.bytes_max for each in due.values()) + FRAMING_BYTES_MAX
-    try:
-        async for chunk in request.chunks(bytes_max):
-            for event in parser.parse(chunk):
-                files.take(event)
-        parser.close()
-    except ParserLimitReached:
-        raise InvalidUpload(f"the form has more than {len(due)} parts, or a part with too large a header") from None
-    except MultipartError as error:
-        raise InvalidUpload(f"the form is malformed: {error}") from None
+    async for chunk in request.chunks(bytes_max):
+        for event in parser.feed(chunk):
+            files.take(event)
+    parser.close()
     files.finish()
 
 
@@ -66,18 +50,18 @@ class _Files:
         self._field = field
         self._due = due
         self._seen: set[str] = set()
-        self._write: Callable[[bytes | bytearray], None] | None = None
+        self._write: Callable[[bytes], None] | None = None
 
-    def take(self, event: MultipartSegment | bytes | bytearray | None) -> None:
-        if isinstance(event, MultipartSegment):
+    def take(self, event: Part | bytes) -> None:
+        if isinstance(event, Part):
             self._write = self._start(event)
-        elif event is not None and self._write is not None:
+        elif self._write is not None:
             self._write(event)
 
-    def _start(self, part: MultipartSegment) -> Callable[[bytes | bytearray], None]:
-        name = _filename(part)
+    def _start(self, part: Part) -> Callable[[bytes], None]:
+        name = part.filename
         if part.name != self._field:
-            raise InvalidUpload(f"every part is called {self._field}, not {(part.name or '')[:40]!r}")
+            raise InvalidUpload(f"every part is called {self._field}, not {part.name[:40]!r}")
         if name not in self._due:
             raise InvalidUpload(f"{name[:80]!r} is not one of {', '.join(self._due)}")
         if name in self._seen:
@@ -85,7 +69,7 @@ class _Files:
         self._seen.add(name)
         due, written = self._due[name], 0
 
-        def write(data: bytes | bytearray) -> None:
+        def write(data: bytes) -> None:
             nonlocal written
             written += len(data)
             if written > due.bytes_max:
@@ -108,16 +92,3 @@ def _boundary(request: Request) -> str:
     if match is None:
         raise InvalidUpload("Content-Type has no single, well-formed boundary")
     return match[1] or match[2]
-
-
-def _filename(part: MultipartSegment) -> str:
-    """The one file name of a part. RFC 7578 section 4.2 forbids the `filename*` form, which could say another."""
-    dispositions = [value for name, value in part.headerlist if name.lower() == "content-disposition"]
-    if len(dispositions) != 1 or re.search(r";\s*(filename|name)\*", dispositions[0], re.IGNORECASE):
-        raise InvalidUpload("a part needs one Content-Disposition, without filename* (RFC 7578 section 4.2)")
-    if len(re.findall(r";\s*filename\s*=", dispositions[0], re.IGNORECASE)) != 1:
-        raise InvalidUpload("every part is a file with exactly one filename")
-    encodings = [value for name, value in part.headerlist if name.lower() == "content-transfer-encoding"]
-    if any(value.strip().lower() not in {"binary", "8bit", "7bit"} for value in encodings):
-        raise InvalidUpload("a part's bytes are due as they are, without Content-Transfer-Encoding")
-    return part.filename or ""

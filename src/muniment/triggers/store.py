@@ -15,7 +15,7 @@ from msgspec import Meta
 from muniment.errors import Fault, SignatureTaken, TriggerDeactivated, TriggerNotFound
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
-from muniment.http.paging import OFFSET_QUICK_MAX, Page, PageQuery, Sort
+from muniment.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, Page, PageQuery, Sort
 from muniment.ipfs.cid import BundleCid
 from muniment.storage.sql import Where, placeholders
 from muniment.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
@@ -158,7 +158,7 @@ async def search(database: Database, query: TriggerQuery, now_ms: int) -> Page:
     where = await _conditions(database, query)
     direction = "ASC" if query.sort == 1 else "DESC"
     arms = _arms(query.active, now_ms, split=query.signer is not None or query.function_cid is not None)
-    reach = query.offset + query.limit
+    reach = min(query.offset + query.limit + 1, OFFSET_MAX)
     parameters: list[object] = []
     selects: list[str] = []
     for clause, values in arms:
@@ -170,8 +170,8 @@ async def search(database: Database, query: TriggerQuery, now_ms: int) -> Page:
         f"JOIN triggers t ON t.seq = page.seq ORDER BY t.seq {direction}"
     )
     fetch = database.fetch if query.offset <= OFFSET_QUICK_MAX else database.fetch_slow
-    rows = await fetch(sql, [*parameters, query.limit, query.offset])
-    return Page([record for _, record in rows], rows[-1][0] if rows else None)
+    rows = await fetch(sql, [*parameters, query.limit + 1, query.offset])
+    return Page.of(rows, query.limit)
 
 
 async def _conditions(database: Database, query: TriggerQuery) -> Where:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from muniment.errors import InvalidText
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.ipfs.cid import BundleCid, Cid
-from muniment.wire import TIMESTAMP_MS_MAX, Amount, Record, SemVer
+from muniment.wire import TIMESTAMP_MS_MAX, Amount, ProvedText, Record, SemVer
 
 # One list that a wallet shows, and one transaction.
 TRIGGER_SIGS_MAX: Final = 100
@@ -65,7 +66,6 @@ _TYPES_SCHEMA: Final = {
 Config = Annotated[dict[str, Any], Meta(description="When the function may run", extra_json_schema=_CONFIG_SCHEMA)]
 Input = Annotated[dict[str, Any], Meta(description="The manifest's inputs, no more and no fewer")]
 Types = Annotated[dict[str, Any], Meta(description="EIP-712 type definitions", extra_json_schema=_TYPES_SCHEMA)]
-Description = Annotated[str, Meta(min_length=1, max_length=DESCRIPTION_LENGTH_MAX)]
 MinValidations = Annotated[int, Meta(ge=1, le=255)]
 TimestampMs = Annotated[int, Meta(ge=0, le=TIMESTAMP_MS_MAX, description="Milliseconds since 1970")]
 DateTime = Annotated[
@@ -101,6 +101,27 @@ _TYPES: Final = {
 }  # fmt: skip
 _SIG: Final = "0x" + "1" * 128 + "1b"
 _SIGNER: Final = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+
+
+class Description(ProvedText):
+    """What the owner calls a trigger, 1 to 1000 characters. It is not signed."""
+
+    __slots__ = ()
+
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string", "minLength": 1, "maxLength": DESCRIPTION_LENGTH_MAX, "pattern": r"^[^\u0000]*$",
+        "description": "Not signed, not unique", "examples": ["Every six hours"],
+    }  # fmt: skip
+    refuses = InvalidText
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidText` for a wrong length, and for U+0000, which no database of ours stores."""
+        if not 1 <= len(text) <= DESCRIPTION_LENGTH_MAX:
+            raise InvalidText(f"a description has 1 to {DESCRIPTION_LENGTH_MAX} characters")
+        if "\0" in text:
+            raise InvalidText("a description has no U+0000")
+        return cls(text)
 
 
 class Values(Record, frozen=True, forbid_unknown_fields=True):

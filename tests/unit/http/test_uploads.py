@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from muniment.errors import BodyTooLarge, InvalidUpload, Refusal, UnsupportedMediaType
 from muniment.http.limits import Limits
 from muniment.http.request import ClientGone, Request
-from muniment.http.uploads import FRAMING_BYTES_MAX, PART_HEADER_BYTES_MAX, FileDue, receive_files
+from muniment.http.multipart import HEAD_BYTES_MAX
+from muniment.http.uploads import FRAMING_BYTES_MAX, FileDue, receive_files
 
 BOUNDARY = "----form-7MA4YWxkTrZu0gW"
 FORM = f"multipart/form-data; boundary={BOUNDARY}"
@@ -132,8 +133,6 @@ REFUSED = {
     "no disposition": headed(b"Content-Type: application/json") + MODULE + END,
     "an attachment": headed(b'Content-Disposition: attachment; name="file"; filename="manifest.json"') + MODULE + END,
     "base64": part(more="Content-Transfer-Encoding: base64\r\n") + MODULE + END,
-    "a length that is too large": part(more="Content-Length: 4096\r\n") + MODULE + END,
-    "a length that is too small": part(more="Content-Length: 1\r\n") + MODULE + END,
     "never closed": part() + MODULE,
     "closed by half": part() + MODULE + END[:-1],
     "cut in the middle": GOOD[:-100],
@@ -142,11 +141,13 @@ REFUSED = {
     "bare line feeds": GOOD.replace(b"\r\n", b"\n"),
     "a bare line feed in a header": headed(PLAIN.replace(b"; filename", b"\nX: y; filename")) + MODULE + END,
     "a bare line feed before a header": headed(b"X-A: b\n" + PLAIN) + MODULE + END,
+    "a line feed before a header": headed(b"\n" + PLAIN) + MODULE + END,
+    "an empty head": headed(b"") + MODULE + END,
     "a folded header": headed(PLAIN.replace(b"; filename", b";\r\n filename")) + MODULE + END,
     "a header that is not UTF-8": headed(b"X-A: \xff\r\n" + PLAIN) + MODULE + END,
     "a header without a name": headed(b": x\r\n" + PLAIN) + MODULE + END,
     "a header of 5,000 bytes": part(more="X-A: " + "x" * 5_000 + "\r\n") + MODULE + END,
-    "a hundred headers": part(more="X-A: b\r\n" * 100) + MODULE + END,
+    "a thousand headers": part(more="X-A: b\r\n" * 1_000) + MODULE + END,
     "a hundred parts": part() * 100 + END,
     "JSON": b'{"file":"manifest.json"}',
 }  # fmt: skip
@@ -216,7 +217,7 @@ async def test_endless_framing_is_refused_without_reading_the_rest(endless: byte
     sent = Sent([f"--{BOUNDARY}\r\n".encode(), *[endless] * 10_000])
     with pytest.raises(InvalidUpload):
         await received(sent)
-    assert sent.asked <= PART_HEADER_BYTES_MAX // len(endless) + 3
+    assert sent.asked <= HEAD_BYTES_MAX // len(endless) + 3
 
 
 async def test_an_endless_epilogue_is_too_large() -> None:
@@ -253,7 +254,9 @@ def altered(draw: st.DrawFn) -> bytes:
 
 @given(altered(), st.lists(st.integers(0, 2**16), max_size=8))
 async def test_how_a_form_is_split_makes_no_difference(body: bytes, cuts: list[int]) -> None:
-    assert await outcome(Sent(split(body, cuts))) == await outcome(Sent([body]))
+    whole = await outcome(Sent([body]))
+    assert await outcome(Sent(split(body, cuts))) == whole
+    assert await outcome(Sent(split(body, [*range(len(body))]))) == whole
 
 
 @given(altered() | st.binary(), st.sampled_from([FORM, "multipart/form-data; boundary=x"]) | st.text(max_size=80).filter(str.isascii))
