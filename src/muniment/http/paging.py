@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import unquote_to_bytes
 
 from msgspec import Meta
 
@@ -113,6 +113,12 @@ def next_link(
         return ()
     else:
         last = page.last_seq
-    kept = [(name, value) for name, value in parse_qsl(query_string.decode()) if name not in {"cursor", "offset"}]
-    target = f"{path}?{urlencode([*kept, ('cursor', Cursor.after(last))])}"
-    return ((b"link", f'<{target}>; rel="next"'.encode()),)
+    cursor = b"cursor=" + Cursor.after(last).encode()
+    kept = [part for part in query_string.split(b"&") if part and not _says_where(part)]
+    target = path.encode() + b"?" + b"&".join([*kept, cursor])
+    return ((b"link", b"<" + target.translate(None, b'<>"') + b'>; rel="next"'),)
+
+
+def _says_where(part: bytes) -> bool:
+    """Whether a part of a query string says which page; a name may be percent-encoded, which nobody does."""
+    return unquote_to_bytes(part.partition(b"=")[0]) in {b"cursor", b"offset"}

@@ -1,0 +1,93 @@
+"""Every reason this software has to refuse a request, one class each.
+
+A refusal carries a stable `code` (the class's), a `detail` for this occurrence and, where one part of
+the request is to blame, `faults` that point at it. What status a refusal has over HTTP is not known here:
+`muniment.http.problems` holds that table. The docstring of a class is the page that explains its code.
+
+    Refusal
+    ├── Invalid                 the request itself is wrong; sending it again unchanged cannot help
+    │   ├── InvalidJson · InvalidBody · InvalidParameter · InvalidText
+    │   ├── InvalidAddress · InvalidHex · InvalidSignature · InvalidAmount · InvalidCid
+    │   ├── InvalidTimestamp · InvalidVersion · ConflictingCredentials
+    │   ├── InvalidTypedData · InvalidConfig · SignatureMismatch · UnknownFunction
+    │   └── InvalidUpload · InvalidManifest · InvalidWasm · VersionTaken
+    ├── Unauthenticated         MissingCredential · InvalidToken · LoginFailed
+    ├── Forbidden               InvalidApiKey · ForeignProfile · NotTheOwner
+    ├── Absent                  UnknownPath · FunctionNotFound · TriggerNotFound · ContentNotFound
+    ├── Conflicting             TriggerDeactivated · SignatureTaken
+    ├── Unanswerable            MethodNotAllowed · NotAcceptable · NotCached · RangeNotSatisfiable
+    │                           UnsupportedMediaType · RequestTimeout · TooManyLogins
+    ├── TooLarge                BodyTooLarge · UriTooLong · HeadersTooLarge
+    ├── Unavailable             DatabaseUnavailable · StorageUnavailable · DeadlineExceeded · NotReady
+    └── Broken                  Integrity · InternalError
+"""
+
+from __future__ import annotations
+
+from muniment.errors.ours import (
+    Broken as Broken,
+    DatabaseUnavailable as DatabaseUnavailable,
+    DeadlineExceeded as DeadlineExceeded,
+    Integrity as Integrity,
+    InternalError as InternalError,
+    NotReady as NotReady,
+    StorageUnavailable as StorageUnavailable,
+    Unavailable as Unavailable,
+)
+from muniment.errors.refusal import (
+    Fault as Fault,
+    Refusal as Refusal,
+)
+from muniment.errors.request import (
+    BodyTooLarge as BodyTooLarge,
+    ConflictingCredentials as ConflictingCredentials,
+    HeadersTooLarge as HeadersTooLarge,
+    Invalid as Invalid,
+    InvalidAddress as InvalidAddress,
+    InvalidAmount as InvalidAmount,
+    InvalidBody as InvalidBody,
+    InvalidCid as InvalidCid,
+    InvalidConfig as InvalidConfig,
+    InvalidHex as InvalidHex,
+    InvalidJson as InvalidJson,
+    InvalidManifest as InvalidManifest,
+    InvalidParameter as InvalidParameter,
+    InvalidSignature as InvalidSignature,
+    InvalidText as InvalidText,
+    InvalidTimestamp as InvalidTimestamp,
+    InvalidTypedData as InvalidTypedData,
+    InvalidUpload as InvalidUpload,
+    InvalidVersion as InvalidVersion,
+    InvalidWasm as InvalidWasm,
+    MethodNotAllowed as MethodNotAllowed,
+    NotAcceptable as NotAcceptable,
+    NotCached as NotCached,
+    RangeNotSatisfiable as RangeNotSatisfiable,
+    RequestTimeout as RequestTimeout,
+    SignatureMismatch as SignatureMismatch,
+    TooLarge as TooLarge,
+    TooManyLogins as TooManyLogins,
+    Unanswerable as Unanswerable,
+    UnknownFunction as UnknownFunction,
+    UnsupportedMediaType as UnsupportedMediaType,
+    UriTooLong as UriTooLong,
+    VersionTaken as VersionTaken,
+)
+from muniment.errors.standing import (
+    Absent as Absent,
+    Conflicting as Conflicting,
+    ContentNotFound as ContentNotFound,
+    Forbidden as Forbidden,
+    ForeignProfile as ForeignProfile,
+    FunctionNotFound as FunctionNotFound,
+    InvalidApiKey as InvalidApiKey,
+    InvalidToken as InvalidToken,
+    LoginFailed as LoginFailed,
+    MissingCredential as MissingCredential,
+    NotTheOwner as NotTheOwner,
+    SignatureTaken as SignatureTaken,
+    TriggerDeactivated as TriggerDeactivated,
+    TriggerNotFound as TriggerNotFound,
+    Unauthenticated as Unauthenticated,
+    UnknownPath as UnknownPath,
+)

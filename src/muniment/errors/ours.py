@@ -1,0 +1,55 @@
+"""The request is fine; it is this side that cannot answer."""
+
+from __future__ import annotations
+
+from muniment.errors.refusal import Refusal
+
+
+class Unavailable(Refusal):
+    """Something this service depends on does not answer; nothing was half done, try again."""
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database cannot be reached, is busy beyond its bound, or cannot write; nothing was stored."""
+
+    code = "database-unavailable"
+    title = "Database unavailable"
+
+
+class StorageUnavailable(Unavailable):
+    """The block store cannot write, for instance because the disk is full; nothing was stored."""
+
+    code = "storage-unavailable"
+    title = "Block storage unavailable"
+
+
+class DeadlineExceeded(Unavailable):
+    """Reading took longer than this service allows one request; ask for less, or by cursor."""
+
+    code = "deadline-exceeded"
+    title = "Deadline exceeded"
+
+
+class NotReady(Unavailable):
+    """This process is starting or stopping, or a dependency is not in the state it needs."""
+
+    code = "not-ready"
+    title = "Not ready"
+
+
+class Broken(Refusal):
+    """Something is wrong on this side that trying again will not mend."""
+
+
+class Integrity(Broken):
+    """Stored content no longer has the hash it is stored under, and is withheld. The operator has been told."""
+
+    code = "integrity"
+    title = "Stored content is damaged"
+
+
+class InternalError(Broken):
+    """An error of this software. It is in the log under the request id; nothing of it is shown."""
+
+    code = "internal-error"
+    title = "Internal error"

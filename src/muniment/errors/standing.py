@@ -1,0 +1,105 @@
+"""The request is well formed, but does not fit who asks, or what is recorded here."""
+
+from __future__ import annotations
+
+from muniment.errors.refusal import Refusal
+
+
+class Unauthenticated(Refusal):
+    """Nobody in particular is asking, as far as can be told."""
+
+
+class MissingCredential(Unauthenticated):
+    """The operation needs a credential, and the request carries none."""
+
+    code = "missing-credential"
+    title = "Credential missing"
+
+
+class InvalidToken(Unauthenticated):
+    """The token is not one of this service's, has expired, or its secret was retired."""
+
+    code = "invalid-token"
+    title = "Invalid token"
+
+
+class LoginFailed(Unauthenticated):
+    """The signature is not by this address over a nonce that is still good. One answer for every cause."""
+
+    code = "login-failed"
+    title = "Login failed"
+
+
+class Forbidden(Refusal):
+    """It is known who asks, and it is not theirs."""
+
+
+class InvalidApiKey(Forbidden):
+    """The API key is not a current one of this service."""
+
+    code = "invalid-api-key"
+    title = "Invalid API key"
+
+
+class ForeignProfile(Forbidden):
+    """A profile is read and changed by its own address only."""
+
+    code = "foreign-profile"
+    title = "Not your profile"
+
+
+class NotTheOwner(Forbidden):
+    """The deactivation is not signed by the owner of every listed trigger over the posted list in its posted order."""
+
+    code = "not-the-owner"
+    title = "Not signed by the owner"
+
+
+class Absent(Refusal):
+    """What was asked for is not here."""
+
+
+class UnknownPath(Absent):
+    """No operation of this service has this path."""
+
+    code = "unknown-path"
+    title = "Unknown path"
+
+
+class FunctionNotFound(Absent):
+    """No function is registered under this content identifier."""
+
+    code = "function-not-found"
+    title = "Function not found"
+
+
+class TriggerNotFound(Absent):
+    """No trigger is registered under this signature."""
+
+    code = "trigger-not-found"
+    title = "Trigger not found"
+
+
+class ContentNotFound(Absent):
+    """This registry does not hold the content, or the path leads to no file in it."""
+
+    code = "content-not-found"
+    title = "Content not found"
+
+
+class Conflicting(Refusal):
+    """The request contradicts a recorded fact."""
+
+
+class TriggerDeactivated(Conflicting):
+    """This consent was given before and has been deactivated, which is permanent."""
+
+    code = "trigger-deactivated"
+    title = "Trigger was deactivated"
+
+
+class SignatureTaken(Conflicting):
+    """These 65 bytes are registered already as the signature of another signer over other typed data."""
+
+    code = "signature-taken"
+    title = "Signature names another trigger"
