@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from muniment.app import OPERATIONS
+from muniment.auth.caller import SECURITY_SCHEMES
 from muniment.http.openapi import openapi_document, refusals_of
 from muniment.http.operation import Operation
 
@@ -25,13 +26,14 @@ def _operations() -> list[tuple[re.Pattern[str], Operation]]:
 
 @cache
 def document() -> dict[str, Any]:
-    return openapi_document(OPERATIONS, version="0", about="", security={})
+    return openapi_document(OPERATIONS, version="0", about="", security=SECURITY_SCHEMES)
 
 
 def operation_at(method: str, path: str) -> Operation | None:
     method = "GET" if method == "HEAD" else method
     path = "/" + path.lstrip("/")
-    return next((each for form, each in _operations() if each.method == method and form.fullmatch(path)), None)
+    resource = next((each.path for form, each in _operations() if form.fullmatch(path)), None)
+    return next((each for _, each in _operations() if (each.path, each.method) == (resource, method)), None)
 
 
 async def check_answer(response: httpx.Response) -> None:

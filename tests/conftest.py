@@ -10,8 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import settings as hypothesis_settings
+from hypothesis import HealthCheck, settings as hypothesis_settings
 
 from conformance import check_answer
 from muniment.app import Application, build_context

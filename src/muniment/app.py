@@ -23,7 +23,7 @@ from muniment.auth.caller import SECURITY_SCHEMES
 from muniment.auth.secrets import RingFile, parse_secrets
 from muniment.blocks.files import FileBlockStore
 from muniment.context import Context
-from muniment.errors import InvalidParameter, NotReady, Unavailable
+from muniment.errors import InvalidParameter, NotReady, Unavailable, UnknownPath
 from muniment.evm.chains import CATALOGUE
 from muniment.functions.routes import OPERATIONS as FUNCTIONS
 from muniment.functions.store import find_inputs
@@ -75,7 +75,10 @@ class ErrorCode(ProvedText):
 
     __slots__ = ()
 
-    schema: ClassVar[dict[str, Any]] = {"type": "string", "pattern": "^[a-z-]+$", "examples": ["invalid-address"]}
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string", "pattern": "^[a-z-]+$", "description": "The `code` of a problem",
+        "examples": ["invalid-address"],
+    }  # fmt: skip
     refuses = InvalidParameter
 
     @classmethod
@@ -99,7 +102,11 @@ async def get_readiness(context: Context) -> Health:
     if context.is_stopping():
         raise NotReady("this process is stopping")
     await context.database.check()
-    if shutil.disk_usage(context.settings.data_dir).free < DISK_BYTES_MIN:
+    try:
+        free = shutil.disk_usage(context.settings.data_dir).free
+    except OSError as error:
+        raise NotReady(f"the data directory does not answer: {error.strerror}") from error
+    if free < DISK_BYTES_MIN:
         raise NotReady(f"the disk has less than {DISK_BYTES_MIN // MIB} MiB left")
     return Health(status="ok")
 
@@ -116,7 +123,9 @@ async def get_reference() -> Ready[bytes]:
     return reference_page(_document())
 
 
-@operation("GET", "/errors/{code}", answers={200: Answer("The page", ("text/html",))})
+@operation(
+    "GET", "/errors/{code}", refuses=(UnknownPath,), answers={200: Answer("The page", ("text/html",))}
+)  # fmt: skip
 async def get_error_page(code: ErrorCode) -> Ready[bytes]:
     """Read what an error code means."""
     return error_page(code, _document())
@@ -154,7 +163,10 @@ class Application:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: object) -> AsyncGenerator[None]:
-        await self.context.database.check()
+        try:
+            await self.context.database.check()
+        except Unavailable as refusal:  # /readyz says so until it is over; a process that gave up would not come back
+            _log.warning("not ready", detail=refusal.detail)
         _stop_with_parent()
         self._notice_stop()
         sweeper = asyncio.create_task(self._settle_ended())
@@ -233,6 +245,13 @@ def _remembered(database: Database) -> Callable[[bytes], Any]:
 
 def _stop_with_parent() -> None:
     """A worker whose supervisor was killed stops too: nobody would restart it, and it would hold the port."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        asyncio.get_running_loop().add_reader(parent.sentinel, os.kill, os.getpid(), signal.SIGTERM)
+    parent, loop = multiprocessing.parent_process(), asyncio.get_running_loop()
+    if parent is None:
+        return
+    sentinel = parent.sentinel
+
+    def stop() -> None:
+        loop.remove_reader(sentinel)  # it stays readable
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(sentinel, stop)

@@ -7,6 +7,7 @@ They come, the first that is given, from a command-line flag, the environment (`
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -24,8 +25,10 @@ class SettingError(Exception):
     """A setting cannot be read, with its name and the reason; never with a secret value."""
 
 
-def _setting(default: object, about: str, *, secret: bool = False, at_least: int | None = None) -> Any:
-    return field(default=default, repr=not secret, metadata={"about": about, "secret": secret, "at_least": at_least})
+def _setting(
+    default: object, about: str, *, secret: bool = False, at_least: int | None = None, at_most: int | None = None
+) -> Any:
+    return field(default=default, metadata={"about": about, "secret": secret, "at_least": at_least, "at_most": at_most})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class Settings:
         "sqlite:///muniment.db", "Database; a relative SQLite path is inside the data directory"
     )
     host: str = _setting("127.0.0.1", "Address to listen on")
-    port: int = _setting(8787, "Port to listen on; 0 takes a free one", at_least=0)
+    port: int = _setting(8787, "Port to listen on; 0 takes a free one", at_least=0, at_most=65_535)
     workers: int = _setting(1, "Processes that serve, on one port and one database", at_least=1)
     secret: str = _setting(
         "",
@@ -67,6 +70,13 @@ class Settings:
             floor = each.metadata["at_least"]
             if floor is not None and getattr(self, each.name) < floor:
                 raise SettingError(f"{each.name} is at least {floor}")
+            ceiling = each.metadata["at_most"]
+            if ceiling is not None and getattr(self, each.name) > ceiling:
+                raise SettingError(f"{each.name} is at most {ceiling}")
+
+    def __repr__(self) -> str:
+        """What `shown` shows."""
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
 
     @property
     def listens_beyond_this_machine(self) -> bool:
@@ -74,11 +84,11 @@ class Settings:
         return self.host not in {"127.0.0.1", "::1", "localhost"}
 
     def shown(self) -> dict[str, str]:
-        """Name to value as text, secrets masked."""
+        """Name to value as text, secrets and the password in a database's URL masked."""
         shown: dict[str, str] = {}
         for each in fields(self):
             value = getattr(self, each.name)
-            shown[each.name] = MASK if each.metadata["secret"] and value else _text(value)
+            shown[each.name] = MASK if each.metadata["secret"] and value else _without_password(_text(value))
         return shown
 
     def environment(self) -> dict[str, str]:
@@ -86,11 +96,20 @@ class Settings:
         return {variable(each.name): _text(getattr(self, each.name)) for each in fields(self)}
 
 
+# In a URL: behind the user's name (RFC 3986 section 3.2.1; up to the last @, for one that was not escaped), or as a
+# parameter, where PostgreSQL's drivers look too.
+_PASSWORD: Final = re.compile(r"(://[^:/@]*:).*(?=@)|(password=)[^&]*")
+_INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
+
 _CHOICES: Final = {
     "unixfs_profile": ("unixfs-v0-2015", "unixfs-v1-2025"),
     "log_format": ("console", "json"),
     "log_level": ("debug", "info", "warning", "error"),
 }
+
+
+def _without_password(text: str) -> str:
+    return _PASSWORD.sub(rf"\g<1>\g<2>{MASK}", text)
 
 
 def _text(value: object) -> str:
@@ -108,7 +127,11 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     config: Path | None = None,
 ) -> Settings:
-    """The effective settings. Flags that are None were not given. Raises `SettingError`, also for unknown names."""
+    """The effective settings. Flags that are None and variables that are empty were not given.
+
+    Raises `SettingError`, also for a name in the file that is no setting. In the environment such names are left
+    alone: orchestrators put variables of their own making there.
+    """
     environ = os.environ if environ is None else environ
     values = _from_file(config) if config else {}
     values |= _from_environment(environ)
@@ -133,27 +156,28 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for each in fields(Settings):
         name = variable(each.name)
-        if name in environ:
-            values[each.name] = environ[name]
+        if given := environ.get(name):
+            values[each.name] = given
         elif path := environ.get(f"{name}_FILE"):
             try:
                 values[each.name] = Path(path).read_text("utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise SettingError(f"{name}_FILE cannot be read: {type(error).__name__}") from error
+            if not values[each.name]:
+                raise SettingError(f"{name}_FILE is empty")
     return values
 
 
 def _converted(name: str, value: object) -> object:
     kind = next(each.type for each in fields(Settings) if each.name == name)
-    if kind == "Path":
-        return Path(str(value)).expanduser()
     if kind == "bool":
         if str(value).lower() not in {"true", "false"}:
             raise SettingError(f"{name} is true or false")
         return str(value).lower() == "true"
     if kind == "int":
-        try:
-            return int(str(value))
-        except ValueError:
-            raise SettingError(f"{name} is a whole number") from None
-    return str(value)
+        if not _INTEGER.fullmatch(str(value)):
+            raise SettingError(f"{name} is a whole number")
+        return int(str(value))
+    if not isinstance(value, (str, Path)):
+        raise SettingError(f"{name} is text")
+    return Path(value).expanduser() if kind == "Path" else str(value)

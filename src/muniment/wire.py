@@ -149,16 +149,14 @@ def parse_json(data: bytes) -> Any:
     msgspec takes the last of two members silently, and is three times as fast as a decoder that can be told not
     to. What it reads and writes again to the same bytes has no second members; such is the JSON of most clients.
     """
-    try:
-        value = _compact.decode(data)
-        if _encoder.encode(value) != data:
-            value = _parse_strictly(data)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-        value = _parse_strictly(data)
     # Each bracket opens at most one level, inside strings none: most texts are shallow without a closer look.
     if data.count(b"{") + data.count(b"[") > JSON_DEPTH_MAX:
-        _check_depth(value)
-    return value
+        _check_depth(data)
+    try:
+        value = _compact.decode(data)
+        return value if _encoder.encode(value) == data else _parse_strictly(data)
+    except (msgspec.MsgspecError, ValueError, OverflowError):
+        return _parse_strictly(data)
 
 
 def _parse_strictly(data: bytes) -> Any:
@@ -185,8 +183,6 @@ def _decode_json(text: str) -> Any:
         raise InvalidJson(f"not JSON: {error.msg} at line {error.lineno} column {error.colno}") from error
     except ValueError as error:  # int() refuses to read thousands of digits
         raise InvalidJson("a number has too many digits") from error
-    except RecursionError as error:
-        raise InvalidJson(f"nested deeper than {JSON_DEPTH_MAX} levels") from error
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -211,19 +207,26 @@ def _double(digits: str) -> float:
 
 _json: Final = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant, parse_float=_double)
 _compact: Final = msgspec.json.Decoder()
-_CONTAINERS: Final = frozenset({dict, list})
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_EMPTY: Final = re.compile(rb"\{\}|\[\]")
+_NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def _check_depth(value: object) -> None:
-    """Refuse `value` when it has more levels than `JSON_DEPTH_MAX`; level by level, so without recursion."""
-    level: list[Any] = [value]
-    for _ in range(JSON_DEPTH_MAX + 1):
-        containers = [cast("dict[str, Any] | list[Any]", item) for item in level if type(item) in _CONTAINERS]
-        if not containers:
-            return
-        level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
-    raise InvalidJson(f"nested deeper than {JSON_DEPTH_MAX} levels")
+def _check_depth(data: bytes) -> None:
+    """Refuse more levels than `JSON_DEPTH_MAX` before any decoder sees them.
+
+    Decoders recurse, and trust a limit of the interpreter that any package may raise. Strings go, then all but the
+    brackets, then the innermost level at each turn.
+    """
+    brackets = _STRING.sub(b"", data).translate(None, _NOT_BRACKETS)
+    for _ in range(JSON_DEPTH_MAX):
+        outer = _EMPTY.sub(b"", brackets)
+        if outer == brackets:
+            break
+        brackets = outer
+    if _EMPTY.search(brackets) or len(brackets) > JSON_DEPTH_MAX:
+        raise InvalidJson(f"nested deeper than {JSON_DEPTH_MAX} levels")
 
 
 def _check_surrogates(value: object) -> None:

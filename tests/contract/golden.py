@@ -1,14 +1,21 @@
-"""Files that are generated and kept, so that a change to the contract shows in a review. Run to write them anew."""
+"""What is generated and kept, so that a change to the contract shows in a review. Run to write it anew."""
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 from muniment.app import OPERATIONS
 from muniment.auth.caller import SECURITY_SCHEMES
 from muniment.http.openapi import openapi_document
+from muniment.http.problems import all_refusals, status_of
+from muniment.settings import Settings
 
+ROOT = Path(__file__).parents[2]
 OPENAPI = Path(__file__).parent / "openapi.json"
 
 
@@ -18,5 +25,55 @@ def openapi_text() -> str:
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-if __name__ == "__main__":
+def settings_table() -> str:
+    """All settings, in the order of `muniment config`."""
+    shown = Settings().shown()
+    rows = [(f"`{each.name}`", _code(shown[each.name]), each.metadata["about"]) for each in fields(Settings)]
+    return _table(("Setting", "Default", "What it does"), rows)
+
+
+def errors_table() -> str:
+    """All error codes, by status."""
+    refusals = sorted(all_refusals(), key=lambda refusal: (status_of(refusal), refusal.code))
+    rows = [
+        (str(status_of(each)), f"`{each.code}`", each.title, " ".join((inspect.getdoc(each) or "").split()))
+        for each in refusals
+    ]
+    return _table(("Status", "Code", "Title", "Meaning"), rows)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else "(empty)"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+# A generated part stands between `<!-- name -->` and `<!-- /name -->`.
+PARTS: dict[tuple[str, str], Callable[[], str]] = {
+    ("README.md", "settings"): settings_table,
+    ("docs/errors.md", "codes"): errors_table,
+}
+
+
+def with_part(text: str, name: str, part: str) -> str:
+    """`text` with what stands between the marks of `name` replaced by `part`. Raises `ValueError` without marks."""
+    marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    replaced, count = marks.subn(lambda found: found[1] + part + found[2], text)
+    if count != 1:
+        raise ValueError(f"the marks of {name} stand in the text {count} times")
+    return replaced
+
+
+def main() -> None:
+    """Write everything anew."""
     OPENAPI.write_text(openapi_text(), "utf-8")
+    for (path, name), make in PARTS.items():
+        page = ROOT / path
+        page.write_text(with_part(page.read_text("utf-8"), name, make()), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

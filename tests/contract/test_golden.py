@@ -1,9 +1,21 @@
-"""Generated files that are kept are up to date."""
+"""Generated files that are kept are up to date; `make golden` writes them, and the difference is for a reviewer."""
 
 from __future__ import annotations
 
-from golden import OPENAPI, openapi_text
+import pytest
+from golden import OPENAPI, PARTS, ROOT, openapi_text, with_part
 
 
 def test_the_openapi_document_is_the_one_that_was_reviewed() -> None:
     assert openapi_text() == OPENAPI.read_text("utf-8"), "it changed: look at the difference after `make golden`"
+
+
+@pytest.mark.parametrize(("path", "name"), PARTS, ids=[f"{path}:{name}" for path, name in PARTS])
+def test_a_generated_part_of_a_page_says_what_the_code_says(path: str, name: str) -> None:
+    text = (ROOT / path).read_text("utf-8")
+    assert with_part(text, name, PARTS[path, name]()) == text, "it changed: see the difference after `make golden`"
+
+
+def test_a_page_without_the_marks_is_noticed() -> None:
+    with pytest.raises(ValueError, match="0 times"):
+        with_part("no marks", "settings", "")

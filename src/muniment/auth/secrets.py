@@ -6,14 +6,18 @@ What was made under an older secret stays good while that secret is in the ring.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets as chance
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+import structlog
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -26,15 +30,17 @@ RING_SIZE_MAX: Final = 8
 _SECRET: Final = re.compile(r"[0-9a-fA-F]{64}")
 _RING_FILE: Final = "secrets"
 
+_log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Secret:
     """One secret's id, which tokens and API keys carry, and its keys."""
 
     id: str
-    nonce_key: bytes
-    api_key_key: bytes
-    signing_key: Ed25519PrivateKey
+    nonce_key: bytes = field(repr=False)
+    api_key_key: bytes = field(repr=False)
+    signing_key: Ed25519PrivateKey = field(repr=False)
 
     @classmethod
     def derived_from(cls, raw: bytes) -> Secret:
@@ -92,29 +98,60 @@ class RingFile:
             self._create()
 
     def __call__(self) -> tuple[bytes, ...]:
-        """The raw secrets, newest first. One stat call unless the file has changed."""
-        status = self.path.stat()
-        version = (status.st_mtime_ns, status.st_ino)
+        """The raw secrets, newest first. One stat call unless the file has changed.
+
+        A file that was there and is damaged or gone does not stop a running service: the last ring stays in use.
+        Raises `SettingError` when there is none.
+        """
+        version = self._version()
         if self._read is None or self._read[0] != version:
-            self._read = (version, parse_secrets(self.path.read_text("ascii")))
+            self._read = (version, self._reread())
         return self._read[1]
+
+    def _version(self) -> tuple[int, int]:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return (0, 0)
+        return (status.st_mtime_ns, status.st_ino)
+
+    def _reread(self) -> tuple[bytes, ...]:
+        try:
+            return parse_secrets(self.path.read_text("ascii"))
+        except (SettingError, OSError, UnicodeDecodeError) as error:
+            if self._read is None:
+                raise SettingError(f"{self.path} cannot be read as a ring of secrets") from None
+            _log.error("the ring of secrets is damaged; the last one stays in use", error=type(error).__name__)
+            return self._read[1]
 
     def rotate(self) -> Secret:
         """Put a new secret in front; what older ones signed stays good. Raises `SettingError` when the ring is full."""
-        new = chance.token_bytes(SECRET_BYTES)
-        ring = (new, *self())
-        if len(ring) > RING_SIZE_MAX:
-            raise SettingError(f"the ring has {RING_SIZE_MAX} secrets already; retire one first")
-        self._replace(ring)
+        with self._alone():
+            new = chance.token_bytes(SECRET_BYTES)
+            ring = (new, *self())
+            if len(ring) > RING_SIZE_MAX:
+                raise SettingError(f"the ring has {RING_SIZE_MAX} secrets already; retire one first")
+            self._replace(ring)
         return Secret.derived_from(new)
 
     def retire(self) -> Secret:
         """Drop the oldest secret, and with it every token and key made under it. The last one stays."""
-        ring = self()
-        if len(ring) == 1:
-            raise SettingError("the only secret cannot be retired; rotate first")
-        self._replace(ring[:-1])
+        with self._alone():
+            ring = self()
+            if len(ring) == 1:
+                raise SettingError("the only secret cannot be retired; rotate first")
+            self._replace(ring[:-1])
         return Secret.derived_from(ring[-1])
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Two commands at once take turns, so that neither loses the other's change."""
+        descriptor = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _create(self) -> None:
         """Make the file, unless another process is faster: then its secret counts."""

@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from muniment.errors import Refusal
 from muniment.settings import SettingError, Settings, load_settings, variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 
 def _common(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,8 +35,17 @@ def _settings(config: Path | None, **flags: object) -> Settings:
         raise click.ClickException(str(error)) from error
 
 
+@contextmanager
+def _told_in_one_line() -> Generator[None]:
+    """What an operator can mend, such as a directory that cannot be written, is a message and no traceback."""
+    try:
+        yield
+    except (Refusal, SettingError, ValueError, OSError) as error:  # ValueError: a URL that no engine knows
+        raise click.ClickException(str(error)) from error
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="muniment", message="%(prog)s %(version)s")
+@click.version_option(package_name="muniment", message="muniment %(version)s")
 def main() -> None:
     """Registry and intent service for wallet-signed automation on EVM chains."""
 
@@ -68,7 +79,8 @@ def migrate(config: Path | None, **flags: object) -> None:
     """Bring the database to this release's schema."""
     from muniment.cli.serve import migrate as run
 
-    names = run(_settings(config, **flags))
+    with _told_in_one_line():
+        names = run(_settings(config, **flags))
     click.echo("\n".join(f"applied {name}" for name in names) or "the database is up to date")
 
 
@@ -86,7 +98,8 @@ def verify(config: Path | None, **flags: object) -> None:
     """Hash every block and check every stored signature again."""
     from muniment.cli.verify import run
 
-    raise SystemExit(run(_settings(config, **flags)))
+    with _told_in_one_line():
+        raise SystemExit(run(_settings(config, **flags)))
 
 
 @main.group()
@@ -109,8 +122,9 @@ def list_secrets(config: Path | None, **flags: object) -> None:
     """Print the ids of the secrets, newest first; never the secrets."""
     from muniment.auth.secrets import ring_of
 
-    for secret in ring_of(_ring(config, flags)()).secrets:
-        click.echo(secret.id)
+    with _told_in_one_line():
+        for secret in ring_of(_ring(config, flags)()).secrets:
+            click.echo(secret.id)
 
 
 @secrets.command()
@@ -128,7 +142,5 @@ def retire(config: Path | None, **flags: object) -> None:
 
 
 def _change(change: Callable[[], str]) -> None:
-    try:
+    with _told_in_one_line():
         click.echo(change())
-    except SettingError as error:
-        raise click.ClickException(str(error)) from error

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import structlog
 
 if TYPE_CHECKING:
     from muniment.settings import Settings
+
+
+class _StandardError:
+    """Standard error, but a line that cannot be written stops nothing: the disk may be full, the reader gone."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
 
 
 def configure_logs(settings: Settings) -> None:
@@ -28,7 +42,7 @@ def configure_logs(settings: Settings) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _StandardError())),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(

@@ -5,54 +5,92 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+from typing import TYPE_CHECKING
 
 import click
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from muniment.auth.secrets import RingFile
+from muniment.auth.secrets import RingFile, parse_secrets
+from muniment.blocks.files import FileBlockStore
 from muniment.cli.logs import configure_logs
 from muniment.errors import Refusal
-from muniment.settings import SettingError, Settings
+from muniment.settings import SettingError, Settings, load_settings
 from muniment.storage import open_database
+
+if TYPE_CHECKING:
+    from muniment.app import Application
 
 # Idle connections of relayers and proxies; most proxies close after 60 s, so they close first.
 KEEP_ALIVE_SECONDS = 75
+# Connections that wait to be accepted, while a process starts for instance; the kernel has a cap of its own.
+BACKLOG = 2_048
 
 
 def run(settings: Settings) -> None:
     """Migrate, then serve until SIGTERM or Ctrl-C."""
     configure_logs(settings)
     try:
-        migrate(settings)
-        if not settings.secret:
-            RingFile(settings.data_dir)()
+        _prepare(settings)
+        listener = _listen(settings)
     except (Refusal, SettingError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
     # What flags and files said is said again in the environment, where every worker reads it.
     os.environ.update(settings.environment())
     config = uvicorn.Config(
-        "muniment.app:create_app", factory=True, host=settings.host, port=settings.port, workers=settings.workers,
+        "muniment.cli.serve:load_application", factory=True, workers=settings.workers, backlog=BACKLOG,
         loop="uvloop", http="httptools", lifespan="on", log_config=None, access_log=False,
         proxy_headers=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )  # fmt: skip
-    listener = config.bind_socket()
-    _announce(settings, listener.getsockname()[1])
     if settings.workers > 1:
-        Multiprocess(config, [listener]).run()
+        supervisor = Multiprocess(config, [listener])
+        _announce(settings, listener.getsockname()[1])
+        supervisor.run()
+        if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
+            raise SystemExit(STARTUP_FAILURE)
         return
-    # uvicorn stops in good order at a signal and then raises it again; by then everything is done, so end with 0.
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, _done)
     server = uvicorn.Server(config)
+    # uvicorn takes over the signals when its loop runs, and raises one that stopped it again when it is done. Before
+    # that a signal must not be lost, and after it there is nothing left to do: for both its own handler is right.
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, server.handle_exit)
+    _announce(settings, listener.getsockname()[1])
     server.run([listener])
-    if not server.started:
-        raise SystemExit(3)
 
 
-def _done(*_: object) -> None:
-    """Nothing is left to do."""
+def load_application() -> Application:
+    """What each serving process loads: the application, with the settings and the logs of the environment."""
+    from muniment.app import create_app  # noqa: PLC0415 - the supervisor of several workers does without
+
+    configure_logs(load_settings())
+    return create_app()
+
+
+def _prepare(settings: Settings) -> None:
+    """Do once, and where an error is told in one line, what each process would do or trip over."""
+    migrate(settings)
+    FileBlockStore(settings.data_dir / "blocks")
+    if settings.secret:
+        parse_secrets(settings.secret)
+    else:
+        RingFile(settings.data_dir)()
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """The socket that all processes accept from. Who connects before one is ready waits instead of being refused."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise OSError(f"cannot listen on {settings.host} port {settings.port}: {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    """What went wrong, without the address that Python repeats behind it."""
+    return (error.strerror or str(error)).partition(" (while")[0]
 
 
 def migrate(settings: Settings) -> list[str]:

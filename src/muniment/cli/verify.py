@@ -9,20 +9,22 @@ import click
 import msgspec
 
 from muniment.app import build_context
-from muniment.errors import Refusal
+from muniment.errors import Integrity, Refusal, Unavailable
 from muniment.evm.address import Address
 from muniment.evm.hex import HexString
 from muniment.evm.signature import Signature
+from muniment.functions.manifest import read_manifest
+from muniment.functions.rules import MANIFEST
 from muniment.functions.types import Function
 from muniment.ipfs.cid import BundleCid, decode_cid
-from muniment.ipfs.dag import walk
+from muniment.ipfs.dag import open_file, walk
 from muniment.triggers import rules
 from muniment.triggers.typed_data import registry_domain
 from muniment.triggers.types import NewTrigger, Trigger, TypedData, Values
 from muniment.wire import decode_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from muniment.context import Context
     from muniment.settings import Settings
@@ -64,36 +66,79 @@ async def _blocks(context: Context) -> AsyncIterator[str | None]:
     for digest in context.blocks.digests():
         try:
             context.blocks.get(digest)
-        except Refusal as refusal:
+        except Integrity as refusal:
             yield f"block {digest.hex()}: {refusal.detail}"
         else:
             yield None
 
 
 async def _functions(context: Context) -> AsyncIterator[str | None]:
-    async for _, record in _rows(context, "SELECT seq, record FROM functions"):
-        cid = msgspec.json.decode(record, type=Function, dec_hook=decode_text).cid
+    async for seq, digest, inputs, record in _rows(context, "SELECT seq, digest, inputs, record FROM functions"):
         try:
-            for _ in walk(context.blocks.get, decode_cid(cid)):
-                pass
-        except Refusal as refusal:
-            yield f"function {cid}: {refusal.detail}"
-        else:
-            yield None
+            function = msgspec.json.decode(record, type=Function, dec_hook=decode_text)
+        except msgspec.MsgspecError as error:
+            yield f"function {seq}: its record cannot be read: {error}"
+            continue
+        wrong = _fault_of(_check_function, context, function, digest, inputs)
+        yield f"function {function.cid}: {wrong}" if wrong else None
+
+
+def _check_function(context: Context, function: Function, digest: bytes, inputs: str) -> None:
+    root = decode_cid(function.cid)
+    if root.digest != digest:
+        raise Integrity("its record is under the digest of another bundle")
+    for _ in walk(context.blocks.get, root):
+        pass
+    file = open_file(context.blocks.get, root, [MANIFEST])
+    manifest = read_manifest(b"".join(file.read(0, file.size)))
+    if (function.name, function.version, function.description) != (
+        manifest.name,
+        manifest.version,
+        manifest.description,
+    ):
+        raise Integrity("its record says something else than its manifest")
+    if list(msgspec.json.decode(inputs, type=dict[str, str]).items()) != list(manifest.inputs.items()):
+        raise Integrity("its inputs are not those of its manifest")
 
 
 async def _triggers(context: Context) -> AsyncIterator[str | None]:
-    sql = "SELECT seq, record, protocol, function_digest, deactivated FROM triggers"
-    async for _, record, protocol, function_digest, is_deactivated in _rows(context, sql):
-        trigger = msgspec.json.decode(record, type=Trigger, dec_hook=decode_text)
-        inputs = await context.find_inputs(function_digest)
-        try:
-            rules.signed_consent(_as_posted(trigger), inputs or {}, registry_domain(protocol))
-        except Refusal as refusal:
-            yield f"trigger {trigger.sig}: {refusal.detail}"
-        else:
-            marked = trigger.deactivate_sig is not msgspec.UNSET
-            yield None if marked == bool(is_deactivated) else f"trigger {trigger.sig}: its record and state differ"
+    sql = "SELECT seq, sig, signer, digest, function_digest, protocol, deactivated, end_date_ms, record FROM triggers"
+    async for row in _rows(context, sql):
+        inputs = await context.find_inputs(row[4])
+        wrong = _fault_of(_check_trigger, row, inputs or {}) or await _unconsented(context, row)
+        yield f"trigger {HexString.from_raw(row[1])}: {wrong}" if wrong else None
+
+
+def _check_trigger(row: Row, inputs: Mapping[str, str]) -> None:
+    _, sig, signer, digest, function_digest, protocol, _, end_date_ms, record = row
+    trigger = _trigger(record)
+    new = _as_posted(trigger)
+    consent = rules.signed_consent(new, inputs, registry_domain(protocol))
+    columns = (sig, signer, digest, function_digest, end_date_ms)
+    cid = BundleCid(trigger.function_cid)
+    if columns != (trigger.sig.raw, trigger.signer.raw, consent.digest, cid.digest, trigger.end_date):
+        raise Integrity("its record and its columns differ")
+    if trigger.end_date != rules.end_date_ms(trigger.config):
+        raise Integrity("its endDate is not that of its config")
+
+
+async def _unconsented(context: Context, row: Row) -> str | None:
+    """What is wrong with the deactivation of a trigger whose record can be read, if it has one."""
+    sig, is_deactivated, consent = row[1], bool(row[6]), _trigger(row[8]).deactivate_sig
+    if consent is msgspec.UNSET:
+        return "it is deactivated without a deactivateSig" if is_deactivated else None
+    if not is_deactivated:
+        return "it has a deactivateSig and is not deactivated"
+    kept = await context.database.fetch_slow(
+        "SELECT trigger_sigs FROM deactivations WHERE signature = ?", (consent.raw,)
+    )
+    if not kept or sig not in _split(kept[0][0]):
+        return f"its deactivateSig {consent} is not kept, or not for this trigger"
+    return None
+
+
+def _trigger(record: str) -> Trigger:
+    return msgspec.json.decode(record, type=Trigger, dec_hook=decode_text)
 
 
 def _as_posted(trigger: Trigger) -> NewTrigger:
@@ -107,18 +152,33 @@ def _as_posted(trigger: Trigger) -> NewTrigger:
 
 
 async def _deactivations(context: Context) -> AsyncIterator[str | None]:
-    rows = await context.database.fetch_slow("SELECT signature, signer, protocol, trigger_sigs FROM deactivations")
-    for signature, signer, protocol, listed in rows:
-        consent = Signature.parse(HexString.from_raw(signature))
-        sigs = list(_split(listed))
-        signers = rules.deactivation_signers(sigs, consent, registry_domain(protocol))
-        owned = Address.from_raw(signer) in signers
-        yield None if owned else f"deactivation {consent}: not signed by {Address.from_raw(signer)}"
+    for row in await context.database.fetch_slow("SELECT signature, signer, protocol, trigger_sigs FROM deactivations"):
+        wrong = _fault_of(_check_deactivation, *row)
+        yield f"deactivation {HexString.from_raw(row[0])}: {wrong}" if wrong else None
 
 
-def _split(listed: bytes) -> Iterator[Signature]:
-    for at in range(0, len(listed), _SIGNATURE_BYTES):
-        yield Signature.parse(HexString.from_raw(listed[at : at + _SIGNATURE_BYTES]))
+def _check_deactivation(signature: bytes, signer: bytes, protocol: str, listed: bytes) -> None:
+    sigs = [Signature.parse(HexString.from_raw(sig)) for sig in _split(listed)]
+    consent = Signature.parse(HexString.from_raw(signature))
+    if Address.from_raw(signer) not in rules.deactivation_signers(sigs, consent, registry_domain(protocol)):
+        raise Integrity(f"not signed by {Address.from_raw(signer)}")
+
+
+def _split(listed: bytes) -> list[bytes]:
+    return [listed[at : at + _SIGNATURE_BYTES] for at in range(0, len(listed), _SIGNATURE_BYTES)]
+
+
+def _fault_of(check: Callable[..., None], *of: object) -> str | None:
+    """What `check` finds wrong; something stored may break any rule that held when it was written."""
+    try:
+        check(*of)
+    except Unavailable:
+        raise
+    except Refusal as refusal:
+        return refusal.detail
+    except msgspec.MsgspecError as error:
+        return f"its record cannot be read: {error}"
+    return None
 
 
 async def _rows(context: Context, select: str) -> AsyncIterator[Row]:

@@ -61,7 +61,10 @@ class EntryName(ProvedText):
     __slots__ = ()
 
     refuses = InvalidParameter
-    schema: ClassVar[dict[str, Any]] = {"type": "string", "enum": ["manifest.json", "function.wasm"]}
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string", "enum": ["manifest.json", "function.wasm"], "examples": ["manifest.json"],
+        "description": "A file of the bundle",
+    }  # fmt: skip
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -81,6 +84,7 @@ class Filename(ProvedText):
         "maxLength": _FILENAME_LENGTH_MAX,
         "pattern": r"^[^\u0000-\u001f\u007f-\u009f/\\]+$",
         "description": "The name to save the answer under, in Content-Disposition",
+        "examples": ["hello.wasm"],
     }
 
     @classmethod

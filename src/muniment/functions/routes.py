@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import msgspec
 
@@ -26,6 +27,14 @@ from muniment.wire import decode_text, encode, iso_time
 
 if TYPE_CHECKING:
     from muniment.evm.address import Address
+
+# A module of 16 MiB takes some 35 MiB while it is checked, and one thread of the validator a whole core.
+CHECKS_AT_ONCE: Final = 2
+_checkers: Final = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="bundle-check")
+
+
+# A module is whole in memory while it is validated, twice: so few at once, whatever waits. Each may take a core.
+_READERS: Final = ThreadPoolExecutor(2, thread_name_prefix="bundle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,8 @@ async def create_function(context: Context, caller: KeyCaller, upload: BundleUpl
             WASM: FileDue(settings.wasm_bytes_max, wasm),
         }
         await receive_files(upload.request, "file", due)
-        bundle = await asyncio.to_thread(read_bundle, manifest.getvalue(), wasm)
+        loop = asyncio.get_running_loop()
+        bundle = await loop.run_in_executor(_checkers, read_bundle, manifest.getvalue(), wasm)
         record = await _register(context, caller.address, bundle)
     return Ready(record.encode())
 
@@ -137,8 +147,7 @@ async def get_manifest(context: Context, request: Request, cid: Cid) -> Ready[by
 
     The exact bytes that were uploaded.
     """
-    await _record(context, cid)
-    return await gateway.bundle_file(context, request, cid, MANIFEST)
+    return await _file(context, request, cid, MANIFEST)
 
 
 @operation(
@@ -150,8 +159,16 @@ async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes]
 
     The exact bytes that were uploaded.
     """
+    return await _file(context, request, cid, WASM)
+
+
+async def _file(context: Context, request: Request, cid: Cid, name: str) -> Ready[bytes] | Streamed:
+    """A file of a registered function; when its content is not there, that is no mistake of the caller."""
     await _record(context, cid)
-    return await gateway.bundle_file(context, request, cid, WASM)
+    try:
+        return await gateway.bundle_file(context, request, cid, name)
+    except errors.ContentNotFound as refusal:
+        raise errors.Integrity(f"the content of a registered function is missing: {refusal.detail}") from refusal
 
 
 async def _record(context: Context, cid: Cid) -> str:

@@ -14,6 +14,7 @@ from muniment.wire import Record, SemVer
 DateTime = Annotated[
     str,
     Meta(
+        title="DateTime",
         pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$",
         description="ISO 8601, always milliseconds and Z",
         examples=["2026-11-20T19:48:00.123Z"],

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 # Visible ASCII that is safe in a log line and a header; longer ids are somebody's mistake.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._~:/+=-]{1,128}")
-# W3C Trace Context section 3.2: version, trace-id, parent-id, flags.
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+# W3C Trace Context section 3.2: version, trace-id, parent-id, flags. There is no version ff, and 00 ends there.
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
+)
 
 _EXPOSED: Final = (
     b"x-request-id, link, etag, retry-after, ratelimit, ratelimit-policy, x-partial, x-unpriced, "

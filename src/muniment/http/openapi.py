@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
-from msgspec.inspect import CustomType, type_info
+from msgspec.inspect import CustomType, StructType, type_info
 
 from muniment import errors
 from muniment.errors import Refusal
@@ -34,18 +34,20 @@ def openapi_document(operations: Iterable[Operation], *, version: str, about: st
     shapes = [shape for each in operations for shape in _shapes(each)]
     schemas, components = msgspec.json.schema_components([*shapes, Problem], schema_hook=_schema, ref_template=_REF)
     schema_of = dict(zip([repr(shape) for shape in shapes], schemas, strict=False))
-    for name, component in components.items():
-        _add_example(name, component, shapes)
+    _add_examples(components, [*shapes, Problem])
     paths: defaultdict[str, Json] = defaultdict(dict)
     for each in operations:
         paths[each.path][each.method.lower()] = _described(each, schema_of)
+    named: Json = {}
+    components = {name: _hoisted_below(component, named) for name, component in components.items()}
+    responses: Json = {refusal.code: _problem_answer([refusal.code]) for refusal in all_refusals()}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Muniment", "version": version, "description": about, "license": _LICENSE},
         "servers": [{"url": "/"}],
         "tags": [{"name": name} for name in dict.fromkeys(_tag(each) for each in operations)],
-        "paths": dict(paths),
-        "components": {"schemas": components, "securitySchemes": security},
+        "paths": _hoisted(dict(paths), named),
+        "components": {"schemas": {**components, **named}, "responses": responses, "securitySchemes": security},
         "x-error-codes": {
             refusal.code: {"status": status_of(refusal), "title": refusal.title, "meaning": inspect.getdoc(refusal)}
             for refusal in all_refusals()
@@ -73,20 +75,26 @@ def _texts_in(kind: Any) -> Iterator[type[ProvedText]]:
     if inspect.isclass(kind) and issubclass(kind, ProvedText):
         yield kind
     elif kind is not Request and not hasattr(kind, "from_request"):
-        pending, seen = [type_info(kind)], set[int]()
-        while pending:
-            info = pending.pop()
-            if id(info) in seen:
-                continue
-            seen.add(id(info))
+        for info in _inside(kind):
             if isinstance(info, CustomType) and issubclass(info.cls, ProvedText):
                 yield info.cls
-            for value in (getattr(info, slot) for slot in info.__struct_fields__):
-                members = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
-                for member in members:
-                    inner = getattr(member, "type", member)
-                    if isinstance(inner, msgspec.inspect.Type):
-                        pending.append(inner)
+
+
+def _inside(kind: Any) -> Iterator[msgspec.inspect.Type]:
+    """`kind` and every type that it is made of, at any depth."""
+    pending, seen = [type_info(kind)], set[int]()
+    while pending:
+        info = pending.pop()
+        if id(info) in seen:
+            continue
+        seen.add(id(info))
+        yield info
+        for value in (getattr(info, slot) for slot in info.__struct_fields__):
+            members = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+            for member in members:
+                inner = getattr(member, "type", member)
+                if isinstance(inner, msgspec.inspect.Type):
+                    pending.append(inner)
 
 
 def _shapes(each: Operation) -> list[Any]:
@@ -104,16 +112,37 @@ def _result_types(each: Operation) -> list[Any]:
 
 def _schema(kind: type[Any]) -> Json:
     if issubclass(kind, ProvedText):
-        return kind.schema
+        return {"title": kind.__name__, **kind.schema}
     raise NotImplementedError(kind)
 
 
-def _add_example(name: str, component: Json, shapes: list[Any]) -> None:
+# Keywords whose values are JSON of any kind and no schemas.
+_SAMPLES: Final = frozenset({"examples", "default", "const", "enum"})
+
+
+def _hoisted(node: Any, named: Json) -> Any:
+    """`node` with a reference in place of each schema that has a title; the schema goes to `named`, once."""
+    if isinstance(node, list):
+        return [_hoisted(each, named) for each in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    plain = _hoisted_below(cast("Json", node), named)
+    title = plain.get("title")
+    if not isinstance(title, str):
+        return plain
+    is_the_same = named.setdefault(title, plain) == plain
+    return {"$ref": _REF.format(name=title)} if is_the_same else plain
+
+
+def _hoisted_below(schema: Json, named: Json) -> Json:
+    return {key: value if key in _SAMPLES else _hoisted(value, named) for key, value in schema.items()}
+
+
+def _add_examples(components: Json, shapes: list[Any]) -> None:
     """Records say an example of themselves as `example`."""
-    for shape in shapes:
-        for kind in (shape, *get_args(shape)):
-            if getattr(kind, "__name__", "") == name and hasattr(kind, "example"):
-                component["examples"] = [kind.example]
+    for info in (info for shape in shapes for info in _inside(shape)):
+        if isinstance(info, StructType) and hasattr(info.cls, "example"):
+            components[info.cls.__name__]["examples"] = [cast("Any", info.cls).example]
 
 
 def _tag(each: Operation) -> str:
@@ -142,24 +171,34 @@ def _described(each: Operation, schema_of: dict[str, Json]) -> Json:
     return described
 
 
+_HEADER_EXAMPLES: Final = {
+    "accept": "application/vnd.ipld.car",
+    "cache-control": "only-if-cached",
+    "if-none-match": '"QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"',
+    "if-range": '"QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"',
+    "range": "bytes=0-1023",
+}
+
+
 def _parameters(each: Operation) -> Iterator[Json]:
     for name, kind in each.hints.items():
         if f"{{{name}}}" in each.path:
-            yield {"name": name, "in": "path", "required": True, "schema": kind.schema}
+            yield {"name": name, "in": "path", "required": True, "schema": _schema(kind)}
     if query := each.hints.get("query"):
         (_,), components = msgspec.json.schema_components([query], schema_hook=_schema, ref_template=_REF)
         for name, schema in components[query.__name__]["properties"].items():
             schema.pop("default", None) if schema.get("default", ...) is None else None
             yield {"name": name, "in": "query", "required": False, **_query_schema(schema)}
     for name, about in each.reads.items():
-        yield {"name": name, "in": "header", "required": False, "description": about, "schema": {"type": "string"}}
+        schema = {"type": "string", "examples": [_HEADER_EXAMPLES[name]]}
+        yield {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
 
 
 def _query_schema(schema: Json) -> Json:
     """A list is one parameter with commas in it; an optional one is left out, never null."""
     choices = [choice for choice in schema.get("anyOf", [schema]) if choice != {"type": "null"}]
     merged = {**{key: value for key, value in schema.items() if key != "anyOf"}, **choices[0]}
-    about = {"description": merged.pop("description")} if "description" in merged else {}
+    about = {"description": merged["description"]} if "description" in merged else {}
     style = {"style": "form", "explode": False} if merged.get("type") == "array" else {}
     return {**about, **style, "schema": merged}
 
@@ -189,7 +228,10 @@ def _problems(each: Operation) -> Json:
     by_status: defaultdict[str, list[str]] = defaultdict(list)
     for refusal in refusals_of(each):
         by_status[str(status_of(refusal))].append(refusal.code)
-    return {status: _problem_answer(codes) for status, codes in by_status.items()}
+    return {
+        status: _problem_answer(codes) if len(codes) > 1 else {"$ref": f"#/components/responses/{codes[0]}"}
+        for status, codes in by_status.items()
+    }
 
 
 def _problem_answer(codes: list[str]) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
@@ -52,12 +52,18 @@ class FaultShown(msgspec.Struct, frozen=True, omit_defaults=True):
     pointer: Annotated[str, msgspec.Meta(description="JSON pointer (RFC 6901) into the body")] | None = None
     parameter: Annotated[str, msgspec.Meta(description="Name of a path, query or header parameter")] | None = None
 
+    example: ClassVar[dict[str, Any]] = {"detail": "a wrong EIP-55 checksum", "pointer": "/address"}
+
 
 class Content(msgspec.Struct, frozen=True):
     """`message` and `errors` once more, in the form that existing clients read."""
 
     message: str
     errors: list[str]
+
+    example: ClassVar[dict[str, Any]] = {
+        "message": "a wrong EIP-55 checksum", "errors": ["/address: a wrong EIP-55 checksum"],
+    }  # fmt: skip
 
 
 class Problem(msgspec.Struct, frozen=True, rename="camel"):
@@ -72,6 +78,12 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
     request_id: Annotated[str, msgspec.Meta(description="The same as the `x-request-id` header")]
     message: Annotated[str, msgspec.Meta(description="The same as `detail`")]
     content: Content
+
+    example: ClassVar[dict[str, Any]] = {
+        "type": "/errors/invalid-address", "title": "Invalid EVM address", "status": 400, "code": "invalid-address",
+        "detail": "a wrong EIP-55 checksum", "errors": [FaultShown.example], "requestId": "8f0c2c1d",
+        "message": "a wrong EIP-55 checksum", "content": Content.example,
+    }  # fmt: skip
 
 
 def all_refusals() -> list[type[Refusal]]:

@@ -12,6 +12,7 @@ import asyncio
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
@@ -29,7 +30,9 @@ T = TypeVar("T")
 SQLITE_VERSION_MIN: Final = (3, 37, 0)
 # How long a process waits for another's write lock. Ten group commits of a slow disk; then 503.
 BUSY_TIMEOUT_MS: Final = 5_000
-# What one long read may take before it is interrupted: a client's patience, not the disk's.
+# How long a process waits for another's migrations, which may rebuild an index over every row.
+MIGRATION_TIMEOUT_MS: Final = 60_000
+# What one long read may take, its turn included, before it is interrupted: a client's patience, not the disk's.
 SLOW_READ_SECONDS_MAX: Final = 5.0
 # Long reads at once; each may occupy a core.
 SLOW_READERS: Final = 2
@@ -48,10 +51,10 @@ class SqliteDatabase:
         self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = Writer(connect(path))
-            self._reader = connect(path, read_only=True)
+            writing, self._reader = connect(path), connect(path, read_only=True)
         except (OSError, sqlite3.Error) as error:
             raise DatabaseUnavailable(f"cannot open the database: {error}") from error
+        self._writer = Writer(writing)
         self._slow = ThreadPoolExecutor(SLOW_READERS, thread_name_prefix="slow-read")
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
@@ -71,20 +74,21 @@ class SqliteDatabase:
     async def fetch_slow(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows, read in a thread of its own connection, interrupted at the deadline."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._slow, self._fetch_until_deadline, sql, parameters)
-
-    def _fetch_until_deadline(self, sql: str, parameters: Parameters) -> list[Row]:
         deadline = time.monotonic() + SLOW_READ_SECONDS_MAX
-        connection = connect(self._path, read_only=True)
-        connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
+        return await loop.run_in_executor(self._slow, self._fetch_until, deadline, sql, parameters)
+
+    def _fetch_until(self, deadline: float, sql: str, parameters: Parameters) -> list[Row]:
+        too_long = f"the read took more than {SLOW_READ_SECONDS_MAX:g} s"
+        if time.monotonic() > deadline:  # it waited for a reader all the while
+            raise DeadlineExceeded(too_long)
         try:
-            return connection.execute(sql, parameters).fetchall()
+            with closing(connect(self._path, read_only=True)) as connection:
+                connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
+                return connection.execute(sql, parameters).fetchall()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-                raise DeadlineExceeded(f"the read took more than {SLOW_READ_SECONDS_MAX:g} s") from error
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+                raise DeadlineExceeded(too_long) from error
             raise _unavailable(error) from error
-        finally:
-            connection.close()
 
     async def write(self, work: Work[T]) -> T:
         """Queue `work` for the writer thread; its result once the group it travelled in is on disk."""
@@ -96,7 +100,9 @@ class SqliteDatabase:
 
     async def check(self) -> None:
         """Answer a read, and have every migration."""
-        applied = {str(name) for (name,) in await self.fetch("SELECT name FROM schema_migrations")}
+        ledger = await self.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'")
+        rows = await self.fetch("SELECT name FROM schema_migrations") if ledger else []
+        applied = {str(name) for (name,) in rows}
         absent = [migration.name for migration in migrations("sqlite") if migration.name not in applied]
         if absent:
             raise NotReady(f"the database lacks migrations: {', '.join(absent)}")
@@ -104,7 +110,7 @@ class SqliteDatabase:
     async def close(self) -> None:
         """Commit what is queued, then close."""
         await asyncio.to_thread(self._writer.close)
-        self._slow.shutdown()
+        await asyncio.to_thread(self._slow.shutdown)
         self._reader.close()
 
 
@@ -113,34 +119,61 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS_CACHED
     )
-    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
-    if read_only:
-        connection.execute("PRAGMA query_only=ON")
+    try:
+        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        _use_wal(connection)
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        if read_only:
+            connection.execute("PRAGMA query_only=ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Turn a new file to write-ahead logging.
+
+    When two processes do that at once, SQLite tells one of them that the file is locked without waiting for it
+    (https://sqlite.org/c3ref/busy_handler.html: waiting could be a deadlock), so the waiting is done here.
+    """
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+    if mode != "wal":
+        raise sqlite3.OperationalError("this file system has no write-ahead logging")
+
+
 def _migrate(path: Path) -> list[str]:
-    connection = connect(path)
     try:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(LEDGER)
-        applied = dict(connection.execute("SELECT name, sha256 FROM schema_migrations").fetchall())
-        pending = missing(migrations("sqlite"), applied)
-        for migration in pending:
-            for statement in _statements(migration.sql):
-                connection.execute(statement)
-            connection.execute(
-                "INSERT INTO schema_migrations (name, sha256, applied_at_ms) VALUES (?, ?, ?)",
-                (migration.name, migration.sha256, time.time_ns() // 1_000_000),
-            )
-        connection.execute("COMMIT")
-    except sqlite3.OperationalError as error:
-        raise _unavailable(error) from error
-    finally:
-        connection.close()
+        with closing(connect(path)) as connection:
+            connection.execute(f"PRAGMA busy_timeout={MIGRATION_TIMEOUT_MS}")
+            connection.execute("BEGIN IMMEDIATE")
+            return _apply_missing(connection)
+    except sqlite3.Error as error:
+        raise DatabaseUnavailable(f"the database cannot be migrated: {error}") from error
+
+
+def _apply_missing(connection: sqlite3.Connection) -> list[str]:
+    """Apply the missing migrations and commit; what fails before leaves the transaction open, to be lost."""
+    connection.execute(LEDGER)
+    applied = dict(connection.execute("SELECT name, sha256 FROM schema_migrations").fetchall())
+    pending = missing(migrations("sqlite"), applied)
+    for migration in pending:
+        for statement in _statements(migration.sql):
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO schema_migrations (name, sha256, applied_at_ms) VALUES (?, ?, ?)",
+            (migration.name, migration.sha256, time.time_ns() // 1_000_000),
+        )
+    connection.execute("COMMIT")
     return [migration.name for migration in pending]
 
 
@@ -153,8 +186,8 @@ def _statements(script: str) -> list[str]:
         if sqlite3.complete_statement(pending):
             found.append(pending)
             pending = ""
-    return found
+    return [*found, pending] if pending.strip() else found
 
 
 def _unavailable(error: sqlite3.OperationalError) -> DatabaseUnavailable:
-    return DatabaseUnavailable(f"the database does not answer: {error.sqlite_errorname}")
+    return DatabaseUnavailable(f"the database does not answer: {getattr(error, 'sqlite_errorname', error)}")

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -63,6 +64,8 @@ class Writer:
         """Own `connection` from here on; the thread ends with `close`."""
         self._connection = connection
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._closing = False
+        self._door = threading.Lock()  # so that no job comes behind the sign that there are no more
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -70,12 +73,17 @@ class Writer:
         """Wait until `work` is committed, or raise what it, or the commit, raised."""
         loop = asyncio.get_running_loop()
         job = _Job(work, loop.create_future(), loop)
-        self._queue.put(job)
+        with self._door:
+            if self._closing:
+                raise DatabaseUnavailable("the database is closed")
+            self._queue.put(job)
         return await job.future
 
     def close(self) -> None:
         """Commit what is queued, then close the connection."""
-        self._queue.put(None)
+        with self._door:
+            self._closing = True
+            self._queue.put(None)
         self._thread.join()
         self._connection.close()
 
@@ -83,7 +91,7 @@ class Writer:
         while group := self._next_group():
             try:
                 self._commit(group)
-            except sqlite3.Error as error:
+            except Exception as error:  # noqa: BLE001 - a thread that ended would leave every later caller waiting
                 self._undo(group, error)
             _report(group)
 
@@ -123,14 +131,18 @@ class Writer:
         """Return once the group is on disk: in WAL mode with synchronous=FULL a COMMIT ends with an fsync."""
         self._connection.execute("COMMIT")
 
-    def _undo(self, group: list[_Job], error: sqlite3.Error) -> None:
-        """After a failure of the database itself nothing of the group is kept, and every caller is told."""
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+    def _undo(self, group: list[_Job], error: Exception) -> None:
+        """After a failure of the database itself nothing of the group is kept, and every caller is told.
+
+        Also those whose work was refused: the reason may be a neighbour's row, which is gone now.
+        """
         name = getattr(error, "sqlite_errorname", type(error).__name__)
-        _log.error("write failed", error=name, detail=str(error), jobs=len(group))
         for job in group:
-            job.error = job.error or DatabaseUnavailable(f"the database cannot write now: {name}")
+            job.error = DatabaseUnavailable(f"the database cannot write now: {name}")
+        with suppress(sqlite3.Error):  # or BEGIN fails for the next group, and this is tried again
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        _log.error("write failed", error=name, detail=str(error), jobs=len(group))
 
 
 def _drive(work: Awaitable[T]) -> T:

@@ -12,6 +12,8 @@ from muniment.triggers.types import Preview, Values
 from muniment.wire import encode, iso_time
 
 RUNS_SHOWN: Final = 5
+# 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339 and of the standard library.
+_WRITTEN_MS_MAX: Final = 253_402_300_799_999
 
 
 def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
@@ -20,7 +22,7 @@ def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
     end_ms = int(config["endDate"])
     runs = next_runs(config["schedule"], now_ms, RUNS_SHOWN, end_ms) if config["type"] == CRON else []
     inputs = [f"Its input {name} is {encode(value).decode()}." for name, value in values.input.items()]
-    end = f"until {iso_time(end_ms)}" if end_ms else "without an end"
+    end = f"until {_moment(end_ms)}" if end_ms else "without an end"
     limit = values.execution_fee_limit
     fee = "without a limit on the fee of a run" if limit == "0" else f"with a fee of at most {limit} for a run"
     validations = f"{values.min_validations} validation{'s' if values.min_validations > 1 else ''}"
@@ -42,7 +44,12 @@ def _when(config: Mapping[str, Any]) -> str:
         topics = f" with {', '.join(given)}" if given else ""
         return f"whenever contract {config['contract']} on chain {config['chainId']} logs an event{topics}"
     start_ms = int(config.get("startDate", 0))
-    return f"once, from {iso_time(start_ms)} on" if start_ms else "once, as soon as possible"
+    return f"once, from {_moment(start_ms)} on" if start_ms else "once, as soon as possible"
+
+
+def _moment(timestamp_ms: int) -> str:
+    """A time of a config, which may lie beyond every calendar."""
+    return iso_time(timestamp_ms) if timestamp_ms <= _WRITTEN_MS_MAX else f"{timestamp_ms} ms after 1970"
 
 
 def _choices(choices: list[str]) -> str:

@@ -13,7 +13,7 @@ from muniment.evm.address import Address
 from muniment.evm.signature import Signature, recover
 from muniment.evm.typed_data import Domain, digest
 from muniment.triggers.schedule import check_cron, check_delta
-from muniment.triggers.typed_data import EVENT, ONCE, deactivation_digests, trigger_hash
+from muniment.triggers.typed_data import EVENT, deactivation_digests, trigger_hash
 from muniment.triggers.types import NewTrigger, Trigger, TriggerSigs, Types, Values
 from muniment.wire import TIMESTAMP_MS_MAX, iso_time
 
@@ -89,7 +89,7 @@ def check_config(config: Mapping[str, Any], now_ms: int, chains: Container[int])
         raise InvalidTimestamp(f"endDate is in the past{_hint(end_ms)}", pointer="/endDate")
     if config["type"] == EVENT:
         _check_event(config, chains)
-    if config["type"] == ONCE and end_ms and _timestamp(config, "startDate") > end_ms:
+    if _timestamp(config, "startDate") > end_ms > 0:
         raise InvalidConfig("startDate is after endDate", pointer="/startDate")
 
 

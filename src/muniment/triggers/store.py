@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from msgspec import Meta
 
@@ -42,6 +42,12 @@ class TriggerQuery(PageQuery, frozen=True):
 
 # Ended triggers that one sweep settles: a few milliseconds of the writer.
 SETTLED_AT_ONCE: Final = 500
+# Those that have ended since the last sweep: few, and found by an index of their own.
+_ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
+_ACTIVE: Final = "live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)"
+# A planner keeps conditions from outside out of a subquery that has a limit, and with them other indexes, which it
+# would walk from end to end (https://sqlite.org/optoverview.html, "the push-down optimization"). 2^63 - 1 is no limit.
+_FENCE: Final = "LIMIT 9223372036854775807"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +153,7 @@ async def keep_deactivation(
 async def settle_ended(transaction: Transaction, now_ms: int) -> int:
     """Mark some of the triggers that have ended as no longer live; how many."""
     return await transaction.execute(
-        """UPDATE triggers SET live = 0 WHERE seq IN (
-             SELECT seq FROM triggers WHERE live = 1 AND end_date_ms > 0 AND end_date_ms <= ? LIMIT ?)""",
+        f"UPDATE triggers SET live = 0 WHERE seq IN (SELECT seq FROM triggers WHERE {_ENDED} LIMIT ?)",  # noqa: S608 - text of ours
         (now_ms, SETTLED_AT_ONCE),
     )
 
@@ -157,14 +162,13 @@ async def search(database: Database, query: TriggerQuery, now_ms: int) -> Page:
     """A page of records in the order of commits."""
     where = await _conditions(database, query)
     direction = "ASC" if query.sort == 1 else "DESC"
-    arms = _arms(query.active, now_ms, split=query.signer is not None or query.function_cid is not None)
     reach = min(query.offset + query.limit + 1, OFFSET_MAX)
     parameters: list[object] = []
     selects: list[str] = []
-    for clause, values in arms:
-        arm = where.with_clause(clause, *values)
-        selects.append(f"SELECT * FROM (SELECT seq FROM triggers{arm} ORDER BY seq {direction} LIMIT ?)")  # noqa: S608 - text of ours
-        parameters += [*arm.parameters, reach]
+    for arm in _arms(query, now_ms):
+        chosen = where.with_clause(arm.clause, *arm.values)
+        selects.append(f"SELECT * FROM (SELECT seq FROM {arm.source}{chosen} ORDER BY seq {direction} LIMIT ?)")  # noqa: S608 - text of ours
+        parameters += [*arm.given, *chosen.parameters, reach]
     sql = (
         f"SELECT t.seq, t.record FROM ({' UNION ALL '.join(selects)} ORDER BY 1 {direction} LIMIT ? OFFSET ?) page "  # noqa: S608 - text of ours
         f"JOIN triggers t ON t.seq = page.seq ORDER BY t.seq {direction}"
@@ -178,8 +182,6 @@ async def _conditions(database: Database, query: TriggerQuery) -> Where:
     where = Where()
     where.add_if("signer = ?", query.signer and query.signer.raw)
     where.add_if("function_digest = ?", query.function_cid and query.function_cid.digest)
-    if query.sigs is not None:
-        where.add(f"sig IN ({placeholders(len(query.sigs))})", *(sig.raw for sig in query.sigs))
     if query.created_after is not None:
         where.add("seq > ?", await _last_until(database, query.created_after))
     if query.created_before is not None:
@@ -197,13 +199,26 @@ async def _last_until(database: Database, time_ms: int) -> int:
     return row[0] if row else 0
 
 
-def _arms(active: bool | None, now_ms: int, *, split: bool) -> list[tuple[str, tuple[object, ...]]]:  # noqa: FBT001 - a filter with three states
-    """The conditions on the state, as parts that an index each has in order and that are merged.
+class _Arm(NamedTuple):
+    """A part of the rows that one index gives, in order or few: where it is read from, and what is asked of a row."""
 
-    `split` says that an index begins with another column before `live`: then both of its values are read.
-    """
-    if active is True:
-        return [("live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)", (now_ms,))]
-    if active is False:
-        return [("live = 0", ()), ("live = 1 AND end_date_ms > 0 AND end_date_ms <= ?", (now_ms,))]
-    return [("live = 0", ()), ("live = 1", ())] if split else [("", ())]
+    source: str = "triggers"
+    given: tuple[object, ...] = ()
+    clause: str = ""
+    values: tuple[object, ...] = ()
+
+
+def _arms(query: TriggerQuery, now_ms: int) -> list[_Arm]:
+    """The rows to choose from; apart from the state and the list of signatures, the conditions come on top."""
+    if query.sigs is not None:
+        listed = f"(SELECT * FROM triggers WHERE sig IN ({placeholders(len(query.sigs))}) {_FENCE})"  # noqa: S608 - ? only
+        state = "" if query.active is None else _ACTIVE if query.active else f"NOT ({_ACTIVE})"
+        return [_Arm(listed, tuple(sig.raw for sig in query.sigs), state, (now_ms,) if state else ())]
+    if query.active is True:
+        return [_Arm(clause=_ACTIVE, values=(now_ms,))]
+    if query.active is False:
+        ended = f"(SELECT * FROM triggers WHERE {_ENDED} {_FENCE})"  # noqa: S608 - text of ours
+        return [_Arm(clause="live = 0"), _Arm(ended, (now_ms,))]
+    if query.signer is not None or query.function_cid is not None:
+        return [_Arm(clause="live = 0"), _Arm(clause="live = 1")]  # in their indexes `live` stands before `seq`
+    return [_Arm()]

@@ -10,97 +10,49 @@ from muniment.errors import InvalidText
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.ipfs.cid import BundleCid, Cid
+from muniment.triggers.schemas import (
+    CONFIG,
+    CONFIG_SCHEMA,
+    INPUT_SCHEMA,
+    SIG,
+    SIGNER,
+    TYPES,
+    TYPES_SCHEMA,
+    VALUES,
+)
 from muniment.wire import TIMESTAMP_MS_MAX, Amount, ProvedText, Record, SemVer
 
 # One list that a wallet shows, and one transaction.
 TRIGGER_SIGS_MAX: Final = 100
 DESCRIPTION_LENGTH_MAX: Final = 1000
 
-_TIMESTAMP: Final = {"type": "integer", "minimum": 0, "maximum": TIMESTAMP_MS_MAX}
-_INTEGER: Final = {
-    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^(0|[1-9][0-9]{0,77})$"}]
-}
-_DELTA: Final = {"type": "string", "pattern": "^[1-9][0-9]*(s|m|h|d|w)$", "examples": ["10m"]}
-_TOPIC: Final = {"type": "string", "pattern": "^0x[0-9a-fA-F]{64}$"}
-
-
-def _variant(number: int, title: str, members: dict[str, Any], *, optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    properties = {"type": {"const": number}, **members, "delta": _DELTA, "endDate": _END_DATE}
-    return {
-        "type": "object", "title": title, "properties": properties, "additionalProperties": False,
-        "required": [name for name in properties if name not in optional],
-    }  # fmt: skip
-
-
-_END_DATE: Final = {**_INTEGER, "description": "Milliseconds since 1970; 0: never ends"}
-
-# OpenAPI's `discriminator` needs strings; these are told apart by the constant integer `type`.
-_CONFIG_SCHEMA: Final = {
-    "type": "object",
-    "anyOf": [
-        _variant(0, "CronConfig", {"schedule": {"type": "string", "maxLength": 100, "examples": ["0 */6 * * *"]}}),
-        _variant(
-            1, "EventConfig",
-            {
-                "chainId": _INTEGER,
-                "contract": Address.schema,
-                "topics": {
-                    "type": "array", "maxItems": 4,
-                    "items": {"type": "array", "maxItems": 100, "items": _TOPIC},
-                },
-            },
-        ),
-        _variant(2, "OnceConfig", {"startDate": _INTEGER}, optional=("startDate",)),
-    ],
-}  # fmt: skip
-
-_MEMBER: Final = {
-    "type": "object", "required": ["name", "type"], "additionalProperties": False,
-    "properties": {"name": {"type": "string"}, "type": {"type": "string"}},
-}  # fmt: skip
-_TYPES_SCHEMA: Final = {
-    "additionalProperties": {"type": "array", "items": _MEMBER},
-    "required": ["Trigger", "Input", "Config"],
-}
-
-Config = Annotated[dict[str, Any], Meta(description="When the function may run", extra_json_schema=_CONFIG_SCHEMA)]
-Input = Annotated[dict[str, Any], Meta(description="The manifest's inputs, no more and no fewer")]
-Types = Annotated[dict[str, Any], Meta(description="EIP-712 type definitions", extra_json_schema=_TYPES_SCHEMA)]
+Config = Annotated[
+    dict[str, Any],
+    Meta(title="Config", description="When the function may run", examples=[CONFIG], extra_json_schema=CONFIG_SCHEMA),
+]
+Input = Annotated[
+    dict[str, Any],
+    Meta(title="Input", description="The manifest's inputs, no more and no fewer", extra_json_schema=INPUT_SCHEMA),
+]
+Types = Annotated[
+    dict[str, Any],
+    Meta(title="Types", description="EIP-712 type definitions", examples=[TYPES], extra_json_schema=TYPES_SCHEMA),
+]
 MinValidations = Annotated[int, Meta(ge=1, le=255)]
-TimestampMs = Annotated[int, Meta(ge=0, le=TIMESTAMP_MS_MAX, description="Milliseconds since 1970")]
+TimestampMs = Annotated[
+    int, Meta(ge=0, le=TIMESTAMP_MS_MAX, description="Milliseconds since 1970", examples=[1_795_204_080_123])
+]
 DateTime = Annotated[
     str,
     Meta(
+        title="DateTime",
         pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$",
         description="ISO 8601, always milliseconds and Z",
+        examples=["2026-11-20T19:48:00.123Z"],
         extra_json_schema={"format": "date-time"},
     ),
 ]
 TriggerSigs = Annotated[list[Signature], Meta(min_length=1, max_length=TRIGGER_SIGS_MAX)]
-
-_CONFIG: Final = {"type": 0, "schedule": "0 */6 * * *", "delta": "10m", "endDate": 0}
-_VALUES: Final = {
-    "functionCid": "QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4",
-    "version": "1.0.0",
-    "input": {},
-    "config": _CONFIG,
-    "executionFeeLimit": "0",
-    "minValidations": 1,
-}
-_TYPES: Final = {
-    "Trigger": [
-        {"name": "functionCid", "type": "string"}, {"name": "version", "type": "string"},
-        {"name": "input", "type": "Input"}, {"name": "config", "type": "Config"},
-        {"name": "executionFeeLimit", "type": "uint256"}, {"name": "minValidations", "type": "uint8"},
-    ],
-    "Input": [],
-    "Config": [
-        {"name": "type", "type": "uint8"}, {"name": "schedule", "type": "string"},
-        {"name": "delta", "type": "string"}, {"name": "endDate", "type": "uint256"},
-    ],
-}  # fmt: skip
-_SIG: Final = "0x" + "1" * 128 + "1b"
-_SIGNER: Final = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 
 
 class Description(ProvedText):
@@ -134,7 +86,7 @@ class Values(Record, frozen=True, forbid_unknown_fields=True):
     execution_fee_limit: Amount
     min_validations: MinValidations
 
-    example: ClassVar[dict[str, Any]] = _VALUES
+    example: ClassVar[dict[str, Any]] = VALUES
 
 
 class TypedData(Record, frozen=True):
@@ -143,7 +95,7 @@ class TypedData(Record, frozen=True):
     types: Types
     values: Values
 
-    example: ClassVar[dict[str, Any]] = {"types": _TYPES, "values": _VALUES}
+    example: ClassVar[dict[str, Any]] = {"types": TYPES, "values": VALUES}
 
 
 class NewTrigger(Record, frozen=True):
@@ -155,8 +107,8 @@ class NewTrigger(Record, frozen=True):
     signer: Address
 
     example: ClassVar[dict[str, Any]] = {
-        "description": "Every six hours", "typedData": {"types": _TYPES, "values": _VALUES},
-        "sig": _SIG, "signer": _SIGNER,
+        "description": "Every six hours", "typedData": {"types": TYPES, "values": VALUES},
+        "sig": SIG, "signer": SIGNER,
     }  # fmt: skip
 
 
@@ -178,8 +130,8 @@ class Trigger(Record, frozen=True, kw_only=True):
     end_date: TimestampMs
 
     example: ClassVar[dict[str, Any]] = {
-        "sig": _SIG, "signer": _SIGNER, "description": "Every six hours", "createdAt": "2026-11-20T19:48:00.123Z",
-        "types": _TYPES, "endDate": 0, **_VALUES,
+        "sig": SIG, "signer": SIGNER, "description": "Every six hours", "createdAt": "2026-11-20T19:48:00.123Z",
+        "types": TYPES, "endDate": 0, **VALUES,
     }  # fmt: skip
 
 
@@ -194,7 +146,7 @@ class TriggerParams(Record, frozen=True):
     min_validations: MinValidations = 1
 
     example: ClassVar[dict[str, Any]] = {
-        "functionCid": _VALUES["functionCid"], "version": "1.0.0", "config": _CONFIG, "input": {},
+        "functionCid": VALUES["functionCid"], "version": "1.0.0", "config": CONFIG, "input": {},
     }  # fmt: skip
 
 
@@ -203,6 +155,8 @@ class DomainShown(Record, frozen=True):
 
     name: Annotated[str, Meta(examples=["Mimic Protocol - Registry"])]
     version: Annotated[str, Meta(examples=["1"])]
+
+    example: ClassVar[dict[str, Any]] = {"name": "Mimic Protocol - Registry", "version": "1"}
 
 
 class SignParams(Record, frozen=True):
@@ -215,7 +169,7 @@ class SignParams(Record, frozen=True):
 
     example: ClassVar[dict[str, Any]] = {
         "domain": {"name": "Mimic Protocol - Registry", "version": "1"}, "primaryType": "Trigger",
-        "types": _TYPES, "message": _VALUES,
+        "types": TYPES, "message": VALUES,
     }  # fmt: skip
 
 
@@ -238,7 +192,7 @@ class Deactivation(Record, frozen=True):
     trigger_sigs: TriggerSigs
     signature: Signature
 
-    example: ClassVar[dict[str, Any]] = {"triggerSigs": [_SIG], "signature": "0x" + "2" * 128 + "1b"}
+    example: ClassVar[dict[str, Any]] = {"triggerSigs": [SIG], "signature": "0x" + "2" * 128 + "1b"}
 
 
 class DeactivationParams(Record, frozen=True):
@@ -246,13 +200,15 @@ class DeactivationParams(Record, frozen=True):
 
     trigger_sigs: TriggerSigs
 
-    example: ClassVar[dict[str, Any]] = {"triggerSigs": [_SIG]}
+    example: ClassVar[dict[str, Any]] = {"triggerSigs": [SIG]}
 
 
 class DeactivationMessage(Record, frozen=True):
     """What is signed: the canonical signatures in the posted order."""
 
     trigger_sigs: TriggerSigs
+
+    example: ClassVar[dict[str, Any]] = {"triggerSigs": [SIG]}
 
 
 class DeactivationTypedData(Record, frozen=True):
@@ -263,6 +219,11 @@ class DeactivationTypedData(Record, frozen=True):
     types: dict[str, list[dict[str, str]]]
     message: DeactivationMessage
 
+    example: ClassVar[dict[str, Any]] = {
+        "domain": DomainShown.example, "primaryType": "Deactivate",
+        "types": {"Deactivate": [{"name": "triggerSigs", "type": "string[]"}]}, "message": {"triggerSigs": [SIG]},
+    }  # fmt: skip
+
 
 class DeactivationSignParams(Record, frozen=True):
     """What to sign: `message` by personal_sign (EIP-191), or `typedData` (EIP-712), which wallets show better."""
@@ -270,10 +231,4 @@ class DeactivationSignParams(Record, frozen=True):
     message: str
     typed_data: DeactivationTypedData
 
-    example: ClassVar[dict[str, Any]] = {
-        "message": _SIG,
-        "typedData": {
-            "domain": {"name": "Mimic Protocol - Registry", "version": "1"}, "primaryType": "Deactivate",
-            "types": {"Deactivate": [{"name": "triggerSigs", "type": "string[]"}]}, "message": {"triggerSigs": [_SIG]},
-        },
-    }  # fmt: skip
+    example: ClassVar[dict[str, Any]] = {"message": SIG, "typedData": DeactivationTypedData.example}

@@ -1,7 +1,6 @@
 import pytest
 from eth_utils.address import to_checksum_address
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from muniment.errors import InvalidAddress
 from muniment.evm.address import Address

@@ -7,8 +7,7 @@ from eth_keys.backends.native.main import NativeECCBackend
 from eth_keys.datatypes import Signature as OracleSignature
 from eth_keys.exceptions import BadSignature
 from evm_vectors import cases, key_of
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from muniment.errors import Invalid, InvalidSignature
 from muniment.evm.address import Address

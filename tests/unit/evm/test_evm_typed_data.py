@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 from eth_account.messages import encode_typed_data
 from eth_utils.crypto import keccak
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from typed_data_strategies import typed_data
 
 from muniment.errors import InvalidTypedData, Refusal

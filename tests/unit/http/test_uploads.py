@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from forms import BOUNDARY, END, FORM, headed, part
 from muniment.errors import BodyTooLarge, InvalidUpload, Refusal, UnsupportedMediaType
 from muniment.http.limits import Limits
+from muniment.http.multipart import HEADER_BYTES_MAX
 from muniment.http.request import ClientGone, Request
-from muniment.http.multipart import HEAD_BYTES_MAX
 from muniment.http.uploads import FRAMING_BYTES_MAX, FileDue, receive_files
 
-BOUNDARY = "----form-7MA4YWxkTrZu0gW"
-FORM = f"multipart/form-data; boundary={BOUNDARY}"
 MANIFEST, WASM = b'{"a":\r\n1}', b"\0asm\r\n--\r\n----form-7MA\r\r\n"
 SIZE_MAX = 2_000
 
@@ -63,31 +61,32 @@ async def outcome(sent: Sent) -> dict[str, bytes] | type[Refusal]:
         return type(refusal)
 
 
-def part(filename: str = "manifest.json", data: bytes = MANIFEST, *, name: str = "file", more: str = "") -> bytes:
-    head = f'Content-Disposition: form-data; name="{name}"; filename="{filename}"\r\n{more}'
-    return f"--{BOUNDARY}\r\n{head}\r\n".encode() + data + b"\r\n"
+def manifest(head: bytes) -> bytes:
+    """The manifest with another head."""
+    return headed(head, MANIFEST)
 
 
-def headed(head: bytes, data: bytes = MANIFEST) -> bytes:
-    return b"--" + BOUNDARY.encode() + b"\r\n" + head + b"\r\n\r\n" + data + b"\r\n"
+def changed(**changes: str) -> bytes:
+    """The manifest with another field name, or with more header lines."""
+    return part("manifest.json", MANIFEST, **changes)
 
 
-END = f"--{BOUNDARY}--".encode()
 MODULE = part("function.wasm", WASM)
-GOOD = part() + MODULE + END
+GIVEN = part("manifest.json", MANIFEST)
+GOOD = GIVEN + MODULE + END
 FILES = {"manifest.json": MANIFEST, "function.wasm": WASM}
 
 TAKEN = {
     "as most clients send it": GOOD + b"\r\n",
     "without a last line break": GOOD,
-    "the other file first": MODULE + part() + END,
-    "with the types of the parts": part(more="Content-Type: application/json\r\n") + MODULE + END,
-    "with lengths of the parts": part(more=f"Content-Length: {len(MANIFEST)}\r\n") + MODULE + END,
-    "with an encoding that encodes nothing": part(more="Content-Transfer-Encoding: binary\r\n") + MODULE + END,
-    "without quotes": headed(b"Content-Disposition: form-data; name=file; filename=manifest.json") + MODULE + END,
-    "in other letter cases": headed(b'content-disposition: Form-Data;NAME="file";FileName="manifest.json"')
+    "the other file first": MODULE + GIVEN + END,
+    "with the types of the parts": changed(more="Content-Type: application/json\r\n") + MODULE + END,
+    "with lengths of the parts": changed(more=f"Content-Length: {len(MANIFEST)}\r\n") + MODULE + END,
+    "with an encoding that encodes nothing": changed(more="Content-Transfer-Encoding: binary\r\n") + MODULE + END,
+    "without quotes": manifest(b"Content-Disposition: form-data; name=file; filename=manifest.json") + MODULE + END,
+    "in other letter cases": manifest(b'content-disposition: Form-Data;NAME="file";FileName="manifest.json"')
     + MODULE + END,
-    "with something behind it (RFC 2046 section 5.1.1)": GOOD + b"\r\nan epilogue\r\n" + part(),
+    "with something behind it (RFC 2046 section 5.1.1)": GOOD + b"\r\nan epilogue\r\n" + GIVEN,
 }  # fmt: skip
 
 
@@ -103,52 +102,52 @@ PLAIN = DISPOSITION + b'name="file"; filename="manifest.json"'
 REFUSED = {
     "nothing": b"",
     "no part": END,
-    "one file": part() + END,
-    "three files": part() + MODULE + part("other.txt") + END,
-    "the manifest twice": part() + part() + END,
-    "the manifest twice beside the module": part() + MODULE + part() + END,
-    "another field name": part(name="files") + MODULE + END,
-    "no field name": headed(b'Content-Disposition: form-data; filename="manifest.json"') + MODULE + END,
-    "an empty field name": part(name="") + MODULE + END,
-    "two field names": headed(DISPOSITION + b'name="x"; name="file"; filename="manifest.json"') + MODULE + END,
-    "no file name": headed(b'Content-Disposition: form-data; name="file"') + MODULE + END,
-    "an empty file name": part("") + MODULE + END,
-    "another letter case": part("Manifest.json") + MODULE + END,
-    "a path upwards": part() + part("../function.wasm") + END,
-    "a path of Windows": part() + part("C:\\fakepath\\function.wasm") + END,
-    "an escaped path of Windows": part() + part("C:\\\\function.wasm") + END,
-    "a NUL in the name": part() + part("function.wasm\0.png") + END,
-    "a NUL behind the name": part() + part("function.wasm\0") + END,
-    "a space behind the name": part() + part("function.wasm ") + END,
-    "a percent-encoded name": part() + part("function%2ewasm") + END,
-    "a look-alike": part() + part("function\u2024wasm") + END,
-    "filename*": headed(PLAIN + b"; filename*=UTF-8''x.png") + MODULE + END,
-    "filename* before": headed(DISPOSITION + b"filename*=UTF-8''x; name=file; filename=manifest.json") + MODULE + END,
-    "filename* alone": headed(DISPOSITION + b"name=\"file\"; filename*=UTF-8''manifest.json") + MODULE + END,
-    "a file name in pieces": headed(DISPOSITION + b'name="file"; filename*0="manifest"; filename*1=".json"')
+    "one file": GIVEN + END,
+    "three files": GIVEN + MODULE + part("other.txt", WASM) + END,
+    "the manifest twice": GIVEN + GIVEN + END,
+    "the manifest twice beside the module": GIVEN + MODULE + GIVEN + END,
+    "another field name": changed(name="files") + MODULE + END,
+    "no field name": manifest(b'Content-Disposition: form-data; filename="manifest.json"') + MODULE + END,
+    "an empty field name": changed(name="") + MODULE + END,
+    "two field names": manifest(DISPOSITION + b'name="x"; name="file"; filename="manifest.json"') + MODULE + END,
+    "no file name": manifest(b'Content-Disposition: form-data; name="file"') + MODULE + END,
+    "an empty file name": part("", WASM) + MODULE + END,
+    "another letter case": part("Manifest.json", WASM) + MODULE + END,
+    "a path upwards": GIVEN + part("../function.wasm", WASM) + END,
+    "a path of Windows": GIVEN + part("C:\\fakepath\\function.wasm", WASM) + END,
+    "an escaped path of Windows": GIVEN + part("C:\\\\function.wasm", WASM) + END,
+    "a NUL in the name": GIVEN + part("function.wasm\0.png", WASM) + END,
+    "a NUL behind the name": GIVEN + part("function.wasm\0", WASM) + END,
+    "a space behind the name": GIVEN + part("function.wasm ", WASM) + END,
+    "a percent-encoded name": GIVEN + part("function%2ewasm", WASM) + END,
+    "a look-alike": GIVEN + part("function\u2024wasm", WASM) + END,
+    "filename*": manifest(PLAIN + b"; filename*=UTF-8''x.png") + MODULE + END,
+    "filename* before": manifest(DISPOSITION + b"filename*=UTF-8''x; name=file; filename=manifest.json") + MODULE + END,
+    "filename* alone": manifest(DISPOSITION + b"name=\"file\"; filename*=UTF-8''manifest.json") + MODULE + END,
+    "a file name in pieces": manifest(DISPOSITION + b'name="file"; filename*0="manifest"; filename*1=".json"')
     + MODULE + END,
-    "two file names": headed(PLAIN + b'; filename="function.wasm"') + MODULE + END,
-    "two equal file names": headed(PLAIN + b'; filename="manifest.json"') + MODULE + END,
-    "two dispositions": headed(PLAIN + b"\r\n" + PLAIN) + MODULE + END,
-    "no disposition": headed(b"Content-Type: application/json") + MODULE + END,
-    "an attachment": headed(b'Content-Disposition: attachment; name="file"; filename="manifest.json"') + MODULE + END,
-    "base64": part(more="Content-Transfer-Encoding: base64\r\n") + MODULE + END,
-    "never closed": part() + MODULE,
-    "closed by half": part() + MODULE + END[:-1],
+    "two file names": manifest(PLAIN + b'; filename="function.wasm"') + MODULE + END,
+    "two equal file names": manifest(PLAIN + b'; filename="manifest.json"') + MODULE + END,
+    "two dispositions": manifest(PLAIN + b"\r\n" + PLAIN) + MODULE + END,
+    "no disposition": manifest(b"Content-Type: application/json") + MODULE + END,
+    "an attachment": manifest(b'Content-Disposition: attachment; name="file"; filename="manifest.json"') + MODULE + END,
+    "base64": changed(more="Content-Transfer-Encoding: base64\r\n") + MODULE + END,
+    "never closed": GIVEN + MODULE,
+    "closed by half": GIVEN + MODULE + END[:-1],
     "cut in the middle": GOOD[:-100],
     "another boundary": GOOD.replace(BOUNDARY.encode(), b"other"),
     "something before it": b"a preamble\r\n" + GOOD,
     "bare line feeds": GOOD.replace(b"\r\n", b"\n"),
-    "a bare line feed in a header": headed(PLAIN.replace(b"; filename", b"\nX: y; filename")) + MODULE + END,
-    "a bare line feed before a header": headed(b"X-A: b\n" + PLAIN) + MODULE + END,
-    "a line feed before a header": headed(b"\n" + PLAIN) + MODULE + END,
-    "an empty head": headed(b"") + MODULE + END,
-    "a folded header": headed(PLAIN.replace(b"; filename", b";\r\n filename")) + MODULE + END,
-    "a header that is not UTF-8": headed(b"X-A: \xff\r\n" + PLAIN) + MODULE + END,
-    "a header without a name": headed(b": x\r\n" + PLAIN) + MODULE + END,
-    "a header of 5,000 bytes": part(more="X-A: " + "x" * 5_000 + "\r\n") + MODULE + END,
-    "a thousand headers": part(more="X-A: b\r\n" * 1_000) + MODULE + END,
-    "a hundred parts": part() * 100 + END,
+    "a bare line feed in a header": manifest(PLAIN.replace(b"; filename", b"\nX: y; filename")) + MODULE + END,
+    "a bare line feed before a header": manifest(b"X-A: b\n" + PLAIN) + MODULE + END,
+    "a line feed before a header": manifest(b"\n" + PLAIN) + MODULE + END,
+    "an empty head": manifest(b"") + MODULE + END,
+    "a folded header": manifest(PLAIN.replace(b"; filename", b";\r\n filename")) + MODULE + END,
+    "a header that is not UTF-8": manifest(b"X-A: \xff\r\n" + PLAIN) + MODULE + END,
+    "a header without a name": manifest(b": x\r\n" + PLAIN) + MODULE + END,
+    "a header of 5,000 bytes": changed(more="X-A: " + "x" * 5_000 + "\r\n") + MODULE + END,
+    "a thousand headers": changed(more="X-A: b\r\n" * 1_000) + MODULE + END,
+    "a hundred parts": GIVEN * 100 + END,
     "JSON": b'{"file":"manifest.json"}',
 }  # fmt: skip
 
@@ -159,6 +158,15 @@ async def test_refuses_another_form_in_chunks_of_any_size(form: str, size: int) 
     body = REFUSED[form]
     with pytest.raises(InvalidUpload):
         await received(Sent([body[at : at + size] for at in range(0, len(body), size)]))
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+async def test_takes_the_longest_header_and_refuses_one_byte_more(size: int) -> None:
+    room = HEADER_BYTES_MAX - len(b"X-A: ")
+    for length in (room, room + 1):
+        body = manifest(PLAIN + b"\r\nX-A: " + b"x" * length) + MODULE + END
+        sent = Sent([body[at : at + size] for at in range(0, len(body), size)])
+        assert await outcome(sent) == (FILES if length == room else InvalidUpload)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +202,7 @@ async def test_refuses_a_content_coding() -> None:
 
 async def test_takes_a_file_of_the_largest_size_and_refuses_one_byte_more() -> None:
     assert await received(Sent([GOOD]), bytes_max=max(len(MANIFEST), len(WASM))) == FILES
-    with pytest.raises(BodyTooLarge, match="function.wasm has more than"):
+    with pytest.raises(BodyTooLarge, match=r"function\.wasm has more than"):
         await received(Sent([GOOD]), bytes_max=len(WASM) - 1)
 
 
@@ -206,18 +214,20 @@ async def test_an_announced_length_that_is_too_large_is_refused_before_anything_
 
 
 async def test_a_file_that_is_too_large_is_refused_without_reading_the_rest() -> None:
-    sent = Sent([part()[:-2], *[b"x" * 100] * 1_000])
+    sent = Sent([GIVEN[:-2], *[b"x" * 100] * 1_000])
     with pytest.raises(BodyTooLarge):
         await received(sent)
     assert sent.asked <= SIZE_MAX // 100 + 2
 
 
-@pytest.mark.parametrize("endless", [part() * 20, b"X-A: b\r\n" * 20, b"x" * 200], ids=["parts", "headers", "one header"])
+@pytest.mark.parametrize(
+    "endless", [GIVEN * 20, b"X-A: b\r\n" * 20, b"x" * 200], ids=["parts", "headers", "one header"]
+)
 async def test_endless_framing_is_refused_without_reading_the_rest(endless: bytes) -> None:
     sent = Sent([f"--{BOUNDARY}\r\n".encode(), *[endless] * 10_000])
     with pytest.raises(InvalidUpload):
         await received(sent)
-    assert sent.asked <= HEAD_BYTES_MAX // len(endless) + 3
+    assert sent.asked <= HEADER_BYTES_MAX // len(endless) + 3
 
 
 async def test_an_endless_epilogue_is_too_large() -> None:
@@ -247,7 +257,9 @@ def altered(draw: st.DrawFn) -> bytes:
     body = draw(st.sampled_from([GOOD, GOOD + b"\r\n", *REFUSED.values()]))
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(body)))
-        new = draw(st.sampled_from([b"\r\n", b"\n", b"\r", b"--", b'"', b";", b"\0", b"\\", END]) | st.binary(max_size=4))
+        new = draw(
+            st.sampled_from([b"\r\n", b"\n", b"\r", b"--", b'"', b";", b"\0", b"\\", END]) | st.binary(max_size=4)
+        )
         body = body[:at] + new + body[at + draw(st.integers(0, 4)) :]
     return body
 
@@ -259,6 +271,9 @@ async def test_how_a_form_is_split_makes_no_difference(body: bytes, cuts: list[i
     assert await outcome(Sent(split(body, [*range(len(body))]))) == whole
 
 
-@given(altered() | st.binary(), st.sampled_from([FORM, "multipart/form-data; boundary=x"]) | st.text(max_size=80).filter(str.isascii))
+@given(
+    altered() | st.binary(),
+    st.sampled_from([FORM, "multipart/form-data; boundary=x"]) | st.text(max_size=80).filter(str.isascii),
+)
 async def test_anything_is_received_or_refused(body: bytes, content_type: str) -> None:
     await outcome(Sent([body], content_type))

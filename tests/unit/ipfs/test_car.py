@@ -6,8 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from ipfs_vectors import CASES, PROFILES, VECTORS, input_bytes, stored
 
 from muniment.errors import Integrity

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ipfs_vectors import PROFILES, stored
 
 from muniment.errors import ContentNotFound, Integrity, InvalidParameter

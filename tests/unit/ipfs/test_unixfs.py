@@ -7,8 +7,7 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from ipfs_vectors import PROFILES, stored
 
 from muniment.errors import Integrity

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from muniment.errors import InvalidConfig
 from muniment.triggers.schedule import CRON_LENGTH_MAX, check_cron, check_delta, next_runs

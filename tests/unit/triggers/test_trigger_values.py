@@ -7,8 +7,7 @@ import pytest
 from eth_account.messages import encode_typed_data
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from trigger_strategies import triggers
 
 from muniment.errors import InvalidTypedData

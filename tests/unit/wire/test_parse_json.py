@@ -5,8 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from muniment.errors import InvalidJson
 from muniment.wire import JSON_DEPTH_MAX, parse_json

@@ -1,0 +1,86 @@
+"""Strict verification of a signed trigger against the bare curve operation in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from coincurve.context import GLOBAL_CONTEXT
+
+from muniment.errors import SignatureMismatch
+from muniment.evm.hashing import keccak256
+from muniment.evm.typed_data import digest
+from muniment.triggers.rules import consent, signed_consent
+from muniment.triggers.types import NewTrigger
+from muniment.wire import decode_text
+from samples import DOMAIN, INPUTS, forged, signed_triggers
+
+TRIGGERS = 2_000
+ROUNDS = 9
+
+
+def measure() -> dict[str, list[float]]:
+    """Microseconds for one verification, and for one bare recovery, by round; the two take turns."""
+    bodies = signed_triggers(range(TRIGGERS))
+    given = [msgspec.json.decode(body, type=NewTrigger, dec_hook=decode_text) for body in bodies]
+    recover, inputs = bare_recovery(given)
+    _check(given, recover, inputs)
+    verify, floor = list[float](), list[float]()
+    for _ in range(ROUNDS):
+        floor.append(_microseconds(recover, inputs))
+        verify.append(_microseconds(lambda new: signed_consent(new, INPUTS, DOMAIN), given))
+    return {"verify": verify, "bare recovery": floor}
+
+
+def bare_recovery(given: list[NewTrigger]) -> tuple[Callable[[Any], None], list[tuple[bytes, int, bytes]]]:
+    """libsecp256k1's recovery with nothing around it: parse r, s and v, recover the point. Its inputs are ready."""
+    from coincurve._libsecp256k1 import ffi, lib  # noqa: PLC0415 - the library itself is what is measured
+
+    context = GLOBAL_CONTEXT.ctx
+    signature, point = ffi.new("secp256k1_ecdsa_recoverable_signature *"), ffi.new("secp256k1_pubkey *")
+
+    def recover(item: tuple[bytes, int, bytes]) -> None:
+        compact, recovery_id, hashed = item
+        lib.secp256k1_ecdsa_recoverable_signature_parse_compact(context, signature, compact, recovery_id)
+        lib.secp256k1_ecdsa_recover(context, point, signature, hashed)
+
+    def recovered(item: tuple[bytes, int, bytes]) -> bytes:
+        recover(item)
+        plain, length = ffi.new("unsigned char [65]"), ffi.new("size_t *", 65)
+        lib.secp256k1_ec_pubkey_serialize(context, plain, length, point, lib.SECP256K1_EC_UNCOMPRESSED)
+        return keccak256(bytes(ffi.buffer(plain))[1:])[12:]
+
+    inputs = [
+        (
+            new.sig.raw[:64],
+            new.sig.raw[64] - 27,
+            consent(new.typed_data.types, new.typed_data.values, INPUTS, DOMAIN).digest,
+        )
+        for new in given
+    ]
+    for new, item in zip(given, inputs, strict=True):
+        assert recovered(item) == new.signer.raw
+    return recover, inputs
+
+
+def _check(given: list[NewTrigger], recover: Callable[[Any], Any], inputs: list[Any]) -> None:
+    """Both do their work, and a forged signature is refused."""
+    for new, (_, _, hashed) in zip(given, inputs, strict=True):
+        found = signed_consent(new, INPUTS, DOMAIN)
+        assert found.digest == hashed == digest(DOMAIN, found.struct_hash)
+    recover(inputs[0])
+    wrong = msgspec.json.decode(forged(), type=NewTrigger, dec_hook=decode_text)
+    try:
+        signed_consent(wrong, INPUTS, DOMAIN)
+    except SignatureMismatch:
+        return
+    raise AssertionError("a forged signature was accepted")
+
+
+def _microseconds(work: Callable[[Any], object], items: list[Any]) -> float:
+    started = time.process_time_ns()
+    for item in items:
+        work(item)
+    return (time.process_time_ns() - started) / 1_000 / len(items)

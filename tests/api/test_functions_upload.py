@@ -1,0 +1,205 @@
+"""POST /functions: the form, the credential, and what the record says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from builders import EMPTY_WASM, SAMPLES, Bundle, Wallet, api_key_of, deploy, log_in
+from conftest import Clock
+from forms import BOUNDARY, END, FORM, bundle_form, headed, part
+from muniment.settings import MIB
+
+NothingStored = Callable[[], Any]
+BUNDLE = Bundle()
+MANIFEST, MODULE = part("manifest.json", BUNDLE.manifest), part("function.wasm", BUNDLE.wasm)
+
+
+async def upload(client: httpx.AsyncClient, body: bytes, content_type: str = FORM, **headers: str) -> httpx.Response:
+    key = await api_key_of(client, Wallet())
+    return await client.post(
+        "/functions", content=body, headers={"x-api-key": key, "content-type": content_type, **headers}
+    )
+
+
+def sample_form(name: str) -> bytes:
+    files = [part(file, (SAMPLES / name / file).read_bytes()) for file in ("function.wasm", "manifest.json")]
+    return b"".join(files) + END
+
+
+def code(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["code"]
+
+
+async def test_the_answer_is_the_record(client: httpx.AsyncClient) -> None:
+    headers = {"x-api-key": await api_key_of(client, Wallet(5)), "content-type": FORM}
+    response = await client.post("/functions", content=sample_form("own-hello"), headers=headers)
+    assert response.status_code == 200
+    assert list(response.json().items()) == [
+        ("CID", "QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"),
+        ("name", "Hello"),
+        ("version", "1.0.0"),
+        ("description", "Logs one line"),
+        ("createdAt", "2026-11-20T19:48:00.123Z"),
+        ("creator", Wallet(5).address),
+    ]
+
+
+@pytest.mark.parametrize("sample", ["own-hello", "own-threshold", "own-big"])
+async def test_a_sample_bundle_gets_its_known_cid(client: httpx.AsyncClient, sample: str) -> None:
+    known = json.loads((SAMPLES / sample / "cids.json").read_bytes())["cids"]["a"]["root"]
+    response = await upload(client, sample_form(sample))
+    assert response.json()["CID"] == known
+
+
+async def test_the_form_of_the_deploy_cli_is_taken(client: httpx.AsyncClient) -> None:
+    body = bundle_form(BUNDLE)
+    response = await upload(client, body, **{"content-length": str(len(body))})
+    assert (response.status_code, response.json()["name"]) == (200, "Hello")
+
+
+async def test_a_base_url_that_ends_in_a_slash_is_served(client: httpx.AsyncClient) -> None:
+    headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": FORM}
+    response = await client.post("http://test//functions", content=bundle_form(BUNDLE), headers=headers)
+    assert response.request.url.raw_path == b"//functions"
+    assert response.status_code == 200
+
+
+async def test_a_body_without_a_length_is_taken(client: httpx.AsyncClient) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for byte in bundle_form(BUNDLE):
+            yield bytes((byte,))
+
+    headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": FORM}
+    response = await client.post("/functions", content=pieces(), headers=headers)
+    assert "content-length" not in response.request.headers
+    assert response.status_code == 200
+
+
+PLAIN = b'Content-Disposition: form-data; name="file"; filename="manifest.json"'
+FORMS = {
+    "no file": END,
+    "one file": MANIFEST + END,
+    "three files": MANIFEST + MODULE + part("more.txt", b"") + END,
+    "another field name": part("manifest.json", BUNDLE.manifest, name="files") + MODULE + END,
+    "the manifest twice": MANIFEST + MANIFEST + MODULE + END,
+    "another letter case": part("Manifest.json", BUNDLE.manifest) + MODULE + END,
+    "a path": MANIFEST + part("../function.wasm", EMPTY_WASM) + END,
+    "a NUL in a name": MANIFEST + part("function.wasm\0.png", EMPTY_WASM) + END,
+    "filename* beside filename": headed(PLAIN + b"; filename*=UTF-8''x", BUNDLE.manifest) + MODULE + END,
+    "never closed": MANIFEST + MODULE,
+    "1 MB of part headers": headed(b"X-A: b\r\n" * 125_000 + PLAIN, BUNDLE.manifest) + MODULE + END,
+    "100,000 tiny parts": part("manifest.json", b"") * 100_000 + END,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_another_form_is_refused(client: httpx.AsyncClient, nothing_stored: NothingStored, form: str) -> None:
+    await log_in(client, Wallet())
+    headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": FORM}
+    async with nothing_stored():
+        response = await client.post("/functions", content=FORMS[form], headers=headers)
+    assert code(response) == (400, "invalid-upload")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "expected"),
+    [
+        ("multipart/form-data", (400, "invalid-upload")),
+        (f"{FORM}; boundary={BOUNDARY}", (400, "invalid-upload")),
+        ("multipart/form-data; boundary=other", (400, "invalid-upload")),
+        ("application/json", (415, "unsupported-media-type")),
+        ("multipart/mixed; boundary=x", (415, "unsupported-media-type")),
+    ],
+)
+async def test_another_content_type_is_refused(
+    client: httpx.AsyncClient, nothing_stored: NothingStored, content_type: str, expected: tuple[int, str]
+) -> None:
+    headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": content_type}
+    async with nothing_stored():
+        response = await client.post("/functions", content=bundle_form(BUNDLE), headers=headers)
+    assert code(response) == expected
+
+
+async def test_a_compressed_body_is_refused(client: httpx.AsyncClient, nothing_stored: NothingStored) -> None:
+    headers = {
+        "x-api-key": await api_key_of(client, Wallet()), "content-type": FORM, "content-encoding": "gzip",
+    }  # fmt: skip
+    async with nothing_stored():
+        response = await client.post("/functions", content=bundle_form(BUNDLE), headers=headers)
+    assert code(response) == (415, "unsupported-media-type")
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("manifest.json", 256 * 1024 + 1), ("manifest.json", 5 * MIB), ("function.wasm", 16 * MIB + 1)]
+)
+async def test_a_file_that_is_too_large_is_refused(
+    client: httpx.AsyncClient, nothing_stored: NothingStored, name: str, size: int
+) -> None:
+    headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": FORM}
+    async with nothing_stored():
+        response = await client.post("/functions", content=part(name, b" " * size) + END, headers=headers)
+    assert code(response) == (413, "body-too-large")
+    assert name in response.json()["detail"]
+
+
+async def test_an_upload_without_a_key_is_refused(client: httpx.AsyncClient, nothing_stored: NothingStored) -> None:
+    async with nothing_stored():
+        response = await client.post("/functions", files=BUNDLE.files)
+    assert code(response) == (401, "missing-credential")
+
+
+async def test_a_key_in_the_query_string_is_ignored(client: httpx.AsyncClient, nothing_stored: NothingStored) -> None:
+    key = await api_key_of(client, Wallet())
+    async with nothing_stored():
+        response = await client.post(f"/functions?x-api-key={key}&apiKey={key}", files=BUNDLE.files)
+    assert code(response) == (401, "missing-credential")
+
+
+@pytest.mark.parametrize("place", [0, 4, 12, 13, 30, 53, 54, 60, -1])
+async def test_a_key_altered_by_one_character_is_refused(
+    client: httpx.AsyncClient, nothing_stored: NothingStored, place: int
+) -> None:
+    key = await api_key_of(client, Wallet())
+    altered = list(key)
+    altered[place] = "2" if key[place] == "1" else "1"
+    async with nothing_stored():
+        response = await client.post("/functions", files=BUNDLE.files, headers={"x-api-key": "".join(altered)})
+    assert code(response) == (403, "invalid-api-key")
+
+
+@pytest.mark.parametrize("spell", [str.upper, lambda key: key + "0", lambda key: key[:-1], lambda _: "", lambda _: "x"])
+async def test_another_text_than_a_key_is_refused(
+    client: httpx.AsyncClient, nothing_stored: NothingStored, spell: Callable[[str], str]
+) -> None:
+    key = spell(await api_key_of(client, Wallet()))
+    async with nothing_stored():
+        response = await client.post("/functions", files=BUNDLE.files, headers={"x-api-key": key})
+    assert code(response) == (403, "invalid-api-key")
+
+
+async def test_two_different_keys_are_refused(client: httpx.AsyncClient, nothing_stored: NothingStored) -> None:
+    keys = [("x-api-key", await api_key_of(client, Wallet(number))) for number in (1, 2)]
+    async with nothing_stored():
+        response = await client.post("/functions", files=BUNDLE.files, headers=keys)
+    assert code(response) == (400, "conflicting-credentials")
+
+
+async def test_a_rotated_key_is_good_in_its_grace_and_no_longer(client: httpx.AsyncClient, clock: Clock) -> None:
+    old = {"x-api-key": await api_key_of(client, Wallet())}
+    token = {"x-auth-token": await log_in(client, Wallet())}
+    new = await client.post("/users/api-key/rotate", json={"graceSeconds": 60}, headers=token)
+    assert (await client.post("/functions", files=BUNDLE.files, headers=old)).status_code == 200
+    clock.advance(seconds=60)
+    assert code(await client.post("/functions", files=BUNDLE.files, headers=old)) == (403, "invalid-api-key")
+    headers = {"x-api-key": new.json()["apiKey"]}
+    assert (await client.post("/functions", files=BUNDLE.files, headers=headers)).status_code == 200
+
+
+async def test_a_refused_upload_does_not_stand_in_the_way(client: httpx.AsyncClient) -> None:
+    assert (await upload(client, MANIFEST + part("function.wasm", b"<html>") + END)).status_code == 400
+    assert await deploy(client, BUNDLE) == (await upload(client, bundle_form(BUNDLE))).json()["CID"]

@@ -1,0 +1,156 @@
+"""/healthz and /readyz, and a process that starts before its database is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from types import FrameType
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from conformance import check_answer
+from muniment import app as app_module
+from muniment.app import DISK_BYTES_MIN, Application, build_context
+from muniment.context import Context
+from muniment.settings import Settings
+
+
+class Usage(NamedTuple):
+    """As `shutil.disk_usage` gives it."""
+
+    total: int
+    used: int
+    free: int
+
+
+@pytest.fixture
+async def unmigrated(settings: Settings) -> AsyncIterator[Context]:
+    made = build_context(settings)
+    yield made
+    await made.database.close()
+
+
+@asynccontextmanager
+async def client_of(context: Context) -> AsyncGenerator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(app=Application(context))
+    hooks: dict[str, list[Any]] = {"response": [check_answer]}
+    async with httpx.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
+        yield made
+
+
+async def assert_not_ready(client: httpx.AsyncClient, why: str) -> None:
+    assert (await client.get("/healthz")).json() == {"status": "ok"}
+    refused = await client.get("/readyz")
+    assert (refused.status_code, refused.json()["code"]) == (503, "not-ready")
+    assert why in refused.json()["detail"]
+    assert int(refused.headers["retry-after"]) > 0
+
+
+async def test_a_process_with_all_it_needs_is_ready(client: httpx.AsyncClient) -> None:
+    for path in ("/healthz", "/readyz"):
+        assert (await client.get(path)).json() == {"status": "ok"}
+        assert (await client.head(path)).status_code == 200
+
+
+async def test_without_migrations_it_is_not_ready_until_they_are_applied(unmigrated: Context) -> None:
+    async with client_of(unmigrated) as client:
+        await assert_not_ready(client, "0001_initial.sql")
+        refused = await client.get("/triggers")
+        assert (refused.status_code, refused.json()["code"]) == (503, "database-unavailable")
+        await unmigrated.database.migrate()
+        assert (await client.get("/readyz")).status_code == 200
+        assert (await client.get("/triggers")).json() == []
+
+
+@pytest.mark.parametrize(("free", "ready"), [(DISK_BYTES_MIN, True), (DISK_BYTES_MIN - 1, False), (0, False)])
+async def test_too_little_room_on_the_disk_is_not_ready(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, free: int, *, ready: bool
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(DISK_BYTES_MIN * 2, 0, free))
+    if ready:
+        assert (await client.get("/readyz")).status_code == 200
+    else:
+        await assert_not_ready(client, "the disk has less than 64 MiB left")
+        assert (await client.get("/triggers")).status_code == 200
+
+
+async def test_a_data_directory_that_is_gone_is_not_ready(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: object) -> Usage:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(shutil, "disk_usage", gone)
+    await assert_not_ready(client, "No such file or directory")
+
+
+async def test_a_database_that_is_not_ready_does_not_keep_the_process_from_starting(unmigrated: Context) -> None:
+    """A worker that is replaced while the database is busy must not take the others down with it."""
+    async with lifespan(Application(unmigrated)), client_of(unmigrated) as client:
+        await assert_not_ready(client, "0001_initial.sql")
+
+
+@pytest.fixture
+def stopped() -> Iterator[list[int]]:
+    """A server's handler of SIGTERM: the signals that have reached it."""
+    numbers: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        numbers.append(number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    yield numbers
+    signal.signal(signal.SIGTERM, before)
+
+
+@asynccontextmanager
+async def lifespan(application: Application) -> AsyncGenerator[None]:
+    """Between the start and the end, as a server announces them."""
+    received: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    sent: asyncio.Queue[Any] = asyncio.Queue()
+    scope: dict[str, Any] = {"type": "lifespan", "state": {}}
+    running = asyncio.create_task(application(scope, received.get, sent.put))
+    await received.put({"type": "lifespan.startup"})
+    assert (await sent.get())["type"] == "lifespan.startup.complete"
+    yield
+    await received.put({"type": "lifespan.shutdown"})
+    assert (await sent.get())["type"] == "lifespan.shutdown.complete"
+    await running
+
+
+async def test_at_sigterm_it_is_not_ready_and_the_server_stops_after_the_delay(
+    context: Context, stopped: list[int]
+) -> None:
+    application = Application(context)
+    assert threading.current_thread() is threading.main_thread()
+    async with lifespan(application):
+        assert not application.context.is_stopping()
+        signal.raise_signal(signal.SIGTERM)
+        assert application.context.is_stopping()
+        assert stopped == []
+        await asyncio.sleep(0.05)
+        assert stopped == [signal.SIGTERM]
+
+
+async def test_the_sweep_survives_a_database_that_does_not_answer(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[str] = []
+
+    async def settle(*_: object) -> int:
+        turns.append("turn")
+        if len(turns) == 1:
+            raise app_module.Unavailable("not now")
+        return 0
+
+    monkeypatch.setattr(app_module, "settle_ended", settle)
+    monkeypatch.setattr(app_module, "_SWEEP_SECONDS", 0.01)
+    async with lifespan(Application(context)):
+        await asyncio.sleep(0.2)
+    assert len(turns) > 2

@@ -1,0 +1,133 @@
+"""Logins against several processes at once, and that nothing of them gets into a log."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from builders import Bundle, Wallet
+from service import Service
+
+AT_ONCE = 8
+
+
+def ask(url: str, wallet: Wallet) -> str:
+    response = httpx.post(f"{url}/users/nonce", json={"address": wallet.address})
+    assert response.status_code == 200, response.text
+    return response.json()["nonce"]
+
+
+def log_in(url: str, wallet: Wallet) -> str:
+    login = {"address": wallet.address, "signature": wallet.sign_text(ask(url, wallet))}
+    response = httpx.post(f"{url}/users/authenticate", json=login)
+    assert response.status_code == 200, response.text
+    return response.json()["token"]
+
+
+def statuses_at_once(urls: list[str], login: dict[str, str]) -> list[int]:
+    """What each of `urls` answers to `login` when all are asked at the same moment."""
+    barrier = threading.Barrier(len(urls))
+
+    def send(url: str) -> int:
+        with httpx.Client() as client:
+            client.get(f"{url}/healthz")  # so that the connection is up before the race
+            barrier.wait()
+            return client.post(f"{url}/users/authenticate", json=login).status_code
+
+    with ThreadPoolExecutor(len(urls)) as pool:
+        return sorted(pool.map(send, urls))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Service]]:
+    """Two services on one data directory: requests to one never land in the other."""
+    data_dir = tmp_path_factory.mktemp("two") / "data"
+    with Service(data_dir) as first, Service(data_dir) as second:
+        yield first, second
+
+
+def test_bad_input_7_one_login_sent_to_two_processes_at_once_counts_once(two: tuple[Service, Service]) -> None:
+    for number in range(100, 115):
+        wallet = Wallet(number)
+        login = {"address": wallet.address, "signature": wallet.sign_text(ask(two[0].url, wallet))}
+        urls = [service.url for service in two] * (AT_ONCE // 2)
+        assert statuses_at_once(urls, login) == [200] + [401] * (AT_ONCE - 1)
+
+
+def test_bad_input_7_one_login_sent_to_two_workers_at_once_counts_once(tmp_path: Path) -> None:
+    with Service(tmp_path / "data", workers=2) as service:
+        for number in range(120, 130):
+            wallet = Wallet(number)
+            login = {"address": wallet.address, "signature": wallet.sign_text(ask(service.url, wallet))}
+            assert statuses_at_once([service.url] * AT_ONCE, login) == [200] + [401] * (AT_ONCE - 1)
+
+
+def test_what_one_process_made_the_other_takes(two: tuple[Service, Service]) -> None:
+    first, second = two
+    wallet = Wallet(140)
+    login = {"address": wallet.address, "signature": wallet.sign_text(ask(first.url, wallet))}
+    token = httpx.post(f"{second.url}/users/authenticate", json=login).json()["token"]
+    keys = {httpx.get(f"{each.url}/users/api-key", headers={"x-auth-token": token}).json()["apiKey"] for each in two}
+    assert len(keys) == 1
+
+
+def test_bad_input_17_first_calls_to_two_processes_at_once_get_one_key(two: tuple[Service, Service]) -> None:
+    headers = {"x-auth-token": log_in(two[0].url, Wallet(150))}
+
+    def read(number: int) -> str:
+        return httpx.get(f"{two[number % 2].url}/users/api-key", headers=headers).json()["apiKey"]
+
+    with ThreadPoolExecutor(10) as pool:
+        assert len(set(pool.map(read, range(50)))) == 1
+
+
+def secrets_command(data_dir: Path, name: str) -> str:
+    command = [sys.executable, "-m", "muniment", "secrets", name, "--data-dir", str(data_dir)]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MUNIMENT_")}
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=30).stdout
+
+
+def test_bad_input_15_running_services_take_up_a_rotation_and_a_retirement(two: tuple[Service, Service]) -> None:
+    first, second = two
+
+    def taken(token: str) -> list[int]:
+        return [httpx.get(f"{s.url}/users/api-key", headers={"x-auth-token": token}).status_code for s in two]
+
+    old = log_in(first.url, Wallet(160))
+    assert "new secret" in secrets_command(first.data_dir, "rotate")
+    assert taken(old) == [200, 200]
+    new = log_in(second.url, Wallet(160))
+    assert "retired secret" in secrets_command(first.data_dir, "retire")
+    assert taken(old) == [401, 401]
+    assert taken(new) == [200, 200]
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_nothing_secret_gets_into_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str], log_format: str) -> None:
+    wallet, data_dir = Wallet(170), tmp_path / "data"
+    environment = {"MUNIMENT_LOG_LEVEL": "debug", "MUNIMENT_LOG_REQUESTS": "true", "MUNIMENT_LOG_FORMAT": log_format}
+    with Service(data_dir, environment=environment) as service:
+        nonce = ask(service.url, wallet)
+        login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}
+        token = httpx.post(f"{service.url}/users/authenticate", json=login).json()["token"]
+        key = httpx.get(f"{service.url}/users/api-key", headers={"x-auth-token": token}).json()["apiKey"]
+        send: Callable[..., httpx.Response] = httpx.post
+        send(f"{service.url}/functions", files=Bundle().files, headers={"x-api-key": key})
+        send(f"{service.url}/functions", files=Bundle().files, headers={"x-api-key": key[:-1]}, params={"apiKey": key})
+        send(f"{service.url}/users/authenticate", json=login)
+        send(f"{service.url}/users/nonce", content=json.dumps(login)[:-1], headers={"x-auth-token": token})
+        httpx.get(f"{service.url}/users/api-key", headers={"authorization": f"Bearer {token}x"}, params={"t": token})
+    log = "".join(capfd.readouterr())
+    assert "/users/authenticate" in log, "requests are in the log"
+    stored = (data_dir / "secrets").read_text().split()
+    for hidden in (nonce, login["signature"], *token.split("."), key, key[-64:], *stored):
+        assert hidden.removeprefix("0x") not in log

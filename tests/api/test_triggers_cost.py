@@ -1,0 +1,103 @@
+"""What a listing costs the database: an index leads to the page, however many rows there are around it."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from conftest import NOW_MS
+from muniment.context import Context
+from muniment.http.paging import Cursor
+from muniment.ipfs.cid import cid_v0
+from muniment.storage.sqlite import SqliteDatabase
+from muniment.triggers.store import settle_ended
+
+ROWS = 20_000
+SIGNERS, FUNCTIONS = 5, 4
+STEPS_COUNTED = 100
+# A page costs a hundred rows of some dozen steps; a walk over a tenth of the rows would cost three times as much.
+STEPS_MAX = 15_000
+
+# A third never ends, a third ends in a year, a third has ended and was settled.
+FILL = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+  INSERT INTO triggers (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record, live)
+  SELECT CAST(printf('%065d', i) AS BLOB), CAST(printf('%020d', i % ?) AS BLOB), CAST(printf('%032d', i) AS BLOB),
+         CAST(printf('%032d', i / 7 % ?) AS BLOB), 'Mimic',
+         CASE i % 3 WHEN 0 THEN 0 WHEN 1 THEN 50 ELSE ? END, i, '{}', i % 3 != 1 FROM n"""
+
+FILTERS = {
+    "sigs": ",".join(f"0x{number:064x}{'1' * 64}1b" for number in range(1, 101)),
+    "signer": "0x" + (b"%020d" % 3).hex(),
+    "functionCid": str(cid_v0(b"%032d" % 2)),
+    "active": "true",
+    "createdAfter": str(ROWS // 2),
+    "createdBefore": str(ROWS // 2),
+    "cursor": str(Cursor.after(ROWS // 2)),
+}
+QUERIES = [
+    {name: FILTERS[name] for name in names} | ({"active": "false"} if is_ended else {})
+    for count in range(len(FILTERS) + 1)
+    for names in itertools.combinations(FILTERS, count)
+    for is_ended in ([False, True] if "active" in names else [False])
+]
+
+
+@contextmanager
+def steps(connection: sqlite3.Connection) -> Generator[Callable[[], int]]:
+    """Counts the steps of SQLite's virtual machine, by hundreds."""
+    counted = 0
+
+    def count() -> int:
+        nonlocal counted
+        counted += STEPS_COUNTED
+        return 0
+
+    connection.set_progress_handler(count, STEPS_COUNTED)
+    try:
+        yield lambda: counted
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+@pytest.fixture
+async def database(context: Context) -> SqliteDatabase:
+    assert isinstance(context.database, SqliteDatabase)
+    await context.database.write(lambda tx: tx.execute(FILL, (ROWS, SIGNERS, FUNCTIONS, NOW_MS * 2)))
+    return context.database
+
+
+@pytest.mark.parametrize("sort", [1, -1])
+async def test_no_filter_walks_over_rows_that_it_does_not_show(
+    client: httpx.AsyncClient, database: SqliteDatabase, sort: int
+) -> None:
+    costs: dict[str, int] = {}
+    for query in QUERIES:
+        with steps(database._reader) as counted:
+            response = await client.get("/triggers", params={**query, "sort": sort, "limit": 100})
+        assert response.status_code == 200
+        costs[f"{list(query)} {query.get('active')}"] = counted()
+    assert {name: cost for name, cost in costs.items() if cost >= STEPS_MAX} == {}
+
+
+async def test_a_sweep_looks_only_at_what_has_ended(database: SqliteDatabase) -> None:
+    with steps(database._writer._connection) as counted:
+        assert await database.write(lambda tx: settle_ended(tx, NOW_MS)) == 0
+    assert counted() < STEPS_COUNTED * 3
+
+
+async def test_what_ended_since_the_last_sweep_is_no_longer_active(
+    client: httpx.AsyncClient, database: SqliteDatabase
+) -> None:
+    update = "UPDATE triggers SET live = 1, end_date_ms = ? WHERE seq % 3 = 1 AND seq > ?"
+    await database.write(lambda tx: tx.execute(update, (NOW_MS, ROWS - 30)))
+    page: list[Any] = (await client.get("/triggers?active=false&limit=100&offset=6600")).json()
+    assert len(page) == len(range(1, ROWS + 1, 3)) - 6600
+    with steps(database._reader) as counted:
+        assert len((await client.get("/triggers?active=false&limit=100")).json()) == 100
+    assert counted() < STEPS_MAX

@@ -1,0 +1,218 @@
+"""POST /triggers/deactivate and its sign-params, GET /triggers/{sig} before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from eth_account import Account
+from eth_account.messages import encode_defunct, encode_typed_data
+from trigger_world import at_once, check_refusal, high_twin
+
+from builders import TriggerDraft, Wallet, deploy, register
+from muniment.context import Context
+
+UNKNOWN = "0x" + "1" * 128 + "1b"
+OWNER = Wallet(31)
+STRANGER = Wallet(32)
+
+
+@pytest.fixture
+async def sigs(client: httpx.AsyncClient) -> list[str]:
+    """Four triggers of the owner."""
+    cid = await deploy(client)
+    return [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in range(4)]
+
+
+def consent(sigs: list[str], wallet: Wallet = OWNER, *, as_text: bool = False) -> dict[str, Any]:
+    return {"triggerSigs": sigs, "signature": wallet.sign_deactivation(sigs, as_text=as_text)}
+
+
+async def post(client: httpx.AsyncClient, body: Any) -> httpx.Response:
+    return await client.post("/triggers/deactivate", json=body)
+
+
+async def states(client: httpx.AsyncClient, sigs: list[str]) -> list[str | None]:
+    """The deactivateSig of each."""
+    return [(await client.get(f"/triggers/{sig}")).json().get("deactivateSig") for sig in sigs]
+
+
+def from_zero(sig: str) -> str:
+    return f"{sig[:130]}{int(sig[130:], 16) - 27:02x}"
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("scheme", ["text", "typed-data"])
+async def test_what_sign_params_answers_signed_by_eth_account_deactivates(
+    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], count: int, scheme: str
+) -> None:
+    listed = sigs[:count]
+    async with nothing_stored():
+        response = await client.post("/triggers/deactivate/sign-params", json={"triggerSigs": listed})
+    asked = response.json()
+    assert asked["message"] == ",".join(listed)
+    assert asked["typedData"] == {
+        "domain": {"name": "Mimic Protocol - Registry", "version": "1"}, "primaryType": "Deactivate",
+        "types": {"Deactivate": [{"name": "triggerSigs", "type": "string[]"}]}, "message": {"triggerSigs": listed},
+    }  # fmt: skip
+    signable = (
+        encode_defunct(text=asked["message"])
+        if scheme == "text"
+        else encode_typed_data(full_message=asked["typedData"])
+    )
+    signature = "0x" + Account.from_key(OWNER.key).sign_message(signable).signature.hex()
+    response = await post(client, {"triggerSigs": listed, "signature": signature})
+    assert (response.status_code, response.content) == (204, b"")
+    assert await states(client, sigs) == [signature] * count + [None] * (4 - count)
+    active = (await client.get(f"/triggers?active=true&sort=1&signer={OWNER.address}")).json()
+    assert [trigger["sig"] for trigger in active] == sigs[count:]
+
+
+async def test_sign_params_gives_the_canonical_form(client: httpx.AsyncClient, sigs: list[str]) -> None:
+    respelled = ["0x" + sigs[0][2:].upper(), from_zero(sigs[1])]
+    asked = (await client.post("/triggers/deactivate/sign-params", json={"triggerSigs": respelled})).json()
+    assert asked["message"] == ",".join(sigs[:2])
+    assert asked["typedData"]["message"]["triggerSigs"] == sigs[:2]
+
+
+@pytest.mark.parametrize("as_text", [True, False], ids=["text", "typed-data"])
+async def test_other_spellings_in_the_list_are_the_same_triggers(
+    client: httpx.AsyncClient, sigs: list[str], *, as_text: bool
+) -> None:
+    body = consent(sigs[:2], as_text=as_text)
+    body = {
+        "triggerSigs": ["0x" + sigs[0][2:].upper(), from_zero(sigs[1])], "signature": from_zero(body["signature"])
+    }  # fmt: skip
+    assert (await post(client, body)).status_code == 204
+    assert await states(client, sigs[:2]) == [consent(sigs[:2], as_text=as_text)["signature"]] * 2
+
+
+Change = Callable[[list[str]], list[str]]
+LISTS: dict[str, tuple[Change, int, str]] = {
+    "malformed": (lambda sigs: [sigs[0], "0x12"], 400, "invalid-signature"),
+    "high-s": (lambda sigs: [sigs[0], high_twin(sigs[1])], 400, "invalid-signature"),
+    "empty-text": (lambda sigs: [sigs[0], ""], 400, "invalid-signature"),
+    "twice": (lambda sigs: [sigs[0], sigs[1], sigs[0]], 400, "invalid-body"),
+    "twice-in-capitals": (lambda sigs: [sigs[0], "0x" + sigs[0][2:].upper()], 400, "invalid-body"),
+    "twice-from-zero": (lambda sigs: [sigs[0], from_zero(sigs[0])], 400, "invalid-body"),
+    "none": (lambda _: [], 400, "invalid-body"),
+    "101": (lambda sigs: [sigs[0], *(f"0x{n:064x}{'1' * 64}1b" for n in range(1, 101))], 400, "invalid-body"),
+    "unknown": (lambda sigs: [sigs[0], UNKNOWN], 404, "trigger-not-found"),
+    "foreign": (lambda sigs: [sigs[0], sigs[4]], 403, "not-the-owner"),
+    "all-foreign": (lambda sigs: [sigs[4]], 403, "not-the-owner"),
+    "malformed-and-unknown-and-foreign": (lambda sigs: [sigs[4], UNKNOWN, "0x"], 400, "invalid-signature"),
+    "twice-and-unknown": (lambda sigs: [UNKNOWN, sigs[0], UNKNOWN], 400, "invalid-body"),
+    "unknown-and-foreign": (lambda sigs: [sigs[4], UNKNOWN], 404, "trigger-not-found"),
+}
+
+
+@pytest.mark.parametrize(("listed", "status", "code"), LISTS.values(), ids=LISTS)
+async def test_one_bad_entry_and_none_is_deactivated(
+    client: httpx.AsyncClient,
+    nothing_stored: Callable[[], Any],
+    sigs: list[str],
+    listed: Change,
+    status: int,
+    code: str,
+) -> None:
+    cid = (await client.get(f"/triggers/{sigs[0]}")).json()["functionCid"]
+    foreign = (await register(client, TriggerDraft(cid, STRANGER)))["sig"]
+    given = listed([*sigs, foreign])
+    for as_text in (True, False):
+        try:
+            signature = OWNER.sign_deactivation(given, as_text=as_text)
+        except ValueError:
+            signature = OWNER.sign_text("anything")
+        async with nothing_stored():
+            response = await post(client, {"triggerSigs": given, "signature": signature})
+        problem = check_refusal(response, status, code)
+        if status != 403:
+            assert problem["errors"][0]["pointer"].startswith("/triggerSigs")
+
+
+@pytest.mark.parametrize("as_text", [True, False], ids=["text", "typed-data"])
+async def test_a_signature_that_is_not_the_owners_over_this_list_is_refused(
+    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], *, as_text: bool
+) -> None:
+    def signed(listed: list[str], wallet: Wallet = OWNER) -> str:
+        return wallet.sign_deactivation(listed, as_text=as_text)
+
+    signatures = {
+        "another order": signed([sigs[1], sigs[0]]),
+        "another list": signed([sigs[0], sigs[2]]),
+        "part of the list": signed([sigs[0]]),
+        "a longer list": signed(sigs[:3]),
+        "a stranger": signed(sigs[:2], STRANGER),
+        "a trigger's own": sigs[0],
+        "joined by a comma and a space": OWNER.sign_text(", ".join(sigs[:2])),
+        "in capitals": OWNER.sign_text(",".join(sigs[:2]).upper()),
+        "nobody": UNKNOWN,
+    }
+    for signature in signatures.values():
+        async with nothing_stored():
+            response = await post(client, {"triggerSigs": sigs[:2], "signature": signature})
+        check_refusal(response, 403, "not-the-owner")
+
+
+async def test_a_triggers_own_signature_does_not_deactivate_it(
+    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str]
+) -> None:
+    async with nothing_stored():
+        response = await post(client, {"triggerSigs": [sigs[0]], "signature": sigs[0]})
+    check_refusal(response, 403, "not-the-owner")
+
+
+@pytest.mark.parametrize("signature", ["0x", "0x12", "", high_twin(OWNER.sign_text("x")), "0x" + "0" * 130])
+async def test_a_malformed_signature_is_refused(
+    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], signature: str
+) -> None:
+    async with nothing_stored():
+        response = await post(client, {"triggerSigs": sigs, "signature": signature})
+    check_refusal(response, 400, "invalid-signature", pointer="/signature")
+
+
+@pytest.mark.parametrize("body", [{}, [], None, {"triggerSigs": UNKNOWN, "signature": UNKNOWN}, {"triggerSigs": [1]}])
+async def test_a_body_of_another_shape_is_refused(
+    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], body: Any
+) -> None:
+    for path in ("/triggers/deactivate", "/triggers/deactivate/sign-params"):
+        async with nothing_stored():
+            response = await client.post(path, json=body)
+        check_refusal(response, 400, "invalid-body")
+
+
+async def test_the_first_deactivation_stays(client: httpx.AsyncClient, sigs: list[str]) -> None:
+    first, wider = consent(sigs[:2]), consent(sigs, as_text=True)
+    assert (await post(client, first)).status_code == 204
+    assert (await post(client, first)).status_code == 204
+    assert (await post(client, wider)).status_code == 204
+    assert await states(client, sigs) == [first["signature"]] * 2 + [wider["signature"]] * 2
+
+
+async def test_a_hundred_at_once_are_deactivated(client: httpx.AsyncClient) -> None:
+    cid = await deploy(client)
+    many = [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in range(100)]
+    assert (await post(client, consent(many))).status_code == 204
+    assert (await client.get("/triggers?active=true")).json() == []
+    assert len((await client.get("/triggers?active=false&limit=100")).json()) == 100
+
+
+async def test_overlapping_sets_at_once_are_all_deactivated(
+    client: httpx.AsyncClient, context: Context, sigs: list[str]
+) -> None:
+    bodies = [consent(listed) for listed in (sigs[:3], sigs[:0:-1], [sigs[2], sigs[0]], sigs)]
+    answers = await at_once(context.database, *(post(client, body) for body in bodies * 5))
+    assert {answer.status_code for answer in answers} == {204}
+    assert await states(client, sigs) == [bodies[0]["signature"]] * 3 + [bodies[1]["signature"]]
+
+
+async def test_the_consent_is_kept_once_with_its_list(
+    client: httpx.AsyncClient, context: Context, sigs: list[str]
+) -> None:
+    body = consent([sigs[2], sigs[0]])
+    for _ in range(3):
+        assert (await post(client, body)).status_code == 204
+    rows = await context.database.fetch("SELECT signature, trigger_sigs FROM deactivations")
+    assert rows == [(bytes.fromhex(body["signature"][2:]), bytes.fromhex(sigs[2][2:] + sigs[0][2:]))]

@@ -1,0 +1,239 @@
+"""API keys: one per address and generation, altered ones refused, and how they are rotated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from builders import Bundle, Wallet, api_key_of, log_in
+from conftest import Clock
+from muniment.auth.api_keys import api_key
+from muniment.auth.secrets import RingFile, ring_of
+from muniment.context import Context
+from muniment.evm.address import Address
+
+OWNER = Wallet(41)
+
+Unchanged = Callable[[], Any]
+
+
+async def rotate(client: httpx.AsyncClient, token: str, body: dict[str, Any] | None = None) -> str:
+    response = await client.post("/users/api-key/rotate", json=body, headers={"x-auth-token": token})
+    assert response.status_code == 200, response.text
+    assert response.headers["cache-control"] == "no-store"
+    return response.json()["apiKey"]
+
+
+async def use(client: httpx.AsyncClient, key: str) -> httpx.Response:
+    """Deploy a bundle: the operation that needs a key. The same bytes again are the first record again."""
+    return await client.post("/functions", files=Bundle().files, headers={"x-api-key": key})
+
+
+async def refuse(client: httpx.AsyncClient, key: str) -> None:
+    response = await use(client, key)
+    assert response.status_code == 403, response.text
+    assert response.json()["code"] == "invalid-api-key"
+
+
+async def test_the_key_is_shown_again_at_every_call_and_never_cached(client: httpx.AsyncClient) -> None:
+    token = await log_in(client, OWNER)
+    answers = [await client.get("/users/api-key", headers={"x-auth-token": token}) for _ in range(3)]
+    assert answers[0].json() == answers[1].json() == answers[2].json()
+    assert list(answers[0].json()) == ["address", "apiKey"]
+    assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
+
+
+async def test_bad_input_17_fifty_first_calls_at_once_get_one_key(client: httpx.AsyncClient, context: Context) -> None:
+    token = await log_in(client, OWNER)
+    await context.database.write(lambda tx: tx.execute("DELETE FROM users"))  # as after a restored backup
+    headers = {"x-auth-token": token}
+    answers = await asyncio.gather(*[client.get("/users/api-key", headers=headers) for _ in range(50)])
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.json()["apiKey"] for answer in answers}) == 1
+    assert (await use(client, answers[0].json()["apiKey"])).status_code == 200
+
+
+async def test_each_address_has_its_own_key(client: httpx.AsyncClient) -> None:
+    first, second = await api_key_of(client, Wallet(1)), await api_key_of(client, Wallet(2))
+    assert first != second
+    assert (await use(client, first)).json()["creator"] == Wallet(1).address
+
+
+async def test_a_missing_key_is_401(client: httpx.AsyncClient, nothing_stored: Unchanged) -> None:
+    async with nothing_stored():
+        response = await client.post("/functions", files=Bundle().files)
+    assert response.status_code == 401
+    assert response.json()["code"] == "missing-credential"
+    assert "www-authenticate" in response.headers
+
+
+@pytest.mark.parametrize("name", ["x-api-key", "apiKey", "api_key", "key"])
+async def test_a_key_in_the_query_string_is_ignored(
+    client: httpx.AsyncClient, nothing_stored: Unchanged, name: str
+) -> None:
+    key = await api_key_of(client, OWNER)
+    async with nothing_stored():
+        response = await client.post("/functions", files=Bundle().files, params={name: key})
+    assert response.status_code == 401
+
+
+async def test_a_token_is_no_key_and_a_key_is_no_token(client: httpx.AsyncClient, nothing_stored: Unchanged) -> None:
+    token, key = await log_in(client, OWNER), await api_key_of(client, OWNER)
+    async with nothing_stored():
+        await refuse(client, token)
+        assert (await client.get("/users/api-key", headers={"x-auth-token": key})).status_code == 401
+
+
+# mnk_<8 hex>_<40 hex>_1_<64 hex>: every place of a key of the first generation.
+@pytest.mark.parametrize("place", range(4 + 9 + 41 + 2 + 64))
+async def test_a_key_altered_at_any_place_is_403(
+    client: httpx.AsyncClient, nothing_stored: Unchanged, place: int
+) -> None:
+    key = await api_key_of(client, OWNER)
+    other = "0" if key[place] != "0" else "1"
+    async with nothing_stored():
+        for spoiled in (key[:place] + other + key[place + 1 :], key[:place] + key[place + 1 :], key[:place]):
+            await refuse(client, spoiled)
+        if key[place].isalpha():
+            await refuse(client, key[:place] + key[place].upper() + key[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        pytest.param(lambda key: key.upper(), id="upper case"),
+        pytest.param(lambda key: key + "0", id="a digit more"),
+        pytest.param(lambda key: key.replace("_1_", "_01_"), id="leading zero"),
+        pytest.param(lambda key: key.replace("_1_", "_0_"), id="generation 0"),
+        pytest.param(lambda key: key.replace("_1_", "_2_"), id="generation to come"),
+        pytest.param(lambda key: key.replace("_1_", "_9999999999999999999_"), id="generation above 2^63"),
+        pytest.param(lambda key: key.replace("_1_", "_999999999999999999_"), id="generation of 18 digits"),
+        pytest.param(lambda key: key.replace("_1_", "_-1_"), id="negative generation"),
+        pytest.param(lambda key: f"{key}, {key}", id="two in one field"),
+        pytest.param(lambda _: "", id="empty"),
+        pytest.param(lambda _: "x" * 20_000, id="20 KB"),
+        pytest.param(lambda _: "' OR 1=1 --", id="SQL"),
+        pytest.param(lambda key: key.replace("mnk", b"mnk".hex()), id="prefix as hex"),
+    ],
+)
+async def test_another_spelling_of_a_key_is_403(
+    client: httpx.AsyncClient, nothing_stored: Unchanged, spell: Callable[[str], str]
+) -> None:
+    key = await api_key_of(client, OWNER)
+    async with nothing_stored():
+        await refuse(client, spell(key))
+
+
+async def test_a_key_in_latin_1_is_403(client: httpx.AsyncClient) -> None:
+    response = await client.post("/functions", files=Bundle().files, headers=[(b"x-api-key", b"mnk_\xe9\xff")])
+    assert response.status_code == 403
+
+
+async def test_a_key_of_an_address_never_seen_is_403(client: httpx.AsyncClient, context: Context) -> None:
+    for generation in (1, 2):
+        await refuse(client, api_key(ring_of(context.secrets()).newest, Address.parse(OWNER.address), generation))
+
+
+async def test_rotating_gives_a_new_key_that_is_the_current_one(client: httpx.AsyncClient) -> None:
+    token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
+    new = await rotate(client, token)
+    assert new != old
+    assert await api_key_of(client, OWNER) == new
+    assert (await use(client, new)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "grace_s"),
+    [(None, 86_400), ({}, 86_400), ({"graceSeconds": 1}, 1), ({"graceSeconds": 7_776_000}, 7_776_000)],
+    ids=["no body", "default", "a second", "ninety days"],
+)
+async def test_the_key_before_is_good_until_its_grace_ends(
+    client: httpx.AsyncClient, clock: Clock, body: dict[str, Any] | None, grace_s: int
+) -> None:
+    token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
+    new = await rotate(client, token, body)
+    clock.advance(seconds=grace_s - 0.001)
+    assert (await use(client, old)).status_code == 200
+    clock.advance(seconds=0.001)
+    await refuse(client, old)
+    assert (await use(client, new)).status_code == 200
+
+
+async def test_a_grace_of_0_ends_the_key_before_at_once(client: httpx.AsyncClient) -> None:
+    token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
+    new = await rotate(client, token, {"graceSeconds": 0})
+    await refuse(client, old)
+    assert (await use(client, new)).status_code == 200
+
+
+async def test_only_the_one_key_before_is_ever_in_grace(client: httpx.AsyncClient) -> None:
+    token, first = await log_in(client, OWNER), await api_key_of(client, OWNER)
+    second = await rotate(client, token)
+    third = await rotate(client, token)
+    await refuse(client, first)
+    assert (await use(client, second)).status_code == 200
+    fourth = await rotate(client, token, {"graceSeconds": 0})
+    for gone in (first, second, third):
+        await refuse(client, gone)
+    assert (await use(client, fourth)).status_code == 200
+
+
+async def test_rotations_at_once_are_each_counted(client: httpx.AsyncClient) -> None:
+    token = await log_in(client, OWNER)
+    keys = await asyncio.gather(*[rotate(client, token) for _ in range(10)])
+    assert len(set(keys)) == 10
+    assert await api_key_of(client, OWNER) in keys
+
+
+@pytest.mark.parametrize("grace", [-1, 7_776_001, "60", 1.5, True, None, 10**30, [0]], ids=repr)
+async def test_a_grace_out_of_range_is_400_and_rotates_nothing(
+    client: httpx.AsyncClient, nothing_stored: Unchanged, grace: object
+) -> None:
+    token, key = await log_in(client, OWNER), await api_key_of(client, OWNER)
+    async with nothing_stored():
+        response = await client.post(
+            "/users/api-key/rotate", json={"graceSeconds": grace}, headers={"x-auth-token": token}
+        )
+    assert response.status_code == 400
+    assert [fault["pointer"] for fault in response.json()["errors"]] == ["/graceSeconds"]
+    assert (await use(client, key)).status_code == 200
+
+
+async def test_rotating_for_one_address_leaves_the_others_alone(client: httpx.AsyncClient) -> None:
+    other = await api_key_of(client, Wallet(42))
+    await rotate(client, await log_in(client, OWNER), {"graceSeconds": 0})
+    assert (await use(client, other)).status_code == 200
+
+
+async def test_a_key_of_the_secret_rotated_out_is_good_until_that_is_retired(
+    client: httpx.AsyncClient, context: Context
+) -> None:
+    ring, old = RingFile(context.settings.data_dir), await api_key_of(client, OWNER)
+    ring.rotate()
+    assert (await use(client, old)).status_code == 200
+    new = await api_key_of(client, OWNER)
+    assert new != old
+    ring.retire()
+    await refuse(client, old)
+    assert (await use(client, new)).status_code == 200
+
+
+async def test_bad_input_18_a_rotation_during_an_upload_lets_it_finish(client: httpx.AsyncClient) -> None:
+    token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
+    upload = client.build_request("POST", "/functions", files=Bundle().files, headers={"x-api-key": old})
+    body = upload.read()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield body[:100]
+        await rotate(client, token, {"graceSeconds": 0})
+        await refuse(client, old)
+        yield body[100:]
+
+    headers = {"x-api-key": old, "content-type": upload.headers["content-type"]}
+    response = await client.post("/functions", content=chunks(), headers=headers)
+    assert response.status_code == 200
+    assert (await client.get(f"/functions/{response.json()['CID']}")).json()["creator"] == OWNER.address

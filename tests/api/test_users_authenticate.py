@@ -1,0 +1,203 @@
+"""POST /users/authenticate: who gets a token, and that everybody else hears one and the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+
+from builders import Wallet
+from conftest import Clock
+from muniment.context import Context
+
+OWNER, STRANGER = Wallet(11), Wallet(12)
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+
+Unchanged = Callable[[], Any]
+
+
+async def ask(client: httpx.AsyncClient, wallet: Wallet = OWNER) -> str:
+    response = await client.post("/users/nonce", json={"address": wallet.address})
+    assert response.status_code == 200, response.text
+    return response.json()["nonce"]
+
+
+async def send(client: httpx.AsyncClient, signature: str, address: str = OWNER.address) -> httpx.Response:
+    return await client.post("/users/authenticate", json={"address": address, "signature": signature})
+
+
+def parts(signature: str) -> tuple[int, int, int]:
+    raw = bytes.fromhex(signature[2:])
+    return int.from_bytes(raw[:32]), int.from_bytes(raw[32:64]), raw[64]
+
+
+def spelled(r: int, s: int, v: int) -> str:
+    return f"0x{r:064x}{s:064x}{v:02x}"
+
+
+async def test_answers_address_and_token_and_leaves_email_out(client: httpx.AsyncClient) -> None:
+    response = await send(client, OWNER.sign_text(await ask(client)), OWNER.address.lower())
+    assert response.status_code == 200
+    assert list(response.json()) == ["address", "token"]
+    assert response.json()["address"] == OWNER.address
+    assert response.headers["cache-control"] == "no-store"
+
+
+async def test_answers_the_email_that_an_operator_has_set(client: httpx.AsyncClient, context: Context) -> None:
+    await send(client, OWNER.sign_text(await ask(client)))
+    email = "owner@example.org"
+    await context.database.write(lambda tx: tx.execute("UPDATE users SET email = ?", (email,)))
+    assert (await send(client, OWNER.sign_text(await ask(client)))).json()["email"] == email
+
+
+async def test_the_token_says_who_for_whom_and_how_long(client: httpx.AsyncClient, clock: Clock) -> None:
+    tokens = [(await send(client, OWNER.sign_text(await ask(client)))).json()["token"] for _ in range(2)]
+    first, second = (jwt.decode(token, options={"verify_signature": False}) for token in tokens)
+    now_s = clock.now_ms // 1000
+    assert {**first, "jti": "-"} == {
+        "iss": "muniment", "aud": "muniment", "sub": OWNER.address,
+        "iat": now_s, "nbf": now_s, "exp": now_s + 86_400, "jti": "-",
+    }  # fmt: skip
+    assert first["jti"] != second["jti"]
+    header = jwt.get_unverified_header(tokens[0])
+    assert header == {"alg": "EdDSA", "typ": "JWT", "kid": header["kid"]}
+
+
+async def test_bad_input_7_a_nonce_is_good_for_one_login(client: httpx.AsyncClient, nothing_stored: Unchanged) -> None:
+    signature = OWNER.sign_text(await ask(client))
+    assert (await send(client, signature)).status_code == 200
+    async with nothing_stored():
+        assert (await send(client, signature)).status_code == 401
+
+
+async def test_bad_input_7_text_and_bytes_of_one_nonce_are_one_login(client: httpx.AsyncClient) -> None:
+    nonce = await ask(client)
+    assert (await send(client, OWNER.sign_text(nonce))).status_code == 200
+    assert (await send(client, OWNER.sign_bytes(bytes.fromhex(nonce[2:])))).status_code == 401
+
+
+async def test_bad_input_8_every_cause_of_a_failed_login_has_one_answer(
+    client: httpx.AsyncClient, clock: Clock, nothing_stored: Unchanged
+) -> None:
+    used = OWNER.sign_text(await ask(client))
+    await send(client, used)
+    foreign = OWNER.sign_text(await ask(client, STRANGER))
+    stale = OWNER.sign_text(await ask(client))
+    clock.advance(minutes=11)
+    failures = {
+        "used and expired": (used, OWNER.address),
+        "expired": (stale, OWNER.address),
+        "nonce of another address": (foreign, OWNER.address),
+        "never issued": (OWNER.sign_text("0x" + "ab" * 32), OWNER.address),
+        "no nonce at all": (OWNER.sign_text("log me in"), OWNER.address),
+        "address never seen": (OWNER.sign_text(await ask(client)), Wallet(4711).address),
+        "another key": (STRANGER.sign_text(await ask(client)), OWNER.address),
+        "no point of the curve": (spelled(5, 1, 27), OWNER.address),
+    }
+    async with nothing_stored():
+        answers = {cause: await send(client, *failure) for cause, failure in failures.items()}
+    bodies = {cause: {**answer.json(), "requestId": ""} for cause, answer in answers.items()}
+    assert {answer.status_code for answer in answers.values()} == {401}
+    assert all(body == bodies["expired"] for body in bodies.values()), bodies
+    headers = [{**answer.headers, "x-request-id": ""} for answer in answers.values()]
+    assert all(each == headers[0] for each in headers), headers
+    assert headers[0]["www-authenticate"].startswith("Bearer ")
+
+
+async def test_bad_input_8_five_devices_that_ask_at_once_all_log_in(client: httpx.AsyncClient) -> None:
+    nonces = [await ask(client) for _ in range(5)]
+    answers = [await send(client, OWNER.sign_text(nonce)) for nonce in nonces]
+    assert [answer.status_code for answer in answers] == [200] * 5
+    assert len({answer.json()["token"] for answer in answers}) == 5
+
+
+async def test_bad_input_8_five_devices_one_after_the_other_all_log_in(client: httpx.AsyncClient, clock: Clock) -> None:
+    for _ in range(5):
+        assert (await send(client, OWNER.sign_text(await ask(client)))).status_code == 200
+        clock.advance(seconds=12)
+
+
+def high_s(signature: str) -> str:
+    r, s, v = parts(signature)
+    return spelled(r, ORDER - s, 55 - v)
+
+
+def changed(**given: int) -> Callable[[str], str]:
+    def change(signature: str) -> str:
+        r, s, v = parts(signature)
+        return spelled(given.get("r", r), given.get("s", s), given.get("v", v))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(high_s, id="high-s twin"),
+        *[pytest.param(changed(v=v), id=f"v={v}") for v in (2, 26, 29, 37, 255)],
+        pytest.param(changed(r=0), id="r=0"),
+        pytest.param(changed(s=0), id="s=0"),
+        pytest.param(changed(r=ORDER), id="r=n"),
+        pytest.param(changed(r=2**256 - 1), id="r=2^256-1"),
+        pytest.param(changed(s=ORDER), id="s=n"),
+        pytest.param(lambda signature: signature[:-2], id="64 bytes"),
+        pytest.param(lambda signature: signature + "00", id="66 bytes"),
+        pytest.param(lambda signature: signature[:-1], id="odd digits"),
+        pytest.param(lambda signature: signature[2:], id="no 0x"),
+        pytest.param(lambda signature: "0X" + signature[2:], id="0X"),
+        pytest.param(lambda signature: signature + "\n", id="line end"),
+        pytest.param(lambda _: "", id="empty"),
+        pytest.param(lambda _: None, id="null"),
+        pytest.param(lambda signature: int(signature[:20], 16), id="number"),
+    ],
+)
+async def test_bad_input_9_what_is_no_canonical_signature_is_400_and_the_nonce_stays_good(
+    client: httpx.AsyncClient, nothing_stored: Unchanged, spoil: Callable[[str], Any]
+) -> None:
+    signature = OWNER.sign_text(await ask(client))
+    async with nothing_stored():
+        response = await send(client, spoil(signature))
+    assert response.status_code == 400
+    assert [fault["pointer"] for fault in response.json()["errors"]] == ["/signature"]
+    assert (await send(client, signature)).status_code == 200
+
+
+async def test_bad_input_9_v_0_and_1_are_lifted(client: httpx.AsyncClient) -> None:
+    seen = set[int]()
+    for number in range(40, 60):
+        wallet = Wallet(number)
+        r, s, v = parts(wallet.sign_text(await ask(client, wallet)))
+        seen.add(v - 27)
+        assert (await send(client, spelled(r, s, v - 27), wallet.address)).status_code == 200
+        assert (await send(client, spelled(r, s, v), wallet.address)).status_code == 401, "the same login twice"
+    assert seen == {0, 1}
+
+
+async def test_a_signature_in_upper_case_is_the_same(client: httpx.AsyncClient) -> None:
+    signature = OWNER.sign_text(await ask(client))
+    assert (await send(client, "0x" + signature[2:].upper())).status_code == 200
+
+
+async def test_bad_input_10_the_nonce_may_be_signed_as_text_or_as_bytes(client: httpx.AsyncClient) -> None:
+    assert (await send(client, OWNER.sign_text(await ask(client)))).status_code == 200
+    raw = bytes.fromhex((await ask(client))[2:])
+    assert (await send(client, OWNER.sign_bytes(raw))).status_code == 200
+
+
+@pytest.mark.parametrize("form", [str.upper, lambda nonce: nonce[2:], lambda nonce: nonce + " "])
+async def test_bad_input_10_another_form_of_the_nonce_is_not_what_was_asked(
+    client: httpx.AsyncClient, form: Callable[[str], str]
+) -> None:
+    assert (await send(client, OWNER.sign_text(form(await ask(client))))).status_code == 401
+
+
+async def test_bad_input_11_anothers_signature_leaves_the_owners_nonce_good(
+    client: httpx.AsyncClient, nothing_stored: Unchanged
+) -> None:
+    nonce = await ask(client)
+    async with nothing_stored():
+        assert (await send(client, STRANGER.sign_text(nonce))).status_code == 401
+    assert (await send(client, OWNER.sign_text(nonce))).status_code == 200

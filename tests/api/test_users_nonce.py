@@ -1,0 +1,146 @@
+"""POST /users/nonce: what is asked, what is answered, and that asking leaves no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from builders import Wallet
+from conftest import Clock
+
+OWNER = Wallet(5)
+CHECKSUMMED = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"  # EIP-55, section "Test Cases"
+
+Unchanged = Callable[[], Any]
+
+
+async def ask(client: httpx.AsyncClient, address: str) -> str:
+    response = await client.post("/users/nonce", json={"address": address})
+    assert response.status_code == 200, response.text
+    return response.json()["nonce"]
+
+
+async def authenticate(client: httpx.AsyncClient, wallet: Wallet, nonce: str) -> httpx.Response:
+    login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}
+    return await client.post("/users/authenticate", json=login)
+
+
+async def test_answers_the_address_and_a_nonce_of_32_bytes(client: httpx.AsyncClient) -> None:
+    response = await client.post("/users/nonce", json={"address": CHECKSUMMED.lower()})
+    body = response.json()
+    assert list(body) == ["address", "nonce"]
+    assert body["address"] == CHECKSUMMED
+    assert len(bytes.fromhex(body["nonce"].removeprefix("0x"))) == 32
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [CHECKSUMMED, CHECKSUMMED.lower(), "0x" + CHECKSUMMED[2:].upper()],
+    ids=["eip-55", "all-lower", "all-upper"],
+)
+async def test_bad_input_2_every_honest_spelling_of_an_address_is_taken(
+    client: httpx.AsyncClient, spelled: str
+) -> None:
+    response = await client.post("/users/nonce", json={"address": spelled})
+    assert response.status_code == 200
+    assert response.json()["address"] == CHECKSUMMED
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [
+        pytest.param(CHECKSUMMED[:-1], "invalid-address", id="39-digits"),
+        pytest.param(CHECKSUMMED + "d", "invalid-address", id="41-digits"),
+        pytest.param("0X" + CHECKSUMMED[2:], "invalid-address", id="0X-prefix"),
+        pytest.param(CHECKSUMMED[2:], "invalid-address", id="no-prefix"),
+        pytest.param("0x" + "g" * 40, "invalid-address", id="not-hex"),
+        pytest.param("0x" + "١" * 40, "invalid-address", id="arabic-digits"),
+        pytest.param(CHECKSUMMED.replace("aA", "Aa"), "invalid-address", id="wrong-checksum"),
+        pytest.param(CHECKSUMMED + "\n", "invalid-address", id="line-end-behind"),
+        pytest.param(CHECKSUMMED + "\0", "invalid-address", id="nul-behind"),
+        pytest.param(" " + CHECKSUMMED, "invalid-address", id="space-before"),
+        pytest.param("vitalik.eth", "invalid-address", id="ens-name"),
+        pytest.param("", "invalid-address", id="empty"),
+        pytest.param(None, "invalid-body", id="null"),
+        pytest.param(int(CHECKSUMMED, 16), "invalid-body", id="integer-of-49-digits"),
+        pytest.param(5, "invalid-body", id="integer"),
+        pytest.param([CHECKSUMMED], "invalid-body", id="list"),
+    ],
+)
+async def test_bad_input_2_other_addresses_are_refused_with_a_pointer(
+    client: httpx.AsyncClient, nothing_stored: Unchanged, address: object, code: str
+) -> None:
+    async with nothing_stored():
+        response = await client.post("/users/nonce", json={"address": address})
+    assert response.status_code == 400
+    assert response.json()["code"] == code
+    assert [fault["pointer"] for fault in response.json()["errors"]] == ["/address"]
+
+
+@pytest.mark.parametrize("body", [{}, {"Address": CHECKSUMMED}, {"user": CHECKSUMMED}])
+async def test_bad_input_2_a_missing_address_is_refused_with_a_pointer(
+    client: httpx.AsyncClient, nothing_stored: Unchanged, body: dict[str, str]
+) -> None:
+    async with nothing_stored():
+        response = await client.post("/users/nonce", json=body)
+    assert response.status_code == 400
+    assert response.json()["errors"] == [{"pointer": "/address", "detail": "address is required"}]
+
+
+async def test_unknown_members_are_ignored(client: httpx.AsyncClient) -> None:
+    response = await client.post("/users/nonce", json={"address": CHECKSUMMED, "chainId": 1, "__proto__": {}})
+    assert response.status_code == 200
+
+
+@pytest.mark.slow
+async def test_bad_input_3_ten_thousand_asks_by_a_stranger_store_nothing_and_leave_the_owners_nonce_good(
+    client: httpx.AsyncClient, app: Any, nothing_stored: Unchanged
+) -> None:
+    nonce = await ask(client, OWNER.address)
+    quick = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")
+    async with nothing_stored(), quick:
+        seen = {await ask(quick, OWNER.address) for _ in range(10_000)}
+    assert len(seen) == 8, "a stranger learns the eight nonces of the window, which only the owner can sign"
+    assert (await authenticate(client, OWNER, nonce)).status_code == 200
+
+
+async def test_asking_for_many_addresses_stores_nothing(client: httpx.AsyncClient, nothing_stored: Unchanged) -> None:
+    async with nothing_stored():
+        nonces = {await ask(client, Wallet(1000 + number).address) for number in range(200)}
+    assert len(nonces) == 200
+
+
+async def test_each_window_has_other_nonces(client: httpx.AsyncClient, clock: Clock) -> None:
+    first = {await ask(client, OWNER.address) for _ in range(20)}
+    clock.advance(minutes=5)
+    assert first.isdisjoint({await ask(client, OWNER.address) for _ in range(20)})
+
+
+async def test_a_nonce_that_was_used_is_not_given_again(client: httpx.AsyncClient) -> None:
+    used = set[str]()
+    for _ in range(8):
+        nonce = await ask(client, OWNER.address)
+        assert nonce not in used
+        used.add(nonce)
+        assert (await authenticate(client, OWNER, nonce)).status_code == 200
+
+
+async def test_the_ninth_login_in_a_window_waits_for_the_next(
+    client: httpx.AsyncClient, clock: Clock, nothing_stored: Unchanged
+) -> None:
+    for _ in range(8):
+        await authenticate(client, OWNER, await ask(client, OWNER.address))
+    async with nothing_stored():
+        response = await client.post("/users/nonce", json={"address": OWNER.address})
+    assert response.status_code == 429
+    assert response.json()["code"] == "too-many-logins"
+    wait = int(response.headers["retry-after"])
+    assert 0 < wait <= 300
+    assert len(await ask(client, Wallet(6).address)) == 66  # others are not held up
+    clock.advance(seconds=wait)
+    assert (await authenticate(client, OWNER, await ask(client, OWNER.address))).status_code == 200

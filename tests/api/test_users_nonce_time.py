@@ -1,0 +1,114 @@
+"""How long a nonce lives, whatever the clock does, and that random signatures are refused and nothing worse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from builders import Wallet
+from conftest import NOW_MS, Clock
+from muniment.app import Application, build_context
+from muniment.auth.nonces import WINDOW_MS
+from muniment.context import Context
+from muniment.settings import Settings
+
+OWNER = Wallet(21)
+WINDOW_START_MS = NOW_MS - NOW_MS % WINDOW_MS
+
+Unchanged = Callable[[], Any]
+
+
+async def signed_nonce(client: httpx.AsyncClient) -> dict[str, str]:
+    nonce = (await client.post("/users/nonce", json={"address": OWNER.address})).json()["nonce"]
+    return {"address": OWNER.address, "signature": OWNER.sign_text(nonce)}
+
+
+async def status_of(client: httpx.AsyncClient, login: dict[str, str]) -> int:
+    return (await client.post("/users/authenticate", json=login)).status_code
+
+
+@pytest.mark.parametrize("asked_after_ms", [0, WINDOW_MS - 1], ids=["window-begins", "window-ends"])
+@pytest.mark.parametrize(
+    ("used_at_ms", "status"),
+    [
+        pytest.param(-1, 200, id="a-clock-behind"),
+        pytest.param(-WINDOW_MS, 200, id="one-window-back"),
+        pytest.param(-WINDOW_MS - 1, 401, id="two-windows-back"),
+        pytest.param(2 * WINDOW_MS - 1, 200, id="last-moment-of-the-next-window"),
+        pytest.param(2 * WINDOW_MS, 401, id="two-windows-on"),
+        pytest.param(-3_600_000, 401, id="bad-input-12-an-hour-back"),
+        pytest.param(3_600_000, 401, id="bad-input-12-an-hour-on"),
+    ],
+)
+async def test_a_nonce_is_good_in_its_window_and_in_those_beside_it(
+    client: httpx.AsyncClient, clock: Clock, asked_after_ms: int, used_at_ms: int, status: int
+) -> None:
+    clock.now_ms = WINDOW_START_MS + asked_after_ms
+    login = await signed_nonce(client)
+    clock.now_ms = WINDOW_START_MS + used_at_ms
+    assert await status_of(client, login) == status
+
+
+async def test_bad_input_12_a_clock_that_was_an_hour_ahead_leaves_no_eternal_nonce(
+    client: httpx.AsyncClient, clock: Clock
+) -> None:
+    login = await signed_nonce(client)
+    clock.advance(hours=-1)
+    assert await status_of(client, login) == 401
+    assert await status_of(client, await signed_nonce(client)) == 200
+    clock.advance(hours=1)
+    assert await status_of(client, login) == 200, "back in its window it is a fresh nonce"
+    for _ in range(24):
+        clock.advance(hours=1)
+        assert await status_of(client, login) == 401
+
+
+@pytest.mark.parametrize("now_ms", [0, 1, 8_640_000_000_000_000])
+async def test_a_clock_at_the_ends_of_time_does_no_harm(client: httpx.AsyncClient, clock: Clock, now_ms: int) -> None:
+    clock.now_ms = now_ms
+    assert await status_of(client, await signed_nonce(client)) == 200
+
+
+async def test_rows_of_used_nonces_go_when_they_cannot_matter_any_more(
+    client: httpx.AsyncClient, clock: Clock, context: Context
+) -> None:
+    for _ in range(20):
+        assert await status_of(client, await signed_nonce(client)) == 200
+        clock.advance(minutes=5)
+    rows = await context.database.fetch("SELECT nonce_window FROM used_nonces")
+    assert 1 <= len(rows) <= 4
+
+
+async def test_a_used_nonce_stays_used_while_it_could_be_accepted(client: httpx.AsyncClient, clock: Clock) -> None:
+    clock.now_ms = WINDOW_START_MS
+    login = await signed_nonce(client)
+    assert await status_of(client, login) == 200
+    for _ in range(10):
+        clock.advance(minutes=1)
+        assert await status_of(client, login) == 401
+        if clock.now_ms % WINDOW_MS == 0:  # a login in each window, which clears rows away
+            assert await status_of(client, await signed_nonce(client)) == 200
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(raw=st.binary(min_size=65, max_size=65) | st.binary(min_size=64, max_size=64).map(lambda rs: rs + b"\x1b"))
+def test_bad_input_9_random_signatures_are_never_more_than_refused(raw: bytes, tmp_path: Path) -> None:
+    async def answer() -> httpx.Response:
+        context = build_context(Settings(data_dir=tmp_path, log_level="warning"), now_ms=Clock())
+        transport = httpx.ASGITransport(app=Application(context))
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                login = {"address": OWNER.address, "signature": "0x" + raw.hex()}
+                return await client.post("/users/authenticate", json=login)
+        finally:
+            await context.database.close()
+
+    response = asyncio.run(answer())
+    assert response.status_code in {400, 401}
+    assert response.json()["code"] in {"invalid-signature", "login-failed"}

@@ -1,0 +1,265 @@
+"""The token of a login, on the routes that need one: which are taken, and that every other is 401."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from builders import Wallet, log_in
+from conftest import Clock
+from muniment.auth.secrets import RingFile, Secret, ring_of
+from muniment.context import Context
+
+OWNER = Wallet(31)
+
+Unchanged = Callable[[], Any]
+
+
+@pytest.fixture
+def secret(context: Context) -> Secret:
+    return ring_of(context.secrets()).newest
+
+
+@pytest.fixture
+def claims(clock: Clock) -> dict[str, Any]:
+    """Those of a token that is taken."""
+    now_s = clock.now_ms // 1000
+    return {
+        "iss": "muniment", "aud": "muniment", "sub": OWNER.address,
+        "iat": now_s, "nbf": now_s, "exp": now_s + 60, "jti": "1",
+    }  # fmt: skip
+
+
+def segment(value: object) -> str:
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def token_of(secret: Secret, claims: dict[str, Any], **header: Any) -> str:
+    """A token signed with the service's own key; `header` changes its header."""
+    signed = f"{segment({'alg': 'EdDSA', 'typ': 'JWT', 'kid': secret.id, **header})}.{segment(claims)}"
+    return f"{signed}.{segment(secret.signing_key.sign(signed.encode()))}"
+
+
+async def status_of(client: httpx.AsyncClient, token: str) -> int:
+    return (await client.get("/users/api-key", headers={"x-auth-token": token})).status_code
+
+
+async def refuse(client: httpx.AsyncClient, token: str) -> None:
+    response = await client.get("/users/api-key", headers={"x-auth-token": token})
+    assert response.status_code == 401, response.text
+    assert response.json()["code"] == "invalid-token"
+    assert response.headers["www-authenticate"].startswith("Bearer ")
+    assert "apiKey" not in response.json()
+
+
+async def test_a_token_made_here_is_taken(client: httpx.AsyncClient, secret: Secret, claims: dict[str, Any]) -> None:
+    assert await status_of(client, token_of(secret, claims)) == 200
+
+
+@pytest.mark.parametrize("path", ["/users/api-key", "/users/api-key/rotate"])
+async def test_without_a_token_the_routes_are_closed(
+    client: httpx.AsyncClient, nothing_stored: Unchanged, path: str
+) -> None:
+    async with nothing_stored():
+        response = await client.request("POST" if path.endswith("rotate") else "GET", path)
+    assert response.status_code == 401
+    assert response.json()["code"] == "missing-credential"
+    assert response.headers["www-authenticate"].startswith("Bearer ")
+
+
+def unsigned(secret: Secret, claims: dict[str, Any]) -> str:
+    return f"{segment({'alg': 'none', 'kid': secret.id})}.{segment(claims)}."
+
+
+def hmac_with_public_key(form: Callable[[Ed25519PrivateKey], bytes]) -> Callable[[Secret, dict[str, Any]], str]:
+    def forge(secret: Secret, claims: dict[str, Any]) -> str:
+        signed = f"{segment({'alg': 'HS256', 'kid': secret.id})}.{segment(claims)}"
+        return f"{signed}.{segment(hmac.digest(form(secret.signing_key), signed.encode(), hashlib.sha256))}"
+
+    return forge
+
+
+def public_raw(key: Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes_raw()
+
+
+def public_pem(key: Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def signed_by_another(**header: Any) -> Callable[[Secret, dict[str, Any]], str]:
+    def forge(secret: Secret, claims: dict[str, Any]) -> str:
+        other = Secret.derived_from(b"\7" * 32)
+        return token_of(other, claims, **{"kid": secret.id, **header})
+
+    return forge
+
+
+ANOTHERS_JWK = {"kty": "OKP", "crv": "Ed25519", "x": segment(public_raw(Secret.derived_from(b"\7" * 32).signing_key))}
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        pytest.param(unsigned, id="alg none"),
+        pytest.param(hmac_with_public_key(public_raw), id="HS256 with the public key"),
+        pytest.param(hmac_with_public_key(public_pem), id="HS256 with the public key as PEM"),
+        pytest.param(signed_by_another(), id="another key"),
+        pytest.param(signed_by_another(alg="none"), id="another key, alg none"),
+        pytest.param(signed_by_another(jwk=ANOTHERS_JWK), id="jwk"),
+        pytest.param(signed_by_another(jku="http://127.0.0.1/jwks.json"), id="jku"),
+        pytest.param(signed_by_another(x5u="http://127.0.0.1/chain.pem"), id="x5u"),
+        pytest.param(signed_by_another(x5c=[segment(b"certificate")]), id="x5c"),
+        *[
+            pytest.param(lambda secret, claims, kid=kid: token_of(secret, claims, kid=kid), id=f"kid {kid!r:.24}")
+            for kid in (
+                "00000000", "../../secrets", "/dev/null", "' OR '1'='1", "0' UNION SELECT x'00' --", "", None, 0,
+                ["a"], {"a": 1}, "k" * 1000, "\0",
+            )
+        ],
+        *[
+            pytest.param(lambda secret, claims, alg=alg: token_of(secret, claims, alg=alg), id=f"alg {alg!r}")
+            for alg in ("none", "None", "nOnE", "eddsa", "HS256", "ES256", "RS256", "Ed25519", "", None, 1, ["EdDSA"])
+        ],
+        pytest.param(lambda secret, claims: token_of(secret, claims, b64=False, crit=["b64"]), id="b64 false"),
+    ],
+)  # fmt: skip
+async def test_bad_input_13_forged_tokens_are_401_and_nothing_is_fetched(
+    client: httpx.AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+    secret: Secret,
+    claims: dict[str, Any],
+    nothing_stored: Unchanged,
+    forge: Callable[[Secret, dict[str, Any]], str],
+) -> None:
+    fetched: list[Any] = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *where, **_: fetched.append(where))
+    monkeypatch.setattr(socket.socket, "connect", lambda _, where: fetched.append(where))
+    async with nothing_stored():
+        await refuse(client, forge(secret, claims))
+    assert fetched == []
+
+
+@pytest.mark.parametrize("header", ["jwk", "jku", "x5u"])
+async def test_bad_input_13_keys_named_in_the_header_of_a_good_token_are_ignored(
+    client: httpx.AsyncClient, secret: Secret, claims: dict[str, Any], header: str
+) -> None:
+    value = ANOTHERS_JWK if header == "jwk" else "http://127.0.0.1/key"
+    assert await status_of(client, token_of(secret, claims, **{header: value})) == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"exp": 0}, id="expired long ago"),
+        pytest.param({"exp": "9999999999"}, id="exp as string"),
+        pytest.param({"exp": 9_999_999_999.5}, id="exp as fraction"),
+        pytest.param({"exp": True}, id="exp true"),
+        pytest.param({"exp": None}, id="no exp"),
+        pytest.param({"nbf": 9_999_999_998}, id="nbf in the future"),
+        pytest.param({"nbf": "0"}, id="nbf as string"),
+        pytest.param({"nbf": None}, id="no nbf"),
+        pytest.param({"iss": "another"}, id="wrong iss"),
+        pytest.param({"iss": ["muniment"]}, id="iss as list"),
+        pytest.param({"iss": None}, id="no iss"),
+        pytest.param({"aud": "another"}, id="wrong aud"),
+        pytest.param({"aud": None}, id="no aud"),
+        pytest.param({"sub": None}, id="no sub"),
+        pytest.param({"sub": ""}, id="sub empty"),
+        pytest.param({"sub": 5}, id="sub number"),
+        pytest.param({"sub": ["0x" + "1" * 40]}, id="sub list"),
+        pytest.param({"sub": "0x1234"}, id="sub no address"),
+    ],
+)
+async def test_bad_input_14_claims_that_are_wrong_or_missing_are_401(
+    client: httpx.AsyncClient,
+    secret: Secret,
+    claims: dict[str, Any],
+    nothing_stored: Unchanged,
+    change: dict[str, Any],
+) -> None:
+    kept = {name: value for name, value in {**claims, **change}.items() if value is not None}
+    async with nothing_stored():
+        await refuse(client, token_of(secret, kept))
+
+
+@pytest.mark.parametrize("payload", [b"[]", b'"x"', b"null", b"{", b"\xff", b"[" * 1000])
+async def test_bad_input_14_a_signed_payload_that_is_no_object_is_401(
+    client: httpx.AsyncClient, secret: Secret, payload: bytes
+) -> None:
+    signed = f"{segment({'alg': 'EdDSA', 'kid': secret.id})}.{segment(payload)}"
+    await refuse(client, f"{signed}.{segment(secret.signing_key.sign(signed.encode()))}")
+
+
+async def test_bad_input_14_a_token_ends_after_its_24_hours(client: httpx.AsyncClient, clock: Clock) -> None:
+    token = await log_in(client, OWNER)
+    clock.now_ms = clock.now_ms // 1000 * 1000
+    clock.advance(seconds=86_399.999)
+    assert await status_of(client, token) == 200
+    clock.advance(seconds=0.001)
+    await refuse(client, token)
+
+
+async def test_bad_input_14_a_token_is_not_good_before_it_was_made(client: httpx.AsyncClient, clock: Clock) -> None:
+    token = await log_in(client, OWNER)
+    clock.advance(seconds=-1)
+    await refuse(client, token)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [b"", b"a", b"..", b"a.b.c", b"null", b"undefined", b"Bearer", b"\xff\xfe", b"\0", b"e30.e30.", b"=" * 2000],
+    ids=repr,
+)
+async def test_bad_input_14_what_is_no_token_is_401(client: httpx.AsyncClient, token: bytes) -> None:
+    assert (await client.get("/users/api-key", headers=[(b"x-auth-token", token)])).status_code == 401
+
+
+@pytest.mark.parametrize("size", [2_049, 20_000])
+async def test_bad_input_14_an_overlong_token_is_401(
+    client: httpx.AsyncClient, secret: Secret, claims: dict[str, Any], size: int
+) -> None:
+    await refuse(client, token_of(secret, {**claims, "padding": "x" * size}))
+
+
+async def test_bad_input_14_a_token_of_100_kb_is_431(
+    client: httpx.AsyncClient, secret: Secret, claims: dict[str, Any]
+) -> None:
+    token = token_of(secret, {**claims, "padding": "x" * 100_000})
+    assert (await client.get("/users/api-key", headers={"x-auth-token": token})).status_code == 431
+
+
+async def test_a_token_altered_by_one_character_is_401(client: httpx.AsyncClient) -> None:
+    token = await log_in(client, OWNER)
+    for place in {*range(0, len(token), 7), len(token) - 1}:
+        for other in "AQgwB":
+            if token[place] != other:
+                await refuse(client, token[:place] + other + token[place + 1 :])
+    for other in (token + "=", token + "==", token + "A", token[:-1], token + " x", token.replace(".", "..")):
+        await refuse(client, other)
+
+
+async def test_bad_input_15_a_token_of_the_secret_rotated_out_is_good_until_that_is_retired(
+    client: httpx.AsyncClient, context: Context
+) -> None:
+    ring = RingFile(context.settings.data_dir)  # as `muniment secrets` does beside a running service
+    old = await log_in(client, OWNER)
+    ring.rotate()
+    assert await status_of(client, old) == 200
+    new = await log_in(client, OWNER)
+    assert jwt.get_unverified_header(new)["kid"] != jwt.get_unverified_header(old)["kid"]
+    ring.retire()
+    await refuse(client, old)
+    assert await status_of(client, new) == 200

@@ -1,0 +1,110 @@
+"""What tests of triggers over HTTP share: refusals, pages and links, and signatures that no honest wallet makes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Awaitable
+from typing import Any
+
+import httpx
+from coincurve import PrivateKey
+
+from builders import DOMAIN, Wallet
+from muniment.evm.typed_data import compile_types, digest
+from muniment.storage.database import Database
+from muniment.storage.sqlite import SqliteDatabase
+
+# SEC 2 section 2.4.1: the order of secp256k1.
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
+
+
+def digest_of(body: dict[str, Any]) -> bytes:
+    """The digest that the signature of a body of POST /triggers is over."""
+    typed_data = body["typedData"]
+    return digest(DOMAIN, compile_types(typed_data["types"], "Trigger").struct_hash(typed_data["values"]))
+
+
+def sign_with_nonce(signed: bytes, wallet: Wallet, nonce: int) -> str:
+    """ECDSA with a nonce of one's choice (SEC 1 section 4.1.3): each gives another valid signature, low s."""
+    x, y = PrivateKey(nonce.to_bytes(32)).public_key.point()
+    r, parity = x % ORDER, y & 1
+    s = pow(nonce, -1, ORDER) * (int.from_bytes(signed) + r * wallet.number) % ORDER
+    if s > ORDER // 2:
+        s, parity = ORDER - s, parity ^ 1
+    return "0x" + r.to_bytes(32).hex() + s.to_bytes(32).hex() + bytes([27 + parity]).hex()
+
+
+def high_twin(sig: str) -> str:
+    """The other signature that recovers to the same key: n - s, and v of the other parity."""
+    s, v = int(sig[66:130], 16), int(sig[130:], 16)
+    return sig[:66] + (ORDER - s).to_bytes(32).hex() + bytes([55 - v]).hex()
+
+
+def check_refusal(
+    response: httpx.Response, status: int, code: str, *, pointer: str | None = None, parameter: str | None = None
+) -> dict[str, Any]:
+    """Assert that `response` refuses with these, and give its problem document."""
+    problem = response.json()
+    assert (response.status_code, problem["code"]) == (status, code), problem
+    if pointer is not None:
+        assert pointer in [fault.get("pointer") for fault in problem["errors"]], problem
+    if parameter is not None:
+        assert parameter in [fault.get("parameter") for fault in problem["errors"]], problem
+    return problem
+
+
+def next_of(response: httpx.Response) -> str | None:
+    """The target of the next link."""
+    link = response.headers.get("link")
+    if link is None:
+        return None
+    match = NEXT.fullmatch(link)
+    assert match, link
+    return match[1]
+
+
+async def read_page(client: httpx.AsyncClient, target: str) -> tuple[list[Any], str | None]:
+    """The rows of a page, and the target of the next one."""
+    response = await client.get(target)
+    assert response.status_code == 200, response.text
+    return response.json(), next_of(response)
+
+
+async def walk(client: httpx.AsyncClient, target: str) -> list[Any]:
+    """Every row from `target` on, page by page along the next links until a page is empty or the last."""
+    rows: list[Any] = []
+    following: str | None = target
+    while following is not None:
+        page, following = await read_page(client, following)
+        rows += page
+        if not page:
+            break
+    return rows
+
+
+async def at_once(database: Database, *calls: Awaitable[httpx.Response]) -> list[httpx.Response]:
+    """The answers to calls each of which writes, and all of which have read before the first one writes.
+
+    They write in the order of the calls.
+    """
+    assert isinstance(database, SqliteDatabase)
+    held, go_on = threading.Event(), threading.Event()
+
+    async def hold(_: object) -> None:
+        held.set()
+        assert go_on.wait(10)
+
+    holding = asyncio.create_task(database.write(hold))
+    assert await asyncio.to_thread(held.wait, 10)
+    answering = asyncio.gather(*calls)
+    try:
+        async with asyncio.timeout(10):
+            while database._writer._queue.qsize() < len(calls):  # noqa: ASYNC110 - a queue tells nobody
+                await asyncio.sleep(0.001)
+    finally:
+        go_on.set()
+    await holding
+    return await answering

@@ -1,0 +1,107 @@
+"""`muniment config`: the effective settings, from wherever they come, with every secret masked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from muniment.cli.command import main
+from muniment.settings import Settings, load_settings
+
+SECRET = "c0ffee" * 10 + "1234"
+MYSQL = "mysql://muniment:hidden@db/muniment"
+
+
+def run(*arguments: str, command: str = "config", **environ: str) -> Result:
+    return CliRunner().invoke(main, [command, *arguments], env=environ)
+
+
+def is_one_line(said: str) -> None:
+    assert said.startswith("Error: ")
+    assert said.count("\n") == 1
+
+
+def shown(result: Result) -> dict[str, str]:
+    assert result.exit_code == 0, result.output
+    return dict(line.split("=", 1) for line in result.output.splitlines())
+
+
+def test_every_setting_is_shown_as_its_variable() -> None:
+    assert shown(run()) == Settings().environment()
+
+
+def test_what_is_shown_can_be_read_again() -> None:
+    assert load_settings(environ=shown(run(MUNIMENT_PORT="99"))) == Settings(port=99)
+
+
+def test_secrets_and_passwords_are_masked(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    result = run(
+        MUNIMENT_SECRET_FILE=str(tmp_path / "secret"), MUNIMENT_DATABASE_URL="postgresql://muniment:hidden@db/muniment"
+    )
+    assert shown(result)["MUNIMENT_SECRET"] == "********"
+    assert SECRET not in result.output
+    assert "hidden" not in result.output
+
+
+def test_flags_files_and_the_environment_are_all_heeded(tmp_path: Path) -> None:
+    config = tmp_path / "muniment.toml"
+    config.write_text('issuer = "from the file"\nport = 1\n')
+    assert tomllib.loads(config.read_text())["port"] == 1
+    found = shown(run("--config", str(config), "--data-dir", str(tmp_path), MUNIMENT_PORT="2"))
+    assert found["MUNIMENT_ISSUER"] == "from the file"
+    assert found["MUNIMENT_PORT"] == "2"
+    assert found["MUNIMENT_DATA_DIR"] == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MUNIMENT_PORT", "http"), ("MUNIMENT_LOG_LEVEL", "loud"), ("MUNIMENT_SECRET_FILE", "/does/not/exist")],
+)
+@pytest.mark.parametrize("command", ["config", "serve", "migrate", "verify"])
+def test_a_setting_that_cannot_be_read_is_told_in_one_line(command: str, name: str, value: str) -> None:
+    is_one_line(run(command=command, **{name: value}).output)
+
+
+def test_an_unknown_name_in_the_file_is_told_in_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "muniment.toml"
+    config.write_text("prot = 1\n")
+    result = run("--config", str(config))
+    assert result.exit_code == 1
+    assert result.output == f"Error: {config}: no setting is called prot\n"
+
+
+@pytest.mark.parametrize("command", ["migrate", "verify"])
+def test_a_database_of_an_unknown_kind_is_told_in_one_line_without_its_password(tmp_path: Path, command: str) -> None:
+    result = run(command=command, MUNIMENT_DATABASE_URL=MYSQL, MUNIMENT_DATA_DIR=str(tmp_path))
+    assert result.exit_code == 1
+    is_one_line(result.output)
+    assert "hidden" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("MUNIMENT_DATABASE_URL", MYSQL, id="unknown database"),
+        pytest.param("MUNIMENT_SECRET", "c0ffee", id="short secret"),
+        pytest.param("MUNIMENT_SECRET", f"{SECRET},{SECRET}", id="one secret twice"),
+    ],
+)
+def test_serve_does_not_start_with_what_cannot_work_and_does_not_repeat_it(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    # A process of its own, because serve sets up the logs of its process.
+    command = [sys.executable, "-m", "muniment", "serve", "--port", "0", "--data-dir", str(tmp_path)]
+    environ = {key: text for key, text in os.environ.items() if not key.startswith("MUNIMENT_")} | {name: value}
+    said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=30, check=False)
+    assert said.returncode == 1
+    assert said.stdout == ""
+    is_one_line(said.stderr)
+    assert "c0ffee" not in said.stderr
+    assert "hidden" not in said.stderr

@@ -1,0 +1,61 @@
+"""A connection on which a test says byte by byte what it sends, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+SECONDS_MAX = 20
+
+
+@dataclass
+class Answer:
+    """What came back, header names in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Connection:
+    """One TCP connection to a service."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        parts = urlsplit(url)
+        return cls(*await asyncio.open_connection(parts.hostname, parts.port))
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await asyncio.wait_for(self.writer.drain(), SECONDS_MAX)
+
+    async def answer(self) -> Answer:
+        """The next answer, whole."""
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), SECONDS_MAX)).decode("latin-1")
+        first, *lines = head.rstrip().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        length = int(headers.get("content-length", "0"))
+        body = await asyncio.wait_for(self.reader.readexactly(length), SECONDS_MAX)
+        return Answer(int(first.split()[1]), headers, body)
+
+    async def is_closed_by_server(self) -> bool:
+        """Whether the server ends the connection now, without saying more."""
+        with suppress(ConnectionError):
+            return await asyncio.wait_for(self.reader.read(1), SECONDS_MAX) == b""
+        return True
+
+    def abort(self) -> None:
+        """Go away without a word (RST), as a client that crashes."""
+        self.writer.transport.abort()
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()

@@ -1,0 +1,181 @@
+"""Who may do what: every operation under every kind of credential. A new operation needs a row here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, cron, deploy, log_in, register
+from conformance import document
+from conftest import Clock
+from muniment.app import Application, build_context
+from muniment.settings import Settings
+
+OWNER = Wallet(7)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Statuses by what the request carries in `x-auth-token`, `authorization` and `x-api-key`."""
+
+    nothing: int
+    nonsense: int
+    other_kind: int  # a good key where a token is due, and a good token where a key is due
+    other_registry: int  # a good credential of a registry with other secrets
+    good: int
+
+
+def public(status: int = 200) -> Row:
+    """No credential is needed, and none is looked at."""
+    return Row(status, status, status, status, status)
+
+
+WITH_TOKEN = Row(401, 401, 401, 401, 200)
+WITH_KEY = Row(401, 403, 403, 403, 200)
+
+TABLE = {
+    "GET /triggers": public(),
+    "GET /triggers/{sig}": public(),
+    "POST /triggers": public(),  # the signature in the body is the credential
+    "POST /triggers/sign-params": public(),
+    "POST /triggers/preview": public(),
+    "POST /triggers/deactivate": public(204),  # as above
+    "POST /triggers/deactivate/sign-params": public(),
+    "GET /functions": public(),
+    "GET /functions/{cid}": public(),
+    "GET /functions/{cid}/manifest": public(),
+    "GET /functions/{cid}/wasm": public(),
+    "GET /ipfs/{cid}": public(),
+    "GET /ipfs/{cid}/{name}": public(),
+    "POST /functions": WITH_KEY,
+    "POST /users/nonce": public(),
+    "POST /users/authenticate": public(),  # the signed nonce is the credential
+    "GET /users/api-key": WITH_TOKEN,
+    "POST /users/api-key/rotate": WITH_TOKEN,
+    "GET /.well-known/jwks.json": public(),
+    "GET /healthz": public(),
+    "GET /readyz": public(),
+    "GET /openapi.json": public(),
+    "GET /docs": public(),
+    "GET /errors/{code}": public(),
+}
+OPERATIONS = {
+    f"{method.upper()} {path}": described
+    for path, methods in document()["paths"].items()
+    for method, described in methods.items()
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """A registry with a function and a trigger, and the credentials that a request may carry."""
+
+    client: httpx.AsyncClient
+    cid: str
+    draft: TriggerDraft
+    token: str
+    key: str
+    foreign_token: str
+    foreign_key: str
+
+    def carried(self, column: str) -> dict[str, str]:
+        token, key = {
+            "nothing": ("", ""),
+            "nonsense": ("nonsense", "nonsense"),
+            "other_kind": (self.key, self.token),
+            "other_registry": (self.foreign_token, self.foreign_key),
+            "good": (self.token, self.key),
+        }[column]
+        sent = {"x-auth-token": token, "authorization": f"Bearer {token}", "x-api-key": key}
+        return sent if token else {}
+
+    async def body(self, operation: str) -> dict[str, Any]:
+        """A good body, so that nothing but the credential decides."""
+        params = {"functionCid": self.cid, "version": "1.0.0", "input": {}, "config": cron()}
+        sig = self.draft.signed()["sig"]
+        bodies: dict[str, Callable[[], Any]] = {
+            "POST /triggers": self.draft.signed,
+            "POST /triggers/sign-params": lambda: params,
+            "POST /triggers/preview": lambda: params,
+            "POST /triggers/deactivate": lambda: {"triggerSigs": [sig], "signature": OWNER.sign_deactivation([sig])},
+            "POST /triggers/deactivate/sign-params": lambda: {"triggerSigs": [sig]},
+            "POST /users/nonce": lambda: {"address": OWNER.address},
+            "POST /users/api-key/rotate": dict,
+        }
+        if operation == "POST /functions":
+            return {"files": Bundle().files}
+        if operation == "POST /users/authenticate":
+            nonce = (await self.client.post("/users/nonce", json={"address": OWNER.address})).json()["nonce"]
+            return {"json": {"address": OWNER.address, "signature": OWNER.sign_text(nonce)}}
+        return {"json": bodies[operation]()} if operation in bodies else {}
+
+    async def status(self, operation: str, column: str) -> int:
+        method, _, path = operation.partition(" ")
+        sig = self.draft.signed()["sig"]
+        url = path.format(sig=sig, cid=self.cid, name="manifest.json", code="integrity")
+        query = {"format": "raw"} if path == "/ipfs/{cid}" else None
+        headers = self.carried(column)
+        response = await self.client.request(method, url, params=query, headers=headers, **await self.body(operation))
+        return response.status_code
+
+
+@pytest.fixture
+async def foreign(settings: Settings, clock: Clock, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A registry with the same settings but secrets of its own."""
+    context = build_context(replace(settings, data_dir=tmp_path / "foreign"), now_ms=clock)
+    await context.database.migrate()
+    transport = httpx.ASGITransport(app=Application(context))
+    async with httpx.AsyncClient(transport=transport, base_url="http://foreign.test") as made:
+        yield made
+    await context.database.close()
+
+
+@pytest.fixture
+async def world(client: httpx.AsyncClient, foreign: httpx.AsyncClient) -> World:
+    cid = await deploy(client, wallet=OWNER)
+    draft = TriggerDraft(cid, OWNER)
+    await register(client, draft)
+    return World(
+        client, cid, draft, await log_in(client, OWNER), await api_key_of(client, OWNER),
+        await log_in(foreign, OWNER), await api_key_of(foreign, OWNER),
+    )  # fmt: skip
+
+
+def test_every_operation_has_a_row() -> None:
+    assert set(TABLE) == set(OPERATIONS)
+
+
+def test_the_document_names_a_credential_exactly_where_one_is_needed() -> None:
+    needs = {operation for operation, row in TABLE.items() if row.nothing == 401}
+    assert {operation for operation, described in OPERATIONS.items() if described.get("security")} == needs
+    keyed = {each for each, described in OPERATIONS.items() if described.get("security") == [{"apiKey": []}]}
+    assert keyed == {operation for operation, row in TABLE.items() if row is WITH_KEY}
+
+
+@pytest.mark.parametrize("operation", TABLE)
+async def test_an_operation_lets_in_whom_the_table_says(world: World, operation: str) -> None:
+    row = TABLE[operation]
+    for column in ("nothing", "nonsense", "other_kind", "other_registry"):
+        assert await world.status(operation, column) == getattr(row, column), column
+    assert await world.status(operation, "good") == row.good
+
+
+async def test_a_caller_gets_their_own_key_and_nobody_elses(world: World) -> None:
+    stranger = await log_in(world.client, Wallet(8))
+    answer = (await world.client.get("/users/api-key", headers={"x-auth-token": stranger})).json()
+    assert answer["address"] == Wallet(8).address
+    assert answer["apiKey"] != world.key
+
+
+@pytest.mark.parametrize("operation", [each for each, row in TABLE.items() if row.nothing == 401])
+async def test_nothing_is_stored_for_a_caller_who_is_refused(
+    world: World, nothing_stored: Callable[[], Any], operation: str
+) -> None:
+    async with nothing_stored():
+        for column in ("nothing", "nonsense", "other_kind", "other_registry"):
+            assert await world.status(operation, column) in {401, 403}

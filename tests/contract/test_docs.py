@@ -1,0 +1,116 @@
+"""The documentation leads to what exists, and the pages of the service are complete and harmless."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from golden import ROOT
+
+from conformance import document
+from muniment.http.pages import error_page, reference_page
+from muniment.http.problems import all_refusals
+
+_PAGES = sorted([ROOT / "README.md", ROOT / "bench" / "README.md", *(ROOT / "docs").rglob("*.md")])
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_CODES = [refusal.code for refusal in all_refusals()]
+
+
+def _headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as they are made of Markdown by those who show it."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=[str(page.relative_to(ROOT)) for page in _PAGES])
+def test_relative_links_lead_to_files_that_exist(page: Path) -> None:
+    for target in _LINK.findall(_CODE.sub("", page.read_text("utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{page.name} links to {target}"
+        assert not anchor or file.suffix != ".md" or anchor in _headings(file), f"{page.name} links to {target}"
+
+
+class Outline(HTMLParser):
+    """The elements, ids and link targets of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def values(self, name: str) -> list[str]:
+        return [value or "" for attribute, value in self.attributes if attribute == name]
+
+
+async def _page(client: httpx.AsyncClient, path: str) -> Outline:
+    response = await client.get(path)
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    policy = response.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "script-src" not in policy
+    assert response.headers["x-content-type-options"] == "nosniff"
+    outline = Outline(response.text)
+    assert not {"script", "iframe", "object", "embed", "form", "img", "link"} & set(outline.tags)
+    assert not [name for name, _ in outline.attributes if name.startswith("on")]
+    assert not [href for href in outline.values("href") if not href.startswith(("/", "#"))]
+    return outline
+
+
+async def test_the_reference_has_every_operation_and_every_code(client: httpx.AsyncClient) -> None:
+    outline = await _page(client, "/docs")
+    ids = outline.values("id")
+    assert len(ids) == len(set(ids))
+    operations = [each["operationId"] for methods in document()["paths"].values() for each in methods.values()]
+    assert set(operations) <= set(ids)
+    links = set(outline.values("href"))
+    assert {f"/errors/{code}" for code in _CODES} <= links
+    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
+
+
+async def test_every_code_has_a_page(client: httpx.AsyncClient) -> None:
+    for code in _CODES:
+        outline = await _page(client, f"/errors/{code}")
+        assert outline.values("href") == ["/docs#errors"], code
+
+
+@pytest.mark.parametrize("code", ["no-such-code", "Integrity", "%3Cscript%3E", "a" * 300])
+async def test_what_is_no_code_has_no_page(client: httpx.AsyncClient, code: str) -> None:
+    response = await client.get(f"/errors/{code}")
+    assert response.status_code == 404
+    assert response.json()["code"] == "unknown-path"
+
+
+def test_nothing_of_the_document_is_taken_for_markup() -> None:
+    wrapped: Any = _with_markup(document())
+    for page in (reference_page(wrapped), error_page("invalid-json", wrapped)):
+        text = page.body.decode()
+        assert "<i>" not in text
+        assert "&lt;i&gt;" in text
+
+
+def _with_markup(node: Any) -> Any:
+    """The document with markup in every text that people wrote."""
+    if isinstance(node, list):
+        return [_with_markup(each) for each in node]
+    if isinstance(node, dict):
+        return {
+            key: f"<i>{value}" if key in {"description", "summary", "meaning", "detail"} and isinstance(value, str)
+            else _with_markup(value)
+            for key, value in node.items()
+        }  # fmt: skip
+    return node

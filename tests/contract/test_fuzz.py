@@ -1,0 +1,114 @@
+"""Requests made up from the OpenAPI document, good and broken ones: no crash, and no answer it does not announce."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import hypothesis
+import pytest
+import requests
+import schemathesis
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from builders import TriggerDraft, Wallet, api_key_of, deploy, log_in, register
+from conformance import check_answer, document
+from conftest import Clock
+from muniment.app import Application, build_context
+from muniment.settings import Settings
+
+SCHEMA: Any = schemathesis.openapi.from_dict(document())
+# For each operation and test; all of them take some fifteen seconds.
+EXAMPLES = 15
+CHECKS: list[Any] = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+_URL = "http://test"
+_CREDENTIALS = {"authorization", "x-auth-token", "x-api-key"}
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A registry with one function and one trigger, and good credentials."""
+
+    client: httpx.AsyncClient
+    runner: asyncio.Runner
+    known: dict[str, str]
+    credentials: dict[str, str]
+
+    def send(self, request: httpx.Request) -> httpx.Response:
+        return self.runner.run(self.client.send(request))
+
+
+@asynccontextmanager
+async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Registry]:
+    context = build_context(Settings(data_dir=data_dir, log_level="warning"), now_ms=Clock())
+    await context.database.migrate()
+    transport = httpx.ASGITransport(app=Application(context))
+    hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
+    async with httpx.AsyncClient(transport=transport, base_url=_URL, event_hooks=hooks) as client:
+        cid = await deploy(client)
+        trigger = await register(client, TriggerDraft(cid))
+        known = {"cid": cid, "sig": trigger["sig"], "name": "manifest.json", "code": "integrity"}
+        credentials = {
+            "x-auth-token": await log_in(client, Wallet()),
+            "x-api-key": await api_key_of(client, Wallet()),
+        }
+        yield Registry(client, runner, known, credentials)
+    await context.database.close()
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with asyncio.Runner() as runner:
+        opened = _registry(tmp_path_factory.mktemp("fuzz") / "data", runner)
+        yield runner.run(opened.__aenter__())
+        runner.run(opened.__aexit__(None, None, None))
+
+
+@SCHEMA.parametrize()
+@hypothesis.settings(max_examples=EXAMPLES)
+def test_made_up_requests_get_announced_answers(case: Any, registry: Registry) -> None:
+    _send(case, registry)
+
+
+@SCHEMA.include(path_regex=r"\{|^/triggers").parametrize()
+@hypothesis.settings(max_examples=EXAMPLES)
+def test_made_up_requests_about_what_is_there_get_announced_answers(case: Any, registry: Registry) -> None:
+    for name in case.path_parameters:
+        case.path_parameters[name] = registry.known[name]
+    _name_known(case.body, registry.known)
+    _send(case, registry)
+
+
+def _name_known(body: Any, known: dict[str, str]) -> None:
+    """Let a body speak of the function that is registered, so that more of it is looked at."""
+    if isinstance(body, dict):
+        if isinstance(body.get("functionCid"), str):
+            body["functionCid"] = known["cid"]
+        for value in body.values():
+            _name_known(value, known)
+
+
+def _send(case: Any, registry: Registry) -> None:
+    headers = registry.credentials if case.operation.definition.raw.get("security") else {}
+    for name in [name for name in case.headers if name.lower() in _CREDENTIALS]:
+        del case.headers[name]  # made-up ones are the matter of test_access
+    made = requests.Request(**case.as_transport_kwargs(base_url=_URL, headers=headers)).prepare()
+    sent: list[tuple[Any, Any]] = list(made.headers.items())
+    request = httpx.Request(made.method or "", made.url or "", headers=sent, content=_bytes(made.body))
+    case.validate_response(registry.send(request), checks=CHECKS)
+
+
+def _bytes(body: Any) -> bytes:
+    return body.encode() if isinstance(body, str) else body or b""

@@ -1,0 +1,183 @@
+"""The OpenAPI document is valid, complete, and its examples keep to its own schemas."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from schemathesis.specs.openapi.definitions import OPENAPI_31
+
+from conformance import document
+from muniment.auth.caller import SECURITY_SCHEMES
+from muniment.http.problems import all_refusals, status_of
+
+DOCUMENT = document()
+SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+OPERATIONS = {
+    f"{method.upper()} {path}": described
+    for path, methods in DOCUMENT["paths"].items()
+    for method, described in methods.items()
+}
+# Keywords whose values are JSON of any kind, not schemas.
+_SAMPLES = {"examples", "default", "const", "enum"}
+_STATUSES_OF_ALL = {"400", "414", "431", "500", "503"}
+
+every_operation = pytest.mark.parametrize("described", OPERATIONS.values(), ids=OPERATIONS.keys())
+every_component = pytest.mark.parametrize("name", SCHEMAS)
+
+
+def resolved(node: dict[str, Any]) -> dict[str, Any]:
+    """What a node refers to, or the node itself."""
+    while "$ref" in node:
+        _, *steps = node["$ref"].split("/")
+        node = DOCUMENT
+        for step in steps:
+            node = node[step]
+    return node
+
+
+def inside(node: Any, *, follow: bool, seen: frozenset[str] = frozenset()) -> Iterator[dict[str, Any]]:
+    """Every object in a part of the document; with `follow` also in what it refers to."""
+    if isinstance(node, list):
+        for each in node:
+            yield from inside(each, follow=follow, seen=seen)
+    elif isinstance(node, dict):
+        yield node
+        if follow and "$ref" in node and node["$ref"] not in seen:
+            yield from inside(resolved(node), follow=True, seen=seen | {node["$ref"]})
+        for key, value in node.items():
+            if key not in _SAMPLES:
+                yield from inside(value, follow=follow, seen=seen)
+
+
+def test_the_document_is_valid_openapi_3_1() -> None:
+    jsonschema_rs.Draft202012Validator(OPENAPI_31).validate(DOCUMENT)
+
+
+def test_a_document_with_an_error_is_not_valid() -> None:
+    wrong = copy.deepcopy(DOCUMENT)
+    wrong["paths"]["/triggers"]["get"]["responses"]["200"].pop("description")
+    with pytest.raises(jsonschema_rs.ValidationError):
+        jsonschema_rs.Draft202012Validator(OPENAPI_31).validate(wrong)
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_referred_to() -> None:
+    named = {node["$ref"] for node in inside(DOCUMENT, follow=False) if isinstance(node.get("$ref"), str)}
+    assert all(resolved({"$ref": each}) for each in named)
+    assert {f"#/components/schemas/{name}" for name in SCHEMAS} <= named
+
+
+def test_there_is_no_discriminator() -> None:
+    assert not [node for node in inside(DOCUMENT, follow=False) if "discriminator" in node]
+
+
+@every_operation
+def test_an_operation_says_what_it_does(described: dict[str, Any]) -> None:
+    assert 5 < len(described["summary"]) <= 80
+    assert described["description"]
+    assert described["operationId"]
+    assert len(described["tags"]) == 1
+
+
+def test_operation_ids_are_unique() -> None:
+    names = [described["operationId"] for described in OPERATIONS.values()]
+    assert len(set(names)) == len(names)
+
+
+@every_operation
+def test_an_operation_has_a_success_answer_and_its_error_codes(described: dict[str, Any]) -> None:
+    answers = described["responses"]
+    assert any(status in answers for status in ("200", "204"))
+    assert set(answers) >= _STATUSES_OF_ALL
+    status_of_code = {refusal.code: str(status_of(refusal)) for refusal in all_refusals()}
+    for status, answer in answers.items():
+        assert resolved(answer)["description"]
+        if int(status) >= 400:
+            codes = resolved(answer)["content"]["application/json"]["schema"]["allOf"][1]["properties"]["code"]["enum"]
+            assert codes
+            assert {status_of_code[code] for code in codes} == {status}
+
+
+def test_every_answer_in_json_has_a_schema_but_for_files_that_were_uploaded() -> None:
+    without = {
+        described["operationId"]
+        for described in OPERATIONS.values()
+        for answer in described["responses"].values()
+        if "schema" not in resolved(answer).get("content", {}).get("application/json", {"schema": {}})
+    }
+    assert without == {"getManifest", "getEntry"}
+
+
+@every_operation
+def test_an_operation_with_credentials_names_known_ones_and_says_401(described: dict[str, Any]) -> None:
+    named = {name for each in described.get("security", []) for name in each}
+    assert named <= set(SECURITY_SCHEMES)
+    if named:
+        assert "401" in described["responses"]
+
+
+@every_operation
+def test_a_parameter_has_a_description_an_example_and_a_bound(described: dict[str, Any]) -> None:
+    for parameter in described["parameters"]:
+        schema = resolved(parameter["schema"])
+        assert parameter.get("description") or schema.get("description"), parameter["name"]
+        assert _has_sample(schema), parameter["name"]
+        if (
+            parameter["in"] != "header"
+        ):  # fields of HTTP itself: their grammar is elsewhere, their length is bounded for all
+            assert not [each for each in inside(schema, follow=True) if not _is_bounded(each)], parameter["name"]
+
+
+@every_operation
+def test_everything_in_a_body_is_bounded(described: dict[str, Any]) -> None:
+    for content in described.get("requestBody", {}).get("content", {}).values():
+        assert not [each for each in inside(content["schema"], follow=True) if not _is_bounded(each)]
+
+
+def _has_sample(schema: dict[str, Any]) -> bool:
+    items = schema.get("items")
+    return (
+        bool(schema.keys() & _SAMPLES)
+        or schema.get("type") == "boolean"
+        or bool(items and _has_sample(resolved(items)))
+    )
+
+
+def _is_bounded(schema: dict[str, Any]) -> bool:
+    """Whether a schema says how long or large its value may be."""
+    if schema.keys() & {"enum", "const"}:
+        return True
+    kind = schema.get("type")
+    if kind == "string":
+        return bool(schema.keys() & {"pattern", "maxLength", "contentMediaType"})
+    if kind == "integer":
+        return schema.keys() >= {"minimum", "maximum"}
+    return kind != "array" or "maxItems" in schema
+
+
+@every_component
+def test_a_component_has_an_example(name: str) -> None:
+    assert SCHEMAS[name].get("examples") or "enum" in SCHEMAS[name]
+
+
+@every_component
+def test_the_examples_of_a_component_keep_to_it(name: str) -> None:
+    validator = _validator({"$ref": f"#/components/schemas/{name}"})
+    for example in SCHEMAS[name].get("examples", []):
+        validator.validate(example)
+
+
+@every_operation
+def test_the_examples_of_parameters_keep_to_their_schemas(described: dict[str, Any]) -> None:
+    for parameter in described["parameters"]:
+        validator = _validator(parameter["schema"])
+        schema = resolved(parameter["schema"])
+        for example in [*schema.get("examples", []), *([schema["default"]] if "default" in schema else [])]:
+            validator.validate(example)
+
+
+def _validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]}, validate_formats=True)

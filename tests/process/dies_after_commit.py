@@ -1,0 +1,24 @@
+"""`muniment` that ends by SIGKILL between a commit and its answer, once the file DIE_WHEN_THERE_IS is there."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from muniment.__main__ import main
+from muniment.storage.sqlite_writer import Writer
+
+_commit = Writer._make_durable
+
+
+def _commit_and_die(self: Writer) -> None:
+    _commit(self)
+    if Path(os.environ["DIE_WHEN_THERE_IS"]).exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+Writer._make_durable = _commit_and_die
+
+if __name__ == "__main__":
+    main()

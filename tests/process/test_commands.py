@@ -1,0 +1,159 @@
+"""The commands, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service import Service
+
+SECONDS_MAX = 60
+
+
+def command(*words: str | Path) -> list[str]:
+    return [sys.executable, "-m", "muniment", *map(str, words)]
+
+
+def muniment(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+    return subprocess.run(
+        command(*words), env=clean | environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+    )
+
+
+def assert_told_in_one_line(ended: subprocess.CompletedProcess[str], reason: str) -> None:
+    assert ended.returncode == 1, ended
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert re.search(reason, line), line
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert muniment("--version").stdout.strip() == f"muniment {version('muniment')}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [], ["serve"], ["demo"], ["migrate"], ["config"], ["verify"],
+        ["secrets"], ["secrets", "list"], ["secrets", "rotate"], ["secrets", "retire"],
+    ],
+    ids=lambda words: " ".join(words) or "muniment",
+)  # fmt: skip
+def test_every_command_has_help(words: list[str]) -> None:
+    helped = muniment(*words, "--help")
+    assert helped.returncode == 0
+    assert helped.stdout.startswith("Usage: ")
+    assert helped.stderr == ""
+    assert helped.stdout.splitlines()[2].strip()  # what it does, in a sentence
+
+
+def test_migrate_tells_what_it_did(tmp_path: Path) -> None:
+    assert muniment("migrate", "--data-dir", tmp_path / "data").stdout == "applied 0001_initial.sql\n"
+    assert muniment("migrate", "--data-dir", tmp_path / "data").stdout == "the database is up to date\n"
+
+
+@pytest.mark.parametrize("words", ["serve", "serve --workers 2", "migrate", "verify", "secrets list"])
+def test_a_data_directory_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, words: str) -> None:
+    (tmp_path / "file").touch()
+    assert_told_in_one_line(muniment(*words.split(), "--data-dir", tmp_path / "file" / "data"), "Not a directory")
+
+
+def test_blocks_that_cannot_be_written_are_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "blocks").touch()
+    for workers in ("1", "2"):
+        ended = muniment("serve", "--data-dir", tmp_path, "--port", "0", "--workers", workers)
+        assert_told_in_one_line(ended, "the block store does not answer")
+
+
+def test_a_secret_that_is_none_is_told_in_one_line_and_not_repeated(tmp_path: Path) -> None:
+    for workers in ("1", "2"):
+        ended = muniment("serve", "--data-dir", tmp_path, "--workers", workers, MUNIMENT_SECRET="hunter2")
+        assert_told_in_one_line(ended, "64 hex digits")
+        assert "hunter2" not in ended.stderr
+
+
+def test_a_file_that_is_no_database_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "muniment.db").write_bytes(b"something else" * 1000)
+    assert_told_in_one_line(muniment("serve", "--data-dir", tmp_path), "file is not a database")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("listens", [True, False], ids=["served", "only taken"])
+def test_a_port_in_use_is_told_in_one_line(tmp_path: Path, workers: str, *, listens: bool) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        if listens:
+            taken.listen()
+        port = taken.getsockname()[1]
+        ended = muniment("serve", "--data-dir", tmp_path, "--port", str(port), "--workers", workers)
+    assert_told_in_one_line(ended, f"cannot listen on 127.0.0.1 port {port}: Address already in use$")
+    assert ended.stdout == ""
+
+
+def assert_walked(said: str) -> None:
+    steps = [line.split("  ")[1] for line in said.splitlines() if line.startswith("  ")]
+    assert steps[:4] == ["wallet", "nonce", "login", "API key"]
+    assert steps[4:11] == ["deploy", "sign-params", "signature", "trigger", "list", "deactivate", "list"]
+
+
+def test_demo_walks_through_a_running_service(service: Service) -> None:
+    for number in (1, 2):
+        walked = muniment("demo", "--url", service.url)
+        assert walked.returncode == 0, walked
+        assert_walked(walked.stdout)
+        assert len(httpx.get(f"{service.url}/triggers?active=false").json()) == number
+        assert len(httpx.get(f"{service.url}/functions").json()) == 1
+
+
+def test_demo_against_no_service_is_told_in_one_line() -> None:
+    assert_told_in_one_line(muniment("demo", "--url", "http://127.0.0.1:9"), "does not answer")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+def test_demo_starts_a_service_and_stops_it_with_itself(tmp_path: Path, number: signal.Signals) -> None:
+    for _ in range(2):  # the second time on the data of the first
+        words = command("demo", "--data-dir", tmp_path / "data", "--port", "0")
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as demo:
+            assert demo.stdout is not None
+            said = ""
+            while "Ctrl-C" not in said:
+                line = demo.stdout.readline()
+                assert line, said
+                said += line
+            url = said.partition("listens on ")[2].split()[0]
+            assert httpx.get(f"{url}/healthz").status_code == 200
+            demo.send_signal(number)
+            assert demo.wait(20) == 0
+        assert_walked(said)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{url}/healthz")
+
+
+def test_demo_says_why_its_service_did_not_start(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ended = muniment("demo", "--data-dir", tmp_path / "file" / "data", "--port", "0")
+    assert ended.returncode == 1
+    assert "Not a directory" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_process_logs_as_the_settings_say(
+    tmp_path: Path, workers: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    environment = {"MUNIMENT_LOG_FORMAT": "json", "MUNIMENT_LOG_LEVEL": "info", "MUNIMENT_LOG_REQUESTS": "true"}
+    with Service(tmp_path / "data", workers=workers, environment=environment) as service:
+        httpx.get(f"{service.url}/functions", headers={"x-request-id": "mine"})
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [line["path"] for line in lines if line.get("request_id") == "mine"] == ["/functions"]

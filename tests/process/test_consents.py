@@ -1,0 +1,64 @@
+"""What must hold for a consent, when two processes get the requests at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from builders import TriggerDraft, Wallet, deploy, register
+from service import Service
+
+OWNER = Wallet(51)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path / "data", workers=2) as started:
+        yield started
+
+
+@pytest.fixture
+def client(service: Service) -> httpx.AsyncClient:
+    """A new connection for each request: the kernel gives them to both processes."""
+    return httpx.AsyncClient(base_url=service.url, timeout=30, limits=httpx.Limits(max_keepalive_connections=0))
+
+
+async def test_fifty_creates_at_once_are_one_record(client: httpx.AsyncClient) -> None:
+    async with client:
+        body = TriggerDraft(await deploy(client)).signed()
+        answers = await asyncio.gather(*(client.post("/triggers", json=body) for _ in range(50)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert len({answer.content for answer in answers}) == 1
+        assert (await client.get("/triggers")).json() == [answers[0].json()]
+
+
+async def test_overlapping_deactivations_at_once_all_hold(client: httpx.AsyncClient) -> None:
+    async with client:
+        cid = await deploy(client)
+        sigs = [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in range(12)]
+        lists = [sigs[:8], sigs[:3:-1], sigs, sigs[::2]]
+        signatures = [OWNER.sign_deactivation(listed) for listed in lists]
+        bodies = [{"triggerSigs": each, "signature": sig} for each, sig in zip(lists, signatures, strict=True)] * 3
+        answers = await asyncio.gather(*(client.post("/triggers/deactivate", json=body) for body in bodies))
+        assert {answer.status_code for answer in answers} == {204}
+        assert (await client.get("/triggers?active=true")).json() == []
+        ended = (await client.get("/triggers?limit=100")).json()
+        assert {trigger["deactivateSig"] for trigger in ended} <= set(signatures)
+
+
+async def test_a_create_beside_a_deactivation_never_leaves_it_active(client: httpx.AsyncClient) -> None:
+    async with client:
+        cid = await deploy(client)
+        for number in range(20):
+            body = TriggerDraft(cid, OWNER, version=f"{number}.0.0").signed()
+            consent = {"triggerSigs": [body["sig"]], "signature": OWNER.sign_deactivation([body["sig"]])}
+            creates = [client.post("/triggers", json=body) for _ in range(2)]
+            answers = await asyncio.gather(creates[0], client.post("/triggers/deactivate", json=consent), creates[1])
+            assert {answers[0].status_code, answers[2].status_code} <= {200, 409}
+            assert answers[1].status_code in {204, 404}
+            shown = (await client.get(f"/triggers/{body['sig']}")).json()
+            assert ("deactivateSig" in shown) is (answers[1].status_code == 204)

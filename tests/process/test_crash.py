@@ -1,0 +1,159 @@
+"""SIGKILL at any moment: what was acknowledged stays, and the service starts again by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import secrets
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
+from service import Service
+
+HERE = Path(__file__).parent
+ROUNDS = 20
+WRITES = 1_000
+# A round ends somewhere between the first instruction of the service and this long after it is ready.
+ROUND_SECONDS_MAX = 0.4
+TRIGGER_WRITERS = 3
+
+pytestmark = pytest.mark.slow
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+async def signed_in(url: str) -> tuple[str, str]:
+    """An API key, and a function to make triggers for."""
+    async with httpx.AsyncClient(base_url=url) as client:
+        return await api_key_of(client, Wallet()), await deploy(client)
+
+
+def trigger_requests(cid: str, wallet: Wallet) -> Iterator[dict[str, Any]]:
+    headers = {"content-type": "application/json"}
+    for number in range(2_000):
+        body = TriggerDraft(cid, wallet=wallet, version=f"1.0.{number}").signed()
+        yield {"path": "/triggers", "headers": headers, "body": json.dumps(body)}
+
+
+def function_requests(api_key: str) -> Iterator[dict[str, Any]]:
+    boundary = "a-boundary"
+    headers = {"content-type": f"multipart/form-data; boundary={boundary}", "x-api-key": api_key}
+    for number in range(1_000):
+        parts = [
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode() + data
+            for _, (name, data, _) in Bundle(version=f"2.0.{number}").files
+        ]
+        body = b"\r\n".join([*parts, f"--{boundary}--\r\n".encode()])
+        yield {"path": "/functions", "headers": headers, "body": body.decode("latin-1")}
+
+
+@contextmanager
+def writing(port: int, folder: Path, name: str, requests: Iterator[dict[str, Any]]) -> Generator[Path]:
+    """A process that writes; where it notes its answers."""
+    asked, answers = folder / f"{name}.requests", folder / f"{name}.answers"
+    asked.write_text("".join(json.dumps(request) + "\n" for request in requests))
+    command = [sys.executable, str(HERE / "writer.py"), str(port), str(asked), str(answers)]
+    with subprocess.Popen(command) as process:
+        try:
+            yield answers
+        finally:
+            process.kill()
+
+
+def acknowledged(answers: list[Path]) -> list[tuple[int, Any]]:
+    """Statuses and bodies; a line that the end of its writer cut off is not one."""
+    texts = [path.read_text() for path in answers if path.exists()]
+    lines = [line for text in texts for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return [(status, body) for _, status, body in map(json.loads, lines)]
+
+
+def kill_again_and_again(service: Service, answers: list[Path], dice: random.Random) -> int:
+    rounds = 0
+    while rounds < ROUNDS or len(acknowledged(answers)) < WRITES:
+        assert rounds < 5 * ROUNDS, "the service hardly gets anything done"
+        service.launch()
+        if dice.random() < 0.2:
+            time.sleep(dice.uniform(0, 2 * ROUND_SECONDS_MAX))  # while it starts
+        else:
+            service.wait_until_ready()
+            time.sleep(dice.uniform(0, ROUND_SECONDS_MAX))
+        service.kill()
+        rounds += 1
+    return rounds
+
+
+def test_no_acknowledged_write_is_lost_however_often_the_service_is_killed(tmp_path: Path) -> None:
+    seed = int(os.environ.get("CRASH_SEED") or secrets.randbits(32))
+    print(f"CRASH_SEED={seed}")  # noqa: T201 - to run it again
+    port = free_port()
+    service = Service(tmp_path / "data", workers=2, port=port)
+    with service:
+        api_key, cid = asyncio.run(signed_in(service.url))
+    with ExitStack() as writers:
+        answers = [
+            writers.enter_context(writing(port, tmp_path, f"triggers{number}", trigger_requests(cid, Wallet(number))))
+            for number in range(1, TRIGGER_WRITERS + 1)
+        ]
+        answers.append(writers.enter_context(writing(port, tmp_path, "functions", function_requests(api_key))))
+        rounds = kill_again_and_again(service, answers, random.Random(seed))  # noqa: S311 - dice, not secrets
+    written = acknowledged(answers)
+    print(f"{len(written)} writes acknowledged in {rounds} rounds")  # noqa: T201
+    assert {status for status, _ in written} == {200}
+    assert sum("CID" in record for _, record in written) > 10
+    assert_sound(tmp_path / "data")
+    with service:
+        assert_all_there(service.url, [record for _, record in written])
+
+
+def assert_all_there(url: str, records: list[dict[str, Any]]) -> None:
+    with httpx.Client(base_url=url) as client:
+        for record in records:
+            path = f"/functions/{record['CID']}" if "CID" in record else f"/triggers/{record['sig']}"
+            assert client.get(path).json() == record
+
+
+def assert_sound(data_dir: Path) -> None:
+    """The store opens by itself; every block and signature in it is what its name says."""
+    command = [sys.executable, "-m", "muniment", "verify", "--data-dir", str(data_dir)]
+    verified = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    with closing(sqlite3.connect(data_dir / "muniment.db")) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_a_client_that_was_not_answered_asks_again_and_gets_the_record(tmp_path: Path) -> None:
+    """The process ends by SIGKILL between the commit and the answer."""
+    mark = tmp_path / "die"
+    program = [str(HERE / "dies_after_commit.py")]
+    dying = Service(tmp_path / "data", program=program, environment={"DIE_WHEN_THERE_IS": str(mark)})
+    with dying:
+        _, cid = asyncio.run(signed_in(dying.url))
+        mark.touch()
+        body = TriggerDraft(cid).signed()
+        with pytest.raises(httpx.TransportError):
+            httpx.post(f"{dying.url}/triggers", json=body)
+        assert dying.wait() == -signal.SIGKILL
+    with closing(sqlite3.connect(tmp_path / "data" / "muniment.db")) as database:
+        ((stored,),) = database.execute("SELECT record FROM triggers").fetchall()
+    with Service(tmp_path / "data") as service:
+        again = httpx.post(f"{service.url}/triggers", json=body)
+        assert (again.status_code, again.text) == (200, stored)
+        assert httpx.get(f"{service.url}/triggers").json() == [again.json()]

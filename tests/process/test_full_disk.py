@@ -1,0 +1,76 @@
+"""A service whose files cannot grow: writers are told to come back, readers are served, and it recovers by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
+from service import Service
+
+
+@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
+def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path / "data", workers=request.param) as started:
+        yield started
+
+
+def limit_files(service: Service, size: int) -> None:
+    """Let no file grow beyond `size` bytes: writing fails with EFBIG, as it does with ENOSPC on a full disk."""
+    for pid in service.worker_pids() or {service.pid}:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+async def signed_in(url: str) -> tuple[str, str]:
+    """An API key, and a function to make triggers for."""
+    async with httpx.AsyncClient(base_url=url) as client:
+        return await api_key_of(client, Wallet()), await deploy(client)
+
+
+@pytest.mark.parametrize("size", [0, 100])
+def test_on_a_full_disk_creates_are_503_and_all_is_well_when_there_is_room(serving: Service, size: int) -> None:
+    api_key, cid = asyncio.run(signed_in(serving.url))
+    trigger, bundle = TriggerDraft(cid).signed(), Bundle(version="2.0.0", description="d" * 900)
+    with httpx.Client(base_url=serving.url, headers={"x-api-key": api_key}) as client:
+        limit_files(serving, size)
+        for _ in range(3):
+            refused = client.post("/triggers", json=trigger)
+            assert (refused.status_code, refused.json()["code"]) == (503, "database-unavailable")
+            assert int(refused.headers["retry-after"]) > 0
+            refused = client.post("/functions", files=bundle.files)
+            assert (refused.status_code, refused.json()["code"]) == (503, "storage-unavailable")
+            assert int(refused.headers["retry-after"]) > 0
+        assert client.get(f"/functions/{cid}").status_code == 200
+        assert client.get(f"/functions/{cid}/wasm").content == Bundle().wasm
+        assert client.get(f"/triggers/{trigger['sig']}").status_code == 404
+        assert len(client.get("/functions").json()) == 1
+
+        limit_files(serving, resource.RLIM_INFINITY)
+        record = client.post("/triggers", json=trigger)
+        assert record.status_code == 200
+        assert client.get(f"/triggers/{trigger['sig']}").json() == record.json()
+        function = client.post("/functions", files=bundle.files)
+        assert function.status_code == 200
+        assert client.get(f"/functions/{function.json()['CID']}/manifest").content == bundle.manifest
+    assert serving.stop() == 0
+    command = [sys.executable, "-m", "muniment", "verify", "--data-dir", str(serving.data_dir)]
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, timeout=60, check=False).returncode == 0
+
+
+def test_an_upload_that_does_not_fit_in_memory_is_503_on_a_full_disk(serving: Service) -> None:
+    api_key, _ = asyncio.run(signed_in(serving.url))
+    large = Bundle(version="2.0.0", wasm=Bundle().wasm + b"\0\x80\x80\x80\1\0" + bytes(2**21 - 1))
+    with httpx.Client(base_url=serving.url, headers={"x-api-key": api_key}) as client:
+        limit_files(serving, 0)
+        refused = client.post("/functions", files=large.files)
+        assert (refused.status_code, refused.json()["code"]) == (503, "storage-unavailable")
+        limit_files(serving, resource.RLIM_INFINITY)
+        assert client.post("/functions", files=large.files).status_code == 200
+    assert list((serving.data_dir / "blocks" / "tmp").iterdir()) == []

@@ -1,0 +1,216 @@
+"""How the processes start, stop and are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
+from service import Service
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT]
+
+
+@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
+def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path / "data", workers=request.param) as started:
+        yield started
+
+
+async def signed_in(url: str) -> tuple[str, str]:
+    """An API key, and a function to make triggers for."""
+    async with httpx.AsyncClient(base_url=url) as client:
+        return await api_key_of(client, Wallet()), await deploy(client)
+
+
+def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come to pass"
+        time.sleep(0.02)
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz", timeout=1).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class SlowUpload:
+    """A POST /functions whose body stops half-way until it is finished."""
+
+    def __init__(self, url: str, api_key: str, version: str) -> None:
+        request = httpx.Request(
+            "POST", f"{url}/functions", files=Bundle(version=version).files, headers={"x-api-key": api_key}
+        )
+        body = request.read()
+        head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+        self._socket = socket.create_connection((request.url.host, request.url.port or 80), timeout=10)
+        self._socket.sendall(f"POST /functions HTTP/1.1\r\n{head}\r\n".encode() + body[:100])
+        self._rest = body[100:]
+
+    def finish(self) -> dict[str, Any]:
+        """Send the rest; the record that is answered."""
+        self._socket.sendall(self._rest)
+        with self._socket.makefile("rb") as answer:
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+        self._socket.close()
+        assert head.startswith(b"HTTP/1.1 200 "), head
+        return json.loads(body)
+
+
+@contextmanager
+def load(url: str, cid: str) -> Generator[list[dict[str, Any]]]:
+    """Triggers are posted until the service is gone; those that were answered."""
+    answered: list[dict[str, Any]] = []
+    bodies = [TriggerDraft(cid, version=f"1.0.{number}").signed() for number in range(2_000)]
+
+    def post() -> None:
+        for body in bodies:
+            try:
+                response = httpx.post(f"{url}/triggers", json=body)
+            except httpx.TransportError:
+                return
+            assert response.status_code == 200
+            answered.append(response.json())
+
+    thread = threading.Thread(target=post)
+    thread.start()
+    yield answered
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda each: each.name)
+def test_requests_in_flight_are_finished_and_the_status_is_0(serving: Service, number: signal.Signals) -> None:
+    api_key, cid = asyncio.run(signed_in(serving.url))
+    uploads = [SlowUpload(serving.url, api_key, f"2.0.{each}") for each in range(3)]
+    with load(serving.url, cid) as answered:
+        until(lambda: len(answered) > 5)
+        os.kill(serving.pid, number)
+        time.sleep(1)
+        records = [upload.finish() for upload in uploads]
+        assert serving.wait() == 0
+    with serving:
+        assert [httpx.get(f"{serving.url}/functions/{each['CID']}").json() for each in records] == records
+        for trigger in answered:
+            assert httpx.get(f"{serving.url}/triggers/{trigger['sig']}").json() == trigger
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_process_that_is_to_stop_is_not_ready_first(tmp_path: Path, workers: int) -> None:
+    environment = {"MUNIMENT_SHUTDOWN_DELAY_S": "2"}
+    with Service(tmp_path / "data", workers=workers, environment=environment) as service:
+        os.kill(service.pid, signal.SIGTERM)
+        until(lambda: httpx.get(f"{service.url}/readyz").status_code == 503, 1.5)
+        refused = httpx.get(f"{service.url}/readyz")
+        assert refused.json()["code"] == "not-ready"
+        assert "retry-after" in refused.headers
+        assert httpx.get(f"{service.url}/healthz").status_code == 200
+        assert httpx.get(f"{service.url}/triggers").json() == []
+        assert service.wait() == 0
+
+
+def test_a_request_that_never_ends_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+    with Service(tmp_path / "data", environment={"MUNIMENT_SHUTDOWN_TIMEOUT_S": "1"}) as service:
+        api_key, _ = asyncio.run(signed_in(service.url))
+        upload = SlowUpload(service.url, api_key, "2.0.0")
+        started = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - started < 5
+        with pytest.raises((AssertionError, OSError)):
+            upload.finish()
+
+
+# SIGTERM comes after this program has taken over the signal, and before uvicorn has.
+_SIGNALLED_EARLY = """
+import os, signal, uvicorn
+run = uvicorn.Server.run
+uvicorn.Server.run = lambda *arguments: (os.kill(os.getpid(), signal.SIGTERM), run(*arguments))
+from muniment.__main__ import main
+main()
+"""
+
+
+def test_a_signal_that_comes_before_the_server_runs_stops_it(tmp_path: Path) -> None:
+    service = Service(tmp_path / "data", program=["-c", _SIGNALLED_EARLY])
+    service.launch()
+    assert service.wait() == 0
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.4, 0.8])
+def test_a_signal_while_it_starts_is_not_lost(tmp_path: Path, pause: float) -> None:
+    service = Service(tmp_path / "data")
+    service.launch()
+    assert service.process is not None
+    time.sleep(pause)
+    assert service.stop() in {0, -signal.SIGTERM}  # by the system itself, as long as Python has nothing to put in order
+
+
+def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    with Service(tmp_path / "data", workers=2) as service:
+        until(lambda: len(service.worker_pids()) == 2)
+        before = service.worker_pids()
+        killed = min(before)
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: len(service.worker_pids() - {killed}) == 2)
+        assert service.worker_pids() > before - {killed}
+        until(lambda: answers(service.url))
+        assert httpx.get(f"{service.url}/readyz").status_code == 200
+
+
+def test_workers_end_by_themselves_when_their_supervisor_was_killed(tmp_path: Path) -> None:
+    service = Service(tmp_path / "data", workers=2).start()
+    until(lambda: len(service.worker_pids()) == 2)
+    workers, url = service.worker_pids(), service.url
+    until(lambda: answers(url))
+    os.kill(service.pid, signal.SIGKILL)
+    service.wait()
+    until(lambda: not any(is_there(pid) for pid in workers))
+    assert not answers(url)
+    with Service(tmp_path / "data", workers=2, port=int(url.rpartition(":")[2])) as again:
+        assert answers(again.url)
+
+
+def test_two_services_may_start_at_once_on_one_fresh_directory(tmp_path: Path) -> None:
+    both = [Service(tmp_path / "data") for _ in range(2)]
+    for each in both:
+        each.launch()
+    for each in both:
+        each.wait_until_ready()
+    api_key, cid = asyncio.run(signed_in(both[0].url))
+    assert httpx.get(f"{both[1].url}/functions/{cid}").status_code == 200
+    # They share the secrets: what one of them gave, the other takes.
+    other = httpx.post(f"{both[1].url}/functions", files=Bundle(version="2.0.0").files, headers={"x-api-key": api_key})
+    assert other.status_code == 200
+    assert httpx.get(f"{both[0].url}/functions/{other.json()['CID']}").json() == other.json()
+    assert [each.stop() for each in both] == [0, 0]
+
+
+def test_a_second_start_finds_what_the_first_one_left(serving: Service) -> None:
+    api_key, cid = asyncio.run(signed_in(serving.url))
+    record = httpx.get(f"{serving.url}/functions/{cid}").json()
+    assert serving.stop() == 0
+    with serving:
+        assert httpx.get(f"{serving.url}/functions").json() == [record]
+        assert asyncio.run(signed_in(serving.url)) == (api_key, cid)

@@ -1,0 +1,81 @@
+"""Nonces are a function of secret, address, window and slot, and only their owner's signature finds them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+
+from builders import Wallet
+from conftest import Clock
+from muniment.auth.nonces import SLOTS, WINDOW_MS, issue_nonce, signed_nonce, use_nonce
+from muniment.auth.secrets import ring_of
+from muniment.context import Context
+from muniment.evm.address import Address
+from muniment.evm.signature import Signature
+
+OWNER = Wallet(51)
+ADDRESS = Address.parse(OWNER.address)
+
+
+async def test_a_nonce_is_the_mac_of_fields_of_fixed_width(context: Context, clock: Clock) -> None:
+    nonce = await issue_nonce(context, ADDRESS)
+    window = clock.now_ms // WINDOW_MS
+    fields = ADDRESS.raw + window.to_bytes(8) + bytes([nonce.slot])
+    key = ring_of(context.secrets()).newest.nonce_key
+    assert nonce.window == window
+    assert nonce.raw == hmac.new(key, fields, hashlib.sha256).digest()
+    assert nonce.text == "0x" + nonce.raw.hex()
+
+
+async def test_devices_that_ask_one_after_the_other_get_every_slot(context: Context) -> None:
+    nonces = [await issue_nonce(context, ADDRESS) for _ in range(SLOTS)]
+    assert sorted(nonce.slot for nonce in nonces) == list(range(SLOTS))
+    assert len({nonce.raw for nonce in nonces}) == SLOTS
+
+
+async def test_slots_that_were_used_are_left_out(context: Context) -> None:
+    used = [await issue_nonce(context, ADDRESS) for _ in range(SLOTS - 1)]
+    for nonce in used:
+        assert await context.database.write(lambda tx, nonce=nonce: use_nonce(tx, ADDRESS, nonce))
+    left = {(await issue_nonce(context, ADDRESS)).slot for _ in range(10)}
+    assert left == set(range(SLOTS)) - {nonce.slot for nonce in used}
+
+
+async def test_a_nonce_is_used_once(context: Context) -> None:
+    nonce = await issue_nonce(context, ADDRESS)
+    used = [await context.database.write(lambda tx: use_nonce(tx, ADDRESS, nonce)) for _ in range(3)]
+    assert used == [True, False, False]
+
+
+async def test_using_a_nonce_takes_it_from_nobody_else(context: Context) -> None:
+    nonce = await issue_nonce(context, ADDRESS)
+    other = Address.parse(Wallet(52).address)
+    assert await context.database.write(lambda tx: use_nonce(tx, other, nonce))
+    assert await context.database.write(lambda tx: use_nonce(tx, ADDRESS, nonce))
+
+
+@pytest.mark.parametrize("as_text", [True, False], ids=["text", "bytes"])
+async def test_a_signature_finds_its_nonce(context: Context, clock: Clock, *, as_text: bool) -> None:
+    ring = ring_of(context.secrets())
+    for _ in range(SLOTS):
+        nonce = await issue_nonce(context, ADDRESS)
+        signature = Signature.parse(OWNER.sign_text(nonce.text) if as_text else OWNER.sign_bytes(nonce.raw))
+        assert signed_nonce(ring, ADDRESS, signature, clock.now_ms) == nonce
+        assert signed_nonce(ring, Address.parse(Wallet(52).address), signature, clock.now_ms) is None
+
+
+async def test_a_nonce_given_just_before_a_rotation_is_taken_after_it(context: Context, clock: Clock) -> None:
+    nonce = await issue_nonce(context, ADDRESS)
+    signature = Signature.parse(OWNER.sign_text(nonce.text))
+    raw = context.secrets()
+    assert signed_nonce(ring_of((b"\1" * 32, *raw)), ADDRESS, signature, clock.now_ms) == nonce
+    assert signed_nonce(ring_of((b"\2" * 32, b"\1" * 32, *raw)), ADDRESS, signature, clock.now_ms) is None
+    assert signed_nonce(ring_of((b"\1" * 32,)), ADDRESS, signature, clock.now_ms) is None
+
+
+async def test_a_service_with_another_secret_gives_other_nonces(context: Context, clock: Clock) -> None:
+    nonce = await issue_nonce(context, ADDRESS)
+    signature = Signature.parse(OWNER.sign_text(nonce.text))
+    assert signed_nonce(ring_of((b"\3" * 32,)), ADDRESS, signature, clock.now_ms) is None

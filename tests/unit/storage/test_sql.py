@@ -1,0 +1,56 @@
+"""The parts that SQL text is put together from."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from muniment.storage import open_database
+from muniment.storage.sql import Where, placeholders
+
+
+def test_no_condition_is_no_text() -> None:
+    assert str(Where()) == ""
+    assert Where().parameters == []
+
+
+def test_conditions_are_joined_with_and_in_their_order() -> None:
+    where = Where()
+    where.add("a = ?", 1)
+    where.add("b BETWEEN ? AND ?", 2, 3)
+    assert str(where) == " WHERE a = ? AND b BETWEEN ? AND ?"
+    assert where.parameters == [1, 2, 3]
+
+
+@pytest.mark.parametrize("falsy", [0, "", b"", False])
+def test_only_none_means_not_asked_for(falsy: object) -> None:
+    where = Where()
+    where.add_if("a = ?", falsy)
+    where.add_if("b = ?", None)
+    assert str(where) == " WHERE a = ?"
+    assert where.parameters == [falsy]
+
+
+def test_an_extended_where_leaves_the_first_as_it_was() -> None:
+    where = Where()
+    where.add("a = ?", 1)
+    extended = where.with_clause("b = ?", 2)
+    assert (str(extended), extended.parameters) == (" WHERE a = ? AND b = ?", [1, 2])
+    assert (str(where), where.parameters) == (" WHERE a = ?", [1])
+    assert str(where.with_clause("")) == str(where)
+
+
+@pytest.mark.parametrize("count", [1, 2, 100])
+def test_there_is_a_placeholder_for_each_parameter(count: int) -> None:
+    connection = sqlite3.connect(":memory:")
+    rows = connection.execute(f"SELECT 1 WHERE 7 IN ({placeholders(count)})", [7] * count).fetchall()
+    connection.close()
+    assert rows == [(1,)]
+
+
+@pytest.mark.parametrize("url", ["mysql://x", "sqlite:/x", "", "postgresql://x"])
+def test_a_url_without_an_engine_is_refused(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no database engine"):
+        open_database(url, data_dir=tmp_path)

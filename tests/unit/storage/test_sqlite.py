@@ -1,0 +1,231 @@
+"""The SQLite engine beside its writer: what every connection is, slow reads, and a database that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from words import add, connection_of, opened, words, write_lock_held
+
+from muniment.errors import DatabaseUnavailable, DeadlineExceeded
+from muniment.storage import open_database, sqlite
+from muniment.storage.sqlite import SqliteDatabase, connect
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+FULL = 2  # https://sqlite.org/pragma.html#pragma_synchronous
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
+    async with opened(tmp_path / "test.db") as made:
+        yield made
+
+
+def pragma(connection: sqlite3.Connection, name: str) -> object:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+async def test_the_writing_connection_flushes_every_commit(database: SqliteDatabase) -> None:
+    connection = connection_of(database)
+    assert pragma(connection, "synchronous") == FULL
+    assert pragma(connection, "journal_mode") == "wal"
+    assert pragma(connection, "foreign_keys") == 1
+    assert pragma(connection, "busy_timeout") == sqlite.BUSY_TIMEOUT_MS
+
+
+async def test_every_connection_is_made_in_one_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[object, object, object]] = []
+
+    def noted(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+        connection = connect(path, read_only=read_only)
+        made.append((read_only, pragma(connection, "synchronous"), pragma(connection, "journal_mode")))
+        return connection
+
+    monkeypatch.setattr(sqlite, "connect", noted)
+    database = SqliteDatabase(tmp_path / "new.db")
+    await database.migrate()
+    await database.fetch_slow("SELECT 1")
+    await database.close()
+    assert made == [(False, FULL, "wal"), (True, FULL, "wal"), (False, FULL, "wal"), (True, FULL, "wal")]
+
+
+class LockedAtFirst:
+    """A connection whose file another process turns to write-ahead logging just now: SQLite does not wait for it."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+        self.tries = 0
+
+    def execute(self, _: str) -> LockedAtFirst:
+        self.tries += 1
+        if self.tries < 3:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = self._code
+            raise error
+        return self
+
+    def fetchone(self) -> tuple[str]:
+        return ("wal",)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY])
+def test_a_new_file_may_be_opened_by_two_at_once(code: int) -> None:
+    connection = LockedAtFirst(code)
+    sqlite._use_wal(connection)  # pyright: ignore[reportArgumentType] - it acts as one
+    assert connection.tries == 3
+
+
+def test_a_new_file_that_stays_locked_or_fails_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(sqlite3.OperationalError):
+        sqlite._use_wal(LockedAtFirst(sqlite3.SQLITE_IOERR))  # pyright: ignore[reportArgumentType] - it acts as one
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", -1)
+    with pytest.raises(sqlite3.OperationalError):
+        sqlite._use_wal(LockedAtFirst(sqlite3.SQLITE_BUSY))  # pyright: ignore[reportArgumentType] - it acts as one
+
+
+@pytest.mark.parametrize("method", ["fetch", "fetch_one", "fetch_slow"])
+async def test_reads_cannot_write(database: SqliteDatabase, method: str) -> None:
+    with pytest.raises(DatabaseUnavailable, match="READONLY"):
+        await getattr(database, method)("INSERT INTO words (word) VALUES ('x')")
+
+
+async def test_a_relative_path_is_inside_the_data_directory(tmp_path: Path) -> None:
+    await open_database("sqlite:///deep/er.db", data_dir=tmp_path / "data").close()
+    await open_database(f"sqlite:///{tmp_path}/absolute.db", data_dir=tmp_path / "data").close()
+    assert (tmp_path / "data" / "deep" / "er.db").exists()
+    assert (tmp_path / "absolute.db").exists()
+
+
+async def test_a_slow_read_ends_at_its_deadline_and_blocks_nobody(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 0.3)
+    started = time.monotonic()
+    slow = asyncio.create_task(database.fetch_slow(ENDLESS))
+    longest = 0.0
+    while not slow.done():
+        turn = time.monotonic()
+        await database.fetch("SELECT 1")
+        await asyncio.sleep(0.005)
+        longest = max(longest, time.monotonic() - turn)
+    with pytest.raises(DeadlineExceeded):
+        await slow
+    assert 0.3 <= time.monotonic() - started < 2
+    assert longest < 0.2
+
+
+async def test_waiting_for_a_reader_counts_towards_the_deadline(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 0.2)
+    started = time.monotonic()
+    reads = [database.fetch_slow(ENDLESS) for _ in range(10 * sqlite.SLOW_READERS)]
+    outcomes = await asyncio.gather(*reads, return_exceptions=True)
+    assert {type(each) for each in outcomes} == {DeadlineExceeded}
+    assert time.monotonic() - started < 1.5
+
+
+async def test_a_slow_read_answers_like_a_quick_one(database: SqliteDatabase) -> None:
+    await database.write(add("a"))
+    sql = "SELECT seq, word FROM words WHERE word = ?"
+    assert await database.fetch_slow(sql, ("a",)) == await database.fetch(sql, ("a",)) == [(1, "a")]
+
+
+async def test_a_lock_held_by_another_process_is_waited_for(database: SqliteDatabase, tmp_path: Path) -> None:
+    with write_lock_held(tmp_path / "test.db"):
+        waiting = asyncio.create_task(database.write(add("patient")))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        assert await words(database) == []
+    await waiting
+    assert await words(database) == ["patient"]
+
+
+async def test_a_lock_held_too_long_is_a_refusal_and_then_all_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: SqliteDatabase
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
+    impatient = SqliteDatabase(tmp_path / "test.db")
+    with write_lock_held(tmp_path / "test.db"):
+        with pytest.raises(DatabaseUnavailable, match="SQLITE_BUSY"):
+            await impatient.write(add("a"))
+        assert await words(database) == []
+    await impatient.write(add("b"))
+    await impatient.close()
+    assert await words(database) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "mend", "name"),
+    [
+        ("query_only=ON", "query_only=OFF", "SQLITE_READONLY"),
+        ("max_page_count=1", "max_page_count=1000000", "SQLITE_FULL"),
+    ],
+    ids=["read-only", "full disk"],
+)
+async def test_a_database_that_cannot_write_refuses_and_recovers(
+    database: SqliteDatabase, spoil: str, mend: str, name: str
+) -> None:
+    connection_of(database).execute(f"PRAGMA {spoil}")
+    long_word = "x" * 100_000
+    with pytest.raises(DatabaseUnavailable, match=name):
+        await database.write(add(long_word))
+    assert await words(database) == []
+    connection_of(database).execute(f"PRAGMA {mend}")
+    await database.write(add(long_word))
+    assert await words(database) == [long_word]
+
+
+def _is_a_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _is_below_a_file(path: Path) -> None:
+    path.parent.rmdir()
+    path.parent.write_bytes(b"")
+
+
+def _is_something_else(path: Path) -> None:
+    path.write_bytes(b"not a database, but long enough to have a header of one" * 100)
+
+
+def _is_locked(path: Path) -> None:
+    """In the way databases were before write-ahead logging."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("CREATE TABLE t (a)")
+    connection.execute("BEGIN EXCLUSIVE")
+    _held.append(connection)
+
+
+_held: list[sqlite3.Connection] = []
+
+
+@pytest.mark.parametrize("spoil", [_is_a_directory, _is_below_a_file, _is_something_else, _is_locked])
+async def test_a_file_that_is_no_database_of_ours_is_refused(
+    tmp_path: Path, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
+    path = tmp_path / "folder" / "test.db"
+    path.parent.mkdir()
+    spoil(path)
+    try:
+        with pytest.raises(DatabaseUnavailable, match="cannot open the database"):
+            SqliteDatabase(path)
+    finally:
+        while _held:
+            _held.pop().close()
+
+
+async def test_every_method_says_so_when_the_table_is_not_there(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "empty.db")
+    calls: list[Awaitable[object]] = [
+        database.fetch("SELECT * FROM words"), database.fetch_one("SELECT * FROM words"),
+        database.fetch_slow("SELECT * FROM words"), database.write(add("x")),
+    ]  # fmt: skip
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(each) for each in outcomes} == {DatabaseUnavailable}
+    await database.close()

@@ -1,0 +1,149 @@
+"""Group commit: many writers, one fsync, and for each of them an outcome of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from words import Work, add, add_then_raise, connection_of, opened, wait_for, words
+
+from muniment.errors import DatabaseUnavailable, TriggerDeactivated
+from muniment.storage.database import Transaction
+from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.sqlite_writer import GROUP_SIZE_MAX
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
+    async with opened(tmp_path / "test.db") as made:
+        yield made
+
+
+async def in_one_group(database: SqliteDatabase, *works: Work) -> list[int | BaseException]:
+    """The outcomes of work that waited together for the writer."""
+    gate = threading.Event()
+    first = asyncio.create_task(database.write(wait_for(gate)))
+    await asyncio.sleep(0.05)  # the writer has taken it, alone
+    rest = [asyncio.create_task(database.write(work)) for work in works]
+    await asyncio.sleep(0)
+    gate.set()
+    return (await asyncio.gather(first, *rest, return_exceptions=True))[1:]
+
+
+@pytest.mark.parametrize(("writers", "commits"), [(1, 1), (100, 1), (GROUP_SIZE_MAX, 1), (GROUP_SIZE_MAX + 1, 2)])
+async def test_writers_that_wait_together_share_a_commit(database: SqliteDatabase, writers: int, commits: int) -> None:
+    said: list[str] = []
+    connection_of(database).set_trace_callback(said.append)
+    outcomes = await in_one_group(database, *(add(str(number)) for number in range(writers)))
+    assert outcomes == list(range(1, writers + 1))
+    assert said.count("COMMIT") == 1 + commits  # the one of the gate, and theirs
+    assert said.count("BEGIN IMMEDIATE") == 1 + commits
+
+
+async def test_the_sequence_is_the_order_in_which_work_came(database: SqliteDatabase) -> None:
+    expected = [f"word {number}" for number in range(50)]
+    await in_one_group(database, *(add(word) for word in expected))
+    assert await words(database) == expected
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TriggerDeactivated("no"), sqlite3.IntegrityError("no"), RuntimeError("no"), ZeroDivisionError()],
+    ids=lambda error: type(error).__name__,
+)
+async def test_one_that_fails_is_told_so_and_its_neighbours_are_kept(
+    database: SqliteDatabase, error: BaseException
+) -> None:
+    outcomes = await in_one_group(database, add("before"), add_then_raise("gone", error), add("after"))
+    assert outcomes[1] is error
+    assert await words(database) == ["before", "after"]
+    assert isinstance(outcomes[0], int)
+    assert isinstance(outcomes[2], int)
+
+
+async def test_a_broken_constraint_is_the_outcome_of_its_writer_alone(database: SqliteDatabase) -> None:
+    outcomes = await in_one_group(database, add("same"), add("same"), add("other"))
+    assert isinstance(outcomes[1], sqlite3.IntegrityError)
+    assert await words(database) == ["same", "other"]
+
+
+async def test_work_sees_what_its_neighbours_did_before_it(database: SqliteDatabase) -> None:
+    async def count(tx: Transaction) -> int:
+        return len(await tx.fetch("SELECT 1 FROM words"))
+
+    assert await in_one_group(database, add("a"), count, add("b"), count) == [1, 1, 2, 2]
+
+
+async def test_a_caller_that_left_changes_nothing_for_the_others(database: SqliteDatabase) -> None:
+    gate = threading.Event()
+    first = asyncio.create_task(database.write(wait_for(gate)))
+    await asyncio.sleep(0.05)
+    leaving, staying = (asyncio.create_task(database.write(add(word))) for word in ("left", "stayed"))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    gate.set()
+    await first
+    await staying
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    assert "stayed" in await words(database)
+
+
+async def test_work_that_awaits_anything_else_is_refused_and_undone(database: SqliteDatabase) -> None:
+    async def sleepy(tx: Transaction) -> int:
+        await add("sleepy")(tx)
+        await asyncio.sleep(0)
+        return 1
+
+    outcomes = await in_one_group(database, add("before"), sleepy, add("after"))
+    assert isinstance(outcomes[1], RuntimeError)
+    assert await words(database) == ["before", "after"]
+
+
+async def test_closing_commits_what_is_queued_and_takes_no_more(tmp_path: Path, database: SqliteDatabase) -> None:
+    gate = threading.Event()
+    other = SqliteDatabase(tmp_path / "test.db")
+    tasks = [asyncio.create_task(other.write(work)) for work in (wait_for(gate), *map(add, "abc"))]
+    await asyncio.sleep(0.05)
+    closing = asyncio.create_task(other.close())
+    await asyncio.sleep(0.05)
+    with pytest.raises(DatabaseUnavailable):
+        await other.write(add("late"))
+    gate.set()
+    await closing
+    await asyncio.gather(*tasks)
+    assert await words(database) == ["a", "b", "c"]
+
+
+async def test_a_failing_commit_keeps_nothing_and_tells_every_caller(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("muniment.storage.sqlite_writer.Writer._make_durable", fail)
+        # The second one's refusal may rest on the first one's row, which is gone: it is not told either.
+        outcomes = await in_one_group(database, add("a"), add_then_raise("b", TriggerDeactivated("a is there")))
+    assert [type(each) for each in outcomes] == [DatabaseUnavailable, DatabaseUnavailable]
+    assert await words(database) == []
+    await database.write(add("later"))
+    assert await words(database) == ["later"]
+
+
+async def test_an_error_of_the_writer_itself_does_not_end_it(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("muniment.storage.sqlite_writer.Writer._make_durable", fail)
+        with pytest.raises(DatabaseUnavailable):
+            await database.write(add("a"))
+    await database.write(add("b"))
+    assert await words(database) == ["b"]

@@ -1,0 +1,96 @@
+"""Work for the writer: words that go into one table, and what else may be done with a turn."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from muniment.storage.database import Transaction
+from muniment.storage.sqlite import SqliteDatabase
+
+TABLE = "CREATE TABLE words (seq INTEGER PRIMARY KEY AUTOINCREMENT, word TEXT NOT NULL UNIQUE) STRICT"
+Work = Callable[[Transaction], Awaitable[int]]
+
+_HOLD_THE_WRITE_LOCK = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+connection.execute("COMMIT")
+"""
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncGenerator[SqliteDatabase]:
+    """A new database with one small table, without migrations."""
+    database = SqliteDatabase(path)
+
+    async def create(tx: Transaction) -> None:
+        await tx.execute(TABLE)
+
+    await database.write(create)
+    yield database
+    await database.close()
+
+
+def add(word: str) -> Work:
+    """Insert `word`; its sequence number."""
+
+    async def work(tx: Transaction) -> int:
+        await tx.execute("INSERT INTO words (word) VALUES (?)", (word,))
+        row = await tx.fetch_one("SELECT last_insert_rowid()")
+        assert row is not None
+        return row[0]
+
+    return work
+
+
+def add_then_raise(word: str, error: BaseException) -> Work:
+    """Insert `word`, then fail."""
+
+    async def work(tx: Transaction) -> int:
+        await add(word)(tx)
+        raise error
+
+    return work
+
+
+def wait_for(gate: threading.Event) -> Work:
+    """Keep the writer thread busy until `gate` opens, so that others gather behind it."""
+
+    async def work(_: Transaction) -> int:
+        assert gate.wait(10)
+        return 0
+
+    return work
+
+
+async def words(database: SqliteDatabase) -> list[str]:
+    """What is stored, in the order of the sequence."""
+    return [word for (word,) in await database.fetch("SELECT word FROM words ORDER BY seq")]
+
+
+def connection_of(database: SqliteDatabase) -> sqlite3.Connection:
+    """The connection that writes."""
+    return database._writer._connection
+
+
+@contextmanager
+def write_lock_held(path: Path) -> Generator[None]:
+    """Another process holds the write lock."""
+    command = [sys.executable, "-c", _HOLD_THE_WRITE_LOCK, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        try:
+            assert holder.stdout.readline() == b"held\n"
+            yield
+        finally:
+            holder.stdin.close()
+            holder.wait(10)

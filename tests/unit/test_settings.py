@@ -1,0 +1,160 @@
+"""Settings: where they come from, which comes first, and that secrets are shown nowhere."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muniment.settings import MASK, SettingError, Settings, load_settings, variable
+
+SECRET = "c0ffee" * 10 + "1234"
+
+
+def load(**environ: str) -> Settings:
+    return load_settings(environ={f"MUNIMENT_{name}": value for name, value in environ.items()})
+
+
+def test_everything_has_a_default_that_works() -> None:
+    assert load() == Settings()
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Settings)])
+def test_every_setting_has_a_line_that_says_what_it_does(name: str) -> None:
+    (about,) = [each.metadata["about"] for each in fields(Settings) if each.name == name]
+    assert about[0].isupper() or about.startswith(("`", "true", "console", "debug"))
+
+
+def test_the_environment_sets_each_kind_of_value() -> None:
+    settings = load(PORT="1234", DATA_DIR="/srv/muniment", ISSUER="registry.example", LOG_REQUESTS="true")
+    assert settings.port == 1234
+    assert settings.data_dir == Path("/srv/muniment")
+    assert settings.issuer == "registry.example"
+    assert settings.log_requests is True
+
+
+def test_a_variable_that_is_empty_was_not_given(tmp_path: Path) -> None:
+    assert load(PORT="", DATA_DIR="", SECRET="") == Settings()
+    (tmp_path / "secret").write_text(SECRET)
+    assert load(SECRET="", SECRET_FILE=str(tmp_path / "secret")).secret == SECRET
+
+
+def test_variables_of_others_are_left_alone() -> None:
+    assert load(SERVICE_HOST="10.0.0.1") == load_settings(environ={"PORT": "1", "port": "1"}) == Settings()
+
+
+def test_a_value_may_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    (tmp_path / "port").write_text("4321\n")
+    settings = load(SECRET_FILE=str(tmp_path / "secret"), PORT_FILE=str(tmp_path / "port"))
+    assert settings.secret == SECRET
+    assert settings.port == 4321
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff"], ids=["absent", "empty", "blank", "not UTF-8"])
+def test_a_file_that_gives_no_value_is_an_error_not_a_default(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SettingError, match="MUNIMENT_SECRET_FILE"):
+        load(SECRET_FILE=str(path))
+
+
+def test_a_toml_file_sets_values(tmp_path: Path) -> None:
+    config = tmp_path / "muniment.toml"
+    config.write_text('port = 99\nprotocol_name = "Acme"\ndata_dir = "/srv"\nlog_requests = true\n')
+    settings = load_settings(environ={}, config=config)
+    assert settings == Settings(port=99, protocol_name="Acme", data_dir=Path("/srv"), log_requests=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("prot = 99", "no setting is called prot", id="unknown name"),
+        pytest.param("[muniment]\nport = 99", "no setting is called muniment", id="table"),
+        pytest.param("port = ", "Invalid value", id="not TOML"),
+        pytest.param("port = 1\nport = 2", "Cannot overwrite", id="given twice"),
+        pytest.param("port = true", "port is a whole number", id="boolean for a number"),
+        pytest.param("port = 80.5", "port is a whole number", id="fraction"),
+        pytest.param("port = [80]", "port is a whole number", id="list for a number"),
+        pytest.param("log_requests = 1", "log_requests is true or false", id="number for a boolean"),
+        pytest.param("issuer = 5", "issuer is text", id="number for text"),
+        pytest.param('issuer = ["a"]', "issuer is text", id="list for text"),
+        pytest.param("data_dir = 2026-11-20", "data_dir is text", id="date for a path"),
+    ],
+)
+def test_a_toml_file_that_cannot_be_meant_is_an_error(tmp_path: Path, text: str, said: str) -> None:
+    config = tmp_path / "muniment.toml"
+    config.write_text(text)
+    with pytest.raises(SettingError, match=said):
+        load_settings(environ={}, config=config)
+
+
+def test_a_toml_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"absent\.toml"):
+        load_settings(environ={}, config=tmp_path / "absent.toml")
+
+
+def test_a_flag_comes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "muniment.toml"
+    config.write_text('port = 1\nhost = "one"\nissuer = "one"\n')
+    environ = {"MUNIMENT_PORT": "2", "MUNIMENT_HOST": "two"}
+    settings = load_settings({"port": 3, "host": None}, environ, config)
+    assert (settings.port, settings.host, settings.issuer) == (3, "two", "one")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "-1"), ("PORT", "65536"), ("PORT", "http"), ("PORT", "tcp://10.0.0.1:80"), ("PORT", "8_787"),
+        ("PORT", "٨"), ("PORT", "80.0"), ("PORT", " 80"), ("PORT", "9" * 5000), ("WORKERS", "0"), ("WORKERS", "1e3"),
+        ("BODY_TIMEOUT_S", "0"), ("BODY_BYTES_MAX", "1023"), ("TOKEN_LIFETIME_S", "59"), ("LOG_LEVEL", "trace"),
+        ("LOG_FORMAT", "xml"), ("UNIXFS_PROFILE", "unixfs-v2"), ("LOG_REQUESTS", "yes"), ("LOG_REQUESTS", "1"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_work_is_an_error_that_names_the_setting(name: str, value: str) -> None:
+    with pytest.raises(SettingError, match=f"^{name.lower()} is "):
+        load(**{name: value})
+
+
+def test_secrets_are_masked_in_what_is_shown_and_in_the_repr() -> None:
+    settings = load(SECRET=SECRET)
+    assert settings.shown()["secret"] == MASK
+    assert SECRET not in repr(settings) + str(settings)
+    assert Settings().shown()["secret"] == "", "that there is none may be seen"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://muniment:pass@db/muniment", f"postgresql://muniment:{MASK}@db/muniment"),
+        ("postgresql://muniment:p@ss:w/ord@db:5432/m", f"postgresql://muniment:{MASK}@db:5432/m"),
+        ("postgresql://:pass@db/m", f"postgresql://:{MASK}@db/m"),
+        ("postgresql://db/m?user=u&password=pass&x=1", f"postgresql://db/m?user=u&password={MASK}&x=1"),
+        ("postgresql://muniment@db:5432/m", "postgresql://muniment@db:5432/m"),
+        ("sqlite:///muniment.db", "sqlite:///muniment.db"),
+    ],
+)
+def test_the_password_in_a_database_url_is_masked(url: str, shown: str) -> None:
+    settings = load(DATABASE_URL=url)
+    assert settings.shown()["database_url"] == shown
+    assert "pass@" not in repr(settings)
+    assert settings.database_url == url
+
+
+@pytest.mark.parametrize("text", [f"secret = {SECRET}", f'secret = "{SECRET}', f'"{SECRET}" = 1\nsecret = x'])
+def test_an_error_does_not_repeat_a_secret(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "muniment.toml"
+    config.write_text(text)
+    with pytest.raises(SettingError) as caught:
+        load_settings(environ={}, config=config)
+    assert SECRET not in str(caught.value)
+
+
+def test_another_process_gets_these_very_settings_from_the_environment() -> None:
+    changed: dict[str, Any] = {"secret": SECRET, "port": 0, "data_dir": Path("/srv"), "log_requests": True}
+    settings = Settings(**changed)
+    assert load_settings(environ=settings.environment()) == settings
+    assert variable("data_dir") == "MUNIMENT_DATA_DIR"
