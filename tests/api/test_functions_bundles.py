@@ -205,8 +205,10 @@ async def test_a_bundle_keeps_its_cid_when_the_profile_changes(client: httpx.Asy
     first = (await post_bundle(client, await key_of(client), Bundle())).json()
     later = httpx.ASGITransport(app=Application(replace(context, profile=UNIXFS_V1_2025)))
     async with httpx.AsyncClient(transport=later, base_url="http://test") as other:
+        blocks = list(context.blocks.digests())
         for owner in (1, 2):
             assert (await post_bundle(other, await key_of(other, owner), Bundle())).json() == first
+        assert list(context.blocks.digests()) == blocks
         new = (await post_bundle(other, await key_of(other), Bundle("Other"))).json()
     assert first["CID"].startswith("Qm")
     assert new["CID"].startswith("bafybei")

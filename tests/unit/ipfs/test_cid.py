@@ -78,7 +78,7 @@ def test_an_overlong_cid_is_refused_before_it_is_decoded(text: str) -> None:
     started = time.perf_counter()
     with pytest.raises(InvalidCid, match="at most 240"):
         decode_cid(text)
-    assert time.perf_counter() - started < 0.1
+    assert time.perf_counter() - started < 1
 
 
 @pytest.mark.parametrize("length", [128, 129])

@@ -103,7 +103,7 @@ async def test_a_relative_path_is_inside_the_data_directory(tmp_path: Path) -> N
 async def test_a_slow_read_ends_at_its_deadline_and_blocks_nobody(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 1.0)
     started = time.monotonic()
     slow = asyncio.create_task(database.fetch_slow(ENDLESS))
     longest = 0.0
@@ -114,19 +114,19 @@ async def test_a_slow_read_ends_at_its_deadline_and_blocks_nobody(
         longest = max(longest, time.monotonic() - turn)
     with pytest.raises(DeadlineExceeded):
         await slow
-    assert 0.3 <= time.monotonic() - started < 2
-    assert longest < 0.2
+    assert 1.0 <= time.monotonic() - started < 6
+    assert longest < 0.8
 
 
 async def test_waiting_for_a_reader_counts_towards_the_deadline(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 0.5)
     started = time.monotonic()
     reads = [database.fetch_slow(ENDLESS) for _ in range(10 * sqlite.SLOW_READERS)]
     outcomes = await asyncio.gather(*reads, return_exceptions=True)
     assert {type(each) for each in outcomes} == {DeadlineExceeded}
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 4
 
 
 async def test_a_slow_read_answers_like_a_quick_one(database: SqliteDatabase) -> None:
