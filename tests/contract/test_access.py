@@ -57,6 +57,8 @@ TABLE = {
     "POST /users/authenticate": public(),  # the signed nonce is the credential
     "GET /users/api-key": WITH_TOKEN,
     "POST /users/api-key/rotate": WITH_TOKEN,
+    "GET /users/{address}/data": WITH_TOKEN,
+    "POST /users/{address}/data": WITH_TOKEN,
     "GET /.well-known/jwks.json": public(),
     "GET /healthz": public(),
     "GET /readyz": public(),
@@ -106,6 +108,7 @@ class World:
             "POST /triggers/deactivate/sign-params": lambda: {"triggerSigs": [sig]},
             "POST /users/nonce": lambda: {"address": OWNER.address},
             "POST /users/api-key/rotate": dict,
+            "POST /users/{address}/data": dict,
         }
         if operation == "POST /functions":
             return {"files": Bundle().files}
@@ -117,7 +120,7 @@ class World:
     async def status(self, operation: str, column: str) -> int:
         method, _, path = operation.partition(" ")
         sig = self.draft.signed()["sig"]
-        url = path.format(sig=sig, cid=self.cid, name="manifest.json", code="integrity")
+        url = path.format(sig=sig, cid=self.cid, name="manifest.json", code="integrity", address=OWNER.address)
         query = {"format": "raw"} if path == "/ipfs/{cid}" else None
         headers = self.carried(column)
         response = await self.client.request(method, url, params=query, headers=headers, **await self.body(operation))

@@ -144,3 +144,20 @@ def retire(config: Path | None, **flags: object) -> None:
 def _change(change: Callable[[], str]) -> None:
     with _told_in_one_line():
         click.echo(change())
+
+
+@main.group()
+def users() -> None:
+    """What an operator knows of users."""
+
+
+@users.command("set-email")
+@_common
+@click.argument("address")
+@click.argument("email", required=False)
+def set_email(config: Path | None, address: str, email: str | None, **flags: object) -> None:
+    """Set a user's EMAIL, or remove it when none is given. The user has logged in before."""
+    from muniment.cli.users import set_email as run
+
+    with _told_in_one_line():
+        click.echo(run(_settings(config, **flags), address, email))

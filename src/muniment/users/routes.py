@@ -10,7 +10,8 @@ from muniment.auth.nonces import issue_nonce, signed_nonce, use_nonce
 from muniment.auth.secrets import ring_of
 from muniment.auth.tokens import issue_token, key_set
 from muniment.context import Context
-from muniment.errors import LoginFailed, TooManyLogins
+from muniment.errors import ForeignProfile, LoginFailed, TooManyLogins
+from muniment.evm.address import Address
 from muniment.evm.hex import HexString
 from muniment.http.operation import operation
 from muniment.http.reply import JSON, NO_STORE, Ready
@@ -22,6 +23,8 @@ from muniment.users.types import (
     LoginResult,
     NonceRequest,
     NonceResult,
+    Profile,
+    ProfileUpdate,
     Rotation,
 )
 from muniment.wire import encode
@@ -106,9 +109,42 @@ async def get_key_set(context: Context) -> Ready[KeySet]:
     return Ready(encode(key_set(ring_of(context.secrets()))), (JSON, (b"cache-control", b"public, max-age=60")))
 
 
+@operation("GET", "/users/{address}/data", refuses=(ForeignProfile,))
+async def get_profile(context: Context, caller: TokenCaller, address: Address) -> Ready[Profile]:
+    """Read the caller's profile.
+
+    Another user's is refused, whether or not there is one.
+    """
+    _check_own(caller, address)
+    profile = await store.find_profile(context.database, address)
+    if profile is None:  # see get_api_key
+        profile = await context.database.write(
+            lambda tx: store.update_profile(tx, address, ProfileUpdate(), context.now_ms())
+        )
+    return Ready(encode(profile), _PRIVATE)
+
+
+@operation("POST", "/users/{address}/data", refuses=(ForeignProfile,))
+async def update_profile(
+    context: Context, caller: TokenCaller, address: Address, body: ProfileUpdate
+) -> Ready[Profile]:
+    """Update the caller's profile.
+
+    What the body leaves out stays as it is. The email is set by the operator.
+    """
+    _check_own(caller, address)
+    profile = await context.database.write(lambda tx: store.update_profile(tx, address, body, context.now_ms()))
+    return Ready(encode(profile), _PRIVATE)
+
+
+def _check_own(caller: TokenCaller, address: Address) -> None:
+    if caller.address != address:
+        raise ForeignProfile("a profile is read and changed by its own address only")
+
+
 def _key_result(context: Context, caller: TokenCaller, generation: int) -> Ready[ApiKeyResult]:
     key = api_key(ring_of(context.secrets()).newest, caller.address, generation)
     return Ready(encode(ApiKeyResult(address=caller.address, api_key=key)), _PRIVATE)
 
 
-OPERATIONS = (request_nonce, authenticate, get_api_key, rotate_api_key, get_key_set)
+OPERATIONS = (request_nonce, authenticate, get_api_key, rotate_api_key, get_profile, update_profile, get_key_set)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
+from muniment.users.types import Email, IntendedUse, Profile, UserName
+
 if TYPE_CHECKING:
     from muniment.evm.address import Address
     from muniment.storage.database import Database, Transaction
+    from muniment.users.types import ProfileUpdate
 
+_PROFILE = "SELECT name, intended_use, email FROM users WHERE address = ?"
 _GENERATION = "SELECT key_generation FROM users WHERE address = ?"
 
 
@@ -42,3 +48,37 @@ async def next_generation(transaction: Transaction, address: Address, now_ms: in
         (grace_until_ms, address.raw),
     )
     return await first_generation(transaction, address, now_ms)
+
+
+async def find_profile(database: Database | Transaction, address: Address) -> Profile | None:
+    """The profile of a user, or None when the address has never logged in."""
+    row = await database.fetch_one(_PROFILE, (address.raw,))
+    if row is None:
+        return None
+    name, intended_use, email = row
+    return Profile(
+        user_address=address, name=UserName(name), intended_use=IntendedUse(intended_use),
+        email=None if email is None else Email(email),
+    )  # fmt: skip
+
+
+async def update_profile(transaction: Transaction, address: Address, update: ProfileUpdate, now_ms: int) -> Profile:
+    """Change what `update` names, in one statement, so that two updates of different members are both kept."""
+    await ensure_user(transaction, address, now_ms)
+    await transaction.execute(
+        "UPDATE users SET name = coalesce(?, name), intended_use = coalesce(?, intended_use) WHERE address = ?",
+        (
+            None if update.name is UNSET else str(update.name),
+            None if update.intended_use is UNSET else str(update.intended_use),
+            address.raw,
+        ),
+    )
+    profile = await find_profile(transaction, address)
+    assert profile is not None  # noqa: S101 - the row is there in this transaction
+    return profile
+
+
+async def set_email(transaction: Transaction, address: Address, email: Email | None) -> bool:
+    """Set or remove a user's email; False when the address has never logged in."""
+    text = None if email is None else str(email)
+    return await transaction.execute("UPDATE users SET email = ? WHERE address = ?", (text, address.raw)) == 1

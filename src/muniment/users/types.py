@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+import re
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
+from muniment.errors import Invalid, InvalidBody, InvalidText
 from muniment.evm.address import Address
 from muniment.evm.hex import HexString
 from muniment.evm.signature import Signature
-from muniment.wire import Record
+from muniment.wire import ProvedText, Record
 
 # Ninety days: longer is no grace but a second key.
 GRACE_SECONDS_MAX = 90 * 86_400
 GRACE_SECONDS_DEFAULT = 86_400
+
+# RFC 5321 section 4.5.3.1.3: a path has 256 octets, two of them angle brackets.
+EMAIL_LENGTH_MAX: Final = 254
+_EMAIL: Final = re.compile(
+    r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)+"
+)
 
 _ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 
@@ -96,3 +104,99 @@ class KeySet(Record, frozen=True):
     example: ClassVar[dict[str, Any]] = {
         "keys": [{"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": "0a1b2c3d", "x": "2i1V"}]
     }
+
+
+class _ProfileText(ProvedText):
+    """A text of the profile, stored as it is given; whoever shows it escapes it."""
+
+    __slots__ = ()
+
+    length_max: ClassVar[int]
+    refuses: ClassVar[type[Invalid]] = InvalidText
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidText` for too many characters (not bytes), and for U+0000, which databases do not store."""
+        if len(text) > cls.length_max:
+            raise InvalidText(f"at most {cls.length_max} characters")
+        if "\0" in text:
+            raise InvalidText("no U+0000")
+        return cls(text)
+
+
+class UserName(_ProfileText):
+    """What a user is called."""
+
+    __slots__ = ()
+
+    length_max = 100
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string", "maxLength": 100, "pattern": r"^[^\u0000]*$", "examples": ["Ada"],
+    }  # fmt: skip
+
+
+class IntendedUse(_ProfileText):
+    """What a user means to do here; its length is a rule of the interface."""
+
+    __slots__ = ()
+
+    length_max = 255
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string", "maxLength": 255, "pattern": r"^[^\u0000]*$", "examples": ["Rebalancing"],
+    }  # fmt: skip
+
+
+class Email(ProvedText):
+    """An address as mail servers take it (RFC 5321 section 4.1.2, the common part), set by an operator."""
+
+    __slots__ = ()
+
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string", "format": "email", "maxLength": 254, "examples": ["ada@example.org"],
+    }  # fmt: skip
+    refuses = InvalidText
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidText`."""
+        if len(text) > EMAIL_LENGTH_MAX or not _EMAIL.fullmatch(text):
+            raise InvalidText("not an email address such as ada@example.org")
+        return cls(text)
+
+
+class NotByCaller(ProvedText):
+    """A member that a profile has, but that its owner does not change."""
+
+    __slots__ = ()
+
+    schema: ClassVar[dict[str, Any]] = {"not": {}, "description": "Set by the operator; refused here"}
+    refuses = InvalidBody
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidBody`, whatever it says."""
+        del text
+        raise InvalidBody("email is set by the operator of the service, not by an update")
+
+
+class Profile(Record, frozen=True):
+    """What a user has said of themselves."""
+
+    user_address: Address
+    name: UserName
+    intended_use: IntendedUse
+    email: Email | None
+
+    example: ClassVar[dict[str, Any]] = {
+        "userAddress": _ADDRESS, "name": "Ada", "intendedUse": "Rebalancing", "email": None,
+    }  # fmt: skip
+
+
+class ProfileUpdate(Record, frozen=True):
+    """The members to change; what is left out stays."""
+
+    name: UserName | UnsetType = UNSET
+    intended_use: IntendedUse | UnsetType = UNSET
+    email: NotByCaller | UnsetType = UNSET
+
+    example: ClassVar[dict[str, Any]] = {"intendedUse": "Rebalancing"}
