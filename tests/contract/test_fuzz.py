@@ -59,7 +59,13 @@ async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Re
     async with httpx.AsyncClient(transport=transport, base_url=_URL, event_hooks=hooks) as client:
         cid = await deploy(client)
         trigger = await register(client, TriggerDraft(cid))
-        known = {"cid": cid, "sig": trigger["sig"], "name": "manifest.json", "code": "integrity"}
+        known = {
+            "cid": cid,
+            "sig": trigger["sig"],
+            "name": "manifest.json",
+            "code": "integrity",
+            "address": Wallet().address,
+        }
         credentials = {
             "x-auth-token": await log_in(client, Wallet()),
             "x-api-key": await api_key_of(client, Wallet()),
