@@ -8,7 +8,7 @@ UV := .venv/bin/uv
 .PHONY: run setup test check format golden lock bench clean
 
 run: .venv/runtime
-	@.venv/bin/muniment demo --data-dir $(DATA) --port $(PORT)
+	@.venv/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
 
 setup: .venv/dev
 

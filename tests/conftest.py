@@ -57,6 +57,7 @@ async def context(settings: Settings, clock: Clock) -> AsyncIterator[Context]:
     made = build_context(settings, now_ms=clock)
     await made.database.migrate()
     yield made
+    await made.outgoing.close()
     await made.database.close()
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import structlog
@@ -24,7 +25,10 @@ from muniment.auth.secrets import RingFile, parse_secrets
 from muniment.blocks.files import FileBlockStore
 from muniment.context import Context
 from muniment.errors import InvalidParameter, NotReady, Unavailable, UnknownPath
-from muniment.evm.chains import CATALOGUE
+from muniment.evm.chains import Chain, load_chains
+from muniment.evm.holdings import Holdings
+from muniment.evm.prices import PriceApi, PriceSource, StaticPrices
+from muniment.evm.token_lists import PACKAGED_LIST, TokenLists
 from muniment.functions.routes import OPERATIONS as FUNCTIONS
 from muniment.functions.store import find_inputs
 from muniment.http.limits import Limits
@@ -35,6 +39,7 @@ from muniment.http.pages import error_page, reference_page
 from muniment.http.reply import JSON, Ready
 from muniment.http.routing import Paths
 from muniment.ipfs.unixfs import PROFILES
+from muniment.outgoing import Outgoing
 from muniment.settings import MIB, Settings, load_settings
 from muniment.storage import open_database
 from muniment.triggers.routes import OPERATIONS as TRIGGERS
@@ -169,11 +174,15 @@ class Application:
             _log.warning("not ready", detail=refusal.detail)
         _stop_with_parent()
         self._notice_stop()
-        sweeper = asyncio.create_task(self._settle_ended())
+        tasks = [asyncio.create_task(self._settle_ended())]
+        if self.context.holdings.chains:
+            tasks.append(asyncio.create_task(self.context.holdings.tokens.keep_fresh()))
         try:
             yield
         finally:
-            sweeper.cancel()
+            for task in tasks:
+                task.cancel()
+            await self.context.outgoing.close()
             await self.context.database.close()
 
     def _notice_stop(self) -> None:
@@ -212,18 +221,42 @@ def build_context(settings: Settings, *, now_ms: Callable[[], int] | None = None
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     database = open_database(settings.database_url, data_dir=settings.data_dir)
     fixed = parse_secrets(settings.secret) if settings.secret else None
+    now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
+    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+    outgoing = Outgoing(allow_private=settings.allow_private_networks)
     return Context(
         settings=settings,
         database=database,
         blocks=FileBlockStore(settings.data_dir / "blocks"),
         profile=PROFILES[settings.unixfs_profile],
-        chains=CATALOGUE,
+        chains=chains,
         secrets=(lambda: fixed) if fixed else RingFile(settings.data_dir),
-        now_ms=now_ms or (lambda: time.time_ns() // 1_000_000),
+        now_ms=now_ms,
         random_bytes=os.urandom,
         find_inputs=_remembered(database),
+        holdings=_holdings(settings, chains, outgoing, now_ms),
+        outgoing=outgoing,
         is_stopping=lambda: False,
     )
+
+
+def _holdings(
+    settings: Settings, chains: Mapping[int, Chain], outgoing: Outgoing, now_ms: Callable[[], int]
+) -> Holdings:
+    """Chains, token lists and prices put together. Raises `ValueError` for a file that cannot be used."""
+    served = {chain.id: chain for chain in chains.values() if chain.rpc_urls}
+    lists = dict.fromkeys(entry for chain in served.values() for entry in chain.token_lists)
+    tokens = TokenLists(
+        [*lists, PACKAGED_LIST], chains=served, directory=settings.data_dir / "token-lists",
+        outgoing=outgoing, now_ms=now_ms,
+    )  # fmt: skip
+    sources: list[PriceSource] = []
+    if settings.prices_file:
+        sources.append(StaticPrices.read(Path(settings.prices_file)))
+    if settings.price_api_url:
+        slugs = {chain.id: chain.price_slug for chain in served.values() if chain.price_slug}
+        sources.append(PriceApi(settings.price_api_url, outgoing, slugs))
+    return Holdings(served, tokens, sources, outgoing, now_ms=now_ms, seconds_max=settings.balances_timeout_s)
 
 
 def _remembered(database: Database) -> Callable[[bytes], Any]:

@@ -11,7 +11,9 @@ from muniment.http.request import Request
 if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
     from muniment.evm.chains import Chain
+    from muniment.evm.holdings import Holdings
     from muniment.ipfs.unixfs import Profile
+    from muniment.outgoing import Outgoing
     from muniment.settings import Settings
     from muniment.storage.database import Database
 
@@ -33,6 +35,8 @@ class Context:
     now_ms: Callable[[], int]
     random_bytes: Callable[[int], bytes]
     find_inputs: FindInputs
+    holdings: Holdings
+    outgoing: Outgoing
     is_stopping: Callable[[], bool]
 
     @classmethod

@@ -51,6 +51,15 @@ class Settings:
     issuer: str = _setting("muniment", "`iss` and `aud` of the tokens given at login")
     token_lifetime_s: int = _setting(86_400, "Seconds for which a token is good", at_least=60)
     unixfs_profile: str = _setting("unixfs-v0-2015", "How new bundles become CIDs: unixfs-v0-2015 or unixfs-v1-2025")
+    chains_file: str = _setting("", "TOML file with the chains' RPC URLs and what differs from the catalogue")
+    price_api_url: str = _setting(
+        "", "Base URL of a price API in the form of DefiLlama's `coins`; empty: none is asked"
+    )
+    prices_file: str = _setting("", "TOML or JSON file of fixed prices, `chainId:address` to US dollars; asked first")
+    balances_timeout_s: int = _setting(5, "Seconds within which GET /users/tokens answers", at_least=1)
+    allow_private_networks: bool = _setting(
+        False, "true: RPC nodes and lists may be at private and loopback addresses; for development"
+    )
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
     wasm_bytes_max: int = _setting(16 * MIB, "Largest function.wasm", at_least=1024)

@@ -57,6 +57,7 @@ TABLE = {
     "POST /users/authenticate": public(),  # the signed nonce is the credential
     "GET /users/api-key": WITH_TOKEN,
     "POST /users/api-key/rotate": WITH_TOKEN,
+    "GET /users/tokens": WITH_TOKEN,
     "GET /users/{address}/data": WITH_TOKEN,
     "POST /users/{address}/data": WITH_TOKEN,
     "GET /.well-known/jwks.json": public(),

@@ -28,6 +28,14 @@ def _common(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+_chains = click.option(
+    "--chains",
+    "chains_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="TOML file with the chains' RPC URLs.",
+)
+
+
 def _settings(config: Path | None, **flags: object) -> Settings:
     try:
         return load_settings(flags, config=config)
@@ -55,6 +63,7 @@ def main() -> None:
 @click.option("--host", help="Address to listen on; default 127.0.0.1.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one; default 8787.")
 @click.option("--workers", type=click.IntRange(1, 64), help="Processes that serve; default 1.")
+@_chains
 def serve(config: Path | None, **flags: object) -> None:
     """Run the service."""
     from muniment.cli.serve import run
@@ -66,6 +75,7 @@ def serve(config: Path | None, **flags: object) -> None:
 @_common
 @click.option("--url", help="A running service; without it one is started, and stays up until Ctrl-C.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the service that is started.")
+@_chains
 def demo(config: Path | None, url: str | None, **flags: object) -> None:
     """Show the main job done over HTTP with a throw-away wallet."""
     from muniment.cli.demo import run
@@ -161,3 +171,19 @@ def set_email(config: Path | None, address: str, email: str | None, **flags: obj
 
     with _told_in_one_line():
         click.echo(run(_settings(config, **flags), address, email))
+
+
+@main.group()
+def chains() -> None:
+    """The EVM chains that balances are read from."""
+
+
+@chains.command("check")
+@_common
+@_chains
+def check_chains(config: Path | None, **flags: object) -> None:
+    """Ask every configured node what the service asks it, and say what is wrong."""
+    from muniment.cli.chains import check_configured
+
+    with _told_in_one_line():
+        raise SystemExit(check_configured(_settings(config, **flags)))

@@ -8,24 +8,29 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
 from muniment.cli.http_client import Client, RequestFailed
+from muniment.evm.chains import load_chains
 from muniment.evm.signature import address_of_key, personal_digest, sign
 from muniment.evm.typed_data import Domain, compile_types, digest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from muniment.settings import Settings
 
 # A cold start on a slow disk; a warm one takes well under a second.
 START_SECONDS_MAX = 30
+_BALANCES_SHOWN = 5
 _ENDS_IN_MS = 30 * 86_400_000
 
 
@@ -57,7 +62,7 @@ def run(settings: Settings, url: str | None) -> None:
             walk(Client(url))
             return
         with _service(settings) as (service, client):
-            walk(client)
+            walk(client, _development_nodes(settings))
             click.echo(f"\n{_where_next(client.url)}\n\nThe service stays up; Ctrl-C stops it.")
             service.wait()
     except RequestFailed as error:
@@ -104,11 +109,24 @@ def _wait_until_ready(client: Client) -> None:
             return
 
 
-def walk(client: Client) -> None:
-    """Log in, deploy, sign a trigger, list it, deactivate it, list it again."""
+def _development_nodes(settings: Settings) -> list[str]:
+    """The RPC URLs on this machine: a node that a developer runs, and that gives coins to who asks."""
+    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None).values()
+    urls = [url for chain in chains for url in chain.rpc_urls]
+    return [url for url in urls if urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}]
+
+
+def walk(client: Client, nodes: Sequence[str] = ()) -> None:
+    """Log in, deploy, sign a trigger, list it, deactivate it, list it again; with some coins where `nodes` give any."""
     wallet = Wallet(secrets.token_bytes(32))
+    for url in nodes:
+        with suppress(RequestFailed):
+            call = {"method": "hardhat_setBalance", "params": [wallet.address, hex(10**18)]}  # anvil knows it too
+            Client(url).post("/", {"jsonrpc": "2.0", "id": 1, **call})
     _say("wallet", f"{wallet.address} (made for this walk, forgotten after it)")
-    api_key = _log_in(client, wallet)
+    token = _log_in(client, wallet)
+    _show_balances(client, token)
+    api_key = _read_api_key(client, token)
     cid = _deploy(client, api_key)
     sig = _sign_trigger(client, wallet, cid)
     _list(client, wallet, "active")
@@ -122,6 +140,19 @@ def _log_in(client: Client, wallet: Wallet) -> str:
     login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}
     token = client.post("/users/authenticate", login)["token"]
     _say("login", f"the signature proves the address; token {token[:12]}…, good for a day")
+    return token
+
+
+def _show_balances(client: Client, token: str) -> None:
+    """Only where chains are configured: a registry works without."""
+    balances = client.get("/users/tokens", x_auth_token=token)
+    for each in balances[:_BALANCES_SHOWN]:
+        amount = Decimal(each["balance"]).scaleb(-each["decimals"]).normalize()
+        price = f"at {each['price']} US dollars" if each["price"] else "at an unknown price"
+        _say("balance", f"{amount:f} {each['symbol']} on chain {each['chainId']}, {price}")
+
+
+def _read_api_key(client: Client, token: str) -> str:
     api_key = client.get("/users/api-key", x_auth_token=token)["apiKey"]
     _say("API key", f"{api_key[:16]}…, for deploying")
     return api_key

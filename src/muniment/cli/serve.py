@@ -13,8 +13,6 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from muniment.auth.secrets import RingFile, parse_secrets
-from muniment.blocks.files import FileBlockStore
 from muniment.cli.logs import configure_logs
 from muniment.errors import Refusal
 from muniment.settings import SettingError, Settings, load_settings
@@ -71,12 +69,16 @@ def load_application() -> Application:
 
 def _prepare(settings: Settings) -> None:
     """Do once, and where an error is told in one line, what each process would do or trip over."""
+    from muniment.app import build_context  # noqa: PLC0415 - `migrate` and `--help` do without
+
+    async def try_out() -> None:
+        context = build_context(settings)
+        context.secrets()
+        await context.outgoing.close()
+        await context.database.close()
+
     migrate(settings)
-    FileBlockStore(settings.data_dir / "blocks")
-    if settings.secret:
-        parse_secrets(settings.secret)
-    else:
-        RingFile(settings.data_dir)()
+    asyncio.run(try_out())
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -18,7 +18,8 @@ the request is to blame, `faults` that point at it. What status a refusal has ov
     ├── Unanswerable            MethodNotAllowed · NotAcceptable · NotCached · RangeNotSatisfiable
     │                           UnsupportedMediaType · RequestTimeout · TooManyLogins
     ├── TooLarge                BodyTooLarge · UriTooLong · HeadersTooLarge
-    ├── Unavailable             DatabaseUnavailable · StorageUnavailable · DeadlineExceeded · NotReady
+    ├── Unavailable             DatabaseUnavailable · StorageUnavailable · ChainsUnavailable
+    │                           DeadlineExceeded · NotReady
     └── Broken                  Integrity · InternalError
 """
 
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from muniment.errors.ours import (
     Broken as Broken,
+    ChainsUnavailable as ChainsUnavailable,
     DatabaseUnavailable as DatabaseUnavailable,
     DeadlineExceeded as DeadlineExceeded,
     Integrity as Integrity,

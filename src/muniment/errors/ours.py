@@ -16,6 +16,13 @@ class DatabaseUnavailable(Unavailable):
     title = "Database unavailable"
 
 
+class ChainsUnavailable(Unavailable):
+    """None of the configured chains could be read; an empty answer would say that the wallet has nothing."""
+
+    code = "chains-unavailable"
+    title = "Chains unavailable"
+
+
 class StorageUnavailable(Unavailable):
     """The block store cannot write, for instance because the disk is full; nothing was stored."""
 

@@ -1,1 +1,1 @@
-"""What is true of every EVM chain: addresses, hex, hashes, signatures, typed data. Pure; knows no resource."""
+"""EVM chains: addresses, hashes, signatures, typed data, all pure; and what is read from nodes, which is not."""

@@ -1,36 +1,214 @@
-"""The EVM chains that a registry knows unless its configuration says otherwise."""
+"""The EVM chains that a registry knows, and what a chains file of its operator says about them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import urlsplit
+
+from muniment.errors import Refusal
+from muniment.evm.address import Address
+
+_T = TypeVar("_T")
+
+# Where Multicall3 is on every chain of the catalogue (chain definitions of viem; mds1/multicall3, README).
+MULTICALL3: Final = Address("0xcA11bde05977b3631167028862bE2a173976CA11")
+# The name under which a chain's own coin is listed beside tokens.
+NATIVE: Final = Address("0xEeeeeEeeeEeEeeEeEeEeeEEEeeeeEeeeeeeeEEeE")
+_CHAIN_ID_MAX: Final = 2**53 - 1
+_DECIMALS_MAX: Final = 255
+_BLOCK_TAGS: Final = ("latest", "safe", "finalized")
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One EVM chain: its id (EIP-155) and the name that people know it by."""
+    """One EVM chain (EIP-155). Without an RPC URL nothing is read from it.
+
+    `settler` is the spender whose allowances are read; `feeds` gives a token's Chainlink price feed in US dollars and
+    its heartbeat in seconds, the native coin's under `NATIVE`; `price_slug` is the chain's name at DefiLlama;
+    `token_lists` are files or URLs beside the list that ships. RPC URLs carry keys: they are never shown.
+    """
 
     id: int
     name: str
+    rpc_urls: tuple[str, ...] = field(default=(), repr=False)
+    settler: Address | None = None
+    multicall3: Address = MULTICALL3
+    native_symbol: str = "ETH"
+    native_decimals: int = 18
+    native_logo: str | None = None
+    token_lists: tuple[str, ...] = ()
+    feeds: Mapping[Address, tuple[Address, int]] = field(default_factory=lambda: MappingProxyType({}))
+    price_slug: str | None = None
+    block_tag: str = "latest"
 
+
+# The settlement contract whose events and intents have the form that this service serves. mimic-protocol/contracts,
+# packages/evm/ignition/deployments/chain-{1,10}/deployed_addresses.json at commit 3873418; other chains carry other
+# generations in what is public, so theirs come from the operator's chains file.
+_SETTLER: Final = Address("0x609d831C0068844e11eF85a273c7F356212Fd6D1")
+_WETH: Final = Address("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2")
+_USDC: Final = Address("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")
+# Chainlink's reference feeds on Ethereum: ETH / USD (heartbeat 1 h) and USDC / USD (24 h).
+_ETH_USD: Final = (Address("0x5f4eC3Df9cbd43714FE2740f5E3616155c5b8419"), 3600)
+_USDC_USD: Final = (Address("0x8fFfFfd4AfB6115b954Bd326cbe7B4BA576818f6"), 86_400)
 
 # Names as in the chain registry of the Ethereum community (ethereum-lists), shortened to common use.
 CATALOGUE: Final[Mapping[int, Chain]] = MappingProxyType(
     {
         chain.id: chain
         for chain in (
-            Chain(1, "Ethereum"),
-            Chain(10, "OP Mainnet"),
-            Chain(56, "BNB Smart Chain"),
-            Chain(100, "Gnosis"),
-            Chain(137, "Polygon"),
-            Chain(146, "Sonic"),
-            Chain(8453, "Base"),
-            Chain(42161, "Arbitrum One"),
-            Chain(43114, "Avalanche C-Chain"),
+            Chain(
+                1,
+                "Ethereum",
+                settler=_SETTLER,
+                price_slug="ethereum",
+                feeds=MappingProxyType({NATIVE: _ETH_USD, _WETH: _ETH_USD, _USDC: _USDC_USD}),
+            ),
+            Chain(10, "OP Mainnet", settler=_SETTLER, price_slug="optimism"),
+            Chain(56, "BNB Smart Chain", native_symbol="BNB", price_slug="bsc"),
+            Chain(100, "Gnosis", native_symbol="xDAI", price_slug="xdai"),
+            Chain(137, "Polygon", native_symbol="POL", price_slug="polygon"),
+            Chain(146, "Sonic", native_symbol="S", price_slug="sonic"),
+            Chain(8453, "Base", price_slug="base"),
+            Chain(42161, "Arbitrum One", price_slug="arbitrum"),
+            Chain(43114, "Avalanche C-Chain", native_symbol="AVAX", price_slug="avax"),
             Chain(84532, "Base Sepolia"),
         )
+    }
+)
+
+
+def load_chains(path: Path | None) -> Mapping[int, Chain]:
+    """The catalogue, with what a chains file says laid over it: TOML, `[[chains]]` tables of `Chain`'s members.
+
+    A member that is not given stays as the catalogue has it. Paths of token lists are relative to the file. Raises
+    `ValueError` that names the file and the member, and shows no value, and `OSError` for a file that cannot be read.
+    """
+    if path is None:
+        return CATALOGUE
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; tomllib quotes no line of the file
+        raise ValueError(f"{path}: not TOML: {error}") from None
+    try:
+        return MappingProxyType(_over_catalogue(document, path.parent))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _over_catalogue(document: dict[str, Any], directory: Path) -> dict[int, Chain]:
+    for name in document.keys() - {"chains"}:
+        raise ValueError(f"{name} is no member; chains are [[chains]] tables")
+    chains, given = dict(CATALOGUE), set[int]()
+    tables: list[dict[str, Any]] = _items(document.get("chains", []), dict, "chains")
+    for number, table in enumerate(tables):
+        chain = _merged(chains, table, f"chains[{number}]", directory)
+        if chain.id in given:
+            raise ValueError(f"chains[{number}].id: chain {chain.id} is given twice")
+        given.add(chain.id)
+        chains[chain.id] = chain
+    return chains
+
+
+def _merged(known: Mapping[int, Chain], table: dict[str, Any], where: str, directory: Path) -> Chain:
+    names = {each.name for each in fields(Chain)}
+    for name in table:
+        if name not in names:
+            raise ValueError(f"{where}.{name}: a chain has no such member")
+    chain_id = _integer(table.get("id"), 1, _CHAIN_ID_MAX, f"{where}.id")
+    members = {name: _MEMBERS[name](value, f"{where}.{name}") for name, value in table.items() if name != "id"}
+    if "token_lists" in members:
+        members["token_lists"] = tuple(_beside(directory, entry) for entry in members["token_lists"])
+    if chain_id in known:
+        return replace(known[chain_id], **members)
+    if "name" not in members:
+        raise ValueError(f"{where}.name: a chain that is not in the catalogue needs a name")
+    return Chain(chain_id, **members)
+
+
+def _beside(directory: Path, entry: str) -> str:
+    return entry if entry.startswith(("http://", "https://")) else str(directory / entry)
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError(f"{where}: expected text")
+    return value
+
+
+def _integer(value: object, low: int, high: int, where: str) -> int:
+    if type(value) is not int or not low <= value <= high:
+        raise ValueError(f"{where}: expected an integer from {low} to {high}")
+    return value
+
+
+def _address(value: object, where: str) -> Address:
+    try:
+        return Address.parse(_text(value, where))
+    except Refusal as error:
+        raise ValueError(f"{where}: {error.detail}") from None
+
+
+def _url(value: object, where: str) -> str:
+    """Raises `ValueError` without the URL, which may hold a key."""
+    text = _text(value, where)
+    try:
+        parts = urlsplit(text)
+        well_formed = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        well_formed = False
+    if not well_formed:
+        raise ValueError(f"{where}: expected an http or https URL")
+    return text
+
+
+def _items(value: object, kind: type[_T], where: str) -> list[_T]:
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: expected a list")  # noqa: TRY004 - the file's fault, told as ValueError
+    items = cast("list[object]", value)
+    if not all(isinstance(item, kind) for item in items):
+        raise ValueError(f"{where}: expected a list of {'tables' if kind is dict else 'texts'}")
+    return cast("list[_T]", items)
+
+
+def _block_tag(value: object, where: str) -> str:
+    if value not in _BLOCK_TAGS:
+        raise ValueError(f"{where}: expected one of {', '.join(_BLOCK_TAGS)}")
+    return cast("str", value)
+
+
+def _feeds(value: object, where: str) -> Mapping[Address, tuple[Address, int]]:
+    """Tables `"0x… (token)" = {feed = "0x…", heartbeat = 3600}`."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{where}: expected a table")  # noqa: TRY004 - the file's fault, told as ValueError
+    feeds: dict[Address, tuple[Address, int]] = {}
+    for token, entry in cast("dict[str, object]", value).items():
+        at = f"{where}.{token}"
+        if not isinstance(entry, dict) or set(cast("dict[str, Any]", entry)) != {"feed", "heartbeat"}:
+            raise ValueError(f"{at}: expected a table of feed and heartbeat")
+        table = cast("dict[str, Any]", entry)
+        heartbeat = _integer(table["heartbeat"], 1, 30 * 86_400, f"{at}.heartbeat")
+        feeds[_address(token, at)] = (_address(table["feed"], f"{at}.feed"), heartbeat)
+    return MappingProxyType(feeds)
+
+
+_MEMBERS: Final[Mapping[str, Callable[[object, str], Any]]] = MappingProxyType(
+    {
+        "name": _text,
+        "rpc_urls": lambda value, where: tuple(_url(url, where) for url in _items(value, str, where)),
+        "settler": _address,
+        "multicall3": _address,
+        "native_symbol": _text,
+        "native_decimals": lambda value, where: _integer(value, 0, _DECIMALS_MAX, where),
+        "native_logo": _text,
+        "token_lists": lambda value, where: tuple(_text(entry, where) for entry in _items(value, str, where)),
+        "feeds": _feeds,
+        "price_slug": _text,
+        "block_tag": _block_tag,
     }
 )

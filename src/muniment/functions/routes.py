@@ -33,10 +33,6 @@ CHECKS_AT_ONCE: Final = 2
 _checkers: Final = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="bundle-check")
 
 
-# A module is whole in memory while it is validated, twice: so few at once, whatever waits. Each may take a core.
-_READERS: Final = ThreadPoolExecutor(2, thread_name_prefix="bundle")
-
-
 @dataclass(frozen=True, slots=True)
 class BundleUpload:
     """A request whose body is a form of exactly two files, which the handler receives once it knows the caller."""

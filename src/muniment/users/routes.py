@@ -10,12 +10,13 @@ from muniment.auth.nonces import issue_nonce, signed_nonce, use_nonce
 from muniment.auth.secrets import ring_of
 from muniment.auth.tokens import issue_token, key_set
 from muniment.context import Context
-from muniment.errors import ForeignProfile, LoginFailed, TooManyLogins
+from muniment.errors import ChainsUnavailable, ForeignProfile, LoginFailed, TooManyLogins
 from muniment.evm.address import Address
 from muniment.evm.hex import HexString
-from muniment.http.operation import operation
+from muniment.http.operation import Answer, operation
 from muniment.http.reply import JSON, NO_STORE, Ready
-from muniment.users import store
+from muniment.users import balances, store
+from muniment.users.balances import TokenBalance
 from muniment.users.types import (
     ApiKeyResult,
     KeySet,
@@ -109,6 +110,23 @@ async def get_key_set(context: Context) -> Ready[KeySet]:
     return Ready(encode(key_set(ring_of(context.secrets()))), (JSON, (b"cache-control", b"public, max-age=60")))
 
 
+@operation(
+    "GET", "/users/tokens", refuses=(ChainsUnavailable,),
+    answers={200: Answer("Done", headers={
+        "x-partial": "Chains that are left out, as `chain=137; reason=timeout`",
+        "x-unpriced": "Tokens whose price is unknown and given as 0, as `8453:0x…`",
+    })},
+)  # fmt: skip
+async def list_balances(context: Context, caller: TokenCaller) -> Ready[list[TokenBalance]]:
+    """List the caller's token balances.
+
+    Tokens and coins of which the caller has some, on every configured chain, with the allowance given to the chain's
+    settler. Balance and allowance are of one block.
+    """
+    portfolio = await context.holdings.of(caller.address)
+    return Ready(encode(balances.records(portfolio)), (*_PRIVATE, *balances.shortcomings(portfolio)))
+
+
 @operation("GET", "/users/{address}/data", refuses=(ForeignProfile,))
 async def get_profile(context: Context, caller: TokenCaller, address: Address) -> Ready[Profile]:
     """Read the caller's profile.
@@ -147,4 +165,13 @@ def _key_result(context: Context, caller: TokenCaller, generation: int) -> Ready
     return Ready(encode(ApiKeyResult(address=caller.address, api_key=key)), _PRIVATE)
 
 
-OPERATIONS = (request_nonce, authenticate, get_api_key, rotate_api_key, get_profile, update_profile, get_key_set)
+OPERATIONS = (
+    request_nonce,
+    authenticate,
+    get_api_key,
+    rotate_api_key,
+    list_balances,
+    get_profile,
+    update_profile,
+    get_key_set,
+)

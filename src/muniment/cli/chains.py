@@ -1,0 +1,128 @@
+"""`muniment chains check`: ask every chain that has an RPC URL what the service will ask it, and say what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from muniment.app import build_context
+from muniment.evm.address import Address
+from muniment.evm.chains import NATIVE, Chain
+from muniment.evm.reading import ReadingState, read_chain
+from muniment.evm.rpc import Call, ask, data_of, quantity_of
+from muniment.outgoing import Outgoing, Unreachable
+
+if TYPE_CHECKING:
+    from muniment.context import Context
+    from muniment.settings import Settings
+
+SECONDS_MAX: Final = 10.0
+# Base makes a block in 2 s, Ethereum in 12 s; a node that is minutes behind does not follow its chain.
+BLOCK_AGE_SECONDS_MAX: Final = 300
+# A wallet that holds nothing: every token must still answer for it.
+_WALLET: Final = Address("0x0000000000000000000000000000000000000001")
+
+
+@dataclass(slots=True)
+class Report:
+    """What one URL of one chain answered. `faults` is empty when all is well; the URL is told by its place only."""
+
+    chain: Chain
+    place: int
+    block: int | None = None
+    block_age_s: int | None = None
+    faults: list[str] = field(default_factory=list[str])
+
+
+async def check(
+    outgoing: Outgoing, chains: Mapping[int, Chain], tokens: Mapping[int, Sequence[Address]], *, now_s: float
+) -> list[Report]:
+    """A report for each URL of each configured chain, in order. `tokens` are those of each chain; `now_s` unix time."""
+    reports: list[Report] = []
+    for chain in chains.values():
+        for place, url in enumerate(chain.rpc_urls, 1):
+            report = Report(chain, place)
+            try:
+                await _check_url(outgoing, url, report, tokens.get(chain.id, ()), now_s)
+            except Unreachable as error:
+                report.faults.append(f"does not answer: {error.reason}")
+            reports.append(report)
+    return reports
+
+
+async def _check_url(outgoing: Outgoing, url: str, report: Report, tokens: Sequence[Address], now_s: float) -> None:
+    chain = report.chain
+    parts = [("Multicall3", chain.multicall3), ("the settler", chain.settler)]
+    parts += [(f"the feed of {token}", feed) for token, (feed, _) in chain.feeds.items()]
+    contracts = [(what, address) for what, address in parts if address is not None]
+    calls = [Call("eth_chainId"), Call("eth_getBlockByNumber", (chain.block_tag, False))]
+    calls += [Call("eth_getCode", (address, chain.block_tag)) for _, address in contracts]
+    chain_id, block, *codes = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX)
+    if quantity_of(chain_id) != chain.id:
+        report.faults.append(f"answers for chain {quantity_of(chain_id)}")
+        return
+    header = cast("dict[str, Any]", block) if isinstance(block, dict) else {}
+    report.block, made_at = quantity_of(header.get("number")), quantity_of(header.get("timestamp"))
+    if made_at is None:
+        report.faults.append("has no block")
+        return
+    report.block_age_s = int(now_s) - made_at
+    if report.block_age_s > BLOCK_AGE_SECONDS_MAX:
+        report.faults.append(f"its last block is {report.block_age_s} s old")
+    report.faults += [
+        f"{what} has no code at {address}"
+        for (what, address), code in zip(contracts, codes, strict=True)
+        if not data_of(code)
+    ]
+    if chain.settler is None:
+        report.faults.append("no settler is configured: allowances read as 0")
+    await _check_tokens(outgoing, url, report, tokens)
+
+
+async def _check_tokens(outgoing: Outgoing, url: str, report: Report, tokens: Sequence[Address]) -> None:
+    one_url = replace(report.chain, rpc_urls=(url,))
+    state = ReadingState(time.monotonic)
+    asked = [token for token in tokens if token != NATIVE]
+    feeds = list(dict.fromkeys(feed for feed, _ in one_url.feeds.values()))
+    reading = await read_chain(outgoing, one_url, _WALLET, asked, feeds, seconds_max=SECONDS_MAX, state=state)
+    report.faults += [
+        f"token {token} cannot be read" for token in asked if reading.holdings[token].balance is None
+    ]  # fmt: skip
+    report.faults += [f"feed {feed} has no round" for feed in feeds if feed not in reading.rounds]
+
+
+def check_configured(settings: Settings) -> int:
+    """`run` for the chains and token lists of the settings, lists from URLs asked for anew."""
+    return asyncio.run(_check_configured(build_context(settings)))
+
+
+async def _check_configured(context: Context) -> int:
+    holdings = context.holdings
+    try:
+        await holdings.tokens.refresh()
+        chains = {chain.id: chain for chain in holdings.chains}
+        tokens = {chain_id: [token.address for token in holdings.tokens.tokens(chain_id)] for chain_id in chains}
+        return await run(context.outgoing, chains, tokens, now_s=context.now_ms() / 1000)
+    finally:
+        await context.outgoing.close()
+        await context.database.close()
+
+
+async def run(
+    outgoing: Outgoing, chains: Mapping[int, Chain], tokens: Mapping[int, Sequence[Address]], *, now_s: float
+) -> int:
+    """Print a line for each URL and one for each fault; 0 when there is none, 1 else, also with no chain configured."""
+    reports = await check(outgoing, chains, tokens, now_s=now_s)
+    for report in reports:
+        told = f"block {report.block}, {report.block_age_s} s old" if report.block is not None else "no answer"
+        click.echo(f"{report.chain.id} {report.chain.name}, URL {report.place}: {told}")
+        for fault in report.faults:
+            click.echo(f"  {fault}")
+    if not reports:
+        click.echo("no chain has an RPC URL: balances are off")
+    return int(not reports or any(report.faults for report in reports))

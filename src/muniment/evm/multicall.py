@@ -1,0 +1,136 @@
+"""Many contract reads in one `eth_call`, with calldata laid out by hand (Solidity ABI specification).
+
+`aggregate3` of Multicall3 is deployed on every chain of the catalogue. The one-shot reader needs no contract: it is
+creation code that reads balances and allowances under a gas cap each, and answers only what is not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muniment.evm.address import Address
+
+AGGREGATE3: Final = bytes.fromhex("82ad56cb")
+BALANCE_OF: Final = bytes.fromhex("70a08231")
+ALLOWANCE: Final = bytes.fromhex("dd62ed3e")
+GET_ETH_BALANCE: Final = bytes.fromhex("4d2301cc")
+GET_BLOCK_NUMBER: Final = bytes.fromhex("42cbb15c")
+LATEST_ROUND_DATA: Final = bytes.fromhex("feaf968c")
+DECIMALS: Final = bytes.fromhex("313ce567")
+WORD: Final = 32
+# An honest token reads a balance in some 30,000 gas; proxies and rebasing tokens in less than this.
+READ_GAS_MAX: Final = 100_000
+# The longest answer that is read here: the five words of latestRoundData. What comes after it is a return bomb.
+_RETURNED_BYTES_MAX: Final = 5 * WORD
+_ENTRY: Final = 67
+_BALANCE_READ, _ALLOWANCE_READ = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A contract and the calldata to read it with."""
+
+    target: Address
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one token says of a wallet: base units, None where it could not be read."""
+
+    balance: int | None
+    allowance: int | None
+
+
+def word(value: int | Address) -> bytes:
+    """One ABI word: an unsigned integer or an address."""
+    return value.raw.rjust(WORD, b"\0") if isinstance(value, Address) else value.to_bytes(WORD)
+
+
+def aggregate3(reads: Sequence[Read]) -> bytes:
+    """Calldata of `aggregate3((address,bool,bytes)[])`, every call allowed to fail."""
+    bodies = [
+        word(read.target)
+        + word(1)
+        + word(3 * WORD)
+        + word(len(read.data))
+        + read.data
+        + b"\0" * (-len(read.data) % WORD)
+        for read in reads
+    ]
+    offsets: list[bytes] = []
+    at = WORD * len(reads)
+    for body in bodies:
+        offsets.append(word(at))
+        at += len(body)
+    return b"".join([AGGREGATE3, word(WORD), word(len(reads)), *offsets, *bodies])
+
+
+def decode_aggregate3(answer: bytes, count: int) -> list[bytes | None] | None:
+    """What each of `count` calls returned, None for one that failed; None in all when this is no such answer."""
+    try:
+        start = _number(answer, 0)
+        if _number(answer, start) != count:
+            return None
+        return [_returned(answer, start + WORD, index) for index in range(count)]
+    except ValueError:
+        return None
+
+
+def _returned(answer: bytes, base: int, index: int) -> bytes | None:
+    at = base + _number(answer, base + WORD * index)
+    success, data_at = _number(answer, at), at + _number(answer, at + WORD)
+    length = _number(answer, data_at)
+    if data_at + WORD + length > len(answer):
+        raise ValueError("an answer is cut short")
+    data_at += WORD
+    return answer[data_at : data_at + min(length, _RETURNED_BYTES_MAX)] if success == 1 else None
+
+
+def _number(answer: bytes, at: int) -> int:
+    """The word at `at`; an answer is another server's and may point anywhere."""
+    if not 0 <= at <= len(answer) - WORD:
+        raise ValueError("an offset points outside of the answer")
+    return int.from_bytes(answer[at : at + WORD])
+
+
+def number_of(returned: bytes | None) -> int | None:
+    """The unsigned integer that a call returned. A contract without code returns nothing, some tokens too little."""
+    return int.from_bytes(returned[:WORD]) if returned is not None and len(returned) >= WORD else None
+
+
+def one_shot(code: bytes, wallet: Address, spender: Address, tokens: Sequence[Address]) -> bytes:
+    """Creation code with its constructor's arguments; a token of address zero is the native coin."""
+    arguments = [word(wallet), word(spender), word(READ_GAS_MAX), word(4 * WORD), word(len(tokens))]
+    return b"".join([code, *arguments, *(word(token) for token in tokens)])
+
+
+@dataclass(frozen=True, slots=True)
+class OneShot:
+    """An answer of the one-shot reader. `tried` may be fewer than asked; tokens not in `found` have nothing."""
+
+    block: int
+    tried: int
+    found: dict[int, Holding]
+
+
+def decode_one_shot(answer: bytes, asked: int) -> OneShot | None:
+    """The answer, or None when it is none: block number, tokens tried, then 67 bytes an entry."""
+    entries = answer[2 * WORD :]
+    if len(answer) < 2 * WORD or len(entries) % _ENTRY:
+        return None
+    block, tried = _number(answer, 0), _number(answer, WORD)
+    if tried > asked or len(entries) // _ENTRY > tried:
+        return None
+    found: dict[int, Holding] = {}
+    for at in range(0, len(entries), _ENTRY):
+        index, flags = int.from_bytes(entries[at : at + 2]), entries[at + 2]
+        if index >= tried or index in found or flags > (_BALANCE_READ | _ALLOWANCE_READ):
+            return None
+        balance, allowance = _number(entries, at + 3), _number(entries, at + 3 + WORD)
+        found[index] = Holding(
+            balance if flags & _BALANCE_READ else None, allowance if flags & _ALLOWANCE_READ else None
+        )
+    return OneShot(block, tried, found)

@@ -1,0 +1,81 @@
+"""Ethereum JSON-RPC over HTTP: batches, answered in order or not, and nothing believed that was not checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import msgspec
+
+from muniment.outgoing import Outgoing, Unreachable
+from muniment.wire import encode
+
+_DATA: Final = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
+_QUANTITY: Final = re.compile(r"0x(?:0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One JSON-RPC request."""
+
+    method: str
+    params: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What a node answered instead of a result."""
+
+    code: int
+    message: str
+
+
+def eth_call(data: bytes, *, to: str | None = None, block: str = "latest", gas: int | None = None) -> Call:
+    """An `eth_call` with `data`, to a contract or, without `to`, of creation code that is run and forgotten."""
+    transaction: dict[str, str] = {"data": "0x" + data.hex()}
+    if to is not None:
+        transaction["to"] = to
+    if gas is not None:
+        transaction["gas"] = hex(gas)
+    return Call("eth_call", (transaction, block))
+
+
+async def ask(outgoing: Outgoing, url: str, calls: Sequence[Call], *, seconds_max: float) -> list[Any]:
+    """The results of `calls` in their order, each a JSON value or `Failed`: one HTTP request.
+
+    Raises `Unreachable` (`garbage` when what came is no answer to these calls).
+    """
+    batch = [
+        {"jsonrpc": "2.0", "id": number, "method": call.method, "params": call.params}
+        for number, call in enumerate(calls)
+    ]
+    answer = await outgoing.post(url, encode(batch), seconds_max=seconds_max)
+    try:
+        found = msgspec.json.decode(answer, type=list[dict[str, Any]])
+    except (msgspec.MsgspecError, RecursionError):
+        raise Unreachable("garbage", "not a JSON-RPC batch answer") from None
+    # `true` and 1.0 are equal to 1 and are no ids of ours.
+    by_id = {entry["id"]: entry for entry in found if type(entry.get("id")) is int}
+    if len(found) != len(calls) or set(by_id) != set(range(len(calls))):
+        raise Unreachable("garbage", "the answers are not those to the calls")
+    return [_result(by_id[number]) for number in range(len(calls))]
+
+
+def _result(entry: dict[str, Any]) -> Any:
+    if entry.get("error") is not None:
+        error = cast("dict[str, Any]", entry["error"]) if isinstance(entry["error"], dict) else {}
+        code, message = error.get("code"), error.get("message")
+        return Failed(code if type(code) is int else 0, str(message)[:200])
+    return entry.get("result")
+
+
+def data_of(result: object) -> bytes | None:
+    """The bytes of a result that is hex data, or None."""
+    return bytes.fromhex(result[2:]) if isinstance(result, str) and _DATA.fullmatch(result) else None
+
+
+def quantity_of(result: object) -> int | None:
+    """The number of a result that is a hex quantity, or None."""
+    return int(result, 16) if isinstance(result, str) and _QUANTITY.fullmatch(result) else None

@@ -1,0 +1,154 @@
+"""One token list: ERC-20 tokens in the Uniswap format.
+
+The format is `tokenlist.schema.json` of https://github.com/Uniswap/token-lists. Members that it does not name are
+ignored. Tokens are known by chain and address, never by symbol: two tokens of one chain may share a symbol.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+import unicodedata
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta
+
+from muniment.errors import InvalidAddress
+from muniment.evm.address import Address
+from muniment.wire import parse_json, refusal_of
+
+# The largest list in common use has about 10,000 tokens and 3 MB.
+LIST_BYTES_MAX: Final = 4 * 1024 * 1024
+# tokenlist.schema.json: maxItems of `tokens`, maxLength of `name` and `symbol`, maximum of `decimals`.
+TOKENS_MAX: Final = 10_000
+NAME_LENGTH_MAX: Final = 60
+SYMBOL_LENGTH_MAX: Final = 20
+DECIMALS_MAX: Final = 255
+# EIP-2294: the largest chain id that all tools can sign for.
+CHAIN_ID_MAX: Final = 2**63 - 37
+# An answer carries a logo per token; a longer one is replaced by the default.
+LOGO_LENGTH_MAX: Final = 2048
+
+# RFC 3339 section 5.6, `date-time`.
+_DATE_TIME: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+# Addresses outside the EVM that tokenlist.schema.json allows (Solana): base58 of 32 bytes.
+_BASE58: Final = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
+# RFC 3986 section 2: only these characters stand in a URI.
+_LOGO: Final = re.compile(r"(https?://|ipfs://|data:image/)[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
+# Control and format characters (bidi controls among them), line and paragraph separators; `<` and `>` begin mark-up.
+_REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_REFUSED: Final = frozenset("<>")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One ERC-20 token as a list describes it; `logo` is a URI and never empty."""
+
+    chain_id: int
+    address: Address
+    symbol: str
+    name: str
+    decimals: int
+    logo: str
+
+
+class _Version(msgspec.Struct, frozen=True):
+    major: Annotated[int, Meta(ge=0)]
+    minor: Annotated[int, Meta(ge=0)]
+    patch: Annotated[int, Meta(ge=0)]
+
+
+class _Entry(msgspec.Struct, frozen=True, rename="camel"):
+    chain_id: Annotated[int, Meta(ge=1, le=CHAIN_ID_MAX)]
+    address: str
+    decimals: Annotated[int, Meta(ge=0, le=DECIMALS_MAX)]
+    name: Annotated[str, Meta(max_length=NAME_LENGTH_MAX)]
+    symbol: Annotated[str, Meta(max_length=SYMBOL_LENGTH_MAX)]
+    logo: str | None = msgspec.field(name="logoURI", default=None)
+
+
+class _TokenList(msgspec.Struct, frozen=True):
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
+    timestamp: str
+    version: _Version
+    tokens: Annotated[list[_Entry], Meta(min_length=1, max_length=TOKENS_MAX)]
+
+
+def parse_token_list(data: bytes) -> list[Token]:
+    """The EVM tokens of a list in their order; of two with one address on one chain the first.
+
+    Left out are tokens of chains that are no EVM chains (addresses in base58) and tokens without a symbol. A logo
+    that is no URI of http, https, ipfs or an image in `data:` is replaced by `default_logo`.
+
+    Raises `ValueError` that begins with the place, a JSON pointer, for everything else that breaks the format.
+    """
+    if len(data) > LIST_BYTES_MAX:
+        raise ValueError(f"a token list has at most {LIST_BYTES_MAX} bytes")
+    value: Any = parse_json(data)
+    try:
+        found = msgspec.convert(value, _TokenList)
+    except msgspec.ValidationError as error:
+        refusal = refusal_of(error)
+        place = refusal.faults[0].pointer if refusal.faults else ""
+        raise ValueError(f"{place}: {refusal.detail}" if place else refusal.detail) from error
+    _check_text(found.name, "/name")
+    _check_time(found.timestamp)
+    tokens: dict[tuple[int, Address], Token] = {}
+    for number, entry in enumerate(found.tokens):
+        token = _token(entry, f"/tokens/{number}")
+        if token is not None:
+            tokens.setdefault((token.chain_id, token.address), token)
+    return list(tokens.values())
+
+
+def _token(entry: _Entry, place: str) -> Token | None:
+    """Raises `ValueError`; None for a token that does not concern this service."""
+    _check_text(entry.name, f"{place}/name")
+    _check_text(entry.symbol, f"{place}/symbol")
+    if any(character.isspace() for character in entry.symbol):
+        raise ValueError(f"{place}/symbol: a symbol has no white space")
+    if _BASE58.fullmatch(entry.address) or not entry.symbol:
+        return None
+    try:
+        address = Address.parse(entry.address)
+    except InvalidAddress as error:
+        raise ValueError(f"{place}/address: {error}") from error
+    logo = entry.logo or ""
+    if len(logo) > LOGO_LENGTH_MAX or not _LOGO.fullmatch(logo):
+        logo = default_logo(entry.symbol)
+    return Token(entry.chain_id, address, entry.symbol, entry.name, entry.decimals, logo)
+
+
+def _check_text(text: str, place: str) -> None:
+    for character in text:
+        if character in _REFUSED or unicodedata.category(character) in _REFUSED_CATEGORIES:
+            raise ValueError(f"{place}: has the character U+{ord(character):04X}, which is not shown to people")
+
+
+def _check_time(text: str) -> None:
+    try:
+        if not _DATE_TIME.fullmatch(text):
+            raise ValueError("no date-time")  # noqa: TRY301 - one answer for both ways to be wrong
+        datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError("/timestamp: a timestamp is a date-time of RFC 3339") from error
+
+
+def default_logo(symbol: str) -> str:
+    """A disc with the first letters of `symbol`, as a `data:` URI of SVG (RFC 2397); the same for the same symbol."""
+    letters = "".join(character for character in symbol if character.isprintable())[:3]
+    hue = hashlib.sha256(symbol.encode("utf-8", "replace")).digest()[0] * 360 // 256
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
+        f'<circle cx="16" cy="16" r="16" fill="hsl({hue},45%,40%)"/>'
+        '<text x="16" y="20" font-family="sans-serif" font-size="11" fill="#fff" text-anchor="middle">'
+        f"{html.escape(letters)}</text></svg>"
+    )
+    return "data:image/svg+xml," + quote(svg, safe="/:=(),' ").replace(" ", "%20")

@@ -1,0 +1,183 @@
+"""Requests that this service makes: only to hosts that an operator named, bounded in size and time.
+
+A name is resolved where its connection is opened, every address it has is checked, and the connection goes to an
+address that was checked: a name that later points inward (DNS rebinding) changes nothing. Connections are kept by
+name, so TLS verifies the certificate against the name and no two names share a connection. Redirects are never
+followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Final, Self, cast
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import httpcore
+
+# An RPC answer of 500 tokens is under 100 KB, the largest token list in use 1.5 MB.
+ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
+CONNECT_SECONDS_MAX: Final = 1.0
+CONNECTIONS_MAX: Final = 64
+_KEEPALIVE_SECONDS: Final = 30
+# RFC 6052 section 2.1: the last 32 bits are an IPv4 address, to which a translator passes the request on.
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+
+_IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Unreachable(Exception):
+    """Another server did not give what was asked; `reason` is one word for it, such as `timeout` or `http-500`."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        """Say why, without the URL: RPC URLs carry keys."""
+        super().__init__(detail or reason)
+        self.reason = reason
+
+
+def is_public(address: _IPAddress) -> bool:
+    """Whether a request may go to `address`: not private, loopback, link-local, multicast, or a disguise of one."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+        if inner is not None:
+            return is_public(inner)
+    return address.is_global and not address.is_multicast
+
+
+class _CheckedConnections(httpcore.AsyncNetworkBackend):
+    """Opens connections to addresses that were checked."""
+
+    def __init__(self, *, allow_private: bool) -> None:
+        self._allow_private = allow_private
+        # httpcore types it by whether anyio is installed, which it is: Starlette needs it.
+        self._connections = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature is httpcore's
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """A connection to the first address of `host` that answers. Raises `Unreachable`, httpcore's errors."""
+        refused: Exception = Unreachable("unknown-host")
+        for address in await self._resolve(host, port):
+            try:
+                return await self._connections.connect_tcp(
+                    str(address), port, timeout=timeout, local_address=local_address, socket_options=socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                refused = error
+        raise refused
+
+    async def sleep(self, seconds: float) -> None:
+        """Between attempts of httpcore, of which there are none here."""
+        await asyncio.sleep(seconds)
+
+    async def _resolve(self, host: str, port: int) -> list[_IPAddress]:
+        """Raises `Unreachable` for a host that has no address, or any that requests must not go to."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):  # UnicodeError: a label that is too long for a name
+            raise Unreachable("unknown-host") from None
+        addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+        if not self._allow_private and not all(is_public(address) for address in addresses):
+            raise Unreachable("forbidden-address", "the host has a private, loopback or link-local address")
+        return list(dict.fromkeys(addresses))
+
+
+class Outgoing:
+    """The one HTTP client of a process."""
+
+    def __init__(self, *, allow_private: bool, tls: ssl.SSLContext | None = None) -> None:
+        """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
+
+        `tls` says which certificates are trusted; by default those that Mozilla trusts.
+        """
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=CONNECTIONS_MAX,
+            keepalive_expiry=_KEEPALIVE_SECONDS,
+            network_backend=_CheckedConnections(allow_private=allow_private),
+        )
+
+    async def __aenter__(self) -> Self:
+        """Use it as a context to have it closed."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._pool.aclose()
+
+    async def post(self, url: str, body: bytes, *, seconds_max: float) -> bytes:
+        """The answer to a JSON body. Raises `Unreachable`."""
+        return await self._request("POST", url, body, seconds_max)
+
+    async def get(self, url: str, *, seconds_max: float) -> bytes:
+        """The content at `url`. Raises `Unreachable`."""
+        return await self._request("GET", url, None, seconds_max)
+
+    async def _request(self, method: str, url: str, body: bytes | None, seconds_max: float) -> bytes:
+        target, headers = _target(url)
+        if body is not None:
+            headers += [("content-type", "application/json"), ("content-length", str(len(body)))]
+        limits = {"connect": min(CONNECT_SECONDS_MAX, seconds_max), "read": seconds_max, "write": seconds_max}
+        try:
+            async with asyncio.timeout(seconds_max), AsyncExitStack() as stack:
+                response = await stack.enter_async_context(
+                    self._pool.stream(method, target, headers=headers, content=body, extensions={"timeout": limits})
+                )
+                return await _content(response)
+        except (TimeoutError, httpcore.TimeoutException):
+            raise Unreachable("timeout") from None
+        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+            raise Unreachable("unreachable", type(error).__name__) from None
+
+
+def _target(url: str) -> tuple[httpcore.URL, list[tuple[str, str]]]:
+    """What is asked of whom, and the headers that follow from the URL. Raises `Unreachable` for one that is none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        host = (parts.hostname or "").encode("idna").decode("ascii") if not _is_ipv6(parts) else parts.hostname or ""
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        target = httpcore.URL(scheme=parts.scheme, host=host, port=port, target=path)
+    except (ValueError, TypeError):  # TypeError: httpcore's word for letters beyond ASCII
+        raise Unreachable("bad-url") from None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise Unreachable("bad-url")
+    shown = (f"[{host}]" if _is_ipv6(parts) else host) + (f":{port}" if port is not None else "")
+    headers = [("host", shown), ("accept", "application/json"), ("accept-encoding", "identity")]
+    if parts.username is not None:
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        headers.append(("authorization", "Basic " + base64.b64encode(credentials).decode("ascii")))
+    return target, headers
+
+
+def _is_ipv6(parts: SplitResult) -> bool:
+    return ":" in (parts.hostname or "")
+
+
+async def _content(response: httpcore.Response) -> bytes:
+    if response.status != 200:  # noqa: PLR2004 - a redirect is no answer either
+        raise Unreachable(f"http-{response.status}")
+    received = bytearray()
+    async for chunk in response.aiter_stream():
+        received += chunk
+        if len(received) > ANSWER_BYTES_MAX:
+            raise Unreachable("too-large")
+    return bytes(received)
