@@ -63,7 +63,7 @@ class Settings:
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
     wasm_bytes_max: int = _setting(16 * MIB, "Largest function.wasm", at_least=1024)
-    body_timeout_s: int = _setting(30, "Seconds in which a request body must arrive", at_least=1)
+    body_timeout_s: int = _setting(30, "Seconds in which a request's head, and then its body, must arrive", at_least=1)
     shutdown_delay_s: int = _setting(0, "Seconds between not ready and closing the port at SIGTERM", at_least=0)
     shutdown_timeout_s: int = _setting(30, "Seconds that requests in flight have to finish at SIGTERM", at_least=1)
     log_format: str = _setting("console", "console or json, on standard error")

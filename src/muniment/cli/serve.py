@@ -13,6 +13,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+from muniment.cli.connections import BoundedHeads
 from muniment.cli.logs import configure_logs
 from muniment.errors import Refusal
 from muniment.settings import SettingError, Settings, load_settings
@@ -39,7 +40,7 @@ def run(settings: Settings) -> None:
     os.environ.update(settings.environment())
     config = uvicorn.Config(
         "muniment.cli.serve:load_application", factory=True, workers=settings.workers, backlog=BACKLOG,
-        loop="uvloop", http="httptools", lifespan="on", log_config=None, access_log=False,
+        loop="uvloop", http=BoundedHeads, lifespan="on", log_config=None, access_log=False,
         proxy_headers=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )  # fmt: skip
