@@ -11,7 +11,7 @@ import json
 import math
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Annotated, Any, ClassVar, Final, Self, cast
 
 import msgspec
 
@@ -34,6 +34,19 @@ _SEMVER: Final = re.compile(
 _AMOUNT: Final = re.compile(r"0|[1-9][0-9]{0,77}")
 _MISSING: Final = re.compile(r"Object missing required field `(.+)`")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+# A moment on the wire; `iso_time` writes it.
+DateTime = Annotated[
+    str,
+    msgspec.Meta(
+        title="DateTime",
+        pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$",
+        description="ISO 8601, always milliseconds and Z",
+        examples=["2026-11-20T19:48:00.123Z"],
+        extra_json_schema={"format": "date-time"},
+    ),
+]
 
 
 class Record(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -9,18 +9,7 @@ from msgspec import Meta
 
 from muniment.evm.address import Address
 from muniment.ipfs.cid import Cid
-from muniment.wire import Record, SemVer
-
-DateTime = Annotated[
-    str,
-    Meta(
-        title="DateTime",
-        pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$",
-        description="ISO 8601, always milliseconds and Z",
-        examples=["2026-11-20T19:48:00.123Z"],
-        extra_json_schema={"format": "date-time"},
-    ),
-]
+from muniment.wire import DateTime, Record, SemVer
 
 
 class Function(Record, frozen=True):

@@ -20,7 +20,7 @@ from muniment.triggers.schemas import (
     TYPES_SCHEMA,
     VALUES,
 )
-from muniment.wire import TIMESTAMP_MS_MAX, Amount, ProvedText, Record, SemVer
+from muniment.wire import TIMESTAMP_MS_MAX, Amount, DateTime, ProvedText, Record, SemVer
 
 # One list that a wallet shows, and one transaction.
 TRIGGER_SIGS_MAX: Final = 100
@@ -41,16 +41,6 @@ Types = Annotated[
 MinValidations = Annotated[int, Meta(ge=1, le=255)]
 TimestampMs = Annotated[
     int, Meta(ge=0, le=TIMESTAMP_MS_MAX, description="Milliseconds since 1970", examples=[1_795_204_080_123])
-]
-DateTime = Annotated[
-    str,
-    Meta(
-        title="DateTime",
-        pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$",
-        description="ISO 8601, always milliseconds and Z",
-        examples=["2026-11-20T19:48:00.123Z"],
-        extra_json_schema={"format": "date-time"},
-    ),
 ]
 TriggerSigs = Annotated[list[Signature], Meta(min_length=1, max_length=TRIGGER_SIGS_MAX)]
 
