@@ -9,6 +9,7 @@ import statistics
 from dataclasses import asdict
 from pathlib import Path
 
+import balances
 import endpoints
 import verification
 from server import CONNECTIONS, Load
@@ -22,7 +23,9 @@ def main() -> None:
     _print_verification(micros)
     loads = endpoints.measure()
     _print_endpoints(loads)
-    kept = {"verification": micros, "endpoints": loads}
+    readings = balances.measure()
+    _print_balances(readings)
+    kept = {"verification": micros, "endpoints": loads, "balances": readings}
     JSON_FILE.write_text(json.dumps(kept, indent=1, default=asdict), "utf-8")
     print(f"\nEvery round is in {JSON_FILE.name}; load {os.getloadavg()[0]:.1f} at the end")
 
@@ -58,6 +61,26 @@ def _rates(runs: list[Load]) -> list[list[float]]:
 def _print_row(operation: str, name: str, by_time: list[list[float]], digits: int) -> None:
     per_cpu, per_wall = (_spread(values, digits) for values in by_time)
     print(f"  {operation:32} {name:9}{per_cpu:>28}{per_wall:>28}")
+
+
+def _print_balances(readings: dict[str, list[balances.Cost]] | None) -> None:
+    if readings is None:
+        print("\nBalances: not measured, anvil is not there; tests/node/install.py installs it")
+        return
+    chains = len(balances.CHAIN_IDS)
+    print(f"\nBalances of {balances.TOKENS} tokens on each of {chains} chains, milliseconds, median of rounds")
+    print(f"  {'':32}{'wall':>28}{'CPU of the reader':>28}")
+    ours = readings[balances.MUNIMENT]
+    for name, costs in readings.items():
+        _print_reading(name, [cost.wall_ms for cost in costs], [cost.cpu_ms for cost in costs], 1)
+        if name != balances.MUNIMENT:
+            pairs = list(zip(ours, costs, strict=True))
+            wall = [our.wall_ms / bare.wall_ms for our, bare in pairs]
+            _print_reading(f"  {balances.MUNIMENT} to it", wall, [our.cpu_ms / bare.cpu_ms for our, bare in pairs], 2)
+
+
+def _print_reading(name: str, wall: list[float], cpu: list[float], digits: int) -> None:
+    print(f"  {name:32}{_spread(wall, digits):>28}{_spread(cpu, digits):>28}")
 
 
 def _spread(values: list[float], digits: int) -> str:
