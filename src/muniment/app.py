@@ -206,8 +206,8 @@ class Application:
                 await asyncio.sleep(_SWEEP_SECONDS)
             try:
                 settled = await context.database.write(lambda tx: settle_ended(tx, context.now_ms()))
-            except Unavailable as refusal:
-                _log.warning("sweep failed", detail=refusal.detail)
+            except Exception as error:  # noqa: BLE001 - the next turn may succeed; a sweep that ended would not come back
+                _log.warning("sweep failed", error=type(error).__name__, detail=str(error))
                 settled = 0
 
 

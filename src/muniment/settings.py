@@ -12,6 +12,7 @@ import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +99,7 @@ class Settings:
         for each in fields(self):
             value = getattr(self, each.name)
             shown[each.name] = MASK if each.metadata["secret"] and value else _without_password(_text(value))
+        shown["price_api_url"] = _without_path(self.price_api_url)
         return shown
 
     def environment(self) -> dict[str, str]:
@@ -119,6 +121,13 @@ _CHOICES: Final = {
 
 def _without_password(text: str) -> str:
     return _PASSWORD.sub(rf"\g<1>\g<2>{MASK}", text)
+
+
+def _without_path(url: str) -> str:
+    """Scheme and host: the keys of paid price APIs stand in the path or the query."""
+    parts = urlsplit(url)
+    hidden = f"/{MASK}" if parts.path.strip("/") or parts.query else ""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{hidden}" if url else ""
 
 
 def _text(value: object) -> str:

@@ -180,3 +180,16 @@ async def test_doubled_leading_slashes_are_one(client: httpx.AsyncClient) -> Non
     cid = await deploy(client)
     answers: list[Any] = [(await client.get(f"http://test{path}")).json() for path in ("//functions", "///functions")]
     assert [[record["CID"] for record in answer] for answer in answers] == [[cid], [cid]]
+
+
+async def test_a_creator_who_joins_an_older_function_appears_behind_the_cursor(client: httpx.AsyncClient) -> None:
+    first, second = Bundle("First"), Bundle("Second")
+    await deploy(client, first, Wallet(1))
+    await deploy(client, second, Wallet(2))
+    mine = {"creator": Wallet(2).address, "sort": 1}
+    page = await client.get("/functions", params=mine)
+    assert [each["name"] for each in page.json()] == ["Second"]
+    await deploy(client, first, Wallet(2))
+    more = await client.get(page.links["next"]["url"])
+    assert [each["name"] for each in more.json()] == ["First"]
+    assert [each["name"] for each in (await client.get("/functions", params=mine)).json()] == ["Second", "First"]

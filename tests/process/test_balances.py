@@ -223,13 +223,15 @@ async def test_a_node_of_another_chain_is_not_believed(tmp_path: Path, chains: C
     ("reply", "reason"),
     [
         ((200, {}, b"garbage"), "garbage"),
+        ((200, {}, b'[{"id":0,"result":"\xff"}]'), "garbage"),
+        ((200, {}, b"[" * 100_000), "garbage"),
         ((200, {}, b"[]"), "garbage"),
         ((200, {}, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no batches"}}'), "garbage"),
         ((500, {}, b"{}"), "http-500"),
         ((302, {"location": "http://169.254.169.254/latest/meta-data"}, b""), "http-302"),
         ((200, {}, b" " * (9 * 2**20)), "too-large"),
     ],
-    ids=["text", "empty batch", "no batches", "500", "redirect", "9 MiB"],
+    ids=["text", "not UTF-8", "deep", "empty batch", "no batches", "500", "redirect", "9 MiB"],
 )
 async def test_a_node_that_answers_something_else_is_named(
     tmp_path: Path, chains: Chains, reply: Any, reason: str

@@ -158,3 +158,18 @@ def test_another_process_gets_these_very_settings_from_the_environment() -> None
     settings = Settings(**changed)
     assert load_settings(environ=settings.environment()) == settings
     assert variable("data_dir") == "MUNIMENT_DATA_DIR"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("", ""),
+        ("https://coins.example", "https://coins.example"),
+        ("https://pro.example/KEY/coins", "https://pro.example/********"),
+        ("https://user:KEY@pro.example:8443/?key=KEY", "https://pro.example:8443/********"),
+    ],
+)
+def test_of_a_price_api_only_scheme_and_host_are_shown(url: str, shown: str) -> None:
+    settings = Settings(price_api_url=url)
+    assert settings.shown()["price_api_url"] == shown
+    assert "KEY" not in repr(settings)

@@ -48,3 +48,6 @@ def configure_logs(settings: Settings) -> None:
     logging.basicConfig(
         level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
     )
+    # What a caller sent wrong is told to the caller; a line for each would let callers fill the log.
+    for name in ("uvicorn.error", "python_multipart"):
+        logging.getLogger(name).setLevel(logging.ERROR)

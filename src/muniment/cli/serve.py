@@ -16,7 +16,7 @@ from uvicorn.supervisors import Multiprocess
 from muniment.cli.connections import BoundedHeads
 from muniment.cli.logs import configure_logs
 from muniment.errors import Refusal
-from muniment.settings import SettingError, Settings, load_settings
+from muniment.settings import SettingError, Settings, load_settings, variable
 from muniment.storage import open_database
 
 if TYPE_CHECKING:
@@ -37,10 +37,13 @@ def run(settings: Settings) -> None:
     except (Refusal, SettingError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
     # What flags and files said is said again in the environment, where every worker reads it.
-    os.environ.update(settings.environment())
+    said = settings.environment()
+    if f"{variable('secret')}_FILE" in os.environ:
+        del said[variable("secret")]  # the file stays the only place of the secrets
+    os.environ.update(said)
     config = uvicorn.Config(
         "muniment.cli.serve:load_application", factory=True, workers=settings.workers, backlog=BACKLOG,
-        loop="uvloop", http=BoundedHeads, lifespan="on", log_config=None, access_log=False,
+        loop="uvloop", http=BoundedHeads, ws="none", lifespan="on", log_config=None, access_log=False,
         proxy_headers=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )  # fmt: skip

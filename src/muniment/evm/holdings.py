@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
+
 from muniment.evm.address import Address
 from muniment.evm.chains import NATIVE, Chain
 from muniment.evm.prices import Coin, PriceSource, price_of_round, prices
@@ -22,6 +24,8 @@ KEPT_MS: Final = 10_000
 READINGS_MAX: Final = 4_096
 # What of the time is left for prices, which come after the balances that need them.
 PRICE_SECONDS_MAX: Final = 2.5
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +115,7 @@ class Holdings:
         """The reading that is under way, or was made a moment ago and is good, or a new one."""
         key, now_ms = (chain.id, wallet), self._now_ms()
         since_ms, task = self._readings.get(key, (0, None))
-        failed = task is not None and task.done() and task.result().reading is None
-        if task is None or failed or not 0 <= now_ms - since_ms < KEPT_MS:
+        if task is None or _has_failed(task) or not 0 <= now_ms - since_ms < KEPT_MS:
             task = asyncio.create_task(self._read(chain, wallet))
             self._readings[key] = (now_ms, task)
             self._readings.move_to_end(key)
@@ -130,6 +133,9 @@ class Holdings:
             )
         except Unreachable as error:
             return _Answer(chain, None, error.reason)
+        except Exception:  # noqa: BLE001 - one chain's trouble, whatever it is, is not the others'
+            _log.exception("chain not read", chain=chain.id)
+            return _Answer(chain, None, "error")
         return _Answer(chain, reading)
 
     def _feed_prices(self, answers: Sequence[_Answer]) -> dict[Coin, float]:
@@ -147,3 +153,8 @@ class Holdings:
 def _asked_as(token: Token) -> Address:
     """The address that the reader knows a token by: the coin has none."""
     return COIN if token.address == NATIVE else token.address
+
+
+def _has_failed(task: asyncio.Task[_Answer]) -> bool:
+    """Whether a reading ended without one: then the next who asks tries anew."""
+    return task.done() and (task.cancelled() or task.exception() is not None or task.result().reading is None)

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from muniment.outgoing import Outgoing, Unreachable
-from muniment.wire import encode
+from muniment.wire import encode, parse_json
 
 _DATA: Final = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 _QUANTITY: Final = re.compile(r"0x(?:0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
@@ -53,8 +53,8 @@ async def ask(outgoing: Outgoing, url: str, calls: Sequence[Call], *, seconds_ma
     ]
     answer = await outgoing.post(url, encode(batch), seconds_max=seconds_max)
     try:
-        found = msgspec.json.decode(answer, type=list[dict[str, Any]])
-    except (msgspec.MsgspecError, RecursionError):
+        found = msgspec.convert(parse_json(answer), list[dict[str, Any]])
+    except ValueError:
         raise Unreachable("garbage", "not a JSON-RPC batch answer") from None
     # `true` and 1.0 are equal to 1 and are no ids of ours.
     by_id = {entry["id"]: entry for entry in found if type(entry.get("id")) is int}

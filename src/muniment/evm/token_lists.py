@@ -80,7 +80,10 @@ class TokenLists:
     async def keep_fresh(self) -> None:
         """Refresh the lists of URLs for as long as the process runs; ends by cancellation alone."""
         while True:
-            await self.refresh()
+            try:
+                await self.refresh()
+            except Exception:  # noqa: BLE001 - the next turn may succeed; nobody would start this again
+                _log.exception("token lists not refreshed")
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def refresh(self) -> None:

@@ -97,10 +97,11 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
 
 
 async def search(database: Database, query: FunctionQuery) -> Page:
-    """A page of records in the order of commits."""
+    """A page of records in the order of commits; for one creator, in the order in which they deployed them."""
     where = Where()
-    source = "functions f"
+    source, seq = "functions f", "f.seq"
     if query.creator is not None:
+        seq = "c.seq"
         source = "function_creators c JOIN functions f ON f.seq = c.function_seq"
         where.add("c.creator = ?", query.creator.raw)
     if query.cids is not None:
@@ -108,8 +109,8 @@ async def search(database: Database, query: FunctionQuery) -> Page:
         where.add(f"f.digest IN ({placeholders(len(digests))})", *digests)
     after, direction = (">", "ASC") if query.sort == 1 else ("<", "DESC")
     if query.cursor is not None:
-        where.add(f"f.seq {after} ?", query.cursor.seq)
-    sql = f"SELECT f.seq, f.record FROM {source}{where} ORDER BY f.seq {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
+        where.add(f"{seq} {after} ?", query.cursor.seq)
+    sql = f"SELECT {seq}, f.record FROM {source}{where} ORDER BY {seq} {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
     fetch = database.fetch if query.offset <= OFFSET_QUICK_MAX else database.fetch_slow
     rows = await fetch(sql, (*where.parameters, query.limit + 1, query.offset))
     return Page.of(rows, query.limit)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.storage.migrate import LEDGER, migrations, missing
-from muniment.storage.sqlite_writer import Writer
+from muniment.storage.sqlite_writer import Writer, is_failure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,14 +61,14 @@ class SqliteDatabase:
         """All rows, read on the event loop."""
         try:
             return self._reader.execute(sql, parameters).fetchall()
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             raise _unavailable(error) from error
 
     async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """The first row, read on the event loop."""
         try:
             return self._reader.execute(sql, parameters).fetchone()
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             raise _unavailable(error) from error
 
     async def fetch_slow(self, sql: str, parameters: Parameters = ()) -> list[Row]:
@@ -85,7 +85,7 @@ class SqliteDatabase:
             with closing(connect(self._path, read_only=True)) as connection:
                 connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
                 return connection.execute(sql, parameters).fetchall()
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
                 raise DeadlineExceeded(too_long) from error
             raise _unavailable(error) from error
@@ -189,5 +189,8 @@ def _statements(script: str) -> list[str]:
     return [*found, pending] if pending.strip() else found
 
 
-def _unavailable(error: sqlite3.OperationalError) -> DatabaseUnavailable:
+def _unavailable(error: sqlite3.DatabaseError) -> DatabaseUnavailable:
+    """What to say of a database that fails. A statement of ours that is wrong is no such thing, and goes on."""
+    if not is_failure(error):
+        raise error
     return DatabaseUnavailable(f"the database does not answer: {getattr(error, 'sqlite_errorname', error)}")

@@ -119,9 +119,9 @@ class Writer:
             connection.execute("SAVEPOINT job")
             try:
                 job.result = _drive(job.work(SqliteTransaction(connection)))
-            except sqlite3.OperationalError:
-                raise  # the database itself fails, and may have ended the transaction: nobody's work is kept
-            except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who gets it; the others go on
+            except BaseException as error:  # it belongs to the caller, who gets it; the others go on
+                if isinstance(error, sqlite3.DatabaseError) and is_failure(error):
+                    raise  # the database itself fails, and may have ended the transaction: nobody's work is kept
                 job.error = error
                 connection.execute("ROLLBACK TO job")
             connection.execute("RELEASE job")
@@ -143,6 +143,11 @@ class Writer:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         _log.error("write failed", error=name, detail=str(error), jobs=len(group))
+
+
+def is_failure(error: sqlite3.DatabaseError) -> bool:
+    """Whether the database itself fails: it is busy or full (the operational kind), or damaged (the bare kind)."""
+    return type(error) in {sqlite3.OperationalError, sqlite3.DatabaseError}
 
 
 def _drive(work: Awaitable[T]) -> T:

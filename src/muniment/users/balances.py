@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +13,9 @@ from muniment.evm.address import Address
 from muniment.evm.holdings import Held, Portfolio
 from muniment.evm.prices import PriceJson, price_json
 from muniment.wire import Amount, Record
+
+# Some 50 bytes each: proxies commonly take 4 KB of header fields. The rest can be told by its price of 0.
+UNPRICED_NAMED_MAX: Final = 50
 
 ChainId = Annotated[int, Meta(ge=1, le=2**53 - 1, description="EIP-155", examples=[8453])]
 

@@ -114,7 +114,7 @@ async def get_key_set(context: Context) -> Ready[KeySet]:
     "GET", "/users/tokens", refuses=(ChainsUnavailable,),
     answers={200: Answer("Done", headers={
         "x-partial": "Chains that are left out, as `chain=137; reason=timeout`",
-        "x-unpriced": "Tokens whose price is unknown and given as 0, as `8453:0x…`",
+        "x-unpriced": "Tokens whose price is unknown and given as 0, as `8453:0x…`; at most 50, then `more=12`",
     })},
 )  # fmt: skip
 async def list_balances(context: Context, caller: TokenCaller) -> Ready[list[TokenBalance]]:

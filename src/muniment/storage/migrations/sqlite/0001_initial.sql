@@ -29,14 +29,17 @@ CREATE TABLE functions (
   record TEXT NOT NULL
 ) STRICT;
 
+-- `seq` is the order in which creators joined functions: a listing of one creator is in this order.
 CREATE TABLE function_creators (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
   creator BLOB NOT NULL CHECK (length(creator) = 20),
   function_seq INTEGER NOT NULL REFERENCES functions (seq),
   name TEXT NOT NULL,
   version TEXT NOT NULL,
-  PRIMARY KEY (creator, function_seq),
+  UNIQUE (creator, function_seq),
   UNIQUE (creator, name, version)
-) STRICT, WITHOUT ROWID;
+) STRICT;
+CREATE INDEX function_creators_by_creator ON function_creators (creator);
 
 -- `live` is 1 until the trigger is deactivated or was seen to have ended, so that a listing of active ones does not
 -- walk over those that ended long ago.
