@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -81,8 +83,11 @@ async def test_large_headers_are_refused(service: Service) -> None:
 async def test_a_head_of_10_mb_is_refused(service: Service, start: str) -> None:
     end = " HTTP/1.1\r\n" if start == "GET /" else "\r\n"
     connection = await Connection.open(service.url)
-    await connection.send(start.encode() + b"x" * 10_000_000 + end.encode() + b"Host: test\r\n\r\n")
-    assert (await connection.answer()).status in {400, 414, 431}
+    # The service stops reading, so a client that goes on writing may get a reset instead of the answer.
+    with suppress(ConnectionError, asyncio.IncompleteReadError):
+        await connection.send(start.encode() + b"x" * 10_000_000 + end.encode() + b"Host: test\r\n\r\n")
+        assert (await connection.answer()).status in {400, 414, 431}
+    assert await connection.is_closed_by_server()
     await connection.close()
     assert await is_served(service)
 
