@@ -114,7 +114,7 @@ def test_no_acknowledged_write_is_lost_however_often_the_service_is_killed(tmp_p
         answers.append(writers.enter_context(writing(port, tmp_path, "functions", function_requests(api_key))))
         rounds = kill_again_and_again(service, answers, random.Random(seed))  # noqa: S311 - dice, not secrets
     written = acknowledged(answers)
-    print(f"{len(written)} writes acknowledged in {rounds} rounds")  # noqa: T201
+    print(f"{len(written)} writes acknowledged in {rounds} rounds")  # noqa: T201 - shown with -s, and when the test fails
     assert {status for status, _ in written} == {200}
     assert sum("CID" in record for _, record in written) > 10
     assert_sound(tmp_path / "data")
