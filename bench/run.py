@@ -11,6 +11,7 @@ from pathlib import Path
 
 import balances
 import endpoints
+import intents
 import verification
 from server import CONNECTIONS, Load
 
@@ -25,9 +26,26 @@ def main() -> None:
     _print_endpoints(loads)
     readings = balances.measure()
     _print_balances(readings)
-    kept = {"verification": micros, "endpoints": loads, "balances": readings}
+    imported, pages = intents.measure()
+    _print_intents(imported, pages)
+    kept = {
+        "verification": micros, "endpoints": loads, "balances": readings, "imports": imported, "intents": pages,
+    }  # fmt: skip
     JSON_FILE.write_text(json.dumps(kept, indent=1, default=asdict), "utf-8")
     print(f"\nEvery round is in {JSON_FILE.name}; load {os.getloadavg()[0]:.1f} at the end")
+
+
+def _print_intents(imported: intents.Imported, pages: intents.Micros) -> None:
+    rate = imported.lines / imported.seconds
+    print(f"\nImporting {imported.lines:,} intents: {imported.seconds:.1f} s, {rate:,.0f} lines a second")
+    print(
+        f"Reading, microseconds among {intents.FEW:,} and {intents.MANY:,} intents, in process; goal: ratio at most 1.3"
+    )
+    for name, micros in pages.items():
+        few, many = micros["few"], micros["many"]
+        ratios = [large / small for small, large in zip(few, many, strict=True)]
+        print(f"  {name:32} {_spread(few, 0)}   {_spread(many, 0)}   ratio {_spread(ratios, 2)}")
+    print()
 
 
 def _print_verification(micros: dict[str, list[float]]) -> None:

@@ -69,20 +69,28 @@ def encoded(arguments: tuple[object, ...]) -> bytes:
 
 
 class LocalChain:
-    """anvil, mining each transaction at once, with a Multicall3 at its canonical address."""
+    """anvil, mining each transaction at once, with a Multicall3 at its canonical address.
 
-    def __init__(self, chain_id: int = 8453) -> None:
+    With a file for its `state` it is what it was when it is started again after `interrupt`, at the same URL.
+    """
+
+    def __init__(self, chain_id: int = 8453, state: Path | None = None) -> None:
         self.chain_id = chain_id
+        self._state = state
+        self._port = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self._client = httpx.Client(timeout=20, trust_env=False)
         self._accounts: list[str] = []
 
     def start(self) -> Self:
-        port = _free_port()
-        command = [str(ANVIL), "--host", "127.0.0.1", "--port", str(port), "--chain-id", str(self.chain_id), "--silent"]
+        self._port = self._port or _free_port()
+        command = [
+            str(ANVIL), "--host", "127.0.0.1", "--port", str(self._port), "--chain-id", str(self.chain_id), "--silent",
+            *(("--state", str(self._state)) if self._state else ()),
+        ]  # fmt: skip
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{self._port}"
         try:
             self._wait_until_it_answers(self.process)
             self.set_code(MULTICALL3, "MiniMulticall3")
@@ -109,6 +117,13 @@ class LocalChain:
             self.process.wait(timeout=20)
             self.process = None
         self._client.close()
+
+    def interrupt(self) -> None:
+        """End, and keep the state; `start` goes on from there."""
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(timeout=20)
+        self.process = None
 
     def __enter__(self) -> Self:
         return self.start()

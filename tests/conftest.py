@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from conformance import check_answer
 from muniment.app import Application, build_context
 from muniment.context import Context
 from muniment.settings import Settings
+from muniment.storage import open_database
+from postgres import Cluster
 from service import Service
 
 # 2026-11-20T19:48:00.123Z
@@ -46,10 +49,52 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL server of this test process."""
+    with Cluster() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def migrated_database(cluster: Cluster) -> str:
+    """The URL of a PostgreSQL database with every migration."""
+
+    async def migrated() -> str:
+        url = await cluster.create_database("migrated")
+        database = open_database(url, data_dir=Path())
+        await database.migrate()
+        await database.close()
+        return url
+
+    return asyncio.run(migrated())
+
+
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def postgres_url(migrated_database: str) -> str:
+    """The URL of a PostgreSQL database with every migration and no row."""
+    asyncio.run(Cluster.empty(migrated_database))
+    return migrated_database
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The tests of the API run on both engines, unless `parametrize("database_url", …, indirect=True)` says which."""
+    says = [mark for mark in metafunc.definition.iter_markers("parametrize") if mark.args[0] == "database_url"]
+    if "database_url" in metafunc.fixturenames and metafunc.definition.path.parent.name == "api" and not says:
+        metafunc.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Where the application under test keeps its rows: an empty database of the engine that the parameter names."""
+    engine: str = getattr(request, "param", "sqlite")
+    return request.getfixturevalue("postgres_url") if engine == "postgres" else Settings().database_url
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str) -> Settings:
     """The settings of the application under test; a test module may override this fixture."""
-    return Settings(data_dir=tmp_path / "data", log_level="warning")
+    return Settings(data_dir=tmp_path / "data", database_url=database_url, log_level="warning")
 
 
 @pytest.fixture
@@ -77,8 +122,12 @@ async def client(app: Application) -> AsyncIterator[httpx.AsyncClient]:
 
 async def stored(context: Context) -> dict[str, Any]:
     """Everything that is stored: every row of every table, and the name of every file among the blocks."""
-    tables = await context.database.fetch("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-    rows = {name: await context.database.fetch(f"SELECT * FROM {name}") for (name,) in tables}  # noqa: S608 - our tables
+    tables = await context.database.fetch(
+        "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        if context.settings.database_url.startswith("sqlite")
+        else "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
+    )
+    rows = {name: await context.database.fetch(f"SELECT * FROM {name} ORDER BY 1") for (name,) in tables}  # noqa: S608 - our tables
     blocks = context.settings.data_dir / "blocks"
     return {**rows, "files": sorted(str(path) for path in blocks.rglob("*") if path.is_file())}
 

@@ -14,7 +14,10 @@ Reply = tuple[int, dict[str, str], bytes]
 
 
 class RpcProxy:
-    """An HTTP server on a free port. `change` may turn each JSON-RPC answer into another, given its request."""
+    """An HTTP server on a free port. `change` may turn each JSON-RPC answer into another, given its request.
+
+    With `reply`, which a test may set at any time, every request gets that instead.
+    """
 
     def __init__(
         self,
@@ -24,6 +27,7 @@ class RpcProxy:
         reply: Reply | None = None,
     ) -> None:
         self.requests: list[list[dict[str, Any]]] = []
+        self.reply = reply
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -33,7 +37,7 @@ class RpcProxy:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 calls = json.loads(body)
                 outer.requests.append(calls)
-                status, headers, content = reply or outer.passed_on(upstream, calls, change)
+                status, headers, content = outer.reply or outer.passed_on(upstream, calls, change)
                 self.send_response(status)
                 for name, value in {**headers, "content-length": str(len(content))}.items():
                     self.send_header(name, value)

@@ -40,6 +40,11 @@ class Settings:
     database_url: str = _setting(
         "sqlite:///muniment.db", "Database; a relative SQLite path is inside the data directory"
     )
+    blocks_url: str = _setting(
+        "",
+        "Blocks of bundles: file: (in the data directory), file:///path, or database: (a table of the database); "
+        "empty: files with SQLite, else the table",
+    )
     host: str = _setting("127.0.0.1", "Address to listen on")
     port: int = _setting(8787, "Port to listen on; 0 takes a free one", at_least=0, at_most=65_535)
     workers: int = _setting(1, "Processes that serve, on one port and one database", at_least=1)
@@ -58,6 +63,13 @@ class Settings:
     )
     prices_file: str = _setting("", "TOML or JSON file of fixed prices, `chainId:address` to US dollars; asked first")
     balances_timeout_s: int = _setting(5, "Seconds within which GET /users/tokens answers", at_least=1)
+    settlement_grace_s: int = _setting(
+        3_600, "Seconds past its deadline for which a submitted intent is not yet expired", at_least=0
+    )
+    confirmations: int = _setting(
+        3, "Blocks on top of one before the watcher reads it; a chain's own number stands in the chains file",
+        at_least=0, at_most=10_000,
+    )  # fmt: skip
     allow_private_networks: bool = _setting(
         False, "true: RPC nodes and lists may be at private and loopback addresses; for development"
     )

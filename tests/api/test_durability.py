@@ -66,6 +66,7 @@ async def changes(client: httpx.AsyncClient) -> Changes:
     return Changes(client, await api_key_of(client, Wallet()), token, cid, trigger["sig"])
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("held", ["before the commit", "after the commit"])
 async def test_no_answer_leaves_before_its_commit_has_returned(
@@ -91,6 +92,7 @@ async def test_no_answer_leaves_before_its_commit_has_returned(
     assert (await answer).status_code in {200, 204}
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_commit_that_fails_is_503_and_stores_no_row(
     changes: Changes, kind: str, context: Context, monkeypatch: pytest.MonkeyPatch
@@ -124,6 +126,7 @@ async def big_trigger(changes: Changes, number: int) -> httpx.Response:
     return await changes.trigger("x" * 1000, version=f"2.0.{number}")
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_on_a_full_disk_creates_are_503_and_reads_go_on(changes: Changes, context: Context) -> None:
     assert isinstance(context.database, SqliteDatabase)
     connection = context.database._writer._connection
@@ -144,6 +147,7 @@ async def test_on_a_full_disk_creates_are_503_and_reads_go_on(changes: Changes, 
     assert (await changes.client.get(f"/triggers/{again.json()['sig']}")).json() == again.json()
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_database_locked_by_another_process_is_503_for_writers_only(changes: Changes, context: Context) -> None:
     assert isinstance(context.database, SqliteDatabase)
     context.database._writer._connection.execute("PRAGMA busy_timeout=50")

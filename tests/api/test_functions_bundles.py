@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from held_blocks import digests
 
 from builders import EMPTY_WASM, SAMPLES, Bundle, Wallet, api_key_of, deploy
 from conftest import Clock
@@ -205,10 +206,10 @@ async def test_a_bundle_keeps_its_cid_when_the_profile_changes(client: httpx.Asy
     first = (await post_bundle(client, await key_of(client), Bundle())).json()
     later = httpx.ASGITransport(app=Application(replace(context, profile=UNIXFS_V1_2025)))
     async with httpx.AsyncClient(transport=later, base_url="http://test") as other:
-        blocks = list(context.blocks.digests())
+        blocks = await digests(context)
         for owner in (1, 2):
             assert (await post_bundle(other, await key_of(other, owner), Bundle())).json() == first
-        assert list(context.blocks.digests()) == blocks
+        assert await digests(context) == blocks
         new = (await post_bundle(other, await key_of(other), Bundle("Other"))).json()
     assert first["CID"].startswith("Qm")
     assert new["CID"].startswith("bafybei")

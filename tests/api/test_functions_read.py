@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import httpx
 import pytest
+from held_blocks import cids_below, damage, digests, file_cid, remove
 
 from builders import SAMPLES, Bundle, Wallet, api_key_of, deploy
 from forms import END, FORM, part
 from muniment.context import Context
 from muniment.errors import Integrity
 from muniment.ipfs.cid import CidParts, decode_cid
-from muniment.ipfs.dag import resolve, walk
 
 UNKNOWN = "QmbFMke1KXqnYyBBWxB74N4c5SBnJMVAiMNRcGu6x1AwQH"
 FILES = {"manifest": "manifest.json", "wasm": "function.wasm"}
@@ -29,21 +27,6 @@ async def deploy_sample(client: httpx.AsyncClient, name: str) -> str:
 
 def spelled(cid: str, codec: int) -> str:
     return CidParts(1, codec, 0x12, decode_cid(cid).digest).text
-
-
-def file_cid(context: Context, cid: str, name: str) -> CidParts:
-    return resolve(context.blocks.get, decode_cid(cid), [name])[-1]
-
-
-def path_of(context: Context, cid: CidParts) -> Path:
-    digest = cid.digest.hex()
-    return context.settings.data_dir / "blocks" / digest[:2] / digest[2:]
-
-
-def damage(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
 
 
 async def test_either_version_of_a_cid_finds_the_record(client: httpx.AsyncClient) -> None:
@@ -70,7 +53,7 @@ async def test_the_raw_cid_of_one_file_is_told_from_a_bundle(client: httpx.Async
 @pytest.mark.parametrize("tail", ["", "/manifest", "/wasm"])
 async def test_an_unknown_cid_is_not_found(client: httpx.AsyncClient, context: Context, tail: str) -> None:
     cid = await deploy(client)
-    for unknown in (UNKNOWN, file_cid(context, cid, "manifest.json").text):
+    for unknown in (UNKNOWN, (await file_cid(context, cid, "manifest.json")).text):
         response = await client.get(f"/functions/{unknown}{tail}")
         assert (response.status_code, response.json()["code"]) == (404, "function-not-found")
 
@@ -114,7 +97,7 @@ async def test_a_file_is_cacheable_for_ever(client: httpx.AsyncClient, context: 
     cid = await deploy_sample(client, "own-big")
     target = f"/functions/{cid}/{what}"
     whole = await client.get(target)
-    etag = f'"{file_cid(context, cid, FILES[what]).text}"'
+    etag = f'"{(await file_cid(context, cid, FILES[what])).text}"'
     assert (whole.headers["etag"], whole.headers["cache-control"]) == (etag, IMMUTABLE)
     assert whole.headers["x-content-type-options"] == "nosniff"
     assert "sandbox" in whole.headers["content-security-policy"]
@@ -155,7 +138,7 @@ async def test_another_range_is_not_satisfiable(client: httpx.AsyncClient, asked
 @pytest.mark.parametrize("what", FILES)
 async def test_a_damaged_file_is_an_integrity_problem(client: httpx.AsyncClient, context: Context, what: str) -> None:
     cid = await deploy_sample(client, "own-hello")
-    damage(path_of(context, file_cid(context, cid, FILES[what])))
+    await damage(context, (await file_cid(context, cid, FILES[what])).digest)
     response = await client.get(f"/functions/{cid}/{what}")
     assert (response.status_code, response.json()["code"]) == (500, "integrity")
     assert "cache-control" not in response.headers
@@ -167,7 +150,8 @@ async def test_content_that_is_missing_is_an_integrity_problem(
     client: httpx.AsyncClient, context: Context, what: str, part_of: str
 ) -> None:
     cid = await deploy_sample(client, "own-hello")
-    path_of(context, decode_cid(cid) if part_of == "the root" else file_cid(context, cid, FILES[what])).unlink()
+    gone = decode_cid(cid) if part_of == "the root" else await file_cid(context, cid, FILES[what])
+    await remove(context, gone.digest)
     response = await client.get(f"/functions/{cid}/{what}")
     assert (response.status_code, response.json()["code"]) == (500, "integrity")
     assert (await client.get(f"/functions/{cid}")).status_code == 200
@@ -175,23 +159,23 @@ async def test_content_that_is_missing_is_an_integrity_problem(
 
 async def test_a_damaged_root_is_an_integrity_problem(client: httpx.AsyncClient, context: Context) -> None:
     cid = await deploy(client)
-    damage(path_of(context, decode_cid(cid)))
+    await damage(context, decode_cid(cid).digest)
     response = await client.get(f"/functions/{cid}/manifest")
     assert (response.status_code, response.json()["code"]) == (500, "integrity")
 
 
 async def test_an_answer_breaks_off_where_its_content_is_damaged(client: httpx.AsyncClient, context: Context) -> None:
     cid = await deploy(client, Bundle(wasm=wasm_of(1_500_000)))
-    *_, (last_leaf, _) = walk(context.blocks.get, file_cid(context, cid, "function.wasm"))
-    damage(path_of(context, last_leaf))
+    *_, last_leaf = await cids_below(context, await file_cid(context, cid, "function.wasm"))
+    await damage(context, last_leaf.digest)
     with pytest.raises(Integrity, match="does not have the hash"):  # in process an exception is what breaks off
         await client.get(f"/functions/{cid}/wasm")
 
 
 async def test_the_same_upload_again_mends_what_is_damaged(client: httpx.AsyncClient, context: Context) -> None:
     cid = await deploy(client)
-    for each in list(context.blocks.digests()):
-        damage(path_of(context, CidParts(0, 0x70, 0x12, each)))
+    for each in await digests(context):
+        await damage(context, each)
     assert (await client.get(f"/functions/{cid}/manifest")).status_code == 500
     assert await deploy(client) == cid
     assert (await client.get(f"/functions/{cid}/manifest")).content == Bundle().manifest

@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from conformance import check_answer
-from muniment import app as app_module
-from muniment.app import DISK_BYTES_MIN, Application, build_context
+from muniment.app import DISK_BYTES_MIN, Application, application, build_context
 from muniment.context import Context
+from muniment.errors import Unavailable
 from muniment.settings import Settings
 
 
@@ -58,6 +58,7 @@ async def test_a_process_with_all_it_needs_is_ready(client: httpx.AsyncClient) -
         assert (await client.head(path)).status_code == 200
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_without_migrations_it_is_not_ready_until_they_are_applied(unmigrated: Context) -> None:
     async with client_of(unmigrated) as client:
         await assert_not_ready(client, "0001_initial.sql")
@@ -90,6 +91,7 @@ async def test_a_data_directory_that_is_gone_is_not_ready(
     await assert_not_ready(client, "No such file or directory")
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_database_that_is_not_ready_does_not_keep_the_process_from_starting(unmigrated: Context) -> None:
     """A worker that is replaced while the database is busy must not take the others down with it."""
     async with lifespan(Application(unmigrated)), client_of(unmigrated) as client:
@@ -146,11 +148,11 @@ async def test_the_sweep_survives_a_database_that_does_not_answer(
     async def settle(*_: object) -> int:
         turns.append("turn")
         if len(turns) == 1:
-            raise app_module.Unavailable("not now")
+            raise Unavailable("not now")
         return 0
 
-    monkeypatch.setattr(app_module, "settle_ended", settle)
-    monkeypatch.setattr(app_module, "_SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(application, "SWEEPS", (settle,))
+    monkeypatch.setattr(application, "_SWEEP_SECONDS", 0.01)
     async with lifespan(Application(context)):
         await asyncio.sleep(0.2)
     assert len(turns) > 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from trigger_world import at_once, check_refusal, digest_of, sign_with_nonce
+from trigger_world import at_once, check_refusal, digest_of, in_turn, sign_with_nonce
 
 from builders import TriggerDraft, Wallet, cron, deploy, register
 from conftest import Clock
@@ -156,7 +156,7 @@ async def test_deactivation_and_creation_at_once_never_leave_it_active(
     consent = {"triggerSigs": [body["sig"]], "signature": Wallet().sign_deactivation([body["sig"]])}
     calls = [client.post("/triggers", json=body) for _ in range(2)]
     calls.insert(place, client.post("/triggers/deactivate", json=consent))
-    answers = await at_once(context.database, *calls)
+    answers = await in_turn(context.database, *calls)
     assert [answer.status_code for answer in answers] == expected
     shown = (await client.get(f"/triggers/{body['sig']}")).json()
     assert ("deactivateSig" in shown) is (204 in expected)
@@ -171,7 +171,7 @@ async def test_a_signature_taken_meanwhile_is_refused(client: httpx.AsyncClient,
     posts = [
         client.post("/triggers", json=body) for body in (first, {**other, "sig": first["sig"], "signer": stranger})
     ]
-    taken, refused = await at_once(context.database, *posts)
+    taken, refused = await in_turn(context.database, *posts)
     assert taken.status_code == 200
     check_refusal(refused, 409, "signature-taken")
     assert (await client.get("/triggers")).json() == [taken.json()]

@@ -18,6 +18,9 @@ from muniment.ipfs.cid import cid_v0
 from muniment.storage.sqlite import SqliteDatabase
 from muniment.triggers.store import settle_ended
 
+# What PostgreSQL does is told by EXPLAIN, in a test of its engine.
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
 ROWS = 20_000
 SIGNERS, FUNCTIONS = 5, 4
 STEPS_COUNTED = 100

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from eth_account import Account
 from eth_account.messages import encode_defunct, encode_typed_data
-from trigger_world import at_once, check_refusal, high_twin
+from trigger_world import check_refusal, high_twin, in_turn
 
 from builders import TriggerDraft, Wallet, deploy, register
 from muniment.context import Context
@@ -203,7 +203,7 @@ async def test_overlapping_sets_at_once_are_all_deactivated(
     client: httpx.AsyncClient, context: Context, sigs: list[str]
 ) -> None:
     bodies = [consent(listed) for listed in (sigs[:3], sigs[:0:-1], [sigs[2], sigs[0]], sigs)]
-    answers = await at_once(context.database, *(post(client, body) for body in bodies * 5))
+    answers = await in_turn(context.database, *(post(client, body) for body in bodies * 5))
     assert {answer.status_code for answer in answers} == {204}
     assert await states(client, sigs) == [bodies[0]["signature"]] * 3 + [bodies[1]["signature"]]
 

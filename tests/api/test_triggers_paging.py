@@ -112,6 +112,7 @@ async def test_an_offset_behind_the_last_row_is_an_empty_page(
         assert (response.status_code, response.json(), next_of(response)) == (200, [], None), query
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_large_offset_is_read_while_others_are_answered(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, path: str, rows: list[dict[str, Any]]
@@ -147,6 +148,7 @@ async def fill(context: Context, count: int) -> None:
     )
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_read_that_takes_too_long_is_given_up(
     client: httpx.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:

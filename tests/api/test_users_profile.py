@@ -141,9 +141,10 @@ async def test_an_email_that_an_operator_set_is_in_profile_and_login(
 
 async def test_the_command_sets_and_removes_an_email(owner: httpx.AsyncClient, context: Context) -> None:
     data = ["--data-dir", str(context.settings.data_dir)]
+    runner = CliRunner(env={"MUNIMENT_DATABASE_URL": context.settings.database_url})
 
     async def run(*arguments: str) -> tuple[int, str]:
-        result = await asyncio.to_thread(CliRunner().invoke, main, ["users", "set-email", *data, *arguments])
+        result = await asyncio.to_thread(runner.invoke, main, ["users", "set-email", *data, *arguments])
         return result.exit_code, result.output
 
     assert await run(OWNER.address, "ada@example.org") == (0, f"{OWNER.address} has the email ada@example.org\n")

@@ -110,6 +110,7 @@ def signed_by_another(**header: Any) -> Callable[[Secret, dict[str, Any]], str]:
 ANOTHERS_JWK = {"kty": "OKP", "crv": "Ed25519", "x": segment(public_raw(Secret.derived_from(b"\7" * 32).signing_key))}
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # the other engine has sockets of its own
 @pytest.mark.parametrize(
     "forge",
     [

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import Awaitable
 from typing import Any
 
 import httpx
+import pytest
 from coincurve import PrivateKey
 
 from builders import DOMAIN, Wallet
 from muniment.evm.typed_data import compile_types, digest
-from muniment.storage.database import Database
-from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.database import Database, Work
 
 # SEC 2 section 2.4.1: the order of secp256k1.
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
@@ -86,25 +85,33 @@ async def walk(client: httpx.AsyncClient, target: str) -> list[Any]:
 
 
 async def at_once(database: Database, *calls: Awaitable[httpx.Response]) -> list[httpx.Response]:
-    """The answers to calls each of which writes, and all of which have read before the first one writes.
+    """The answers to calls each of which writes, and all of which have read before the first one writes."""
+    return await _gathered(database, calls, asyncio.Semaphore(len(calls)))
 
-    They write in the order of the calls.
-    """
-    assert isinstance(database, SqliteDatabase)
-    held, go_on = threading.Event(), threading.Event()
 
-    async def hold(_: object) -> None:
-        held.set()
-        assert go_on.wait(10)
+async def in_turn(database: Database, *calls: Awaitable[httpx.Response]) -> list[httpx.Response]:
+    """Likewise, and they write one after the other in the order of the calls."""
+    return await _gathered(database, calls, asyncio.Semaphore(1))
 
-    holding = asyncio.create_task(database.write(hold))
-    assert await asyncio.to_thread(held.wait, 10)
-    answering = asyncio.gather(*calls)
-    try:
+
+async def _gathered(
+    database: Database, calls: tuple[Awaitable[httpx.Response], ...], turn: asyncio.Semaphore
+) -> list[httpx.Response]:
+    write, waiting = database.write, asyncio.Semaphore(0)
+    go_on = asyncio.Event()
+
+    async def write_behind_the_others(work: Work[Any]) -> Any:
+        waiting.release()
+        await go_on.wait()
+        async with turn:
+            return await write(work)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "write", write_behind_the_others)
+        answering: list[asyncio.Future[httpx.Response]] = []
         async with asyncio.timeout(10):
-            while database._writer._queue.qsize() < len(calls):  # noqa: ASYNC110 - a queue tells nobody
-                await asyncio.sleep(0.001)
-    finally:
+            for call in calls:  # an event and a semaphore wake those who wait in the order in which they came
+                answering.append(asyncio.ensure_future(call))
+                await waiting.acquire()
         go_on.set()
-    await holding
-    return await answering
+        return await asyncio.gather(*answering)

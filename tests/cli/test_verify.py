@@ -102,6 +102,7 @@ def test_a_healthy_store_is_well(registry: Registry) -> None:
         "functions: 2 checked",
         "triggers: 3 checked",
         "deactivations: 1 checked",
+        "intents and proposals: 0 checked",
         "everything is as it was signed and hashed",
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,10 @@ import pytest
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, cron, deploy, log_in, register
 from conformance import document
 from conftest import Clock
+from feeding import Feeder, IntentDraft, log, operator_key, proposal
 from muniment.app import Application, build_context
+from muniment.auth.operators import new_key
+from muniment.context import Context
 from muniment.settings import Settings
 
 OWNER = Wallet(7)
@@ -21,11 +25,11 @@ OWNER = Wallet(7)
 
 @dataclass(frozen=True)
 class Row:
-    """Statuses by what the request carries in `x-auth-token`, `authorization` and `x-api-key`."""
+    """Statuses by what the request carries in `x-auth-token`, `authorization`, `x-api-key` and `x-operator-key`."""
 
     nothing: int
     nonsense: int
-    other_kind: int  # a good key where a token is due, and a good token where a key is due
+    other_kind: int  # a good key where a token is due, a good token where a key is due, an API key as an operator's
     other_registry: int  # a good credential of a registry with other secrets
     good: int
 
@@ -37,6 +41,7 @@ def public(status: int = 200) -> Row:
 
 WITH_TOKEN = Row(401, 401, 401, 401, 200)
 WITH_KEY = Row(401, 403, 403, 403, 200)
+WITH_OPERATOR_KEY = Row(401, 403, 403, 403, 200)
 
 TABLE = {
     "GET /triggers": public(),
@@ -46,6 +51,12 @@ TABLE = {
     "POST /triggers/preview": public(),
     "POST /triggers/deactivate": public(204),  # as above
     "POST /triggers/deactivate/sign-params": public(),
+    "GET /intents": public(),
+    "GET /intents/{hash}": public(),
+    "PUT /intents/{hash}": WITH_OPERATOR_KEY,
+    "POST /intents/{hash}/proposals": WITH_OPERATOR_KEY,
+    "POST /intents/{hash}/logs": WITH_OPERATOR_KEY,
+    "POST /intents/{hash}/status": WITH_OPERATOR_KEY,
     "GET /functions": public(),
     "GET /functions/{cid}": public(),
     "GET /functions/{cid}/manifest": public(),
@@ -83,18 +94,23 @@ class World:
     draft: TriggerDraft
     token: str
     key: str
+    operator_key: str
     foreign_token: str
     foreign_key: str
+    foreign_operator_key: str
 
     def carried(self, column: str) -> dict[str, str]:
-        token, key = {
-            "nothing": ("", ""),
-            "nonsense": ("nonsense", "nonsense"),
-            "other_kind": (self.key, self.token),
-            "other_registry": (self.foreign_token, self.foreign_key),
-            "good": (self.token, self.key),
+        token, key, operator_key = {
+            "nothing": ("", "", ""),
+            "nonsense": ("nonsense", "nonsense", "nonsense"),
+            "other_kind": (self.key, self.token, self.key),
+            "other_registry": (self.foreign_token, self.foreign_key, self.foreign_operator_key),
+            "good": (self.token, self.key, self.operator_key),
         }[column]
-        sent = {"x-auth-token": token, "authorization": f"Bearer {token}", "x-api-key": key}
+        sent = {
+            "x-auth-token": token, "authorization": f"Bearer {token}", "x-api-key": key,
+            "x-operator-key": operator_key,
+        }  # fmt: skip
         return sent if token else {}
 
     async def body(self, operation: str) -> dict[str, Any]:
@@ -110,6 +126,10 @@ class World:
             "POST /users/nonce": lambda: {"address": OWNER.address},
             "POST /users/api-key/rotate": dict,
             "POST /users/{address}/data": dict,
+            "PUT /intents/{hash}": lambda: IntentDraft().body,
+            "POST /intents/{hash}/proposals": proposal,
+            "POST /intents/{hash}/logs": log,
+            "POST /intents/{hash}/status": lambda: {"status": "enqueued"},
         }
         if operation == "POST /functions":
             return {"files": Bundle().files}
@@ -121,7 +141,10 @@ class World:
     async def status(self, operation: str, column: str) -> int:
         method, _, path = operation.partition(" ")
         sig = self.draft.signed()["sig"]
-        url = path.format(sig=sig, cid=self.cid, name="manifest.json", code="integrity", address=OWNER.address)
+        url = path.format(
+            sig=sig, cid=self.cid, name="manifest.json", code="integrity", address=OWNER.address,
+            hash=IntentDraft().hash,
+        )  # fmt: skip
         query = {"format": "raw"} if path == "/ipfs/{cid}" else None
         headers = self.carried(column)
         response = await self.client.request(method, url, params=query, headers=headers, **await self.body(operation))
@@ -140,13 +163,15 @@ async def foreign(settings: Settings, clock: Clock, tmp_path: Path) -> AsyncIter
 
 
 @pytest.fixture
-async def world(client: httpx.AsyncClient, foreign: httpx.AsyncClient) -> World:
+async def world(client: httpx.AsyncClient, context: Context, foreign: httpx.AsyncClient) -> World:
     cid = await deploy(client, wallet=OWNER)
     draft = TriggerDraft(cid, OWNER)
     await register(client, draft)
+    feeder = Feeder(client, await operator_key(context))
+    await feeder.recorded()
     return World(
-        client, cid, draft, await log_in(client, OWNER), await api_key_of(client, OWNER),
-        await log_in(foreign, OWNER), await api_key_of(foreign, OWNER),
+        client, cid, draft, await log_in(client, OWNER), await api_key_of(client, OWNER), feeder.key,
+        await log_in(foreign, OWNER), await api_key_of(foreign, OWNER), new_key(secrets.token_bytes),
     )  # fmt: skip
 
 
@@ -157,8 +182,9 @@ def test_every_operation_has_a_row() -> None:
 def test_the_document_names_a_credential_exactly_where_one_is_needed() -> None:
     needs = {operation for operation, row in TABLE.items() if row.nothing == 401}
     assert {operation for operation, described in OPERATIONS.items() if described.get("security")} == needs
-    keyed = {each for each, described in OPERATIONS.items() if described.get("security") == [{"apiKey": []}]}
-    assert keyed == {operation for operation, row in TABLE.items() if row is WITH_KEY}
+    for scheme, wanted in (("apiKey", WITH_KEY), ("operatorKey", WITH_OPERATOR_KEY)):
+        keyed = {each for each, described in OPERATIONS.items() if described.get("security") == [{scheme: []}]}
+        assert keyed == {operation for operation, row in TABLE.items() if row is wanted}
 
 
 @pytest.mark.parametrize("operation", TABLE)

@@ -20,6 +20,7 @@ from schemathesis.specs.openapi import checks
 from builders import TriggerDraft, Wallet, api_key_of, deploy, log_in, register
 from conformance import check_answer, document
 from conftest import Clock
+from feeding import IntentDraft, operator_key
 from muniment.app import Application, build_context
 from muniment.settings import Settings
 
@@ -34,12 +35,12 @@ CHECKS: list[Any] = [
     checks.response_schema_conformance,
 ]
 _URL = "http://test"
-_CREDENTIALS = {"authorization", "x-auth-token", "x-api-key"}
+_CREDENTIALS = {"authorization", "x-auth-token", "x-api-key", "x-operator-key"}
 
 
 @dataclass(frozen=True)
 class Registry:
-    """A registry with one function and one trigger, and good credentials."""
+    """A registry with one function, one trigger and one intent, and good credentials."""
 
     client: httpx.AsyncClient
     runner: asyncio.Runner
@@ -59,7 +60,12 @@ async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Re
     async with httpx.AsyncClient(transport=transport, base_url=_URL, event_hooks=hooks) as client:
         cid = await deploy(client)
         trigger = await register(client, TriggerDraft(cid))
+        key = await operator_key(context)
+        intent = IntentDraft()
+        put = await client.put(f"/intents/{intent.hash}", json=intent.body, headers={"x-operator-key": key})
+        assert put.status_code == 200, put.text
         known = {
+            "hash": intent.hash,
             "cid": cid,
             "sig": trigger["sig"],
             "name": "manifest.json",
@@ -69,6 +75,7 @@ async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Re
         credentials = {
             "x-auth-token": await log_in(client, Wallet()),
             "x-api-key": await api_key_of(client, Wallet()),
+            "x-operator-key": key,
         }
         yield Registry(client, runner, known, credentials)
     await context.database.close()

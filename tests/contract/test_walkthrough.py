@@ -1,7 +1,9 @@
-"""The README's walk with curl works as it stands there."""
+"""The walks with curl work as they stand in the documentation."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -12,13 +14,32 @@ from service import Service
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_walk_of_the_readme_ends_with_no_active_trigger(service: Service) -> None:
-    found = re.search(r"<!-- walk -->\n```sh\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+def _walked(page: str, service: Service, **environment: str) -> str:
+    """What the walk of a page prints."""
+    found = re.search(r"<!-- walk -->\n```sh\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
     assert found is not None
     script = re.sub(r"URL=\S+", f"URL={service.url}", found[1], count=1).replace(".venv/bin/python", sys.executable)
     walked = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
+        ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
     assert walked.returncode == 0, walked.stderr
-    assert '"description":"Every six hours"' in walked.stdout
-    assert walked.stdout.endswith("[]"), walked.stdout
+    return walked.stdout
+
+
+def test_the_walk_of_the_readme_ends_with_no_active_trigger(service: Service) -> None:
+    printed = _walked("README.md", service)
+    assert '"description":"Every six hours"' in printed
+    assert printed.endswith("[]"), printed
+
+
+def test_the_walk_for_relayers_ends_with_a_submitted_intent(service: Service, tmp_path: Path) -> None:
+    added = subprocess.run(
+        [sys.executable, "-m", "muniment", "operators", "add", "relayer-1", "--data-dir", str(tmp_path / "data")],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    printed = _walked("docs/relaying.md", service, OPERATOR_KEY=added.stdout.strip())
+    (intent,) = json.loads(printed[printed.rindex('[{"op"') :])
+    assert intent["status"] == "submitted"
+    assert [each["status"] for each in intent["proposals"]] == ["received"]
+    assert [each["id"] for each in intent["logs"]] == ["relayer-1/7"]

@@ -19,7 +19,10 @@ SECURITY_SCHEMES: Final[dict[str, Any]] = {
     "token": {"type": "apiKey", "in": "header", "name": "x-auth-token", "description": "The token of a wallet login"},
     "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "The same token"},
     "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The key of GET /users/api-key"},
-}
+    "operatorKey": {
+        "type": "apiKey", "in": "header", "name": "x-operator-key", "description": "A key of `muniment operators add`",
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class TokenCaller:
     @classmethod
     def from_request(cls, request: Request) -> Self:
         """Raises `MissingCredential`, `InvalidToken`, `ConflictingCredentials`."""
-        tokens = {_only(request.headers(b"x-auth-token"), "x-auth-token"), _only(_bearers(request), "Authorization")}
+        tokens = {only(request.headers(b"x-auth-token"), "x-auth-token"), only(_bearers(request), "Authorization")}
         tokens.discard(None)
         if len(tokens) > 1:
             raise ConflictingCredentials("the request carries two different tokens")
@@ -57,7 +60,7 @@ class KeyCaller:
     async def from_request(cls, request: Request) -> Self:
         """Raises `MissingCredential`, `InvalidApiKey`, `ConflictingCredentials`."""
         context = Context.from_request(request)
-        key = _only(request.headers(b"x-api-key"), "x-api-key")
+        key = only(request.headers(b"x-api-key"), "x-api-key")
         if key is None:
             raise MissingCredential("x-api-key is missing; GET /users/api-key tells it")
         address, generation = read_api_key(ring_of(context.secrets()), key)
@@ -65,7 +68,7 @@ class KeyCaller:
         return cls(address)
 
 
-def _only(values: list[str], name: str) -> str | None:
+def only(values: list[str], name: str) -> str | None:
     """The one value of a header field. Sent twice it is refused, even if equal: a proxy may look at the other."""
     if len(values) > 1:
         raise ConflictingCredentials(f"{name} was sent more than once")

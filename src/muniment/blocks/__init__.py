@@ -1,4 +1,61 @@
 """The block store: the bytes of bundles under their sha2-256 digests.
 
-`store` says what every store does, `files` keeps blocks as files in the data directory.
+`store` says what every store does, `files` keeps blocks as files in the data directory, `table` in the database.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from muniment.blocks.store import BlockStore
+    from muniment.storage.database import Database
+
+# The generic word: the same setting stays right when the service moves to another engine.
+IN_DATABASE: Final = "database:"
+
+
+def open_blocks(
+    url: str, *, data_dir: Path, database: Database, database_url: str, loop: asyncio.AbstractEventLoop | None
+) -> BlockStore:
+    """The store at `url`: `file:`, `file:///path`, `database:`, or the same by its engine, `postgresql:` or `sqlite:`.
+
+    An empty `url` means files beside an SQLite database, and the table with any other. `loop` is the one that
+    `database` is used on. Raises `ValueError` for what is none of these, `StorageUnavailable` when it cannot be.
+    """
+    engine = "sqlite:" if database_url.startswith("sqlite:") else "postgresql:"
+    if not url:
+        url = "file:" if engine == "sqlite:" else IN_DATABASE
+    if (directory := block_directory(url, data_dir)) is not None:
+        from muniment.blocks.files import FileBlockStore  # noqa: PLC0415 - a store is loaded only when it is used
+
+        return FileBlockStore(directory)
+    if url not in {IN_DATABASE, engine}:
+        raise ValueError(
+            f"blocks are kept in file:, file:///path, {IN_DATABASE} or {engine} (the database of this service), "
+            f"not in another {url.partition(':')[0]!r} place"
+        )
+    from muniment.blocks.table import TableBlockStore  # noqa: PLC0415 - as above
+
+    return TableBlockStore(database, loop, spools=data_dir / "spools")
+
+
+def block_directory(url: str, data_dir: Path) -> Path | None:
+    """Where a `file:` URL (RFC 8089) puts blocks: without a path, inside the data directory. None for other URLs.
+
+    Raises `ValueError` when it names another host, or no absolute path.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        return None
+    if parts.netloc not in {"", "localhost"} or parts.query or parts.fragment:
+        raise ValueError("a file: URL of blocks has an absolute path and nothing else, like file:///srv/blocks")
+    if not parts.path:
+        return data_dir / "blocks"
+    if not parts.path.startswith("/"):
+        raise ValueError("a file: URL of blocks has an absolute path, like file:///srv/blocks")
+    return Path(unquote(parts.path))

@@ -12,45 +12,21 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
-from muniment.errors import ContentNotFound, StorageUnavailable
+from muniment.blocks.disk import Spool, disk_failures
+from muniment.errors import ContentNotFound
 from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
 
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
-# Up to here an upload waits in memory: most bundles are 80 to 140 KB.
-SPOOL_MEMORY_MAX: Final = 1024 * 1024
 # Writing one block takes seconds at worst, so that a temporary file of this age has no writer any more.
 _ABANDONED_SECONDS: Final = 600
 _FILE_MODE: Final = 0o644
 _SHARD_LENGTH: Final = 2
 _BLOCK_NAME: Final = re.compile("[0-9a-f]{62}")
 _SHARDS: Final = tuple(f"{number:02x}" for number in range(256))
-
-
-class Spool(SpooledTemporaryFile[bytes]):
-    """An upload on its way: in memory first, then in a file without a name, which no crash can leave behind."""
-
-    def write(self, s: ReadableBuffer) -> int:
-        """Raises `StorageUnavailable` at once when the disk does not take it."""
-        with _disk_failures():
-            written = super().write(s)
-            self.flush()
-        return written
-
-    def close(self) -> None:
-        """Forget the content; a failing disk is no matter any more."""
-        with suppress(OSError):
-            super().close()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class FileBlockStore:
@@ -60,14 +36,14 @@ class FileBlockStore:
         """Make the directory where there is none, and sweep it; raises `StorageUnavailable`."""
         self._root = root
         self._temporary = root / "tmp"
-        with _disk_failures():
+        with disk_failures():
             self._prepare()
             self._links_unnamed = self._can_link_unnamed()
 
     def put_many(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
         """Store pairs of digest and bytes, which must belong together; durable when this returns."""
         touched: set[Path] = set()
-        with _disk_failures():
+        with disk_failures():
             for digest, data in blocks:
                 path = self._path(digest)
                 self._put(path, data)
@@ -78,7 +54,7 @@ class FileBlockStore:
 
     def get(self, digest: bytes) -> bytes:
         """The bytes of a block, hashed anew; raises `ContentNotFound`, or `Integrity` when they are damaged."""
-        with _disk_failures():
+        with disk_failures():
             try:
                 with self._path(digest).open("rb") as file:
                     data = file.read(BLOCK_SIZE_MAX + 1)
@@ -88,7 +64,7 @@ class FileBlockStore:
 
     def size(self, digest: bytes) -> int:
         """The length in bytes of a block, which is not read; raises `ContentNotFound`."""
-        with _disk_failures():
+        with disk_failures():
             try:
                 return self._path(digest).stat().st_size
             except FileNotFoundError as error:
@@ -96,19 +72,19 @@ class FileBlockStore:
 
     def has(self, digest: bytes) -> bool:
         """Whether a block is here. Its bytes are not read."""
-        with _disk_failures():
+        with disk_failures():
             return self._path(digest).exists()
 
     def digests(self) -> Iterator[bytes]:
         """The digests of all blocks in their order, those aside that come or go meanwhile."""
         for shard in _SHARDS:
-            with _disk_failures():
+            with disk_failures():
                 names = sorted(path.name for path in (self._root / shard).iterdir())
             yield from (bytes.fromhex(shard + name) for name in names if _BLOCK_NAME.fullmatch(name))
 
     def open_spool(self) -> IO[bytes]:
         """A place for an upload: in memory up to 1 MiB, then a nameless file beside the blocks."""
-        return Spool(max_size=SPOOL_MEMORY_MAX, dir=str(self._temporary))
+        return Spool(self._temporary)
 
     def _path(self, digest: bytes) -> Path:
         name = digest.hex()
@@ -135,7 +111,8 @@ class FileBlockStore:
         except OSError:
             return False
         finally:
-            probe.unlink(missing_ok=True)
+            with suppress(OSError):  # a read-only file system says so even where there is nothing to remove
+                probe.unlink()
         return True
 
     def _put(self, path: Path, data: bytes) -> None:
@@ -162,16 +139,6 @@ class FileBlockStore:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-
-
-@contextmanager
-def _disk_failures() -> Generator[None]:
-    """An `OSError` inside is a refusal outside: full, over quota, read-only, broken or gone."""
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else "input/output error"
-        raise StorageUnavailable(f"the block store does not answer: {reason}") from error
 
 
 def _not_found(digest: bytes) -> ContentNotFound:

@@ -33,7 +33,7 @@ class BlockStore(Protocol):
         ...
 
     def digests(self) -> Iterator[bytes]:
-        """The digests of all blocks, for checking them one by one with `get`."""
+        """The digests of all blocks in their order, so that two stores can be compared."""
         ...
 
     def open_spool(self) -> IO[bytes]:

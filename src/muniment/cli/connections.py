@@ -1,23 +1,79 @@
-"""Connections whose requests must begin in time and with a head of bounded size.
+"""Connections whose requests must begin in time and with a head of bounded size, and whose answers leave in one write.
 
 uvicorn hands over a request once its head is complete, and waits for that without end; the limits of
-`muniment.http` begin only there.
+`muniment.http` begin only there. It writes head and body of an answer one after the other, and a second call into
+the kernel costs as much as a read of the database.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent, HTTPResponseStartEvent
+
     from muniment.app import Application
 
 # The target and the header fields may have 32 KiB each before they are refused by their own names.
 HEAD_BYTES_MAX: Final = 128 * 1024
 _TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 _TOO_LATE: Final = b"408 Request Timeout"
+# Put behind its head a body is copied, which for a longer one costs more than a second write.
+_JOINED_BYTES_MAX: Final = 64 * 1024
+# RFC 9110 section 5.5: what a field value may hold; the bytes beyond ASCII are obsolete, and uvicorn lets them pass.
+_TEXT: Final = bytes({9, *range(0x20, 0x100)} - {0x7F})
+
+
+class OneWrite(RequestResponseCycle):
+    """uvicorn's side of a request. An answer that is whole is written at once, any other as uvicorn does."""
+
+    _start: HTTPResponseStartEvent | None = None
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Keep the start until the first of the body comes (ASGI: a server may)."""
+        if message["type"] == "http.response.start" and not self.response_started:
+            self._start = message
+            return
+        start, self._start = self._start, None
+        if start is not None:
+            if self._is_written(start, cast("dict[str, Any]", message)):
+                return
+            await super().send(start)
+        await super().send(message)
+
+    def _is_written(self, start: HTTPResponseStartEvent, body: dict[str, Any]) -> bool:
+        """Write the answer if it is whole, of a known length, and nothing is special about it or the connection."""
+        content: bytes = body.get("body", b"")
+        if (
+            body.get("more_body") or len(content) > _JOINED_BYTES_MAX or self.scope["method"] == "HEAD"
+            or self.disconnected or not self.keep_alive or self.flow.write_paused or self.access_log
+        ):  # fmt: skip
+            return False
+        headers = [*self.default_headers, *start.get("headers", ())]
+        lines = [STATUS_LINE[start["status"]]]
+        length = None
+        for name, value in headers:
+            if name == b"content-length":
+                length = value
+            elif name in _ABOUT_THE_CONNECTION:
+                return False
+            lines.append(b"%b: %b\r\n" % (name, value))
+        head = b"".join(lines)
+        # Without a line end in a value no other headers can come out than those that were given.
+        if length != b"%d" % len(content) or head.translate(None, _TEXT) != b"\r\n" * len(lines):
+            return False
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.transport.write(b"%b\r\n%b" % (head, content))
+        self.message_event.set()
+        self.on_response()
+        return True
+
+
+_ABOUT_THE_CONNECTION: Final = frozenset({b"connection", b"transfer-encoding"})
 
 
 class BoundedHeads(HttpToolsProtocol):
@@ -57,6 +113,8 @@ class BoundedHeads(HttpToolsProtocol):
         self._is_head_open = False
         self._forget_head()
         super().on_headers_complete()
+        if self.cycle is not None:  # pyright: ignore[reportUnnecessaryComparison] - none yet, and this asks to upgrade
+            self.cycle.__class__ = OneWrite  # uvicorn names its class itself; the answer has not begun
 
     def _await_head(self) -> None:
         application = cast("Application", self.config.loaded_app)

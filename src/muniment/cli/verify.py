@@ -1,15 +1,18 @@
-"""`muniment verify`: trust nothing that is stored; hash every block, check every signature again."""
+"""`muniment verify`: trust nothing that is stored; compute every hash, check every signature again."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from muniment.app import build_context
-from muniment.errors import Integrity, Refusal, Unavailable
+from muniment.cli.verified import fault_of, rows
+from muniment.cli.verify_intents import check_intents
+from muniment.errors import Integrity, Refusal
 from muniment.evm.address import Address
 from muniment.evm.hex import HexString
 from muniment.evm.signature import Signature
@@ -24,28 +27,31 @@ from muniment.triggers.types import NewTrigger, Trigger, TypedData, Values
 from muniment.wire import decode_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
+    from muniment.blocks.store import BlockStore
     from muniment.context import Context
     from muniment.settings import Settings
     from muniment.storage.database import Row
 
-# Rows read at once: a few megabytes of records.
-_ROWS_AT_ONCE = 500
+# Blocks checked before the event loop has its turn: at most 64 MiB are hashed.
+_BLOCKS_AT_ONCE = 32
 _SIGNATURE_BYTES = 65
 
 
 def run(settings: Settings) -> int:
     """Check everything; 0 when all is well, 1 when something is not, each thing on a line of its own."""
-    return asyncio.run(_run(build_context(settings)))
+    return asyncio.run(_run(settings))
 
 
-async def _run(context: Context) -> int:
+async def _run(settings: Settings) -> int:
+    context = build_context(settings)
     wrong = 0
     try:
         await context.database.check()
         for name, check in (
-            ("blocks", _blocks), ("functions", _functions), ("triggers", _triggers), ("deactivations", _deactivations)
+            ("blocks", _blocks), ("functions", _functions), ("triggers", _triggers),
+            ("deactivations", _deactivations), ("intents and proposals", check_intents),
         ):  # fmt: skip
             count = 0
             async for found in check(context):
@@ -63,23 +69,33 @@ async def _run(context: Context) -> int:
 
 
 async def _blocks(context: Context) -> AsyncIterator[str | None]:
-    for digest in context.blocks.digests():
-        try:
-            context.blocks.get(digest)
-        except Integrity as refusal:
-            yield f"block {digest.hex()}: {refusal.detail}"
-        else:
-            yield None
+    digests = context.blocks.digests()
+    while found := await asyncio.to_thread(_check_blocks, context.blocks, digests):
+        for each in found:
+            yield each
+
+
+def _check_blocks(blocks: BlockStore, digests: Iterator[bytes]) -> list[str | None]:
+    """What is wrong with each of the next blocks, in a thread: few enough that Ctrl-C is heeded soon."""
+    return [_check_block(blocks, digest) for digest in islice(digests, _BLOCKS_AT_ONCE)]
+
+
+def _check_block(blocks: BlockStore, digest: bytes) -> str | None:
+    try:
+        blocks.get(digest)
+    except Integrity as refusal:
+        return f"block {digest.hex()}: {refusal.detail}"
+    return None
 
 
 async def _functions(context: Context) -> AsyncIterator[str | None]:
-    async for seq, digest, inputs, record in _rows(context, "SELECT seq, digest, inputs, record FROM functions"):
+    async for seq, digest, inputs, record in rows(context, "SELECT seq, digest, inputs, record FROM functions"):
         try:
             function = msgspec.json.decode(record, type=Function, dec_hook=decode_text)
         except msgspec.MsgspecError as error:
             yield f"function {seq}: its record cannot be read: {error}"
             continue
-        wrong = _fault_of(_check_function, context, function, digest, inputs)
+        wrong = await asyncio.to_thread(fault_of, _check_function, context, function, digest, inputs)
         yield f"function {function.cid}: {wrong}" if wrong else None
 
 
@@ -103,9 +119,9 @@ def _check_function(context: Context, function: Function, digest: bytes, inputs:
 
 async def _triggers(context: Context) -> AsyncIterator[str | None]:
     sql = "SELECT seq, sig, signer, digest, function_digest, protocol, deactivated, end_date_ms, record FROM triggers"
-    async for row in _rows(context, sql):
+    async for row in rows(context, sql):
         inputs = await context.find_inputs(row[4])
-        wrong = _fault_of(_check_trigger, row, inputs or {}) or await _unconsented(context, row)
+        wrong = fault_of(_check_trigger, row, inputs or {}) or await _unconsented(context, row)
         yield f"trigger {HexString.from_raw(row[1])}: {wrong}" if wrong else None
 
 
@@ -153,7 +169,7 @@ def _as_posted(trigger: Trigger) -> NewTrigger:
 
 async def _deactivations(context: Context) -> AsyncIterator[str | None]:
     for row in await context.database.fetch_slow("SELECT signature, signer, protocol, trigger_sigs FROM deactivations"):
-        wrong = _fault_of(_check_deactivation, *row)
+        wrong = fault_of(_check_deactivation, *row)
         yield f"deactivation {HexString.from_raw(row[0])}: {wrong}" if wrong else None
 
 
@@ -166,27 +182,3 @@ def _check_deactivation(signature: bytes, signer: bytes, protocol: str, listed: 
 
 def _split(listed: bytes) -> list[bytes]:
     return [listed[at : at + _SIGNATURE_BYTES] for at in range(0, len(listed), _SIGNATURE_BYTES)]
-
-
-def _fault_of(check: Callable[..., None], *of: object) -> str | None:
-    """What `check` finds wrong; something stored may break any rule that held when it was written."""
-    try:
-        check(*of)
-    except Unavailable:
-        raise
-    except Refusal as refusal:
-        return refusal.detail
-    except msgspec.MsgspecError as error:
-        return f"its record cannot be read: {error}"
-    return None
-
-
-async def _rows(context: Context, select: str) -> AsyncIterator[Row]:
-    """All rows of a table in the order of its sequence, a few at a time."""
-    last: Any = 0
-    while rows := await context.database.fetch_slow(
-        f"{select} WHERE seq > ? ORDER BY seq LIMIT {_ROWS_AT_ONCE}", (last,)
-    ):
-        for row in rows:
-            yield row
-        last = rows[-1][0]

@@ -10,11 +10,13 @@ the request is to blame, `faults` that point at it. What status a refusal has ov
     │   ├── InvalidAddress · InvalidHex · InvalidSignature · InvalidAmount · InvalidCid
     │   ├── InvalidTimestamp · InvalidVersion · ConflictingCredentials
     │   ├── InvalidTypedData · InvalidConfig · SignatureMismatch · UnknownFunction
+    │   ├── InvalidIntent · HashMismatch
     │   └── InvalidUpload · InvalidManifest · InvalidWasm · VersionTaken
     ├── Unauthenticated         MissingCredential · InvalidToken · LoginFailed
-    ├── Forbidden               InvalidApiKey · ForeignProfile · NotTheOwner
-    ├── Absent                  UnknownPath · FunctionNotFound · TriggerNotFound · ContentNotFound
-    ├── Conflicting             TriggerDeactivated · SignatureTaken
+    ├── Forbidden               InvalidApiKey · InvalidOperatorKey · ForeignProfile · NotTheOwner
+    ├── Absent                  UnknownPath · FunctionNotFound · TriggerNotFound · IntentNotFound
+    │                           ProposalNotFound · ContentNotFound
+    ├── Conflicting             TriggerDeactivated · SignatureTaken · StatusConflict · IntentDiffers · IntentFull
     ├── Unanswerable            MethodNotAllowed · NotAcceptable · NotCached · RangeNotSatisfiable
     │                           UnsupportedMediaType · RequestTimeout · TooManyLogins
     ├── TooLarge                BodyTooLarge · UriTooLong · HeadersTooLarge
@@ -43,6 +45,7 @@ from muniment.errors.refusal import (
 from muniment.errors.request import (
     BodyTooLarge as BodyTooLarge,
     ConflictingCredentials as ConflictingCredentials,
+    HashMismatch as HashMismatch,
     HeadersTooLarge as HeadersTooLarge,
     Invalid as Invalid,
     InvalidAddress as InvalidAddress,
@@ -51,6 +54,7 @@ from muniment.errors.request import (
     InvalidCid as InvalidCid,
     InvalidConfig as InvalidConfig,
     InvalidHex as InvalidHex,
+    InvalidIntent as InvalidIntent,
     InvalidJson as InvalidJson,
     InvalidManifest as InvalidManifest,
     InvalidParameter as InvalidParameter,
@@ -82,12 +86,18 @@ from muniment.errors.standing import (
     Forbidden as Forbidden,
     ForeignProfile as ForeignProfile,
     FunctionNotFound as FunctionNotFound,
+    IntentDiffers as IntentDiffers,
+    IntentFull as IntentFull,
+    IntentNotFound as IntentNotFound,
     InvalidApiKey as InvalidApiKey,
+    InvalidOperatorKey as InvalidOperatorKey,
     InvalidToken as InvalidToken,
     LoginFailed as LoginFailed,
     MissingCredential as MissingCredential,
     NotTheOwner as NotTheOwner,
+    ProposalNotFound as ProposalNotFound,
     SignatureTaken as SignatureTaken,
+    StatusConflict as StatusConflict,
     TriggerDeactivated as TriggerDeactivated,
     TriggerNotFound as TriggerNotFound,
     Unauthenticated as Unauthenticated,

@@ -114,6 +114,20 @@ class SignatureMismatch(Invalid):
     title = "Signature does not match"
 
 
+class InvalidIntent(Invalid):
+    """The intent, proposal, log or status breaks a rule: its size, its times, or what belongs together."""
+
+    code = "invalid-intent"
+    title = "Invalid intent"
+
+
+class HashMismatch(Invalid):
+    """The hash is not that of the intent's fields; the hash computed here is in the body."""
+
+    code = "hash-mismatch"
+    title = "Hash does not match"
+
+
 class UnknownFunction(Invalid):
     """The function that the request names is not registered here."""
 

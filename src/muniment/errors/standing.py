@@ -41,6 +41,13 @@ class InvalidApiKey(Forbidden):
     title = "Invalid API key"
 
 
+class InvalidOperatorKey(Forbidden):
+    """The operator key is not one of this service, or was revoked."""
+
+    code = "invalid-operator-key"
+    title = "Invalid operator key"
+
+
 class ForeignProfile(Forbidden):
     """A profile is read and changed by its own address only."""
 
@@ -80,6 +87,20 @@ class TriggerNotFound(Absent):
     title = "Trigger not found"
 
 
+class IntentNotFound(Absent):
+    """No intent is recorded under this hash."""
+
+    code = "intent-not-found"
+    title = "Intent not found"
+
+
+class ProposalNotFound(Absent):
+    """The intent has no proposal with this hash."""
+
+    code = "proposal-not-found"
+    title = "Proposal not found"
+
+
 class ContentNotFound(Absent):
     """This registry does not hold the content, or the path leads to no file in it."""
 
@@ -103,3 +124,24 @@ class SignatureTaken(Conflicting):
 
     code = "signature-taken"
     title = "Signature names another trigger"
+
+
+class StatusConflict(Conflicting):
+    """The status cannot be reached from the one that is recorded: a status only moves forward."""
+
+    code = "status-conflict"
+    title = "Status cannot move there"
+
+
+class IntentDiffers(Conflicting):
+    """The intent is recorded with another execution hash or other transactions; the first fact is kept."""
+
+    code = "intent-differs"
+    title = "Recorded otherwise"
+
+
+class IntentFull(Conflicting):
+    """The intent has as many proposals, or logs, as one may have."""
+
+    code = "intent-full"
+    title = "Intent is full"

@@ -21,6 +21,9 @@ MULTICALL3: Final = Address("0xcA11bde05977b3631167028862bE2a173976CA11")
 NATIVE: Final = Address("0xEeeeeEeeeEeEeeEeEeEeeEEEeeeeEeeeeeeeEEeE")
 _CHAIN_ID_MAX: Final = 2**53 - 1
 _DECIMALS_MAX: Final = 255
+# Blocks: a chain of one block a millisecond would need 285,000 years for more.
+_BLOCK_MAX: Final = 2**53 - 1
+_CONFIRMATIONS_MAX: Final = 10_000
 _BLOCK_TAGS: Final = ("latest", "safe", "finalized")
 
 
@@ -28,15 +31,19 @@ _BLOCK_TAGS: Final = ("latest", "safe", "finalized")
 class Chain:
     """One EVM chain (EIP-155). Without an RPC URL nothing is read from it.
 
-    `settler` is the spender whose allowances are read; `feeds` gives a token's Chainlink price feed in US dollars and
-    its heartbeat in seconds, the native coin's under `NATIVE`; `price_slug` is the chain's name at DefiLlama;
-    `token_lists` are files or URLs beside the list that ships. RPC URLs carry keys: they are never shown.
+    `settler` is the spender whose allowances are read, and the contract whose events are followed: from block
+    `settler_block` on (None: from the newest) and under `confirmations` blocks (None: the setting's number). `feeds`
+    gives a token's Chainlink price feed in US dollars and its heartbeat in seconds, the native coin's under `NATIVE`;
+    `price_slug` is the chain's name at DefiLlama; `token_lists` are files or URLs beside the list that ships. RPC URLs
+    carry keys: they are never shown.
     """
 
     id: int
     name: str
     rpc_urls: tuple[str, ...] = field(default=(), repr=False)
     settler: Address | None = None
+    settler_block: int | None = None
+    confirmations: int | None = None
     multicall3: Address = MULTICALL3
     native_symbol: str = "ETH"
     native_decimals: int = 18
@@ -202,6 +209,8 @@ _MEMBERS: Final[Mapping[str, Callable[[object, str], Any]]] = MappingProxyType(
         "name": _text,
         "rpc_urls": lambda value, where: tuple(_url(url, where) for url in _items(value, str, where)),
         "settler": _address,
+        "settler_block": lambda value, where: _integer(value, 0, _BLOCK_MAX, where),
+        "confirmations": lambda value, where: _integer(value, 0, _CONFIRMATIONS_MAX, where),
         "multicall3": _address,
         "native_symbol": _text,
         "native_decimals": lambda value, where: _integer(value, 0, _DECIMALS_MAX, where),

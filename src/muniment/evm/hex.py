@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Self
 from muniment.errors import InvalidHex
 from muniment.wire import ProvedText
 
+_BYTES32: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 _HEX: Final = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 
 
@@ -40,3 +41,23 @@ class HexString(ProvedText):
     def raw(self) -> bytes:
         """The bytes."""
         return bytes.fromhex(self[2:])
+
+
+class Bytes32(HexString):
+    """32 bytes as hex, lower case: a hash, a nonce, a word of the EVM."""
+
+    __slots__ = ()
+
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "pattern": "^0x[0-9a-fA-F]{64}$",
+        "description": "32 bytes as hex",
+        "examples": ["0x" + "ab" * 32],
+    }
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Lower case from any letter case. Raises `InvalidHex` for any other length."""
+        if not _BYTES32.fullmatch(text):
+            raise InvalidHex("expected 0x and 64 hex digits: 32 bytes")
+        return cls(text.lower())

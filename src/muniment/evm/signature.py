@@ -6,7 +6,6 @@ n - s in place of s, v counted from 0, upper-case digits. One spelling is kept.
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar, Final, Protocol, Self, cast
 
 from coincurve import PrivateKey, PublicKey
@@ -16,14 +15,14 @@ from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
 from muniment.wire import ProvedText
 
-_SIGNATURE: Final = re.compile(r"0x[0-9a-fA-F]{130}")
-# The order n of secp256k1 (SEC 2, section 2.4.1) and n/2 (the bound for s of EIP-2), as lower-case hex:
-# texts of one length compare as their numbers do.
-_ZERO: Final = "0" * 64
-_ORDER: Final = "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141"
-_HALF_ORDER: Final = "7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0"
+_BYTES: Final = 65
+# The order n of secp256k1 (SEC 2, section 2.4.1) and n/2 (the bound for s of EIP-2), big-endian:
+# byte strings of one length compare as their numbers do.
+_ZERO: Final = bytes(32)
+_ORDER: Final = bytes.fromhex("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141")
+_HALF_ORDER: Final = bytes.fromhex("7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0")
 # v counts the parity of R from 27 (Yellow Paper, appendix F); some hardware wallets count from 0.
-_V: Final = {"1b": "1b", "1c": "1c", "00": "1b", "01": "1c"}
+_V: Final = {27: "1b", 28: "1c", 0: "1b", 1: "1c"}
 _RECOVERY_ID: Final = {"1b": b"\x00", "1c": b"\x01"}
 
 
@@ -52,17 +51,20 @@ class Signature(ProvedText):
 
         Raises `InvalidSignature` for any other length or v, for r or s outside their range, and for a high s.
         """
-        if not _SIGNATURE.fullmatch(text):
+        try:
+            raw = bytes.fromhex(text[2:]) if len(text) == 2 + 2 * _BYTES and text.startswith("0x") else b""
+        except ValueError:
+            raw = b""
+        if len(raw) != _BYTES:  # fewer where there were spaces, which `fromhex` takes
             raise InvalidSignature("a signature is 0x and 130 hex digits: r, s and v")
-        lower = text.lower()
-        v = _V.get(lower[130:])
+        v = _V.get(raw[64])
         if v is None:
             raise InvalidSignature("the last byte of a signature, v, is 27 or 28")
-        if not _ZERO < lower[2:66] < _ORDER:
+        if not _ZERO < raw[:32] < _ORDER:
             raise InvalidSignature("r of a signature is above 0 and below the order of the curve")
-        if not _ZERO < lower[66:130] <= _HALF_ORDER:
+        if not _ZERO < raw[32:64] <= _HALF_ORDER:
             raise InvalidSignature("s of a signature is above 0 and at most half the order of the curve (low s)")
-        return cls(lower[:130] + v)
+        return cls(f"0x{raw[:64].hex()}{v}")
 
     @property
     def raw(self) -> bytes:

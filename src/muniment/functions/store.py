@@ -86,11 +86,13 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
            ON CONFLICT DO NOTHING""",
         (new.digest, new.content, msgspec.json.encode(new.inputs).decode(), new.created_at_ms, new.record),
     )
-    await transaction.execute(
+    joined = await transaction.execute(
         """INSERT INTO function_creators (creator, function_seq, name, version)
            SELECT ?, seq, ?, ? FROM functions WHERE content = ? ON CONFLICT DO NOTHING""",
         (creator.raw, name, version, new.content),
     )
+    if not joined:  # the creator had joined before, or takes the version with other bytes at this very moment
+        await refuse_taken(transaction, creator, name, version, new.content)
     record = await find_content(transaction, new.content)
     assert record is not None  # noqa: S101 - it was there or was inserted, in this transaction
     return record
@@ -110,6 +112,8 @@ async def search(database: Database, query: FunctionQuery) -> Page:
     after, direction = (">", "ASC") if query.sort == 1 else ("<", "DESC")
     if query.cursor is not None:
         where.add(f"{seq} {after} ?", query.cursor.seq)
+    if query.sort == 1 and database.settled_before:
+        where.add(f"{seq} < {database.settled_before}")
     sql = f"SELECT {seq}, f.record FROM {source}{where} ORDER BY {seq} {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
     fetch = database.fetch if query.offset <= OFFSET_QUICK_MAX else database.fetch_slow
     rows = await fetch(sql, (*where.parameters, query.limit + 1, query.offset))

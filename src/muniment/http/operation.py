@@ -72,30 +72,24 @@ class Operation:
     sources: tuple[tuple[str, Source, bool], ...]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request as an ASGI application."""
-        request = Request(scope, receive)
-        try:
-            reply = await self.answer(request)
-        except ClientGone:
-            return
-        await send_reply(reply, request.method, send)
+        """Serve one request as an ASGI application.
 
-    async def answer(self, request: Request) -> Reply:
-        """The reply, whatever happens: a refusal becomes its problem document, a crash an `internal-error`."""
+        Whatever happens is answered: a refusal becomes its problem document, a crash an `internal-error`.
+        """
+        request = Request(scope, receive)
         try:
             values: dict[str, Any] = {}
             for name, source, is_awaited in self.sources:
                 values[name] = await source(request) if is_awaited else source(request)
-            return _reply(await self.handler(**values))
+            reply = _reply(await self.handler(**values))
         except Refusal as refusal:
-            return refused(refusal, request.scope)
+            reply = refused(refusal, scope)
         except ClientGone:
-            raise
+            return
         except Exception:  # noqa: BLE001 - the last resort: logged whole, shown not at all
-            _log.exception("crash", operation=f"{self.method} {self.path}", request_id=request.scope["muniment.id"])
-            return refused(
-                InternalError("an error of this software; the operator can find it by requestId"), request.scope
-            )
+            _log.exception("crash", operation=f"{self.method} {self.path}", request_id=scope["muniment.id"])
+            reply = refused(InternalError("an error of this software; the operator can find it by requestId"), scope)
+        await send_reply(reply, scope, send)
 
 
 def operation(

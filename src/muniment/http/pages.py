@@ -11,8 +11,9 @@ from muniment.errors import UnknownPath
 from muniment.http.reply import Ready
 
 _STYLE: Final = """
-:root{color-scheme:light dark;--line:#8883;--soft:#8881;--quiet:#6b7280;--get:#16734f;--post:#2457c5;--link:#2457c5}
-@media(prefers-color-scheme:dark){:root{--quiet:#9ca3af;--get:#4ec796;--post:#82a8f8;--link:#82a8f8}}
+:root{color-scheme:light dark;--line:#8883;--soft:#8881;--quiet:#6b7280}
+:root{--get:#16734f;--post:#2457c5;--put:#8a5a00;--link:#2457c5}
+@media(prefers-color-scheme:dark){:root{--quiet:#9ca3af;--get:#4ec796;--post:#82a8f8;--put:#e0b35c;--link:#82a8f8}}
 *{box-sizing:border-box}html{scroll-padding-top:1rem}
 body{font:16px/1.55 system-ui,sans-serif;max-width:66rem;margin:0 auto;padding:2rem 1.25rem 6rem}
 h1{font-size:1.8rem;margin:0 0 .4rem}h1 small{font-size:1rem;color:var(--quiet);font-weight:400}
@@ -26,7 +27,7 @@ details[open]{padding-bottom:1rem}details>div{scroll-margin-top:4rem}
 summary{cursor:pointer;padding:.55rem 0;display:flex;gap:.8rem;align-items:baseline;list-style:none}
 summary::-webkit-details-marker{display:none}summary:hover code{text-decoration:underline}
 summary code{font-weight:600}summary span{color:var(--quiet);margin-left:auto;text-align:right}
-.get{color:var(--get)}.post{color:var(--post)}b.get,b.post{min-width:3rem;font-size:.8rem}
+.get{color:var(--get)}.post{color:var(--post)}.put{color:var(--put)}summary b{min-width:3rem;font-size:.8rem}
 nav{columns:3 15rem;margin:1rem 0;padding:1rem 1.2rem;background:var(--soft);border-radius:8px}
 nav div{break-inside:avoid;margin-bottom:.8rem}nav a{display:block;font-size:.9rem}nav strong{font-size:.8rem}
 table{border-collapse:collapse;width:100%;margin:.3rem 0;font-size:.92rem}
@@ -192,7 +193,7 @@ def _example(schema: Json, document: Json) -> Any:
 def _curl(method: str, path: str, described: Json, document: Json) -> str:
     line = f"curl {'' if method == 'get' else f'-X {method.upper()} '}$URL{path}"
     for each in described.get("security", [])[:1]:
-        line += " -H 'x-api-key: …'" if "apiKey" in each else " -H 'x-auth-token: …'"
+        line += f" -H '{_header(document['components']['securitySchemes'][next(iter(each))])}: …'"
     content = described.get("requestBody", {}).get("content", {})
     if "multipart/form-data" in content:
         line += " -F file=@manifest.json -F file=@function.wasm"

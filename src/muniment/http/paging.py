@@ -6,6 +6,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import unquote_to_bytes
 
@@ -21,6 +22,9 @@ LIMIT_DEFAULT = 10
 OFFSET_MAX = 2**63 - 1
 # Up to here an offset is walked in well under a millisecond on the event loop; beyond, a thread does it.
 OFFSET_QUICK_MAX = 1_000
+# Query strings, of half a kilobyte at most, whose part of a link is kept: readers follow the same listing for long.
+_QUERIES_KEPT = 1_024
+_KEPT_BYTES_MAX = 512
 
 
 class Cursor(ProvedText):
@@ -113,10 +117,16 @@ def next_link(
         return ()
     else:
         last = page.last_seq
-    cursor = b"cursor=" + Cursor.after(last).encode()
-    kept = [part for part in query_string.split(b"&") if part and not _says_where(part)]
-    target = path.encode() + b"?" + b"&".join([*kept, cursor])
-    return ((b"link", b"<" + target.translate(None, b'<>"') + b'>; rel="next"'),)
+    asked = _without_place if len(query_string) <= _KEPT_BYTES_MAX else _without_place.__wrapped__
+    cursor = Cursor.after(last).encode()
+    return ((b"link", b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), cursor)),)
+
+
+@lru_cache(maxsize=_QUERIES_KEPT)
+def _without_place(query_string: bytes) -> bytes:
+    """A query string, to be continued, without what says which page, and without what would end a link."""
+    kept = b"".join(part + b"&" for part in query_string.split(b"&") if part and not _says_where(part))
+    return kept.translate(None, b'<>"')
 
 
 def _says_where(part: bytes) -> bool:

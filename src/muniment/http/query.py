@@ -33,6 +33,9 @@ _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
 _PARAMETERS_MAX: Final = 100
 # Elements of a comma-separated list before it is split: bounds of the lists themselves are smaller.
 _LIST_ELEMENTS_MAX: Final = 1_000
+# Queries kept as read: under a kilobyte each, and every listing has its own. A query with all filters is as long.
+_QUERIES_KEPT: Final = 1_024
+_KEPT_BYTES_MAX: Final = 512
 
 
 class QueryReader(Generic[R]):
@@ -44,12 +47,23 @@ class QueryReader(Generic[R]):
         assert isinstance(info, StructType)  # noqa: S101 - said of our own declarations, at import
         self._kind = kind
         self._convert = {field.encode_name: _converter(field.type) for field in info.fields}
-        self._default = kind() if not any(field.required for field in info.fields) else None
+        self._kept: dict[bytes, R] = {}
 
     def read(self, query: bytes) -> R:
-        """The record that `query` spells; unknown parameters are ignored. Raises `InvalidParameter` or a kin of it."""
-        if not query and self._default is not None:
-            return self._default
+        """The record that `query` spells; unknown parameters are ignored. Raises `InvalidParameter` or a kin of it.
+
+        Records are frozen, and wallets and relayers ask the same again and again: short queries are kept as read.
+        """
+        if (kept := self._kept.get(query)) is not None:
+            return kept
+        record = self._read(query)
+        if len(query) <= _KEPT_BYTES_MAX:
+            if len(self._kept) >= _QUERIES_KEPT:
+                self._kept.clear()
+            self._kept[query] = record
+        return record
+
+    def _read(self, query: bytes) -> R:
         values: dict[str, object] = {}
         for name, text in _pairs(query):
             convert = self._convert.get(name)

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from starlette.types import Send
+    from starlette.types import Scope, Send
 
 T = TypeVar("T")
 Headers = Iterable[tuple[bytes, bytes]]
 
 JSON: Final = (b"content-type", b"application/json")
 NO_STORE: Final = (b"cache-control", b"no-store")
+# RFC 9110 section 8.6: none in an answer that has no body; that of 304 would be the length of another one.
+_WITHOUT_LENGTH: Final = frozenset({204, 304})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +40,22 @@ Reply = Ready[Any] | Streamed
 NO_CONTENT: Final[Ready[None]] = Ready(b"", (), 204)
 
 
-async def send_reply(reply: Reply, method: str, send: Send) -> None:
-    """Send `reply`; to HEAD only what stands before the body (RFC 9110 section 9.3.2)."""
-    headers = list(reply.headers)
-    if isinstance(reply, Ready) and reply.status not in {204, 304}:
-        headers.append((b"content-length", str(len(reply.body)).encode()))
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    if method != "HEAD":
-        if isinstance(reply, Ready):
-            await send({"type": "http.response.body", "body": reply.body})
-            return
+async def send_reply(reply: Reply, scope: Scope, send: Send) -> None:
+    """Send `reply` with the headers that every answer has; to HEAD no body (RFC 9110 section 9.3.2)."""
+    status, headers = reply.status, [*reply.headers]
+    if isinstance(reply, Ready) and status not in _WITHOUT_LENGTH:
+        headers.append((b"content-length", b"%d" % len(reply.body)))
+    headers += scope["muniment.headers"]
+    scope["muniment.status"] = status
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    if scope["method"] == "HEAD":
+        await send({"type": "http.response.body", "body": b""})
+    elif isinstance(reply, Ready):
+        await send({"type": "http.response.body", "body": reply.body})
+    else:
         async for chunk in reply.chunks:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": b""})
 
 
 def etag_matches(if_none_match: str | None, etag: str) -> bool:

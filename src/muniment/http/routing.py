@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from starlette.routing import Route, Router
+from starlette.routing import Router
 
 from muniment.errors import MethodNotAllowed, UnknownPath
 from muniment.http.operation import Operation, refused
@@ -29,16 +29,15 @@ class Resource:
             self._by_method["HEAD"] = get
         self._allow = ", ".join([*sorted(self._by_method), "OPTIONS"]).encode()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve the method asked for, or say which there are (RFC 9110 section 15.5.6)."""
         method: str = scope["method"]
         if found := self._by_method.get(method):
-            await found(scope, receive, send)
-        elif method == "OPTIONS":
-            await send_reply(Ready(b"", self._preflight(scope), 204), method, send)
-        else:
-            refusal = MethodNotAllowed(f"{method} is not one of {self._allow.decode()}")
-            await send_reply(refused(refusal, scope, ((b"allow", self._allow),)), method, send)
+            return found(scope, receive, send)
+        if method == "OPTIONS":
+            return send_reply(Ready(b"", self._preflight(scope), 204), scope, send)
+        refusal = MethodNotAllowed(f"{method} is not one of {self._allow.decode()}")
+        return send_reply(refused(refusal, scope, ((b"allow", self._allow),)), scope, send)
 
     def _preflight(self, scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
         """What a browser asks before a request across origins (Fetch standard, CORS-preflight)."""
@@ -52,6 +51,25 @@ class Resource:
         )
 
 
+class Template:
+    """A path with parameters: each takes one segment, which is not empty (RFC 6570 section 3.2.2)."""
+
+    def __init__(self, path: str, resource: Resource) -> None:
+        """Lead from `path` to `resource`."""
+        self.segments = path.split("/")
+        self.resource = resource
+        self._named = [(at, text[1:-1]) for at, text in enumerate(self.segments) if text.startswith("{")]
+        self._fixed = [(at, text) for at, text in enumerate(self.segments) if not text.startswith("{")]
+
+    def match(self, segments: list[str]) -> dict[str, str] | None:
+        """The parameters that as many segments as these hold, undecoded, if they fit."""
+        for at, text in self._fixed:
+            if segments[at] != text:
+                return None
+        parameters = {name: segments[at] for at, name in self._named}
+        return parameters if all(parameters.values()) else None
+
+
 class Paths:
     """All resources. A path without parameters is found by its text, before any that has parameters is tried."""
 
@@ -61,17 +79,31 @@ class Paths:
         for each in operations:
             by_path[each.path].append(each)
         self._plain = {path: Resource(found) for path, found in by_path.items() if "{" not in path}
-        routes = [Route(path, Resource(found)) for path, found in by_path.items() if "{" in path]
-        self._router = Router(routes, redirect_slashes=False, default=unknown_path, lifespan=lifespan)
+        # By the first segment and how many there are: few are left to be tried.
+        self._templates: defaultdict[tuple[str, int], list[Template]] = defaultdict(list)
+        for path, found in by_path.items():
+            if "{" in path:
+                template = Template(path, Resource(found))
+                self._templates[template.segments[1], len(template.segments)].append(template)
+        self._router = Router(lifespan=lifespan)  # for its part in the lifespan protocol
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request, or the lifespan."""
-        resource = self._plain.get(scope["path"]) if scope["type"] == "http" else None
-        await (resource or self._router)(scope, receive, send)
+        if scope["type"] != "http":
+            return self._router(scope, receive, send)
+        path: str = scope["path"]
+        if resource := self._plain.get(path):
+            return resource(scope, receive, send)
+        segments = path.split("/")
+        for template in self._templates.get((segments[1], len(segments)), ()):
+            if (parameters := template.match(segments)) is not None:
+                scope["path_params"] = parameters
+                return template.resource(scope, receive, send)
+        return unknown_path(scope, receive, send)
 
 
 async def unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer 404 for a path that no operation has."""
     del receive
     detail = _ELSEWHERE.get(scope["path"], "no operation has this path; /docs lists them all")
-    await send_reply(refused(UnknownPath(detail), scope), scope["method"], send)
+    await send_reply(refused(UnknownPath(detail), scope), scope, send)

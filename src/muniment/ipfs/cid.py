@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from base64 import b32encode
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Self
 
 from muniment.errors import InvalidCid
@@ -26,6 +27,8 @@ SHA2_256_LENGTH: Final = 32
 DIGEST_LENGTH_MAX: Final = 128
 # The text of a CIDv1 of such a digest: 1 byte version, 9 codec, 9 hash code, 2 length, 128 digest in base32.
 CID_LENGTH_MAX: Final = 240
+# The functions in use are few, and each of their triggers names one of them several times. Under 2 MB.
+_CIDS_KEPT: Final = 4_096
 
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _BASE58_VALUE: Final = {letter: value for value, letter in enumerate(_BASE58)}
@@ -153,6 +156,11 @@ def decode_cid(text: str) -> CidParts:
     """Any well-formed CIDv0, or CIDv1 in lower-case base32; raises `InvalidCid` for every other text."""
     if len(text) > CID_LENGTH_MAX:
         raise InvalidCid(f"a CID has at most {CID_LENGTH_MAX} characters")
+    return _decoded(text)
+
+
+@lru_cache(maxsize=_CIDS_KEPT)
+def _decoded(text: str) -> CidParts:
     try:
         if _V0_TEXT.fullmatch(text):
             return _whole(_base58_bytes(text), version=0)

@@ -19,4 +19,8 @@ def open_database(url: str, *, data_dir: Path) -> Database:
         from muniment.storage.sqlite import SqliteDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
         return SqliteDatabase(data_dir / url.removeprefix("sqlite:///"))
-    raise ValueError(f"no database engine for {url.partition(':')[0]!r} URLs; sqlite:///… is known")
+    if url.startswith(("postgresql://", "postgres://")):
+        from muniment.storage.postgres import PostgresDatabase  # noqa: PLC0415 - likewise
+
+        return PostgresDatabase(url)
+    raise ValueError(f"no database engine for {url.partition(':')[0]!r} URLs; sqlite:///… and postgresql://… are known")

@@ -17,6 +17,14 @@ Parameters = Sequence[object]
 class Transaction(Protocol):
     """An open transaction. Nothing it did is seen by others, or kept, unless all of it is."""
 
+    @property
+    def for_update(self) -> str:
+        """What a query ends in that keeps its rows from other writers; nothing where there is one writer at a time.
+
+        Who takes several rows takes them in an order that all share (`ORDER BY`), or two could wait for each other.
+        """
+        ...
+
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query."""
         ...
@@ -35,6 +43,27 @@ Work = Callable[[Transaction], Awaitable[T]]
 
 class Database(Protocol):
     """A database that is open. Every method raises `DatabaseUnavailable` when it does not answer in time."""
+
+    @property
+    def settled_before(self) -> str:
+        """SQL for the sequence number below which no row will appear any more; nothing where that is every number.
+
+        Who follows a table asks for rows below it. Rows at and above it are there, and are read in any other way.
+        """
+        ...
+
+    @property
+    def merges_unions(self) -> bool:
+        """Whether a UNION ALL with an order and a limit is read from the indexes of its parts only as far as it goes.
+
+        Where it is not, each part has a limit of its own.
+        """
+        ...
+
+    @property
+    def times_differ_ms(self) -> int:
+        """By how much the time in a row may be ahead of the time in the next one, in the order of commits."""
+        ...
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query that an index answers in microseconds."""

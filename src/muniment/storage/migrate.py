@@ -11,7 +11,7 @@ LEDGER = """
 CREATE TABLE IF NOT EXISTS schema_migrations (
   name TEXT NOT NULL PRIMARY KEY,
   sha256 TEXT NOT NULL,
-  applied_at_ms INTEGER NOT NULL
+  applied_at_ms BIGINT NOT NULL
 )"""
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+# Rows that one sweep marks: a few milliseconds of the writer.
+SWEPT_AT_ONCE: Final = 500
+
 
 class Where:
     """The conditions of a query, added as they are asked for."""

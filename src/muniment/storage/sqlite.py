@@ -12,7 +12,7 @@ import asyncio
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
@@ -44,6 +44,10 @@ _STATEMENTS_CACHED: Final = 256
 class SqliteDatabase:
     """A `Database` in one file (and its -wal and -shm beside it)."""
 
+    settled_before: str = ""
+    merges_unions: bool = True
+    times_differ_ms: int = 0
+
     def __init__(self, path: Path) -> None:
         """Open or create the file at `path`; raises `DatabaseUnavailable` when that cannot be."""
         if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:
@@ -60,6 +64,8 @@ class SqliteDatabase:
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows, read on the event loop."""
         try:
+            if not self._reader.in_transaction:
+                self._open_view()
             return self._reader.execute(sql, parameters).fetchall()
         except sqlite3.DatabaseError as error:
             raise _unavailable(error) from error
@@ -67,9 +73,28 @@ class SqliteDatabase:
     async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """The first row, read on the event loop."""
         try:
+            if not self._reader.in_transaction:
+                self._open_view()
             return self._reader.execute(sql, parameters).fetchone()
         except sqlite3.DatabaseError as error:
             raise _unavailable(error) from error
+
+    def _open_view(self) -> None:
+        """Begin the read transaction of this turn of the loop; the locks of one each would cost as much as a read.
+
+        It ends before the loop turns to anything that came later: callbacks run in the order in which they were
+        called for. So whoever was told of a commit, or heard of it from a client, reads in a transaction begun since.
+        """
+        self._reader.execute("BEGIN")
+        asyncio.get_running_loop().call_soon(self._close_view)
+
+    def _close_view(self) -> None:
+        try:
+            if self._reader.in_transaction:
+                self._reader.execute("COMMIT")
+        except sqlite3.Error:  # the database is closed, or fails, and will say so to who asks next
+            with suppress(sqlite3.Error):
+                self._reader.execute("ROLLBACK")
 
     async def fetch_slow(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows, read in a thread of its own connection, interrupted at the deadline."""

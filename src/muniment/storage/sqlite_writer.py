@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import structlog
@@ -40,9 +40,12 @@ class _Job:
 class SqliteTransaction:
     """A `Transaction` whose methods are done when they return: awaiting them suspends nothing."""
 
+    for_update: str = ""
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Work on `connection`, inside the transaction that it has open."""
         self._connection = connection
+        self.has_executed = False
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query."""
@@ -54,6 +57,7 @@ class SqliteTransaction:
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> int:
         """Run a statement; how many rows it changed."""
+        self.has_executed = True
         return self._connection.execute(sql, parameters).rowcount
 
 
@@ -63,10 +67,11 @@ class Writer:
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Own `connection` from here on; the thread ends with `close`."""
         self._connection = connection
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._queue: deque[_Job] = deque()
+        self._waiting: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         self._closing = False
-        self._door = threading.Lock()  # so that no job comes behind the sign that there are no more
-        self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
+        self._door = threading.Condition()  # around all three; it is notified of jobs, and that there will be no more
+        self._thread = threading.Thread(target=self._commit_groups, name="sqlite-writer", daemon=True)
         self._thread.start()
 
     async def submit(self, work: Work[T]) -> T:
@@ -76,18 +81,34 @@ class Writer:
         with self._door:
             if self._closing:
                 raise DatabaseUnavailable("the database is closed")
-            self._queue.put(job)
+            waiting = self._waiting.setdefault(loop, [])
+            waiting.append(job)
+        if len(waiting) == 1:
+            loop.call_soon(self._hand_over, loop)
         return await job.future
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give the writer what came in one turn of the loop.
+
+        One by one, it would begin with the first while the loop is still busy with the others: smaller groups, more
+        fsyncs, and two threads that take the interpreter from each other at every statement.
+        """
+        with self._door:
+            self._queue.extend(self._waiting.pop(loop, ()))
+            self._door.notify()
 
     def close(self) -> None:
         """Commit what is queued, then close the connection."""
         with self._door:
             self._closing = True
-            self._queue.put(None)
+            for jobs in self._waiting.values():
+                self._queue.extend(jobs)
+            self._waiting.clear()
+            self._door.notify()
         self._thread.join()
         self._connection.close()
 
-    def _run(self) -> None:
+    def _commit_groups(self) -> None:
         while group := self._next_group():
             try:
                 self._commit(group)
@@ -97,35 +118,45 @@ class Writer:
 
     def _next_group(self) -> list[_Job]:
         """Wait for a job, and take all that wait with it; empty when there will be no more."""
-        first = self._queue.get()
-        if first is None:
-            return []
-        group = [first]
-        while len(group) < GROUP_SIZE_MAX:
-            try:
-                job = self._queue.get_nowait()
-            except Empty:
-                break
-            if job is None:
-                self._queue.put(None)
-                break
-            group.append(job)
-        return group
+        with self._door:
+            while not self._queue and not self._closing:
+                self._door.wait()
+            return [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_SIZE_MAX))]
 
     def _commit(self, group: list[_Job]) -> None:
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        for job in group:
-            connection.execute("SAVEPOINT job")
-            try:
-                job.result = _drive(job.work(SqliteTransaction(connection)))
-            except BaseException as error:  # it belongs to the caller, who gets it; the others go on
-                if isinstance(error, sqlite3.DatabaseError) and is_failure(error):
-                    raise  # the database itself fails, and may have ended the transaction: nobody's work is kept
-                job.error = error
-                connection.execute("ROLLBACK TO job")
-            connection.execute("RELEASE job")
+        self._connection.execute("BEGIN IMMEDIATE")
+        if not all(self._is_run_cleanly(job) for job in group):
+            self._connection.execute("ROLLBACK")
+            self._connection.execute("BEGIN IMMEDIATE")
+            for job in group:
+                self._run_apart(job)
         self._make_durable()
+
+    def _is_run_cleanly(self, job: _Job) -> bool:
+        """Run a job among others, and say whether what it leaves is right: all it wrote, or nothing if it failed.
+
+        A savepoint around each job would cost about as much as its insert, and most that fail have only read.
+        """
+        transaction, before = SqliteTransaction(self._connection), self._connection.total_changes
+        try:
+            job.result = _drive(job.work(transaction))
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who gets it; the others go on
+            _raise_failure(error)
+            job.error = error
+        # A statement that changed no row may have taken a sequence number.
+        return job.error is None or (not transaction.has_executed and self._connection.total_changes == before)
+
+    def _run_apart(self, job: _Job) -> None:
+        """Run a job, perhaps again, and undo it alone if it fails."""
+        self._connection.execute("SAVEPOINT job")
+        job.result = job.error = None
+        try:
+            job.result = _drive(job.work(SqliteTransaction(self._connection)))
+        except BaseException as error:  # noqa: BLE001 - as above
+            _raise_failure(error)
+            job.error = error
+            self._connection.execute("ROLLBACK TO job")
+        self._connection.execute("RELEASE job")
 
     def _make_durable(self) -> None:
         """Return once the group is on disk: in WAL mode with synchronous=FULL a COMMIT ends with an fsync."""
@@ -143,6 +174,12 @@ class Writer:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         _log.error("write failed", error=name, detail=str(error), jobs=len(group))
+
+
+def _raise_failure(error: BaseException) -> None:
+    """Pass on a failure of the database itself, which may have ended the transaction: nobody's work is kept."""
+    if isinstance(error, sqlite3.DatabaseError) and is_failure(error):
+        raise error
 
 
 def is_failure(error: sqlite3.DatabaseError) -> bool:

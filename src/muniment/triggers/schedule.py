@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from cronsim import CronSim
@@ -19,6 +20,8 @@ from muniment.errors import InvalidConfig
 
 # No honest expression comes near it: the longest of daily use have about 40 characters.
 CRON_LENGTH_MAX: Final = 100
+# Good schedules kept: most triggers run at a handful of full hours and minutes.
+_SCHEDULES_KEPT: Final = 1_024
 # 52 weeks: a run that is still due a year later is not meant.
 DELTA_SECONDS_MAX: Final = 52 * 7 * 86_400
 
@@ -100,6 +103,7 @@ def check_delta(text: str) -> int:
     return seconds
 
 
+@lru_cache(maxsize=_SCHEDULES_KEPT)
 def _plain(text: str) -> str:
     """The same schedule with each field as a plain list, or as `*` where a day field is not given."""
     if len(text) > CRON_LENGTH_MAX:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from msgspec import Meta
@@ -17,7 +18,7 @@ from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, Page, PageQuery, Sort
 from muniment.ipfs.cid import BundleCid
-from muniment.storage.sql import Where, placeholders
+from muniment.storage.sql import SWEPT_AT_ONCE, Where, placeholders
 from muniment.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
 
 if TYPE_CHECKING:
@@ -40,14 +41,14 @@ class TriggerQuery(PageQuery, frozen=True):
     sort: Sort = -1
 
 
-# Ended triggers that one sweep settles: a few milliseconds of the writer.
-SETTLED_AT_ONCE: Final = 500
 # Those that have ended since the last sweep: few, and found by an index of their own.
 _ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
 _ACTIVE: Final = "live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)"
 # A planner keeps conditions from outside out of a subquery that has a limit, and with them other indexes, which it
 # would walk from end to end (https://sqlite.org/optoverview.html, "the push-down optimization"). 2^63 - 1 is no limit.
 _FENCE: Final = "LIMIT 9223372036854775807"
+# Texts of statements kept: all mixes of filters but for the lengths of `sigs`.
+_STATEMENTS_KEPT: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,29 +100,31 @@ async def insert(transaction: Transaction, new: NewRow) -> str:
 
     Raises `TriggerDeactivated`, `SignatureTaken`.
     """
-    if (known := await find_consent(transaction, new.signer, new.digest)) is not None:
-        return known
     last = await transaction.fetch_one("SELECT created_at_ms FROM triggers ORDER BY seq DESC LIMIT 1")
     created_at_ms = max(new.created_at_ms, last[0] if last else 0)
     record = new.record(created_at_ms)
     added = await transaction.execute(
         """INSERT INTO triggers
              (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sig) DO NOTHING""",
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
         (
             new.sig.raw, new.signer.raw, new.digest, new.function_digest, new.protocol,
             new.end_date_ms, created_at_ms, record,
         ),
     )  # fmt: skip
-    if not added:  # any 65 bytes recover some address for any digest, but an identity names one record
-        raise SignatureTaken("this signature is registered already, for another signer and other typed data")
-    return record
+    if added:
+        return record
+    if (known := await find_consent(transaction, new.signer, new.digest)) is not None:
+        return known
+    # Any 65 bytes recover some address for any digest, but an identity names one record.
+    raise SignatureTaken("this signature is registered already, for another signer and other typed data")
 
 
 async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[Stored]:
     """The triggers with these signatures. Raises `TriggerNotFound`, naming the first that is not there."""
     rows = await transaction.fetch(
-        f"SELECT sig, signer, deactivated, record FROM triggers WHERE sig IN ({placeholders(len(sigs))})",  # noqa: S608 - ? only
+        f"SELECT sig, signer, deactivated, record FROM triggers WHERE sig IN ({placeholders(len(sigs))}) "  # noqa: S608 - ? only
+        f"ORDER BY sig{transaction.for_update}",
         [sig.raw for sig in sigs],
     )
     found = {row[0]: Stored(row[0], row[1], bool(row[2]), row[3]) for row in rows}
@@ -154,49 +157,84 @@ async def settle_ended(transaction: Transaction, now_ms: int) -> int:
     """Mark some of the triggers that have ended as no longer live; how many."""
     return await transaction.execute(
         f"UPDATE triggers SET live = 0 WHERE seq IN (SELECT seq FROM triggers WHERE {_ENDED} LIMIT ?)",  # noqa: S608 - text of ours
-        (now_ms, SETTLED_AT_ONCE),
+        (now_ms, SWEPT_AT_ONCE),
     )
 
 
 async def search(database: Database, query: TriggerQuery, now_ms: int) -> Page:
     """A page of records in the order of commits."""
     where = await _conditions(database, query)
-    direction = "ASC" if query.sort == 1 else "DESC"
+    arms = _arms(query, now_ms)
     reach = min(query.offset + query.limit + 1, OFFSET_MAX)
+    is_ordered = all(arm.source == "triggers" for arm in arms) and (database.merges_unions or len(arms) == 1)
+    is_first = is_ordered and not query.offset
+    sql = _page_sql(tuple((arm.source, arm.clause) for arm in arms), str(where), query.sort, is_first=is_first)
     parameters: list[object] = []
-    selects: list[str] = []
-    for arm in _arms(query, now_ms):
-        chosen = where.with_clause(arm.clause, *arm.values)
-        selects.append(f"SELECT * FROM (SELECT seq FROM {arm.source}{chosen} ORDER BY seq {direction} LIMIT ?)")  # noqa: S608 - text of ours
-        parameters += [*arm.given, *chosen.parameters, reach]
-    sql = (
-        f"SELECT t.seq, t.record FROM ({' UNION ALL '.join(selects)} ORDER BY 1 {direction} LIMIT ? OFFSET ?) page "  # noqa: S608 - text of ours
-        f"JOIN triggers t ON t.seq = page.seq ORDER BY t.seq {direction}"
-    )
+    for arm in arms:
+        parameters += [*arm.given, *where.parameters, *arm.values]
+        if not is_first:
+            parameters.append(reach)
     fetch = database.fetch if query.offset <= OFFSET_QUICK_MAX else database.fetch_slow
     rows = await fetch(sql, [*parameters, query.limit + 1, query.offset])
     return Page.of(rows, query.limit)
+
+
+@lru_cache(maxsize=_STATEMENTS_KEPT)
+def _page_sql(arms: tuple[tuple[str, str], ...], conditions: str, sort: Sort, *, is_first: bool) -> str:
+    """The statement for a page of what the arms give, each a source and a clause on top of the conditions.
+
+    The first page of arms that an index has in order is merged from them as far as it goes. Else the rows are found
+    by their numbers alone, so that no record is read, and sorted, that is not shown.
+    """
+    direction = "ASC" if sort == 1 else "DESC"
+    chosen = [
+        source + conditions + (f"{' AND ' if conditions else ' WHERE '}{clause}" if clause else "")
+        for source, clause in arms
+    ]
+    if is_first:
+        merged = " UNION ALL ".join(f"SELECT seq, record FROM {each}" for each in chosen)  # noqa: S608 - text of ours
+        return f"{merged} ORDER BY 1 {direction} LIMIT ? OFFSET ?"
+    selects = [f"SELECT * FROM (SELECT seq FROM {each} ORDER BY seq {direction} LIMIT ?) arm" for each in chosen]  # noqa: S608 - text of ours
+    return (
+        f"SELECT t.seq, t.record FROM ({' UNION ALL '.join(selects)} ORDER BY 1 {direction} LIMIT ? OFFSET ?) page "  # noqa: S608 - text of ours
+        f"JOIN triggers t ON t.seq = page.seq ORDER BY t.seq {direction}"
+    )
 
 
 async def _conditions(database: Database, query: TriggerQuery) -> Where:
     where = Where()
     where.add_if("signer = ?", query.signer and query.signer.raw)
     where.add_if("function_digest = ?", query.function_cid and query.function_cid.digest)
-    if query.created_after is not None:
-        where.add("seq > ?", await _last_until(database, query.created_after))
-    if query.created_before is not None:
-        where.add("seq <= ?", await _last_until(database, query.created_before))
+    await _add_times(where, database, query)
     if query.cursor is not None:
         where.add("seq > ?" if query.sort == 1 else "seq < ?", query.cursor.seq)
+    if query.sort == 1 and database.settled_before:
+        where.add(f"seq < {database.settled_before}")
     return where
 
 
-async def _last_until(database: Database, time_ms: int) -> int:
-    """The sequence number of the last trigger created at or before a time, 0 if there is none."""
-    row = await database.fetch_one(
-        "SELECT seq FROM triggers WHERE created_at_ms <= ? ORDER BY created_at_ms DESC, seq DESC LIMIT 1", (time_ms,)
-    )
-    return row[0] if row else 0
+async def _add_times(where: Where, database: Database, query: TriggerQuery) -> None:
+    """Bounds on the time as bounds on `seq`; where neighbours' times may differ, wide ones and the exact ones too.
+
+    `+ 0` keeps the index on the time out of it: rows are walked in the order of `seq`.
+    """
+    slack_ms = database.times_differ_ms
+    if query.created_after is not None:
+        row = await database.fetch_one(
+            "SELECT seq FROM triggers WHERE created_at_ms <= ? ORDER BY created_at_ms DESC, seq DESC LIMIT 1",
+            (query.created_after - slack_ms,),
+        )
+        where.add("seq > ?", row[0] if row else 0)
+        if slack_ms:
+            where.add("created_at_ms + 0 > ?", query.created_after)
+    if query.created_before is not None:
+        row = await database.fetch_one(
+            "SELECT seq FROM triggers WHERE created_at_ms > ? ORDER BY created_at_ms, seq LIMIT 1",
+            (query.created_before + slack_ms,),
+        )
+        where.add("seq < ?", row[0] if row else OFFSET_MAX)
+        if slack_ms:
+            where.add("created_at_ms + 0 <= ?", query.created_before)
 
 
 class _Arm(NamedTuple):
@@ -211,13 +249,13 @@ class _Arm(NamedTuple):
 def _arms(query: TriggerQuery, now_ms: int) -> list[_Arm]:
     """The rows to choose from; apart from the state and the list of signatures, the conditions come on top."""
     if query.sigs is not None:
-        listed = f"(SELECT * FROM triggers WHERE sig IN ({placeholders(len(query.sigs))}) {_FENCE})"  # noqa: S608 - ? only
+        listed = f"(SELECT * FROM triggers WHERE sig IN ({placeholders(len(query.sigs))}) {_FENCE}) listed"  # noqa: S608 - ? only
         state = "" if query.active is None else _ACTIVE if query.active else f"NOT ({_ACTIVE})"
         return [_Arm(listed, tuple(sig.raw for sig in query.sigs), state, (now_ms,) if state else ())]
     if query.active is True:
         return [_Arm(clause=_ACTIVE, values=(now_ms,))]
     if query.active is False:
-        ended = f"(SELECT * FROM triggers WHERE {_ENDED} {_FENCE})"  # noqa: S608 - text of ours
+        ended = f"(SELECT * FROM triggers WHERE {_ENDED} {_FENCE}) ended"  # noqa: S608 - text of ours
         return [_Arm(clause="live = 0"), _Arm(ended, (now_ms,))]
     if query.signer is not None or query.function_cid is not None:
         return [_Arm(clause="live = 0"), _Arm(clause="live = 1")]  # in their indexes `live` stands before `seq`

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from muniment.blocks.files import SPOOL_MEMORY_MAX, FileBlockStore
+from muniment.blocks.files import FileBlockStore
 from muniment.errors import StorageUnavailable
 from muniment.ipfs.block import block_of
 
@@ -219,13 +219,23 @@ def test_a_sweep_spares_the_file_of_a_writer_at_work(store: FileBlockStore) -> N
     assert young.exists()
 
 
-@pytest.mark.parametrize("size", [10, SPOOL_MEMORY_MAX, 3 * SPOOL_MEMORY_MAX])
-def test_a_spool_gives_back_what_it_took_and_has_no_name(store: FileBlockStore, size: int) -> None:
-    data = os.urandom(size)
-    with store.open_spool() as spool:
-        for at in range(0, size, 65_536):
-            spool.write(data[at : at + 65_536])
-        assert files_under(store._root) == []
-        spool.seek(0)
-        assert spool.read() == data
-    assert spool.closed
+def test_a_directory_on_a_read_only_file_system_can_be_opened_and_read(
+    store: FileBlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a backup that is mounted so: each call that would write fails, whether there was something to do or not."""
+    store.put_many([HELLO])
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "fault")
+
+    descriptor = os.open
+
+    def open_to_read(path: str, flags: int, *more: int, **directory: int) -> int:
+        return descriptor(path, flags, *more, **directory) if not flags & (os.O_WRONLY | os.O_RDWR) else fail() or 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", fail)
+        patch.setattr(os, "open", open_to_read)
+        assert FileBlockStore(store._root).get(HELLO.digest) == b"hello"
+        with pytest.raises(StorageUnavailable):
+            store.put_many([WORLD])

@@ -50,7 +50,7 @@ def test_there_is_a_placeholder_for_each_parameter(count: int) -> None:
     assert rows == [(1,)]
 
 
-@pytest.mark.parametrize("url", ["mysql://x", "sqlite:/x", "", "postgresql://x"])
+@pytest.mark.parametrize("url", ["mysql://x", "sqlite:/x", "", "postgresql:x"])
 def test_a_url_without_an_engine_is_refused(url: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no database engine"):
         open_database(url, data_dir=tmp_path)

@@ -234,7 +234,7 @@ async def test_every_method_says_so_when_the_table_is_not_there(tmp_path: Path) 
 async def test_a_file_that_is_no_database_any_more_is_unavailable(tmp_path: Path) -> None:
     path = tmp_path / "damaged.db"
     database = SqliteDatabase(path)
-    await database.migrate()
+    await database.write(lambda tx: tx.execute("CREATE TABLE users (name TEXT)"))
     await database.close()
     damaged = path.read_bytes()[:4096] + b"\xa5" * (path.stat().st_size - 4096)
     path.write_bytes(damaged)

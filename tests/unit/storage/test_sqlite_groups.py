@@ -147,3 +147,29 @@ async def test_an_error_of_the_writer_itself_does_not_end_it(
             await database.write(add("a"))
     await database.write(add("b"))
     assert await words(database) == ["b"]
+
+
+async def test_work_of_one_turn_of_the_loop_is_one_group(database: SqliteDatabase) -> None:
+    said: list[str] = []
+    connection_of(database).set_trace_callback(said.append)
+    await asyncio.gather(*(database.write(add(str(number))) for number in range(50)))
+    assert said.count("COMMIT") == 1
+
+
+@pytest.mark.parametrize(("writes", "undone"), [(False, 0), (True, 1)], ids=["has only read", "has written"])
+async def test_a_group_is_run_again_apart_only_when_one_that_fails_has_written(
+    database: SqliteDatabase, *, writes: bool, undone: int
+) -> None:
+    async def refuse(tx: Transaction) -> int:
+        await tx.fetch("SELECT 1 FROM words")
+        if writes:  # no row, yet the statement may have left something
+            await tx.execute("INSERT INTO words (word) VALUES ('before') ON CONFLICT DO NOTHING")
+        raise TriggerDeactivated("no")
+
+    said: list[str] = []
+    connection_of(database).set_trace_callback(said.append)
+    outcomes = await in_one_group(database, add("before"), refuse, add("after"))
+    assert isinstance(outcomes[1], TriggerDeactivated)
+    assert await words(database) == ["before", "after"]
+    assert (said.count("ROLLBACK"), said.count("ROLLBACK TO job")) == (undone, undone)
+    assert await database.fetch("SELECT seq FROM sqlite_sequence") == [(2,)]

@@ -34,9 +34,13 @@ def test_reads_what_json_writes(value: Any) -> None:
 @settings(deadline=None)
 @given(json_values)
 def test_takes_an_object_apart_from_its_double(value: Any) -> None:
-    member = json.dumps(value)
-    with pytest.raises(InvalidJson, match='two members named "a"'):
-        parse_json(f'{{"a":{member},"b":1,"a":{member}}}'.encode())
+    for member, template in (
+        (json.dumps(value), '{{"a":{0},"b":1,"a":{0}}}'),
+        (json.dumps(value), '{{"a": {0}, "b": 1, "a": {0}}}'),
+        (json.dumps(value, indent=1), '{{\n "a" : {0}\t,\r\n"b": 1, "a": {0} }}'),
+    ):
+        with pytest.raises(InvalidJson, match='two members named "a"'):
+            parse_json(template.format(member).encode())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,171 @@
+"""Reading intents among a thousand and among a million of them, in process, taking turns; and the rate of an import."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from muniment.app import Application, build_context
+from muniment.settings import Settings
+
+# So many are imported; the million is made of the latter, copied fifty times by statements of SQL.
+FEW, IMPORTED, COPIES = 1_000, 20_000, 50
+MANY = IMPORTED * COPIES
+ROUNDS, CALLS = 9, 100
+# A user has a hundred intents in either database, so that pages are as full in one as in the other.
+INTENTS_PER_USER = 100
+SETTLER = "0x609d831C0068844e11eF85a273c7F356212Fd6D1"
+_FAR = "4102444800"
+
+Micros = dict[str, dict[str, list[float]]]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One import by the command, whole process."""
+
+    lines: int
+    seconds: float
+
+
+def measure() -> tuple[Imported, Micros]:
+    """What the larger import took, and for each reading the microseconds of each round among `few` and `many`."""
+    with tempfile.TemporaryDirectory() as folder:
+        few_dir, many_dir = Path(folder) / "few", Path(folder) / "many"
+        _import(few_dir, FEW)
+        imported = _import(many_dir, IMPORTED)
+        _copy(many_dir / "muniment.db")
+        return imported, asyncio.run(_compare(few_dir, many_dir))
+
+
+def _import(data: Path, count: int) -> Imported:
+    muniment = [sys.executable, "-m", "muniment"]
+    subprocess.run([*muniment, "migrate", "--data-dir", str(data)], check=True, stdout=subprocess.DEVNULL)
+    started = time.perf_counter()
+    command = [*muniment, "intents", "import", "-", "--json", "--data-dir", str(data)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    for line in _lines(count):
+        process.stdin.write(line)
+    said, _ = process.communicate(timeout=3600)
+    assert process.returncode == 0
+    assert json.loads(said)["stored"] == count, said
+    return Imported(count, time.perf_counter() - started)
+
+
+def _lines(count: int) -> Iterator[bytes]:
+    """Each intent with a proposal and a log; users and deadlines are spread, and two in a hundred stay `created`."""
+    for number in range(count):
+        user = f"0x{number % max(count // INTENTS_PER_USER, 1) + 1:040x}"
+        status = "created" if number % 50 == 0 else "discarded"
+        intent = {
+            "op": number % 3, "user": user, "settler": SETTLER, "nonce": f"0x{number:064x}", "deadline": _FAR,
+            "data": "0x" + "ab" * 200, "maxFees": [{"token": user, "amount": "1000"}], "events": [],
+            "configSig": f"0x{number // 10:0128x}1b", "minValidations": 1, "status": status,
+            "proposals": [{"solver": user, "data": "0x", "deadline": _FAR, "fees": ["7"]}],
+            "logs": [{"level": "info", "data": "seen", "createdAt": "2026-11-20T19:48:00.123Z"}],
+        }  # fmt: skip
+        yield json.dumps(intent, separators=(",", ":")).encode() + b"\n"
+
+
+def _copy(database: Path) -> None:
+    """Copies of every intent, with its proposal and its log, under other hashes and of other users and triggers."""
+    connection = sqlite3.connect(database)
+    connection.execute("PRAGMA synchronous=OFF")
+    columns = "op, deadline, settler, status, standing, proposal_count, log_count, created_at_ms, record"
+    for copy in range(1, COPIES):
+        shift = copy * IMPORTED
+        mark = copy.to_bytes(4)
+        connection.execute(
+            f"INSERT INTO intents (seq, hash, user_address, config_sig, {columns}) "  # noqa: S608 - columns of ours
+            "SELECT seq + ?, randomblob(32), "
+            "CAST(substr(user_address, 1, 12) || ? || substr(user_address, 17) AS BLOB), "
+            f"CAST(substr(config_sig, 1, 12) || ? || substr(config_sig, 17) AS BLOB), {columns} "
+            "FROM intents WHERE seq <= ? ORDER BY seq",
+            (shift, mark, mark, IMPORTED),
+        )
+        for table, identity in (("intent_proposals", "hash"), ("intent_logs", "identity")):
+            rest = "status, record" if table == "intent_proposals" else "record"
+            connection.execute(
+                f"INSERT INTO {table} (intent_seq, n, {identity}, {rest}) "  # noqa: S608 - names of ours
+                f"SELECT intent_seq + ?, n, randomblob(32), {rest} FROM {table} WHERE intent_seq <= ?",
+                (shift, IMPORTED),
+            )
+    connection.commit()
+    connection.close()
+
+
+async def _compare(few_dir: Path, many_dir: Path) -> Micros:
+    contexts = [build_context(Settings(data_dir=each, log_level="warning")) for each in (few_dir, many_dir)]
+    few_app, many_app = (Application(context) for context in contexts)
+    targets = {
+        "the first page": ("/intents", "/intents"),
+        "a page by cursor, in the middle": (await _middle(few_app), await _middle(many_app)),
+        "a user's newest": (_of_user(FEW), _of_user(IMPORTED)),
+        "the newest that are created": ("/intents?status=created", "/intents?status=created"),
+        "deadlines to come": ("/intents?deadlineAfter=1795204080", "/intents?deadlineAfter=1795204080"),
+        "one by its hash": (await _one(few_app), await _one(many_app)),
+    }
+    micros: Micros = {name: {"few": [], "many": []} for name in targets}
+    for turn in range(ROUNDS + 1):
+        for name, (few_target, many_target) in targets.items():
+            few_time, many_time = await _time(few_app, few_target), await _time(many_app, many_target)
+            if turn:  # the first round warms up
+                micros[name]["few"].append(few_time)
+                micros[name]["many"].append(many_time)
+    for context in contexts:
+        await context.database.close()
+    return micros
+
+
+def _of_user(count: int) -> str:
+    return f"/intents?user=0x{count // INTENTS_PER_USER // 2:040x}"
+
+
+async def _middle(app: Application) -> str:
+    """The link to the page behind the one in the middle of the table."""
+    rows = await app.context.database.fetch("SELECT max(seq) FROM intents")
+    headers, _ = await _get(app, f"/intents?offset={rows[0][0] // 2}")
+    return headers[b"link"].decode().partition(">")[0].removeprefix("<")
+
+
+async def _one(app: Application) -> str:
+    _, body = await _get(app, "/intents?limit=1")
+    return f"/intents/{json.loads(body)[0]['hash']}"
+
+
+async def _time(app: Application, target: str) -> float:
+    started = time.perf_counter()
+    for _ in range(CALLS):
+        await _get(app, target)
+    return (time.perf_counter() - started) / CALLS * 1e6
+
+
+async def _get(app: Application, target: str) -> tuple[dict[bytes, bytes], bytes]:
+    """One request, without a server in between."""
+    path, _, query = target.partition("?")
+    scope: dict[str, Any] = {
+        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": query.encode(),
+        "headers": [], "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 0), "client": None,
+        "root_path": "", "asgi": {"version": "3.0"},
+    }  # fmt: skip
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    assert sent[0]["status"] == 200, sent
+    return dict(sent[0]["headers"]), b"".join(message.get("body", b"") for message in sent[1:])

@@ -1,0 +1,105 @@
+"""The outside world as the settings describe it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from muniment.auth.secrets import RingFile, parse_secrets
+from muniment.blocks import open_blocks
+from muniment.context import Context
+from muniment.evm.chains import Chain, load_chains
+from muniment.evm.holdings import Holdings
+from muniment.evm.prices import PriceApi, PriceSource, StaticPrices
+from muniment.evm.token_lists import PACKAGED_LIST, TokenLists
+from muniment.functions.store import find_inputs
+from muniment.ipfs.unixfs import PROFILES
+from muniment.outgoing import Outgoing
+from muniment.storage import open_database
+
+if TYPE_CHECKING:
+    from muniment.blocks.store import BlockStore
+    from muniment.settings import Settings
+    from muniment.storage.database import Database
+
+# Inputs of functions kept in memory; they never change. A function has at most 64 inputs, so at most some 40 MB.
+_INPUTS_KEPT: Final = 4_096
+
+
+def build_context(settings: Settings, *, now_ms: Callable[[], int] | None = None) -> Context:
+    """The outside world as `settings` describe it. The clock and chance enter here and nowhere else.
+
+    Blocks in the database can be used only when this is called where the database's event loop runs.
+    """
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    database = open_database(settings.database_url, data_dir=settings.data_dir)
+    fixed = parse_secrets(settings.secret) if settings.secret else None
+    now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
+    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+    outgoing = Outgoing(allow_private=settings.allow_private_networks)
+    return Context(
+        settings=settings,
+        database=database,
+        blocks=_blocks(settings, database),
+        profile=PROFILES[settings.unixfs_profile],
+        chains=chains,
+        secrets=(lambda: fixed) if fixed else RingFile(settings.data_dir),
+        now_ms=now_ms,
+        random_bytes=os.urandom,
+        find_inputs=_remembered(database),
+        holdings=_holdings(settings, chains, outgoing, now_ms),
+        outgoing=outgoing,
+        is_stopping=lambda: False,
+    )
+
+
+def _blocks(settings: Settings, database: Database) -> BlockStore:
+    """The block store of the settings, on the event loop that runs here, if one does."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        loop = None
+    return open_blocks(
+        settings.blocks_url, data_dir=settings.data_dir,
+        database=database, database_url=settings.database_url, loop=loop,
+    )  # fmt: skip
+
+
+def _holdings(
+    settings: Settings, chains: Mapping[int, Chain], outgoing: Outgoing, now_ms: Callable[[], int]
+) -> Holdings:
+    """Chains, token lists and prices put together. Raises `ValueError` for a file that cannot be used."""
+    served = {chain.id: chain for chain in chains.values() if chain.rpc_urls}
+    lists = dict.fromkeys(entry for chain in served.values() for entry in chain.token_lists)
+    tokens = TokenLists(
+        [*lists, PACKAGED_LIST], chains=served, directory=settings.data_dir / "token-lists",
+        outgoing=outgoing, now_ms=now_ms,
+    )  # fmt: skip
+    sources: list[PriceSource] = []
+    if settings.prices_file:
+        sources.append(StaticPrices.read(Path(settings.prices_file)))
+    if settings.price_api_url:
+        slugs = {chain.id: chain.price_slug for chain in served.values() if chain.price_slug}
+        sources.append(PriceApi(settings.price_api_url, outgoing, slugs))
+    return Holdings(served, tokens, sources, outgoing, now_ms=now_ms, seconds_max=settings.balances_timeout_s)
+
+
+def _remembered(database: Database) -> Callable[[bytes], Any]:
+    """`find_inputs` with a memory: what a function takes never changes, and every trigger asks for it."""
+    known: dict[bytes, Mapping[str, str]] = {}
+
+    async def find(digest: bytes) -> Mapping[str, str] | None:
+        if (inputs := known.get(digest)) is not None:
+            return inputs
+        inputs = await find_inputs(database, digest)
+        if inputs is not None:
+            if len(known) >= _INPUTS_KEPT:
+                known.clear()
+            known[digest] = inputs
+        return inputs
+
+    return find

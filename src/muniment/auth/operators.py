@@ -1,0 +1,143 @@
+"""Operators: who may write intents, by a key of theirs, and the log of what they wrote.
+
+A key is `mno_` and 32 random bytes in hex. Only its SHA-256 is stored: nothing undoes the hash of 32 random bytes, so
+a copy of the database lets nobody in, and no slow hash is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+from muniment.auth.caller import only
+from muniment.context import Context
+from muniment.errors import ConflictingCredentials, InvalidOperatorKey, MissingCredential, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from muniment.http.request import Request
+    from muniment.storage.database import Database, Transaction
+
+_KEY: Final = re.compile(r"mno_[0-9a-f]{64}")
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCaller:
+    """An operator with a key in `x-operator-key`."""
+
+    name: str
+
+    security: ClassVar[list[dict[str, list[str]]]] = [{"operatorKey": []}]
+    refuses_with: ClassVar[tuple[type[Refusal], ...]] = (ConflictingCredentials, MissingCredential, InvalidOperatorKey)
+
+    @classmethod
+    async def from_request(cls, request: Request) -> Self:
+        """Raises `MissingCredential`, `InvalidOperatorKey`, `ConflictingCredentials`."""
+        key = only(request.headers(b"x-operator-key"), "x-operator-key")
+        if key is None:
+            raise MissingCredential("x-operator-key is missing; `muniment operators add` makes one")
+        name = await _operator_of(Context.from_request(request).database, key)
+        if name is None:
+            raise InvalidOperatorKey("not an operator key of this service, or one that was revoked")
+        return cls(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator as listed: times in milliseconds since 1970, `revoked_at_ms` None while the key is good."""
+
+    name: str
+    created_at_ms: int
+    revoked_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One write: when, by whom, what was done, to the intent with which hash."""
+
+    at_ms: int
+    operator: str
+    action: str
+    intent_hash: bytes
+
+
+def new_key(random_bytes: Callable[[int], bytes]) -> str:
+    """A key that nobody has."""
+    return f"mno_{random_bytes(32).hex()}"
+
+
+def check_name(name: str) -> str:
+    """Return `name`. Raises `ValueError` unless it has 1 to 100 letters, digits, dots, underscores or hyphens."""
+    if not _NAME.fullmatch(name):
+        raise ValueError("an operator's name has 1 to 100 of the characters A-Z a-z 0-9 . _ -")
+    return name
+
+
+async def add(tx: Transaction, name: str, key: str, now_ms: int) -> None:
+    """Let in whoever has `key`, as `name`. A name that was revoked gets a new key: it is the same operator.
+
+    Raises `ValueError` for a name that has a good key, or is none.
+    """
+    added = await tx.execute(
+        """INSERT INTO operators (name, key_hash, created_at_ms) VALUES (?, ?, ?)
+           ON CONFLICT (name) DO UPDATE
+           SET key_hash = excluded.key_hash, created_at_ms = excluded.created_at_ms, revoked_at_ms = NULL
+           WHERE operators.revoked_at_ms IS NOT NULL""",
+        (check_name(name), _hash(key), now_ms),
+    )
+    if not added:
+        raise ValueError(f"{name} has a key; revoke it first, or add another name")
+
+
+async def revoke(tx: Transaction, name: str, now_ms: int) -> None:
+    """Let nobody in with the key of `name` any more, from the next request on. Raises `ValueError` if it has none."""
+    revoked = await tx.execute(
+        "UPDATE operators SET revoked_at_ms = ? WHERE name = ? AND revoked_at_ms IS NULL", (now_ms, name)
+    )
+    if not revoked:
+        raise ValueError(f"no operator {name} has a key")
+
+
+async def fetch_all(database: Database) -> list[Operator]:
+    """Every operator that ever was, by name."""
+    rows = await database.fetch("SELECT name, created_at_ms, revoked_at_ms FROM operators ORDER BY name")
+    return [Operator(*row) for row in rows]
+
+
+async def enter(tx: Transaction, operator: str, action: str, intent_hash: bytes, now_ms: int) -> None:
+    """Add to the audit log, in the transaction of the write itself."""
+    await tx.execute(
+        "INSERT INTO audit_entries (at_ms, operator, action, subject) VALUES (?, ?, ?, ?)",
+        (now_ms, operator, action, intent_hash),
+    )
+
+
+async def audited(
+    database: Database, *, operator: str | None, intent_hash: bytes | None, limit: int
+) -> list[AuditEntry]:
+    """The newest `limit` entries of the audit log, newest first; only those by `operator`, or about an intent."""
+    given = {"operator = ?": operator, "subject = ?": intent_hash}
+    wanted = {clause: value for clause, value in given.items() if value is not None}
+    where = f"WHERE {' AND '.join(wanted)}" if wanted else ""
+    rows = await database.fetch_slow(
+        f"SELECT at_ms, operator, action, subject FROM audit_entries {where} ORDER BY seq DESC LIMIT ?",  # noqa: S608 - clauses of ours
+        (*wanted.values(), limit),
+    )
+    return [AuditEntry(*row) for row in rows]
+
+
+async def _operator_of(database: Database, key: str) -> str | None:
+    if not _KEY.fullmatch(key):
+        return None
+    row = await database.fetch_one(
+        "SELECT name FROM operators WHERE key_hash = ? AND revoked_at_ms IS NULL", (_hash(key),)
+    )
+    return row[0] if row else None
+
+
+def _hash(key: str) -> bytes:
+    return sha256(key.encode()).digest()

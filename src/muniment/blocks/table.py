@@ -1,0 +1,142 @@
+"""Blocks in a table of the service's own database, so that every process on every machine has the same ones.
+
+The database is asynchronous and belongs to an event loop; the store is called in threads. A thread hands its
+statement to that loop and waits, so the loop itself must never call: it would wait for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import CancelledError
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+
+from muniment.blocks.disk import Spool, disk_failures
+from muniment.errors import ContentNotFound, StorageUnavailable, Unavailable
+from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from muniment.storage.database import Database, Row, Transaction
+
+T = TypeVar("T")
+
+# Bytes in one transaction, unless a single block has more, so that others who write soon have their turn.
+BATCH_BYTES_MAX: Final = 1024 * 1024
+# Blocks in one transaction: small ones cost a statement each, some tenths of a millisecond.
+BATCH_BLOCKS_MAX: Final = 200
+# Digests that are listed at once: 32 KiB.
+DIGESTS_AT_ONCE: Final = 1_000
+# Beyond every bound of the engines themselves: only an event loop that stands still takes longer.
+ANSWER_SECONDS_MAX: Final = 30.0
+
+# Write-once: a row with these very bytes is left as it is. An `INSERT … DO NOTHING` would be simpler, and not mend.
+_PUT: Final = """INSERT INTO blocks (digest, data) VALUES (?, ?)
+    ON CONFLICT (digest) DO UPDATE SET data = excluded.data WHERE blocks.data <> excluded.data"""
+
+
+class TableBlockStore:
+    """A `BlockStore` in the table `blocks`, which migrations make."""
+
+    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop | None, *, spools: Path) -> None:
+        """`loop` is the one that `database` is used on; without one the store refuses every use.
+
+        Uploads wait in the directory `spools`, which is made where there is none; raises `StorageUnavailable`.
+        """
+        self._database = database
+        self._loop = loop
+        self._spools = spools
+        with disk_failures():
+            spools.mkdir(parents=True, exist_ok=True)
+
+    def put_many(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
+        """Store pairs of digest and bytes, which must belong together; durable when this returns."""
+        batch: dict[bytes, bytes] = {}
+        size = 0
+        for digest, data in blocks:
+            if len(data) > BLOCK_SIZE_MAX:
+                raise ValueError(f"a block has at most {BLOCK_SIZE_MAX} bytes")
+            if size + len(data) > BATCH_BYTES_MAX or len(batch) == BATCH_BLOCKS_MAX:
+                self._put(batch)
+                batch, size = {}, 0
+            batch[digest] = data
+            size += len(data)
+        self._put(batch)
+
+    def get(self, digest: bytes) -> bytes:
+        """The bytes of a block, hashed anew; raises `ContentNotFound`, or `Integrity` when they are damaged."""
+        (data,) = self._row("SELECT data FROM blocks WHERE digest = ?", digest)
+        return check_block(digest, data)
+
+    def size(self, digest: bytes) -> int:
+        """The length in bytes of a block, which is not read; raises `ContentNotFound`."""
+        (size,) = self._row("SELECT length(data) FROM blocks WHERE digest = ?", digest)
+        return size
+
+    def has(self, digest: bytes) -> bool:
+        """Whether a block is here. Its bytes are not read."""
+        return bool(self._fetch("SELECT 1 FROM blocks WHERE digest = ?", digest))
+
+    def digests(self) -> Iterator[bytes]:
+        """The digests of all blocks in their order, those aside that come or go meanwhile."""
+        last = b""
+        while rows := self._fetch(
+            "SELECT digest FROM blocks WHERE digest > ? ORDER BY digest LIMIT ?", last, DIGESTS_AT_ONCE
+        ):
+            for (last,) in rows:
+                yield last
+
+    def open_spool(self) -> IO[bytes]:
+        """A place for an upload: in memory up to 1 MiB, then a nameless file on this machine."""
+        return Spool(self._spools)
+
+    def _put(self, batch: dict[bytes, bytes]) -> None:
+        # In one order everywhere: two who put the same blocks wait for each other and do not lock each other out.
+        rows = sorted(batch.items())
+
+        async def put(tx: Transaction) -> None:
+            for row in rows:
+                await tx.execute(_PUT, row)
+
+        if rows:
+            self._wait(lambda: self._database.write(put))
+
+    def _row(self, sql: str, digest: bytes) -> Row:
+        rows = self._fetch(sql, digest)
+        if not rows:
+            raise ContentNotFound(f"block {digest.hex()} is not held here")
+        return rows[0]
+
+    def _fetch(self, sql: str, *parameters: object) -> list[Row]:
+        return self._wait(lambda: self._database.fetch(sql, parameters))
+
+    def _wait(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `ask` gives, run on the database's loop. Raises `StorageUnavailable` when it fails or does not end."""
+        loop = self._loop
+        if loop is None:
+            raise RuntimeError("this block store was made where no event loop runs, so it has no database to ask")
+        if _runs_a_loop():
+            raise RuntimeError("a block store is called in a thread: an event loop would wait here for itself")
+        coroutine = ask()
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError as error:  # the loop is closed
+            coroutine.close()
+            raise StorageUnavailable("the block store is closed") from error
+        try:
+            return future.result(ANSWER_SECONDS_MAX)
+        except Unavailable as refusal:
+            raise StorageUnavailable(f"the block store does not answer: {refusal.detail}") from refusal
+        except (TimeoutError, CancelledError) as error:
+            future.cancel()
+            raise StorageUnavailable("the block store does not answer") from error
+
+
+def _runs_a_loop() -> bool:
+    """Whether this thread is that of an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

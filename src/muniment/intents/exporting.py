@@ -1,0 +1,61 @@
+"""Intents as JSON lines: one intent a line with all proposals and logs, in the order of commits.
+
+The status is the one that is recorded, so that a registry that imports it has the same; `expired` follows from the
+deadline in either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from muniment.intents import store
+from muniment.intents.store import HEAD_COLUMNS, Head
+from muniment.intents.types import LOGS_MAX
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Database
+
+# Heads that are held at once; one has at most 256 KiB.
+_HEADS_AT_ONCE: Final = 64
+
+
+@dataclass(slots=True)
+class Exported:
+    """How much was written."""
+
+    intents: int = 0
+    proposals: int = 0
+    logs: int = 0
+    bytes: int = 0
+
+
+async def lines(database: Database, exported: Exported) -> AsyncIterator[bytes]:
+    """The intents that were there when this began, piece by piece; counted in `exported`."""
+    async for head in _heads(database):
+        async for piece in store.pieces(database, head):
+            exported.bytes += len(piece)
+            yield piece
+        exported.bytes += 1
+        yield b"\n"
+        exported.intents += 1
+        exported.proposals += head.proposal_count
+        exported.logs += head.log_count
+
+
+async def _heads(database: Database) -> AsyncIterator[Head]:
+    newest = await database.fetch_one("SELECT COALESCE(MAX(seq), 0) FROM intents")
+    last = newest[0] if newest else 0
+    done = 0
+    sql = (
+        f"SELECT {HEAD_COLUMNS}, COALESCE(i.chain_status, i.status) FROM intents i "  # noqa: S608 - text of ours
+        f"WHERE i.seq > ? AND i.seq <= ? ORDER BY i.seq LIMIT {_HEADS_AT_ONCE}"
+    )
+    while rows := await database.fetch(sql, (done, last)):
+        for *columns, recorded in rows:
+            # What it reads as depends on the time, which does not matter here.
+            head = Head.of(tuple(columns), 0, 0)
+            # Beyond the limit are only the watcher's own lines, which another registry would not take.
+            yield replace(head, status=recorded, log_count=min(head.log_count, LOGS_MAX))
+        done = rows[-1][0]

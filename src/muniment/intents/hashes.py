@@ -1,0 +1,98 @@
+"""The hashes of the settlement contract, and who signed what they stand for. Pure.
+
+They are nearly those of EIP-712: `configSig` enters an intent's hash as dynamic bytes, unhashed, and an intent's hash
+has no domain. Type strings: packages/evm/contracts of mimic-protocol/contracts, before 30 April 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from muniment.evm.address import Address
+from muniment.evm.hashing import keccak256
+from muniment.evm.signature import recover
+from muniment.intents.types import Hashed, NewProposal
+
+_EVENT: Final = b"IntentEvent(bytes32 topic,bytes data)"
+_FEE: Final = b"MaxFee(address token,uint256 amount)"
+_INTENT_TYPE: Final = keccak256(
+    b"Intent(uint8 op,address user,address settler,bytes32 nonce,uint256 deadline,bytes data,MaxFee[] maxFees,"
+    b"IntentEvent[] events,bytes configSig,uint256 minValidations)" + _EVENT + _FEE
+)
+_EVENT_TYPE: Final = keccak256(_EVENT)
+_FEE_TYPE: Final = keccak256(_FEE)
+_PROPOSAL_TYPE: Final = keccak256(b"Proposal(bytes32 intent,address solver,uint256 deadline,bytes data,uint256[] fees)")
+_DOMAIN_TYPE: Final = keccak256(b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)")
+_VERSION: Final = keccak256(b"1")
+# Where the bytes of configSig begin: after the eleven words of the head (Solidity ABI, "Use of Dynamic Types").
+_CONFIG_SIG_AT: Final = (11 * 32).to_bytes(32)
+
+
+def intent_hash(fields: Hashed) -> bytes:
+    """What `getIntentHash` of the settlement contract answers for `fields`, 32 bytes."""
+    config_sig = fields.config_sig.raw
+    return keccak256(
+        b"".join(
+            (
+                _INTENT_TYPE,
+                _number(fields.op),
+                _address(fields.user),
+                _address(fields.settler),
+                fields.nonce.raw,
+                _number(int(fields.deadline)),
+                keccak256(fields.data.raw),
+                _list(_FEE_TYPE + _address(fee.token) + _number(int(fee.amount)) for fee in fields.max_fees),
+                _list(_EVENT_TYPE + event.topic.raw + keccak256(event.data.raw) for event in fields.events),
+                _CONFIG_SIG_AT,
+                _number(fields.min_validations),
+                _number(len(config_sig)),
+                config_sig,
+                bytes(-len(config_sig) % 32),
+            )
+        )
+    )
+
+
+def proposal_hash(intent_hash: bytes, proposal: NewProposal) -> bytes:
+    """What `getProposalHash` of the settlement contract answers for a proposal to that intent, 32 bytes."""
+    return keccak256(
+        b"".join(
+            (
+                _PROPOSAL_TYPE,
+                intent_hash,
+                _address(proposal.solver),
+                _number(int(proposal.deadline)),
+                keccak256(proposal.data.raw),
+                keccak256(b"".join(_number(int(fee)) for fee in proposal.fees)),
+            )
+        )
+    )
+
+
+def settlement_digest(proposal_hash: bytes, protocol: str, chain_id: int, settler: Address) -> bytes:
+    """What a solver signs for a proposal: EIP-712 under the domain of one settlement contract, 32 bytes."""
+    name = keccak256(f"{protocol} Protocol Settler".encode())
+    separator = keccak256(_DOMAIN_TYPE + name + _VERSION + _number(chain_id) + _address(settler))
+    return keccak256(b"\x19\x01" + separator + proposal_hash)
+
+
+def verified(proposal: NewProposal, digests: Sequence[bytes]) -> bool | None:
+    """Whether under one of `digests` every signature is by the solver; None: no signature, or no digest."""
+    signatures = set(proposal.signatures)
+    if not signatures or not digests:
+        return None
+    return any(all(recover(digest, each) == proposal.solver for each in signatures) for digest in digests)
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(32)
+
+
+def _address(address: Address) -> bytes:
+    return bytes(12) + address.raw
+
+
+def _list(structs: Iterable[bytes]) -> bytes:
+    """EIP-712 for an array of structs: the hash of their joined hashes."""
+    return keccak256(b"".join(keccak256(struct) for struct in structs))

@@ -1,0 +1,263 @@
+"""Intents from a file of JSON lines: one intent a line, as `GET /intents/{hash}` answers it or `PUT` takes it.
+
+Lines are written in batches, each in one transaction together with how far the file has come. So an import that was
+killed goes on behind the last batch that was written, and a line is never counted without being written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import IO, TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from muniment.errors import Conflicting, Invalid, InvalidBody, Refusal
+from muniment.intents import writing
+from muniment.intents.rules import HEAD_BYTES_MAX, PROPOSAL_BYTES_MAX, check_intent
+from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX, NewIntent
+from muniment.wire import decode_text, parse_json, refusal_of
+
+if TYPE_CHECKING:
+    from muniment.evm.chains import Chain
+    from muniment.intents.rules import CheckedIntent
+    from muniment.storage.database import Database, Transaction
+
+# Who wrote, in the audit log.
+AUTHOR: Final = "import"
+# Level, time and id of a log beside its text: 100 characters, each at most `\ud83d\ude00`, and the members' names.
+_LOG_REST_BYTES_MAX: Final = 2_048
+# The longest line that an export writes: an intent of the largest size, each byte of its logs a control character,
+# which JSON writes as six (RFC 8259 section 7). Some 317 MiB; with logs in plain text it is a third of that.
+LINE_BYTES_MAX: Final = (
+    HEAD_BYTES_MAX + PROPOSALS_MAX * PROPOSAL_BYTES_MAX + LOGS_MAX * (6 * LOG_BYTES_MAX + _LOG_REST_BYTES_MAX)
+)
+# A batch ends with whichever comes first. The entries that a line adds to indexes by hash lie on pages of their own;
+# of a thousand lines many share one, which halves what is written to disk against batches of 256. It takes a writer
+# a fifth of a second. The bytes bound the memory: decoded, a line takes about ten times its length.
+BATCH_LINES: Final = 1_000
+BATCH_BYTES: Final = 2 * 2**20
+# What is read at once of the rest of a line that is too long.
+_SKIPPED_AT_ONCE: Final = 2**20
+
+
+class Source(Protocol):
+    """Where lines are read from: a binary file."""
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """The next line with its end, or `size` bytes of it; nothing at the end of the file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line by its number from 1, and the offset of the byte behind it; `text` is None when it is too long."""
+
+    number: int
+    end: int
+    text: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an import has come: lines and bytes that are done with, and how many of these lines were refused."""
+
+    lines: int = 0
+    bytes: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the lines of one run."""
+
+    stored: int = 0
+    unchanged: int = 0
+    refused: int = 0
+    blank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A line that is to be written, or why it is not; neither for a blank one."""
+
+    line: Line
+    intent: CheckedIntent | None = None
+    refusal: Refusal | None = None
+
+
+class _RefusedLine(Exception):
+    """Undoes the transaction in which the line at `index` cannot be written."""
+
+    def __init__(self, index: int, refusal: Refusal) -> None:
+        super().__init__(refusal.detail)
+        self.index = index
+        self.refusal = refusal
+
+
+def fingerprint(file: IO[bytes]) -> str | None:
+    """The name under which the progress of this file is kept: the SHA-256 of what it holds, whatever it is called.
+
+    So a changed file starts at its beginning. None for what is no regular file, and can be read but once.
+    """
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return None
+    file.seek(0)
+    digest = hashlib.file_digest(file, "sha256").hexdigest()  # pyright: ignore[reportArgumentType] - any binary file
+    file.seek(0)
+    return f"sha256:{digest}"
+
+
+def read_lines(file: Source, after: Progress) -> Iterator[Line]:
+    """The lines of a file that stands at `after.bytes`. They end in LF or CRLF; the last one may have no end."""
+    number, end = after.lines, after.bytes
+    while piece := file.readline(LINE_BYTES_MAX + len(b"\r\n")):
+        number, end = number + 1, end + len(piece)
+        text = piece.removesuffix(b"\n").removesuffix(b"\r")
+        if len(text) <= LINE_BYTES_MAX:
+            yield Line(number, end, text)
+            continue
+        while not piece.endswith(b"\n") and (piece := file.readline(_SKIPPED_AT_ONCE)):
+            end += len(piece)
+        yield Line(number, end, None)
+
+
+def in_batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    """`lines` in order, so many at a time as are written in one transaction."""
+    batch: list[Line] = []
+    length = 0
+    for line in lines:
+        batch.append(line)
+        length += len(line.text or b"")
+        if len(batch) >= BATCH_LINES or length >= BATCH_BYTES:
+            yield batch
+            batch, length = [], 0
+    if batch:
+        yield batch
+
+
+def check_line(text: bytes | None, *, protocol: str, chains: Mapping[int, Chain], now_ms: int) -> CheckedIntent | None:
+    """The intent of a line, None for a blank one. Raises an `Invalid` for everything else."""
+    if text is None:
+        raise InvalidBody(f"the line has more than {LINE_BYTES_MAX} bytes")
+    if not text.strip(b" \t\r"):
+        return None
+    try:
+        new = msgspec.convert(parse_json(text), NewIntent, dec_hook=decode_text)
+    except msgspec.ValidationError as error:
+        raise refusal_of(error) from error
+    return check_intent(new, None, protocol=protocol, chains=chains, now_ms=now_ms)
+
+
+async def progress_of(database: Database, source: str) -> Progress:
+    """How far an import of this file has come; at its beginning when there was none, or it was finished."""
+    row = await database.fetch_one("SELECT lines, bytes, refused FROM imports WHERE source = ?", (source,))
+    return Progress(*row) if row else Progress()
+
+
+@dataclass(slots=True, kw_only=True)
+class Import:
+    """One run over one file. `progress` is where it starts, and then what is on disk."""
+
+    database: Database
+    protocol: str
+    chains: Mapping[int, Chain]
+    grace_s: int
+    now_ms: Callable[[], int]
+    # The file's fingerprint; None: how far it has come is not kept.
+    source: str | None
+    # Told of each refused line, in order, once its batch is on disk.
+    refused: Callable[[int, Refusal], None]
+    progress: Progress = field(default_factory=Progress)
+    tally: Tally = field(default_factory=Tally)
+
+    async def run(self, file: Source, go_on: Callable[[], bool]) -> bool:
+        """Import the rest of `file`, which stands at `progress.bytes`, while `go_on` says so after a batch.
+
+        Whether the end was reached.
+        """
+        for batch in in_batches(read_lines(file, self.progress)):
+            await self.add(batch)
+            if not go_on():
+                return False
+        await self.finish()
+        return True
+
+    async def add(self, batch: Sequence[Line]) -> None:
+        """Write a batch; every line of it that can be written is on disk when this returns."""
+        now_ms = self.now_ms()
+        await self._write([self._checked(line, now_ms) for line in batch], now_ms)
+
+    async def finish(self) -> None:
+        """Forget how far the file has come: it is done, and is read from its beginning when it is imported again."""
+
+        async def forget(tx: Transaction) -> None:
+            await tx.execute("DELETE FROM imports WHERE source = ?", (self.source,))
+
+        if self.source is not None:
+            await self.database.write(forget)
+
+    def _checked(self, line: Line, now_ms: int) -> _Item:
+        try:
+            intent = check_line(line.text, protocol=self.protocol, chains=self.chains, now_ms=now_ms)
+        except Invalid as refusal:
+            return _Item(line, refusal=refusal)
+        return _Item(line, intent)
+
+    async def _write(self, items: list[_Item], now_ms: int) -> None:
+        """Write `items` in one transaction, or in more around those that contradict what is recorded.
+
+        Each line is in two of them at most: what stands before a refused one is written again without it.
+        """
+        while items:
+            try:
+                await self._commit(items, now_ms)
+            except _RefusedLine as found:
+                before, refused = items[: found.index], items[found.index]
+                refused = replace(refused, intent=None, refusal=found.refusal)
+                if any(item.intent for item in before):
+                    await self._write(before, now_ms)
+                    before = []
+                items = [*before, refused, *items[found.index + 1 :]]
+            else:
+                return
+
+    async def _commit(self, items: Sequence[_Item], now_ms: int) -> None:
+        refused = [item for item in items if item.refusal is not None]
+        last = items[-1].line
+        progress = Progress(last.number, last.end, self.progress.refused + len(refused))
+
+        async def work(tx: Transaction) -> int:
+            changed = 0
+            for index, item in enumerate(items):
+                if item.intent is not None:
+                    try:
+                        changed += await writing.record(tx, item.intent, AUTHOR, now_ms, self.grace_s)
+                    except (Conflicting, Invalid) as refusal:
+                        raise _RefusedLine(index, refusal) from refusal
+            await self._keep(tx, progress, now_ms)
+            return changed
+
+        changed = await self.database.write(work)
+        self.progress = progress
+        intents = sum(item.intent is not None for item in items)
+        self.tally.stored += changed
+        self.tally.unchanged += intents - changed
+        self.tally.refused += len(refused)
+        self.tally.blank += len(items) - intents - len(refused)
+        for item in refused:
+            if item.refusal is not None:
+                self.refused(item.line.number, item.refusal)
+
+    async def _keep(self, tx: Transaction, progress: Progress, now_ms: int) -> None:
+        if self.source is None:
+            return
+        await tx.execute(
+            """INSERT INTO imports (source, lines, bytes, refused, updated_at_ms) VALUES (?, ?, ?, ?, ?)
+               ON CONFLICT (source) DO UPDATE SET lines = excluded.lines, bytes = excluded.bytes,
+                 refused = excluded.refused, updated_at_ms = excluded.updated_at_ms""",
+            (self.source, progress.lines, progress.bytes, progress.refused, now_ms),
+        )

@@ -1,0 +1,52 @@
+"""The endpoints of the intents slice: those that read, and beside them those of `feeding`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muniment.context import Context
+from muniment.errors import IntentNotFound, InvalidTimestamp
+from muniment.evm.hex import Bytes32
+from muniment.http.operation import Answer, Operation, operation
+from muniment.http.paging import next_link
+from muniment.http.reply import JSON, Ready, Streamed, etag_matches
+from muniment.http.request import Request
+from muniment.intents import feeding, listing, store
+from muniment.intents.types import Intent
+
+
+@operation("GET", "/intents", refuses=(InvalidTimestamp,))
+async def list_intents(context: Context, request: Request, query: listing.IntentQuery) -> Ready[list[Intent]]:
+    """List intents, each with the newest 50 of its proposals and logs.
+
+    Newest first unless `sort=1`. A page ends before its limit when it would be longer than 8 MiB: a `next` link says
+    that there is more. Following these links with `sort=1` misses no intent and shows none twice.
+    """
+    page = await listing.search(context.database, query, context.now_ms(), context.settings.settlement_grace_s)
+    link = next_link("/intents", request.scope["query_string"], page, query, query.sort)
+    return Ready(page.body(), (JSON, *link))
+
+
+@operation(
+    "GET", "/intents/{hash}", refuses=(IntentNotFound,),
+    answers={304: Answer("Not modified")}, reads={"if-none-match": "ETags that the client has"},
+)  # fmt: skip
+async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready[Intent] | Streamed:  # noqa: A002 - the name is the path parameter's
+    """Read an intent with all its proposals and logs.
+
+    The ETag changes with each of them, with the status, and when the intent expires.
+    """
+    now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
+    head = await store.find(context.database, hash.raw, now_ms, grace_s)
+    if head is None:
+        raise IntentNotFound("no intent is recorded under this hash")
+    headers = (JSON, (b"etag", head.etag.encode()))
+    if etag_matches(request.header(b"if-none-match"), head.etag):
+        return Ready(b"", headers, 304)
+    pieces = store.pieces(context.database, head)
+    if head.is_small:
+        return Ready(b"".join([piece async for piece in pieces]), headers)
+    return Streamed(pieces, headers)
+
+
+OPERATIONS: Final[tuple[Operation, ...]] = (get_intent, list_intents, *feeding.OPERATIONS)

@@ -1,0 +1,153 @@
+"""What makes an intent, a proposal or a log acceptable. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from muniment.errors import Fault, HashMismatch, InvalidIntent
+from muniment.evm.address import Address
+from muniment.evm.chains import Chain
+from muniment.evm.hex import Bytes32
+from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest, verified
+from muniment.intents.moves import passed_until
+from muniment.intents.types import NewIntent, NewLog, NewProposal
+from muniment.wire import encode
+
+# Of an intent without its proposals and logs: what one request may be long.
+HEAD_BYTES_MAX: Final = 256 * 1024
+# A thousand of them are still read in one answer.
+PROPOSAL_BYTES_MAX: Final = 64 * 1024
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedProposal:
+    """A proposal with its identity, and whether its signatures are the solver's (`hashes.verified`)."""
+
+    hash: bytes
+    new: NewProposal
+    verified: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLog:
+    """A log line with its identity, 32 bytes, and its time in milliseconds since 1970."""
+
+    identity: bytes
+    level: str
+    data: str
+    created_at_ms: int
+    id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedIntent:
+    """An intent with its hash; its proposals and logs without repetitions, the first of each."""
+
+    hash: bytes
+    new: NewIntent
+    proposals: tuple[CheckedProposal, ...]
+    logs: tuple[CheckedLog, ...]
+
+
+def chains_of(chains: Mapping[int, Chain], settler: Address) -> list[int]:
+    """The ids of the chains whose settlement contract is `settler`."""
+    return [chain.id for chain in chains.values() if chain.settler == settler]
+
+
+def check_intent(
+    new: NewIntent, path_hash: Bytes32 | None, *, protocol: str, chains: Mapping[int, Chain], now_ms: int
+) -> CheckedIntent:
+    """`new` with its hash, which is that of the path and that of the body, where they name one.
+
+    Raises `HashMismatch` with the hash that was computed, and `InvalidIntent` for what is too large, for a time that
+    is none, and for a status `expired` before the deadline has passed.
+    """
+    computed = intent_hash(new)
+    _check_hash(computed, path_hash, Fault("not the hash of these fields", parameter="hash"))
+    _check_hash(computed, new.hash, Fault("not the hash of these fields", "/hash"))
+    _check_size(replace(new, proposals=[], logs=[]), HEAD_BYTES_MAX, "an intent without its proposals and logs")
+    if new.status == "expired" and int(new.deadline) > passed_until(now_ms):
+        raise InvalidIntent("an intent expires when its deadline passes, which is to come", pointer="/status")
+    proposals: dict[bytes, CheckedProposal] = {}
+    logs: dict[bytes, CheckedLog] = {}
+    for n, proposal in enumerate(new.proposals):
+        try:
+            checked = check_proposal(computed, new.settler, proposal, protocol=protocol, chains=chains)
+        except InvalidIntent as refusal:
+            raise refusal.under(f"/proposals/{n}") from None
+        proposals.setdefault(checked.hash, checked)
+    for n, log in enumerate(new.logs):
+        try:
+            line = _checked_log(log, now_ms, time_if_none=None)
+        except InvalidIntent as refusal:
+            raise refusal.under(f"/logs/{n}") from None
+        logs.setdefault(line.identity, line)
+    return CheckedIntent(computed, new, tuple(proposals.values()), tuple(logs.values()))
+
+
+def check_proposal(
+    intent_hash: bytes, settler: Address, new: NewProposal, *, protocol: str, chains: Mapping[int, Chain]
+) -> CheckedProposal:
+    """`new` with its hash as a proposal to that intent. Raises `InvalidIntent` for what is too large."""
+    _check_size(new, PROPOSAL_BYTES_MAX, "a proposal")
+    computed = proposal_hash(intent_hash, new)
+    digests = [settlement_digest(computed, protocol, chain_id, settler) for chain_id in chains_of(chains, settler)]
+    return CheckedProposal(computed, new, verified(new, digests))
+
+
+def check_log(new: NewLog, now_ms: int) -> CheckedLog:
+    """`new` with its identity; without `createdAt` it is a line of now.
+
+    Raises `InvalidIntent` for a time that is none, such as the 30th of February, or is before 1970.
+    """
+    return _checked_log(new, now_ms, time_if_none=now_ms)
+
+
+def timeless(log: CheckedLog) -> bytes:
+    """The identity of the same line in an intent that was sent without the time of it."""
+    return _identity([None, log.level, log.data])
+
+
+def _identity(parts: Sequence[object]) -> bytes:
+    return hashlib.sha256(encode(parts)).digest()
+
+
+def _checked_log(new: NewLog, now_ms: int, *, time_if_none: int | None) -> CheckedLog:
+    """`time_if_none` is what counts for the identity of a line that names no time.
+
+    None: no time counts. So a whole intent with such lines is the same when it is sent again.
+    """
+    given_ms = None if new.created_at is None else _milliseconds(new.created_at)
+    created_ms = time_if_none if given_ms is None else given_ms
+    parts = [new.id] if new.id is not None else [created_ms, new.level, new.data]
+    identity = _identity(parts)
+    return CheckedLog(identity, new.level, new.data, now_ms if given_ms is None else given_ms, new.id)
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        milliseconds = (datetime.fromisoformat(text) - _EPOCH) // timedelta(milliseconds=1)
+    except ValueError:  # the 30th of February; digits of other scripts, which the pattern of `DateTime` lets through
+        milliseconds = -1
+    if milliseconds < 0:
+        raise InvalidIntent("not a date and time since 1970", pointer="/createdAt")
+    return milliseconds
+
+
+def _check_hash(computed: bytes, given: Bytes32 | None, fault: Fault) -> None:
+    if given is not None and given.raw != computed:
+        detail = "the settlement contract gives these fields another hash"
+        raise HashMismatch(detail, faults=[fault], facts={"computed": "0x" + computed.hex()})
+
+
+def _check_size(value: object, bytes_max: int, what: str) -> None:
+    """By the JSON that is stored and answered, which may be shorter than the JSON that came."""
+    if len(encode(value)) > bytes_max:
+        raise InvalidIntent(f"{what} has at most {bytes_max} bytes of JSON", pointer="")

@@ -1,0 +1,192 @@
+"""Connections to PostgreSQL: each is made when it is first needed, kept, and made again after it was lost.
+
+A database that cannot be reached is asked again at growing intervals; in between every caller is told at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, Final, Protocol
+
+import asyncpg
+
+from muniment.errors import DatabaseUnavailable
+from muniment.storage.postgres_sql import TEXTS_KEPT
+
+
+class Connection(Protocol):
+    """What this engine uses of the driver's connection, which carries no types."""
+
+    async def fetch(self, query: str, *values: object) -> list[Iterable[Any]]:
+        """All rows of a prepared statement."""
+        ...
+
+    async def execute(self, query: str, *values: object, timeout: float | None = None) -> str:  # noqa: ASYNC109 - the driver's name
+        """Run a prepared statement, or a script when there are no values; the server's word for what was done."""
+        ...
+
+    async def prepare(self, query: str) -> Any:
+        """The statement with its `get_parameters()`."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[object]:
+        """A transaction that ends with the block."""
+        ...
+
+    def is_closed(self) -> bool:
+        """Whether either side has ended it."""
+        ...
+
+    def terminate(self) -> None:
+        """End it without a word."""
+        ...
+
+    async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 - likewise
+        """Say goodbye."""
+        ...
+
+
+# A server in the same network answers in milliseconds; beyond this a client is better told to come again.
+CONNECT_SECONDS_MAX: Final = 3.0
+# What one statement may take, a wait for another's row included. The statements of the stores take microseconds.
+STATEMENT_SECONDS_MAX: Final = 5.0
+LOCK_SECONDS_MAX: Final = 2.0
+# Two seconds beyond the server's own bound: a server that says nothing by then is not there.
+ANSWER_SECONDS_MAX: Final = STATEMENT_SECONDS_MAX + 2.0
+# A transaction whose process is gone, or stands still, lets go of its rows, and no longer holds up those who follow
+# cursors.
+IDLE_TRANSACTION_SECONDS_MAX: Final = 10.0
+# Between two attempts to connect: the first restart is over in a tenth of a second, a failover in half a minute.
+_RETRY_SECONDS_FIRST: Final = 0.1
+_RETRY_SECONDS_MAX: Final = 2.0
+
+# What the driver raises: the server's errors, its own, and those of sockets (TimeoutError is an OSError).
+DRIVER_ERRORS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_LOST: Final = {"08", "25"}  # connection exception; invalid transaction state, as on a primary that became a standby
+_LOST_STATES: Final = {"57P01", "57P02", "57P03", "57P05"}  # shutdown, crash, starting, idle too long
+_FAILING: Final = {"53", "55", "57", "58", "XX"}  # resources, not in the state, intervention, system, internal
+# No such table, column or function: the migrations of this release are not applied yet.
+_FAILING_STATES: Final = {"42P01", "42703", "42883"}
+_AGAIN: Final = {"40"}  # deadlock, serialization failure
+_AGAIN_STATES: Final = {"0A000"}  # "cached plan must not change result type": after a migration
+
+
+class Door:
+    """Where the database is, and since when it could not be reached."""
+
+    def __init__(self, url: str) -> None:
+        """`url` is `postgresql://…`, with whatever the driver understands behind it (several hosts, `sslmode`)."""
+        self._url = url
+        self._pause = 0.0
+        self._closed_until = 0.0
+
+    async def connect(self, **settings: str) -> Connection:
+        """A new connection. Raises `DatabaseUnavailable`, at once while an attempt would come too early."""
+        if time.monotonic() < self._closed_until:
+            raise DatabaseUnavailable("the database cannot be reached")
+        try:
+            driver: Any = asyncpg
+            connection: Connection = await driver.connect(
+                self._url,
+                timeout=CONNECT_SECONDS_MAX,
+                command_timeout=ANSWER_SECONDS_MAX,
+                statement_cache_size=TEXTS_KEPT,
+                max_cached_statement_lifetime=0,
+                server_settings={**_SESSION, **settings},
+            )
+            await connection.execute(_DURABLE)
+        except DRIVER_ERRORS as error:
+            self._pause = min(max(2 * self._pause, _RETRY_SECONDS_FIRST), _RETRY_SECONDS_MAX)
+            self._closed_until = time.monotonic() + self._pause
+            raise DatabaseUnavailable(f"the database cannot be reached: {reason(error)}") from error
+        self._pause = 0.0
+        return connection
+
+
+# The planner's just-in-time compiler pays for queries of seconds, and ours take microseconds.
+_SESSION: Final = {
+    "application_name": "muniment",
+    "jit": "off",
+    "statement_timeout": str(int(STATEMENT_SECONDS_MAX * 1000)),
+    "lock_timeout": str(int(LOCK_SECONDS_MAX * 1000)),
+    "idle_in_transaction_session_timeout": str(int(IDLE_TRANSACTION_SECONDS_MAX * 1000)),
+}
+# An answer is sent after the disk has it; what is stricter than `on` was set by the operator and stays.
+_DURABLE: Final = """SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') IN ('off', 'local')"""
+
+
+class Line:
+    """One connection of a `Door`, used by one task at a time."""
+
+    def __init__(self, door: Door, **settings: str) -> None:
+        """Not yet connected; `settings` are PostgreSQL's, for the session."""
+        self._door = door
+        self._settings = settings
+        self._connection: Connection | None = None
+
+    async def open(self) -> Connection:
+        """The connection, made again if it was lost. Raises `DatabaseUnavailable`."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._door.connect(**self._settings)
+        return self._connection
+
+    def lost(self, error: BaseException) -> bool:
+        """Whether `error` says that the connection is of no more use; it is dropped then."""
+        if self._connection is not None and not (self._connection.is_closed() or _says_lost(error)):
+            return False
+        self.drop()
+        return True
+
+    def drop(self) -> None:
+        """Let go of the connection without a word to the server."""
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def close(self) -> None:
+        """Say goodbye."""
+        if self._connection is not None:
+            with suppress(*DRIVER_ERRORS):
+                await self._connection.close(timeout=CONNECT_SECONDS_MAX)
+            self._connection = None
+
+
+def _says_lost(error: BaseException) -> bool:
+    state = _state(error)
+    if state is None:  # not the server's: a socket's, a time-out (an answer may still come, to the wrong question)
+        return True
+    return state[:2] in _LOST or state in _LOST_STATES
+
+
+def _state(error: BaseException) -> str | None:
+    """The SQLSTATE of the server's error."""
+    state: Any = getattr(error, "sqlstate", None)
+    return state if isinstance(error, asyncpg.PostgresError) and isinstance(state, str) else None
+
+
+def is_worth_again(error: BaseException) -> bool:
+    """Whether the same transaction, begun again, may succeed."""
+    state = _state(error) or ""
+    return state[:2] in _AGAIN or state in _AGAIN_STATES
+
+
+def as_raised(error: BaseException) -> BaseException:
+    """What callers are told. A statement of ours that is wrong is no failure of the database, and goes on as it is."""
+    state = _state(error) or ""
+    if not isinstance(error, DRIVER_ERRORS):
+        return error
+    is_failure = state[:2] in _FAILING or state in _FAILING_STATES
+    if state and not (is_failure or is_worth_again(error) or _says_lost(error)):
+        return error
+    refusal = DatabaseUnavailable(f"the database does not answer: {reason(error)}")
+    refusal.__cause__ = error
+    return refusal
+
+
+def reason(error: BaseException) -> str:
+    """An error in a few words, without what a client should not see (hosts, statements, values)."""
+    return type(error).__name__

@@ -1,0 +1,134 @@
+"""Writes in group commits: what waits at the same moment shares a transaction, on a few fixed connections.
+
+When one of a group fails, the group is undone and each is done by itself, so that no neighbour pays for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import structlog
+
+from muniment.errors import DatabaseUnavailable
+from muniment.storage.postgres_lanes import Lanes
+from muniment.storage.postgres_line import DRIVER_ERRORS, Door, Line, as_raised, is_worth_again, reason
+from muniment.storage.postgres_transaction import CommitLost, Outcome, commit
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Work
+    from muniment.storage.postgres_sql import Texts
+
+T = TypeVar("T")
+
+# Connections for writes: one group on its way to the disk while the next is being done.
+WRITE_LINES: Final = 2
+# Jobs in one transaction, as on SQLite: beyond a few hundred the commit is a small part of each.
+GROUP_SIZE_MAX: Final = 256
+# Writes that wait: about a second of what a process can serve. More are refused at once.
+WRITES_WAITING_MAX: Final = 10_000
+# How long a write may wait for its turn; then its client has been waiting long enough.
+WAITING_SECONDS_MAX: Final = 10.0
+# A deadlock has one victim, and it begins again; five in a row are not by chance.
+TRIES_MAX: Final = 5
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A piece of work, where its caller waits, and until when it may begin."""
+
+    work: Work[Any]
+    future: asyncio.Future[Any]
+    until: float
+
+    def tell(self, outcome: Outcome) -> None:
+        """Wake the caller, unless it went away."""
+        if self.future.done():
+            return
+        if outcome.error is None:
+            self.future.set_result(outcome.result)
+        else:
+            self.future.set_exception(outcome.error)
+
+
+class Writer:
+    """Does the writes of one process to one database."""
+
+    def __init__(self, door: Door, texts: Texts) -> None:
+        """Connections are made when they are needed."""
+        self._texts = texts
+        self._waiting: deque[_Job] = deque()
+        self._lanes = Lanes([Line(door) for _ in range(WRITE_LINES)], self._next, self._serve)
+
+    async def submit(self, work: Work[T]) -> T:
+        """Wait until `work` is committed, or raise what it raised."""
+        if len(self._waiting) >= WRITES_WAITING_MAX:
+            raise DatabaseUnavailable("too many writes are waiting for the database")
+        job = _Job(work, asyncio.get_running_loop().create_future(), time.monotonic() + WAITING_SECONDS_MAX)
+        self._waiting.append(job)
+        self._lanes.wake()
+        return await job.future
+
+    async def close(self) -> None:
+        """Do what waits, then close the connections."""
+        await self._lanes.close()
+
+    def _next(self) -> list[_Job] | None:
+        count = min(len(self._waiting), GROUP_SIZE_MAX)
+        return [self._waiting.popleft() for _ in range(count)] or None
+
+    async def _serve(self, line: Line, jobs: list[_Job]) -> None:
+        """Do `jobs` together, or else one by one."""
+        try:
+            outcomes = await self._commit(line, jobs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, these callers wait for it, and others for the line
+            if len(jobs) == 1 or isinstance(error, DatabaseUnavailable):
+                _fail(jobs, error)
+                return
+            outcomes = None
+        if outcomes is None:
+            for job in jobs:
+                await self._serve(line, [job])
+            return
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            job.tell(outcome)
+
+    async def _commit(self, line: Line, jobs: list[_Job]) -> list[Outcome] | None:
+        """What came of each; None or an error when they must be done one by one.
+
+        Raises `DatabaseUnavailable` for all of them when it is the database that fails.
+        """
+        last: BaseException | None = None
+        for _ in range(TRIES_MAX):
+            if time.monotonic() > jobs[0].until:
+                break
+            try:
+                return await commit(await line.open(), self._texts, [job.work for job in jobs])
+            except CommitLost as error:
+                raise DatabaseUnavailable(
+                    "the database was lost while it committed: read whether the change is there"
+                ) from error
+            except DRIVER_ERRORS as error:
+                last = error
+                if line.lost(error):
+                    continue
+                if len(jobs) > 1:
+                    return None
+                if not is_worth_again(error):
+                    raise as_raised(error) from None
+        if last is None:
+            raise DatabaseUnavailable("the database is too busy")
+        raise as_raised(last)
+
+
+def _fail(jobs: list[_Job], error: Exception) -> None:
+    """Tell each of them; an exception of its own, since each adds to its traceback."""
+    _log.error("write failed", error=reason(error.__cause__ or error), detail=str(error), jobs=len(jobs))
+    for job in jobs:
+        own = DatabaseUnavailable(error.detail) if isinstance(error, DatabaseUnavailable) else error
+        job.tell(Outcome(error=own))

@@ -1,0 +1,280 @@
+"""GET /intents: every filter, every pair of filters and many mixes, against a plain Python model of the same rows."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from intents_world import CONFIG_SIGS, HOUR, SETTLERS, USERS, intent_body, record, record_at
+from trigger_world import check_refusal, next_of, walk
+
+from conftest import NOW_MS, Clock
+from muniment.context import Context
+from muniment.http.paging import OFFSET_MAX, Cursor
+from muniment.intents import listing
+from muniment.intents.store import settle_expired
+from muniment.wire import UINT256_MAX
+
+ROWS = 70
+MIXES = 80
+STATUSES = ("created", "enqueued", "discarded", "submitted", "succeeded", "failed", "expired")
+NOW_S = NOW_MS // 1_000
+# On both sides of now, of the settlement grace before it, and of the sizes of integers.
+DEADLINES = (
+    0, NOW_S - 2 * HOUR, NOW_S - HOUR - 1, NOW_S - HOUR, NOW_S - HOUR + 1, NOW_S - 1, NOW_S, NOW_S + 1,
+    NOW_S + HOUR, 2**63 - 1, 2**63, 2**64, 2**128, 2**255, UINT256_MAX - 1, UINT256_MAX,
+)  # fmt: skip
+
+
+@dataclass
+class Row:
+    """What the model knows of an intent."""
+
+    record: dict[str, Any]
+    said: str
+    created_ms: int
+
+    def status(self, now_ms: int) -> str:
+        deadline_ms = int(self.record["deadline"]) * 1_000
+        ends_ms = {"created": deadline_ms, "enqueued": deadline_ms, "submitted": deadline_ms + HOUR * 1_000}
+        return "expired" if now_ms >= ends_ms.get(self.said, now_ms + 1) else self.said
+
+
+@dataclass
+class Shelf:
+    """The recorded intents in the order in which they came."""
+
+    rows: list[Row]
+
+    def expected(self, query: dict[str, Any], now_ms: int) -> list[str]:
+        """The hash of every intent that `query` asks for, apart from its paging, in the order that it asks for."""
+        tests: dict[str, Callable[[Row, Any], bool]] = {
+            "user": lambda row, user: row.record["user"] == user,
+            "settler": lambda row, settler: row.record["settler"] == settler,
+            "configSig": lambda row, sig: row.record["configSig"] == sig,
+            "op": lambda row, op: row.record["op"] == op,
+            "status": lambda row, status: row.status(now_ms) == status,
+            "deadlineAfter": lambda row, after: int(row.record["deadline"]) > after,
+            "deadlineBefore": lambda row, before: int(row.record["deadline"]) <= before,
+            "createdAfter": lambda row, after: row.created_ms > after,
+            "createdBefore": lambda row, before: row.created_ms <= before,
+        }
+        asked = [(tests[name], value) for name, value in query.items() if name in tests]
+        found = [row.record["hash"] for row in self.rows if all(test(row, value) for test, value in asked)]
+        return found if query.get("sort") == 1 else found[::-1]
+
+    def draw(self, chance: random.Random) -> dict[str, Any]:
+        """A value for each filter."""
+        times = [row.created_ms for row in self.rows]
+        return {
+            "user": chance.choice(USERS),
+            "settler": chance.choice(SETTLERS),
+            "configSig": chance.choice(CONFIG_SIGS),
+            "op": chance.randrange(4),
+            "status": chance.choice(STATUSES),
+            "deadlineAfter": max(chance.choice(DEADLINES) - chance.choice([0, 1]), 0),
+            "deadlineBefore": min(chance.choice(DEADLINES) + chance.choice([0, 1]), UINT256_MAX),
+            "createdAfter": chance.choice(times) - chance.choice([0, 1, 30 * 60_000]),
+            "createdBefore": chance.choice(times) + chance.choice([-1, 0, 30 * 60_000]),
+        }
+
+
+FILTERS = (
+    "user", "settler", "configSig", "op", "status", "deadlineAfter", "deadlineBefore", "createdAfter", "createdBefore",
+)  # fmt: skip
+
+
+@pytest.fixture
+async def shelf(context: Context, clock: Clock) -> Shelf:
+    """Intents of every kind; some created in the same millisecond, some with the clock set back."""
+    chance = random.Random(11)  # noqa: S311 - the same table in every run
+    rows: list[Row] = []
+    timed: list[tuple[int, dict[str, Any]]] = []
+    now_ms, created_ms = NOW_MS - 4 * HOUR * 1_000, 0
+    for number in range(ROWS):
+        now_ms += chance.choice([0, 1, 60_000, -500])
+        created_ms = max(created_ms, now_ms)
+        said = chance.choice(STATUSES[:-1])
+        body = intent_body(
+            number, user=chance.choice(USERS), settler=chance.choice(SETTLERS), configSig=chance.choice(CONFIG_SIGS),
+            op=chance.randrange(4), deadline=str(chance.choice(DEADLINES)), status=said,
+        )  # fmt: skip
+        timed.append((now_ms, body))
+        rows.append(Row(body, said, created_ms))
+    for row, name in zip(rows, await record_at(context, *timed), strict=True):
+        row.record["hash"] = name
+    assert clock.now_ms == NOW_MS
+    return Shelf(rows)
+
+
+@pytest.fixture(params=[(False, 500), (True, 20), (False, 5)], ids=str)
+async def world(
+    request: pytest.FixtureRequest, context: Context, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> Shelf:
+    """Before and after a sweep; with a walk that reaches everything, and with shorter ones, which give up sooner."""
+    is_swept, walked_at_once = request.param
+    monkeypatch.setattr(listing, "WALKED_AT_ONCE", walked_at_once)
+    if is_swept:
+        assert await context.database.write(lambda tx: settle_expired(tx, NOW_MS, HOUR)) > 5
+    return shelf
+
+
+async def hashes(client: httpx.AsyncClient, query: dict[str, Any]) -> list[str]:
+    response = await client.get("/intents", params=query)
+    assert response.status_code == 200, response.text
+    return [intent["hash"] for intent in response.json()]
+
+
+async def test_every_filter_and_every_pair_answers_what_the_model_answers(
+    client: httpx.AsyncClient, world: Shelf
+) -> None:
+    chance = random.Random(12)  # noqa: S311 - the same queries in every run
+    seen = 0
+    for names in [(), *itertools.combinations(FILTERS, 1), *itertools.combinations(FILTERS, 2)]:
+        for _ in range(3):
+            drawn = world.draw(chance)
+            query = {**{name: drawn[name] for name in names}, "sort": chance.choice([1, -1])}
+            rows = world.expected(query, NOW_MS)
+            seen += len(rows)
+            assert await hashes(client, {**query, "limit": 100}) == rows, query
+            assert await hashes(client, {**query, "limit": 3, "offset": 2}) == rows[2:5], query
+    assert seen > 500  # the queries do not all answer nothing
+
+
+async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
+    client: httpx.AsyncClient, world: Shelf
+) -> None:
+    chance = random.Random(13)  # noqa: S311 - the same queries in every run
+    seen = 0
+    for _ in range(MIXES):
+        drawn = {name: value for name, value in world.draw(chance).items() if chance.random() < 0.3}
+        query = {**drawn, "sort": chance.choice([1, -1])}
+        rows = world.expected(query, NOW_MS)
+        seen += len(rows)
+        limit = chance.choice([2, 3, 10, 100])
+        pages = await walk(client, f"/intents?{urlencode({**query, 'limit': limit})}")
+        assert [intent["hash"] for intent in pages] == rows, query
+    assert seen > MIXES
+
+
+async def test_what_a_listing_shows_is_what_its_filter_says(client: httpx.AsyncClient, world: Shelf) -> None:
+    for status in STATUSES:
+        page = (await client.get("/intents", params={"status": status, "limit": 100})).json()
+        assert len(page) == len(world.expected({"status": status}, NOW_MS)) > 0
+        assert {intent["status"] for intent in page} == {status}
+        for intent in page[:3]:
+            assert (await client.get(f"/intents/{intent['hash']}")).json() == intent
+
+
+async def test_defaults_are_ten_newest_first(client: httpx.AsyncClient, shelf: Shelf) -> None:
+    response = await client.get("/intents")
+    assert [intent["hash"] for intent in response.json()] == shelf.expected({}, NOW_MS)[:10]
+    assert next_of(response) is not None
+
+
+async def test_deadlines_are_compared_exactly(client: httpx.AsyncClient, context: Context) -> None:
+    deadlines = [0, 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 2**256 - 2, 2**256 - 1]
+    await record(context, *(intent_body(n, deadline=str(deadline)) for n, deadline in enumerate(deadlines)))
+    for bound in deadlines:
+        for name, expected in (
+            ("deadlineAfter", [each for each in deadlines if each > bound]),
+            ("deadlineBefore", [each for each in deadlines if each <= bound]),
+        ):
+            page = (await client.get("/intents", params={name: bound, "sort": 1})).json()
+            assert [int(intent["deadline"]) for intent in page] == expected, (name, bound)
+
+
+@pytest.mark.parametrize(("after", "before"), [(5, 5), (6, 5), (UINT256_MAX, 0), (UINT256_MAX, UINT256_MAX)])
+async def test_no_deadline_is_after_what_it_is_not_after(
+    client: httpx.AsyncClient, context: Context, after: int, before: int
+) -> None:
+    await record(context, intent_body(1, deadline="5"), intent_body(2, deadline=str(UINT256_MAX)))
+    response = await client.get("/intents", params={"deadlineAfter": after, "deadlineBefore": before})
+    assert (response.status_code, response.json()) == (200, [])
+
+
+async def test_filters_know_every_spelling_of_a_value(client: httpx.AsyncClient, context: Context) -> None:
+    await record(context, intent_body(1, user=USERS[1], settler=SETTLERS[1], configSig="0x" + "aB" * 65))
+    (intent,) = (await client.get("/intents")).json()
+    for query in (
+        {"user": USERS[1].lower()},
+        {"settler": "0x" + SETTLERS[1][2:].upper()},
+        {"configSig": "0x" + "AB" * 65},
+    ):
+        assert (await client.get("/intents", params=query)).json() == [intent], query
+
+
+REFUSED = {
+    "sql-user": ("user", "0x' OR 1=1 --", "invalid-address"),
+    "wrong-checksum": ("user", "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "invalid-address"),
+    "no-settler": ("settler", "", "invalid-address"),
+    "short-sig": ("configSig", "0x12", "invalid-signature"),
+    "66-bytes-sig": ("configSig", "0x" + "11" * 66, "invalid-signature"),
+    "unknown-status": ("status", "done", "invalid-parameter"),
+    "status-in-capitals": ("status", "Created", "invalid-parameter"),
+    "empty-status": ("status", "", "invalid-parameter"),
+    "op-4": ("op", "4", "invalid-parameter"),
+    "op-negative": ("op", "-1", "invalid-parameter"),
+    "op-in-words": ("op", "swap", "invalid-parameter"),
+    "deadline-negative": ("deadlineAfter", "-1", "invalid-amount"),
+    "deadline-exponent": ("deadlineBefore", "1e9", "invalid-amount"),
+    "deadline-fraction": ("deadlineBefore", "1.5", "invalid-amount"),
+    "deadline-leading-zero": ("deadlineAfter", "01", "invalid-amount"),
+    "deadline-2^256": ("deadlineAfter", str(2**256), "invalid-amount"),
+    "deadline-of-thousands-of-digits": ("deadlineAfter", "1" * 5000, "invalid-amount"),
+    "deadline-in-ms": ("deadlineAfter", str(NOW_MS), "invalid-timestamp"),
+    "deadline-10^12": ("deadlineBefore", str(10**12), "invalid-timestamp"),
+    "deadline-10^14": ("deadlineBefore", str(10**14), "invalid-timestamp"),
+    "created-negative": ("createdAfter", "-1", "invalid-parameter"),
+    "created-a-date": ("createdBefore", "2026-11-20", "invalid-parameter"),
+    "created-2^60": ("createdBefore", str(2**60), "invalid-parameter"),
+    "limit-0": ("limit", "0", "invalid-parameter"),
+    "limit-101": ("limit", "101", "invalid-parameter"),
+    "limit-exponent": ("limit", "1e3", "invalid-parameter"),
+    "limit-arabic": ("limit", "٣", "invalid-parameter"),
+    "limit-space": ("limit", "10 ", "invalid-parameter"),
+    "offset-negative": ("offset", "-1", "invalid-parameter"),
+    "offset-2^63": ("offset", str(2**63), "invalid-parameter"),
+    "sort-0": ("sort", "0", "invalid-parameter"),
+    "cursor-of-nobody": ("cursor", "abc", "invalid-parameter"),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "code"), REFUSED.values(), ids=REFUSED)
+async def test_a_bad_parameter_is_refused_by_name(
+    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], name: str, value: str, code: str
+) -> None:
+    async with nothing_stored():
+        response = await client.get("/intents", params={name: value})
+    check_refusal(response, 400, code, parameter=name)
+
+
+async def test_a_parameter_given_twice_is_refused(client: httpx.AsyncClient, shelf: Shelf) -> None:
+    given = {**shelf.draw(random.Random(1)), "limit": 5, "offset": 0, "sort": 1, "cursor": Cursor.after(1)}  # noqa: S311 - the same in every run
+    for name, value in given.items():
+        response = await client.get("/intents", params=[(name, value), (name, value)])
+        check_refusal(response, 400, "invalid-parameter", parameter=name)
+
+
+@pytest.mark.parametrize("value", [10**12 - 1, 10**14 + 1, UINT256_MAX])
+async def test_what_no_clock_shows_in_milliseconds_is_a_deadline(client: httpx.AsyncClient, value: int) -> None:
+    assert (await client.get("/intents", params={"deadlineAfter": value})).json() == []
+
+
+async def test_a_deadline_in_milliseconds_is_refused_with_a_hint(client: httpx.AsyncClient) -> None:
+    response = await client.get("/intents", params={"deadlineAfter": NOW_MS})
+    assert "milliseconds?" in check_refusal(response, 400, "invalid-timestamp")["detail"]
+
+
+async def test_an_offset_behind_the_last_row_is_an_empty_page(client: httpx.AsyncClient, shelf: Shelf) -> None:
+    queries: list[dict[str, Any]] = [{}, {"status": "expired"}, {"user": USERS[0], "op": 1}, {"deadlineAfter": 1}]
+    for offset in (len(shelf.rows), 1_000, 1_001, 2**32, OFFSET_MAX):
+        for query in queries:
+            response = await client.get("/intents", params={**query, "offset": offset})
+            assert (response.status_code, response.json(), next_of(response)) == (200, [], None), (query, offset)

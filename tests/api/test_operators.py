@@ -1,0 +1,178 @@
+"""Operators: a key lets one in until it is revoked, is kept nowhere, and names them in the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+from trigger_world import check_refusal
+
+from feeding import HEX32, Feeder, IntentDraft, hash_of_proposal, log, operator_key, proposal
+from muniment.cli.command import main
+from muniment.context import Context
+
+NothingStored = Callable[[], Any]
+
+
+def muniment(context: Context, *words: str) -> Result:
+    """A command on the database of the application under test."""
+    settings = context.settings
+    where = ["--data-dir", str(settings.data_dir), "--database-url", settings.database_url]
+    return CliRunner().invoke(main, ["operators", *words, *where])
+
+
+async def typed(context: Context, *words: str) -> Result:
+    """The same from inside an event loop: a command has one of its own."""
+    return await asyncio.to_thread(muniment, context, *words)
+
+
+@pytest.fixture
+async def feeder(client: httpx.AsyncClient, context: Context) -> Feeder:
+    return Feeder(client, await operator_key(context))
+
+
+async def test_the_key_that_add_prints_lets_in(client: httpx.AsyncClient, context: Context) -> None:
+    added = await typed(context, "add", "relayer-1")
+    assert added.exit_code == 0
+    key = added.output.strip()
+    assert len(key) == 68
+    assert (await Feeder(client, key).put(IntentDraft())).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("key", "status", "code"),
+    [
+        (None, 401, "missing-credential"),
+        ("", 403, "invalid-operator-key"),
+        ("nonsense", 403, "invalid-operator-key"),
+        ("mno_" + "0" * 64, 403, "invalid-operator-key"),
+        ("upper", 403, "invalid-operator-key"),
+        ("space", 403, "invalid-operator-key"),
+        ("twice", 400, "conflicting-credentials"),
+    ],
+)
+async def test_without_a_good_key_nothing_is_written(
+    feeder: Feeder, nothing_stored: NothingStored, key: str | None, status: int, code: str
+) -> None:
+    of = await feeder.recorded()
+    odd = {"upper": feeder.key.upper(), "space": f"{feeder.key} x", "twice": feeder.key}
+    headers = [] if key is None else [("x-operator-key", odd.get(key, key))] * (2 if key == "twice" else 1)
+    requests = [
+        ("PUT", "", IntentDraft().body), ("POST", "/proposals", proposal()), ("POST", "/logs", log()),
+        ("POST", "/status", {"status": "enqueued"}),
+    ]  # fmt: skip
+    async with nothing_stored():
+        for method, path, body in requests:
+            answer = await feeder.client.request(method, f"/intents/{of}{path}", json=body, headers=headers)
+            check_refusal(answer, status, code)
+
+
+async def test_a_revoked_key_is_refused_at_once_and_a_new_one_for_the_name_is_good(
+    feeder: Feeder, context: Context, nothing_stored: NothingStored
+) -> None:
+    of = await feeder.recorded()
+    assert (await typed(context, "revoke", "relayer")).exit_code == 0
+    async with nothing_stored():
+        check_refusal(await feeder.append(of, "logs", log()), 403, "invalid-operator-key")
+    new = (await typed(context, "add", "relayer")).output.strip()
+    assert new != feeder.key
+    assert (await Feeder(feeder.client, new).append(of, "logs", log())).status_code == 200
+    check_refusal(await feeder.append(of, "logs", log()), 403, "invalid-operator-key")
+
+
+async def test_a_key_is_neither_in_the_database_nor_in_the_logs(
+    feeder: Feeder, context: Context, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    of = await feeder.recorded()
+    await feeder.append(of, "logs", log())
+    await feeder.client.post(f"/intents/{of}/logs", json=log(), headers={"x-operator-key": feeder.key + "0"})
+    files = [path for path in Path(context.settings.data_dir).rglob("*") if path.is_file()]
+    kept = b"".join(path.read_bytes() for path in files)
+    kept += repr(await context.database.fetch("SELECT * FROM operators")).encode()
+    assert b"relayer" in kept
+    for spelling in (feeder.key, feeder.key[4:], feeder.key[4:24]):
+        assert spelling.encode() not in kept
+        assert spelling not in caplog.text + "".join(capfd.readouterr())
+    assert bytes.fromhex(feeder.key[4:]) not in kept
+
+
+async def test_each_write_is_in_the_audit_log_under_its_operator(feeder: Feeder, context: Context) -> None:
+    other = Feeder(feeder.client, await operator_key(context, "solver.2"))
+    of, named = await feeder.recorded(), hash_of_proposal(IntentDraft().hash, proposal())
+    await other.append(of, "proposals", proposal())
+    await feeder.append(of, "logs", log())
+    await feeder.move(of, "enqueued")
+    await other.move(of, "accepted", proposal=named)
+    await other.recorded(IntentDraft(2))
+    assert (await feeder.move(of, "failed")).status_code == 409
+
+    async def audit(*words: str) -> list[tuple[str, str]]:
+        said = json.loads((await typed(context, "audit", "--json", *words)).output)
+        assert {each["at"] for each in said} == {"2026-11-20T19:48:00.123Z"}
+        return [(each["operator"], each["action"]) for each in said]
+
+    entries = [
+        ("solver.2", "record"), ("solver.2", "move proposal to accepted"), ("relayer", "move to enqueued"),
+        ("relayer", "append log"), ("solver.2", "append proposal"), ("relayer", "record"),
+    ]  # fmt: skip
+    assert await audit() == entries
+    assert await audit("--operator", "relayer") == [each for each in entries if each[0] == "relayer"]
+    assert await audit("--intent", of.upper().replace("0X", "0x")) == entries[1:]
+    assert await audit("--limit", "2") == entries[:2]
+    lines = (await typed(context, "audit", "--limit", "1")).output
+    assert lines == f"2026-11-20T19:48:00.123Z  solver.2  record  {IntentDraft(2).hash}\n"
+
+
+async def test_list_shows_every_operator_and_no_key(context: Context) -> None:
+    assert (await typed(context, "list")).output == ""
+    keys = [(await typed(context, "add", name)).output.strip() for name in ("b", "a")]
+    await typed(context, "revoke", "a")
+    said = await typed(context, "list", "--json")
+    a, b = json.loads(said.output)
+    assert (a["name"], b["name"], b["revokedAt"]) == ("a", "b", None)
+    assert a["revokedAt"] >= a["createdAt"]
+    text = (await typed(context, "list")).output
+    assert [line.split()[0] for line in text.splitlines()] == ["a", "b"]
+    assert all(key not in said.output + text for key in keys)
+
+
+async def test_add_can_print_json(context: Context) -> None:
+    said = json.loads((await typed(context, "add", "a", "--json")).output)
+    assert said["name"] == "a"
+    assert said["key"].startswith("mno_")
+
+
+REFUSED = {
+    "a name that has a key": (["add", "relayer"], "revoke it first"),
+    "an empty name": (["add", ""], "1 to 100"),
+    "a name of 101 characters": (["add", "x" * 101], "1 to 100"),
+    "a name with a space": (["add", "a b"], "1 to 100"),
+    "a name with a line feed": (["add", "a\n"], "1 to 100"),
+    "a name in other letters": (["add", "é"], "1 to 100"),
+    "nobody to revoke": (["revoke", "nobody"], "no operator nobody"),
+    "a hash that is none": (["audit", "--intent", "0x12"], "64 hex digits"),
+}
+
+
+@pytest.mark.parametrize(("words", "reason"), REFUSED.values(), ids=REFUSED)
+async def test_what_cannot_be_done_is_told_in_one_line(
+    context: Context, nothing_stored: NothingStored, words: list[str], reason: str
+) -> None:
+    await operator_key(context)
+    async with nothing_stored():
+        said = await typed(context, *words)
+    assert said.exit_code == 1
+    assert said.output.startswith("Error: ")
+    assert said.output.count("\n") == 1
+    assert reason in said.output
+
+
+async def test_an_operator_is_no_user_of_other_operations(feeder: Feeder) -> None:
+    assert (await feeder.client.get("/users/api-key", headers=feeder.headers)).status_code == 401
+    assert (await feeder.client.get(f"/intents/{HEX32}", headers=feeder.headers)).status_code == 404

@@ -1,0 +1,254 @@
+"""`muniment blocks copy`: the same bytes in another store, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from muniment.blocks.files import FileBlockStore
+from muniment.cli import blocks as command
+from muniment.cli.blocks import copy_blocks
+from muniment.cli.command import main
+from muniment.errors import StorageUnavailable
+from muniment.ipfs.block import Block, block_of
+
+BLOCKS = sorted(block_of(number.to_bytes(4, "big") * (1 + number * 500)) for number in range(60))
+SQLITE = "sqlite:///blocks.db"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> FileBlockStore:
+    store = FileBlockStore(tmp_path / "source")
+    store.put_many(BLOCKS)
+    return store
+
+
+@pytest.fixture(params=["SQLite", "PostgreSQL"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database that has been migrated."""
+    url = SQLITE if request.param == "SQLite" else str(request.getfixturevalue("postgres_url"))
+    assert run("migrate", "--database-url", url, data=tmp_path).exit_code == 0
+    return url
+
+
+def run(*arguments: str, data: Path, **environ: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--data-dir", str(data)], env=environ)
+
+
+def copy(source: str, target: str, *, data: Path, status: int = 0, **environ: str) -> dict[str, Any]:
+    """The summary; the exit status is `status`."""
+    result = run("blocks", "copy", source, target, "--json", data=data, **environ)
+    assert result.exit_code == status, result.output
+    return json.loads(result.stdout)
+
+
+def all_of(store: FileBlockStore) -> list[Block]:
+    return [Block(digest, store.get(digest)) for digest in store.digests()]
+
+
+def path_of(store: FileBlockStore, block: Block) -> Path:
+    return store._root / block.digest.hex()[:2] / block.digest.hex()[2:]
+
+
+def test_from_files_to_a_table_and_back_are_the_same_bytes(
+    source: FileBlockStore, database: str, tmp_path: Path
+) -> None:
+    size = sum(len(block.data) for block in BLOCKS)
+    copied = {"copied": 60, "bytes": size, "there": 0, "damaged": 0, "interrupted": False}
+    assert copy(f"file://{source._root}", database, data=tmp_path) == copied
+    assert copy(database, f"file:{tmp_path}/again", data=tmp_path) == copied
+    assert all_of(FileBlockStore(tmp_path / "again")) == BLOCKS
+
+
+def test_what_is_there_is_not_copied_again(source: FileBlockStore, database: str, tmp_path: Path) -> None:
+    some = FileBlockStore(tmp_path / "some")
+    some.put_many(BLOCKS[::3])
+    other = block_of(b"of another registry")
+    some.put_many([other])
+    assert copy(f"file:{tmp_path}/some", database, data=tmp_path)["copied"] == 21
+    summary = copy(f"file:{source._root}", database, data=tmp_path)
+    assert (summary["copied"], summary["there"]) == (40, 20)
+    assert copy(f"file:{source._root}", database, data=tmp_path)["there"] == 60
+    assert copy(database, f"file:{tmp_path}/again", data=tmp_path)["copied"] == 61
+    assert all_of(FileBlockStore(tmp_path / "again")) == sorted([*BLOCKS, other])
+
+
+@pytest.mark.parametrize("damage", [b"", b"x"])
+def test_a_damaged_block_is_named_and_the_others_are_copied(
+    source: FileBlockStore, database: str, tmp_path: Path, damage: bytes
+) -> None:
+    path_of(source, BLOCKS[7]).write_bytes(damage)
+    result = run("blocks", "copy", f"file:{source._root}", database, data=tmp_path)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"WRONG block {BLOCKS[7].digest.hex()}: ")
+    assert result.stderr.count("\n") == 1
+    assert "59 blocks copied" in result.stdout
+    assert "1 damaged" in result.stdout
+    copy(database, f"file:{tmp_path}/again", data=tmp_path)
+    assert all_of(FileBlockStore(tmp_path / "again")) == [*BLOCKS[:7], *BLOCKS[8:]]
+
+
+def test_a_damaged_row_is_named_and_not_copied(source: FileBlockStore, tmp_path: Path) -> None:
+    run("migrate", data=tmp_path)
+    copy(f"file:{source._root}", "database:", data=tmp_path)
+    with sqlite3.connect(tmp_path / "muniment.db") as connection:
+        connection.execute("UPDATE blocks SET data = x'00' WHERE digest = ?", (BLOCKS[3].digest,))
+    connection.close()
+    summary = copy("sqlite:", f"file:{tmp_path}/again", data=tmp_path, status=1)
+    assert (summary["copied"], summary["damaged"]) == (59, 1)
+    assert not FileBlockStore(tmp_path / "again").has(BLOCKS[3].digest)
+
+
+def stopping_after(count: int) -> Callable[[], bool]:
+    calls: Iterator[int] = iter(range(10_000))
+    return lambda: next(calls) >= count
+
+
+def test_what_was_interrupted_is_counted_and_goes_on(
+    source: FileBlockStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_BATCH_BLOCKS", 7)
+    target = FileBlockStore(tmp_path / "target")
+    seen: list[None] = []
+
+    def once(is_stopping: Callable[[], bool]) -> command.Summary:
+        return copy_blocks(source, target, advance=lambda: seen.append(None), tell=pytest.fail, is_stopping=is_stopping)
+
+    first = once(stopping_after(25))
+    assert (first.copied, first.interrupted, first.status) == (25, True, 130)
+    assert all_of(target) == BLOCKS[:25], "what was counted is there"
+    assert "the same command goes on" in str(first)
+    second = once(lambda: False)
+    assert (second.copied, second.there, second.interrupted, second.status) == (35, 25, False, 0)
+    assert all_of(target) == BLOCKS
+    assert len(seen) == 25 + 60
+
+
+def test_a_target_that_fails_ends_the_copy_which_goes_on_later(
+    source: FileBlockStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_BATCH_BLOCKS", 7)
+    put_many, puts = FileBlockStore.put_many, iter(range(100))
+
+    def fail_at_the_third(self: FileBlockStore, blocks: list[Block]) -> None:
+        if next(puts) == 2:
+            raise StorageUnavailable("the disk is full")
+        put_many(self, blocks)
+
+    monkeypatch.setattr(FileBlockStore, "put_many", fail_at_the_third)
+    arguments = ("blocks", "copy", f"file:{source._root}", f"file:{tmp_path}/target")
+    failed = run(*arguments, data=tmp_path)
+    assert (failed.exit_code, failed.stderr) == (1, "Error: the disk is full\n")
+    assert all_of(FileBlockStore(tmp_path / "target")) == BLOCKS[:14]
+    assert "46 blocks copied" in run(*arguments, data=tmp_path).stdout
+    assert all_of(FileBlockStore(tmp_path / "target")) == BLOCKS
+
+
+@pytest.mark.parametrize(("bad", "copied"), [({5}, 59), ({5, 6, 20, 21}, 56)], ids=["one", "two and two"])
+def test_a_block_that_cannot_be_read_is_that_block_alone(
+    source: FileBlockStore, tmp_path: Path, bad: set[int], copied: int
+) -> None:
+    class Scratched(FileBlockStore):
+        def get(self, digest: bytes) -> bytes:
+            if digest in {BLOCKS[index].digest for index in bad}:
+                raise StorageUnavailable("a bad sector")
+            return super().get(digest)
+
+    target, told = FileBlockStore(tmp_path / "target"), list[str]()
+    summary = copy_blocks(
+        Scratched(source._root), target, advance=lambda: None, tell=told.append, is_stopping=lambda: False
+    )
+    assert (summary.copied, summary.damaged) == (copied, len(bad))
+    assert told == [f"WRONG block {BLOCKS[index].digest.hex()}: a bad sector" for index in sorted(bad)]
+
+
+def test_a_source_that_is_gone_ends_the_copy(source: FileBlockStore, tmp_path: Path) -> None:
+    class Gone(FileBlockStore):
+        def get(self, digest: bytes) -> bytes:
+            raise StorageUnavailable(f"gone with {digest.hex()[:2]}")
+
+    told: list[str] = []
+    with pytest.raises(click.ClickException, match="gone"):
+        copy_blocks(
+            Gone(source._root), FileBlockStore(tmp_path / "target"),
+            advance=lambda: None, tell=told.append, is_stopping=lambda: False,
+        )  # fmt: skip
+    assert len(told) == 2
+
+
+def test_ctrl_c_ends_it_in_good_order_and_the_rest_follows_later(
+    source: FileBlockStore, database: str, tmp_path: Path
+) -> None:
+    code = f"""
+import os, signal
+from muniment.blocks.files import FileBlockStore
+from muniment.cli import blocks
+from muniment.cli.command import main
+blocks._BATCH_BLOCKS = 5
+get, reads = FileBlockStore.get, iter(range(1000))
+def interrupted(self, digest):
+    if next(reads) == 23:
+        os.kill(os.getpid(), signal.SIGINT)
+    return get(self, digest)
+FileBlockStore.get = interrupted
+main(["blocks", "copy", "file:{source._root}", {database!r}, "--data-dir", "{tmp_path}", "--json"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "")
+    summary = json.loads(done.stdout)
+    assert (summary["copied"], summary["interrupted"]) == (24, True)
+    assert copy(f"file:{source._root}", database, data=tmp_path)["there"] == 24
+    assert copy(database, f"file:{tmp_path}/again", data=tmp_path)["copied"] == 60
+
+
+def test_a_terminal_is_shown_a_bar(source: FileBlockStore, tmp_path: Path) -> None:
+    path_of(source, BLOCKS[7]).write_bytes(b"x")
+    terminal, other_end = os.openpty()
+    command = [sys.executable, "-m", "muniment", "blocks", "copy", f"file:{source._root}", f"file:{tmp_path}/to"]
+    done = subprocess.run(
+        [*command, "--json"], stderr=other_end, stdout=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    os.close(other_end)
+    shown = os.read(terminal, 100_000).decode()
+    os.close(terminal)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["copied"] == 59
+    assert "60/60" in shown
+    assert f"WRONG block {BLOCKS[7].digest.hex()}" in shown
+
+
+@pytest.mark.parametrize(
+    ("source_url", "target_url", "said"),
+    [
+        ("file:/nowhere", "file:", "no directory of blocks at /nowhere"),
+        ("file:relative", "file:", "absolute path"),
+        ("file://host/path", "file:", "absolute path"),
+        ("database:", "file:", "lacks migrations"),
+        ("file:", "postgresql:", "not in another 'postgresql' place"),
+        ("file:", "ftp://user:hidden@host/x", "no database engine for 'ftp'"),
+        ("file:", "", "no database engine for ''"),
+    ],
+)
+def test_a_place_that_cannot_be_is_told_in_one_line(
+    tmp_path: Path, source_url: str, target_url: str, said: str
+) -> None:
+    FileBlockStore(tmp_path / "blocks")
+    if source_url == "file:":
+        run("migrate", data=tmp_path)
+    result = run("blocks", "copy", source_url, target_url, data=tmp_path)
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "hidden" not in result.output
+    assert not Path("/nowhere").exists()

@@ -1,0 +1,285 @@
+"""`muniment intents import` and `export` as operators run them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from intent_lines import joined, line, log, proposal
+from muniment.cli.command import main
+from muniment.cli.whole_file import written
+
+# Of which some batches are done when the import is interrupted.
+LINES = 4_000
+
+
+def intents(data_dir: Path, *arguments: object, stdin: bytes | None = None) -> Result:
+    command = ["intents", *(str(each) for each in arguments), "--data-dir", str(data_dir)]
+    return CliRunner().invoke(main, command, input=stdin)
+
+
+def summary(result: Result) -> dict[str, Any]:
+    told = json.loads(result.stdout)
+    assert told.pop("seconds") >= 0
+    return told
+
+
+def exported(data_dir: Path) -> bytes:
+    """Every intent but for the time of its arrival."""
+    result = intents(data_dir, "export")
+    assert result.exit_code == 0, result.stderr
+    return re.sub(rb'"createdAt":"[^"]*","status"', b'"status"', result.stdout_bytes)
+
+
+def rows(data_dir: Path, sql: str) -> list[Any]:
+    with closing(sqlite3.connect(data_dir / "muniment.db")) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def launch(data_dir: Path, *arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "muniment", "intents", *map(str, arguments), "--data-dir", str(data_dir)]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+    output = subprocess.PIPE
+    return subprocess.Popen(command, env=environ, stdin=stdin, stdout=output, stderr=output, text=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "intents.ndjson"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def test_one_bad_line_in_10_000_is_reported_and_9_999_are_in(file: Path, data: Path) -> None:
+    lines = [line(n) for n in range(1, 10_001)]
+    lines[4_999] = line(5_000, hash="0x" + "00" * 32)
+    file.write_bytes(joined(lines))
+    result = intents(data, "import", file, "--json")
+    assert result.exit_code == 1
+    assert summary(result) == {
+        "lines": 10_000, "stored": 9_999, "unchanged": 0, "refused": 1, "blank": 0, "refusedBefore": 0,
+        "resumedAt": 0, "done": True,
+    }  # fmt: skip
+    (told,) = result.stderr.splitlines()
+    assert re.fullmatch(r"line 5000: hash-mismatch: .* \(/hash\); computed 0x[0-9a-f]{64}", told)
+    assert rows(data, "SELECT COUNT(*) FROM intents") == [(9_999,)]
+
+
+def test_a_mended_file_is_read_from_its_beginning(file: Path, data: Path) -> None:
+    file.write_bytes(joined([line(1), b"{", line(3)]))
+    assert intents(data, "import", file).exit_code == 1
+    file.write_bytes(joined([line(1), line(2), line(3)]))
+    result = intents(data, "import", file)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("3 lines: 1 stored, 2 unchanged, 0 refused, 0 blank; ")
+    assert result.stderr == ""
+
+
+def test_standard_input_is_read(data: Path) -> None:
+    for expected in ({"stored": 2, "unchanged": 0}, {"stored": 0, "unchanged": 2}):
+        result = intents(data, "import", "-", "--json", stdin=line(1) + b"\r\n\r\n" + line(2))
+        assert result.exit_code == 0
+        assert summary(result).items() >= {"lines": 3, "blank": 1, **expected}.items()
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (b"{", r"invalid-json: not JSON: .*"),
+        (b'{"op": "\xff"}', r"invalid-json: not UTF-8 at byte 8"),
+        (line(2, user="0x12"), r"invalid-address: .* \(/user\)"),
+        (line(1, status="created"), r"status-conflict: .*"),
+    ],
+    ids=["no JSON", "not UTF-8", "an address", "a status that goes backwards"],
+)
+def test_a_bad_line_is_told_with_its_number_and_reason(file: Path, data: Path, bad: bytes, told: str) -> None:
+    file.write_bytes(joined([line(1, status="enqueued"), bad, line(3)]))
+    result = intents(data, "import", file)
+    assert result.exit_code == 1
+    assert re.match(f"line 2: {told}\n", result.stderr), result.stderr
+    assert rows(data, "SELECT COUNT(*) FROM intents") == [(2,)]
+
+
+@pytest.mark.parametrize("name", ["absent.ndjson", "."])
+def test_what_cannot_be_read_is_status_2(tmp_path: Path, data: Path, name: str) -> None:
+    result = intents(data, "import", tmp_path / name)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+    assert not (data / "muniment.db").exists()
+
+
+def wait_for_progress(process: subprocess.Popen[bytes], data: Path) -> None:
+    """Return once a batch is on disk."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "it ended before it was interrupted"
+        with suppress(sqlite3.OperationalError):  # no file or no table yet
+            if rows(data, "SELECT 1 FROM imports"):
+                return
+        time.sleep(0.005)
+    raise AssertionError("nothing is written")
+
+
+def many(bad: Sequence[int]) -> bytes:
+    lines = [line(n, logs=[log(n)], proposals=[proposal(n)]) for n in range(1, LINES + 1)]
+    for number in bad:
+        lines[number - 1] = b"{"
+    return joined(lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_import_goes_on_to_the_same_end(
+    file: Path, data: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    file.write_bytes(many([3, LINES - 1]))
+    with launch(data, "import", file, "--json") as process:
+        wait_for_progress(process, data)
+        process.send_signal(number)
+        told, warned = process.communicate(timeout=30)
+    ((lines,),) = rows(data, "SELECT lines FROM imports")
+    assert 0 < lines < LINES
+    if number is not signal.SIGKILL:
+        assert process.returncode == 128 + number
+        assert json.loads(told).items() >= {"lines": lines, "done": False, "refused": 1}.items()
+        assert f"stopped after line {lines}; the same command goes on there" in warned.decode()
+    result = intents(data, "import", file, "--json")
+    assert result.exit_code == 1
+    assert summary(result).items() >= {"resumedAt": lines, "refusedBefore": 1, "refused": 1, "lines": LINES}.items()
+    assert "line 3:" not in result.stderr
+    assert f"line {LINES - 1}:" in result.stderr
+    assert intents(tmp_path / "whole", "import", file).exit_code == 1
+    assert exported(data) == exported(tmp_path / "whole")
+    entries = "SELECT COUNT(*), COUNT(DISTINCT subject) FROM audit_entries"
+    assert rows(data, entries) == rows(tmp_path / "whole", entries) == [(LINES - 2, LINES - 2)]
+    assert rows(data, "SELECT * FROM imports") == []
+
+
+@pytest.fixture
+def begun(file: Path, data: Path) -> Path:
+    """A file of which an import has done two lines."""
+    file.write_bytes(joined([line(1), line(2), line(3)]))
+    assert intents(data, "import", "-", stdin=joined([line(1), line(2)])).exit_code == 0
+    source = "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
+    with closing(sqlite3.connect(data / "muniment.db")) as connection, connection:
+        values = (source, 2, len(joined([line(1), line(2)])), 0, 1)
+        connection.execute("INSERT INTO imports VALUES (?, ?, ?, ?, ?)", values)
+    return file
+
+
+def test_the_same_content_goes_on_under_another_name(begun: Path, data: Path) -> None:
+    told = summary(intents(data, "import", begun.rename(begun.with_name("moved")), "--json"))
+    assert told.items() >= {"resumedAt": 2, "stored": 1, "unchanged": 0}.items()
+
+
+def test_a_changed_file_begins_at_its_beginning(begun: Path, data: Path) -> None:
+    begun.write_bytes(joined([line(4), line(2), line(3)]))
+    told = summary(intents(data, "import", begun, "--json"))
+    assert told.items() >= {"resumedAt": 0, "stored": 2, "unchanged": 1}.items()
+
+
+def test_restart_begins_at_the_beginning(begun: Path, data: Path) -> None:
+    told = summary(intents(data, "import", begun, "--json", "--restart"))
+    assert told.items() >= {"resumedAt": 0, "stored": 1, "unchanged": 2}.items()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_waiting_for_standard_input_ends_with_a_signal(data: Path, number: signal.Signals) -> None:
+    with launch(data, "import", "-", stdin=subprocess.PIPE) as process:
+        while not (data / "muniment.db").exists():
+            time.sleep(0.01)
+        time.sleep(0.3)
+        process.send_signal(number)
+        assert process.wait(timeout=10) == 128 + number
+        assert process.stderr is not None
+        assert b"stopped after line 0; give the same input again" in process.stderr.read()
+
+
+def test_an_export_is_a_file_that_an_empty_registry_imports_to_the_same(file: Path, data: Path, tmp_path: Path) -> None:
+    lines = [line(1, status="submitted", proposals=[proposal(1), proposal(2)]), line(2, logs=[log(1), log(2)]), line(3)]
+    intents(data, "import", "-", stdin=joined(lines))
+    result = intents(data, "export", file, "--json")
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    told = json.loads(result.stderr)
+    assert told.items() >= {"intents": 3, "proposals": 2, "logs": 2, "bytes": file.stat().st_size}.items()
+    again = intents(tmp_path / "other", "import", file, "--json")
+    assert summary(again).items() >= {"lines": 3, "stored": 3, "refused": 0}.items()
+    assert exported(tmp_path / "other") == exported(data)
+    assert summary(intents(data, "import", file, "--json")).items() >= {"unchanged": 3, "stored": 0}.items()
+
+
+def test_an_export_replaces_a_file_only_when_it_is_whole(file: Path, tmp_path: Path, data: Path) -> None:
+    file.write_bytes(b"before")
+    result = intents(tmp_path / "no registry", "export", file)
+    assert result.exit_code == 2
+    assert "muniment migrate" in result.stderr
+    assert file.read_bytes() == b"before"
+    intents(data, "import", "-", stdin=line(1))
+    assert intents(data, "export", file).exit_code == 0
+    assert file.read_bytes() == intents(data, "export").stdout_bytes
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", file.name, "no registry"]
+
+
+def test_an_export_that_fails_in_the_middle_leaves_no_file(file: Path, data: Path) -> None:
+    intents(data, "import", "-", stdin=line(1, logs=[log(1)]))
+    with closing(sqlite3.connect(data / "muniment.db")) as connection, connection:
+        connection.execute("ALTER TABLE intent_logs RENAME COLUMN record TO lost")
+    assert intents(data, "export", file).exit_code != 0
+    assert [path.name for path in file.parent.iterdir()] == ["data"]
+
+
+def test_sigterm_ends_an_export_that_is_held_up(tmp_path: Path, data: Path) -> None:
+    intents(data, "import", "-", stdin=line(1, logs=[log(n, data="x" * 4_000) for n in range(1_000)]))
+    os.mkfifo(tmp_path / "pipe")
+    with launch(data, "export", tmp_path / "pipe") as process:  # a pipe that nobody reads holds it up
+        reader = os.open(tmp_path / "pipe", os.O_RDONLY)
+        os.read(reader, 1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=10) == 128 + signal.SIGTERM
+        os.close(reader)
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt, OSError])
+def test_a_file_that_is_not_whole_does_not_appear(file: Path, end: type[BaseException]) -> None:
+    file.write_bytes(b"before")
+
+    def fail() -> None:
+        with written(str(file)) as part:
+            part.write(b"x" * 1_000_000)
+            assert len(list(file.parent.iterdir())) == 2
+            raise end
+
+    with pytest.raises(end):
+        fail()
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    assert file.read_bytes() == b"before"
+
+
+def test_a_terminal_shows_a_bar_and_refused_lines_beside_it(file: Path, data: Path) -> None:
+    file.write_bytes(joined([line(1), b"{", line(3)]))
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "muniment", "intents", "import", str(file), "--data-dir", str(data)]
+    assert subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=False).returncode == 1
+    os.close(theirs)
+    shown = os.read(ours, 65_536)
+    os.close(ours)
+    assert b"importing" in shown
+    assert b"100%" in shown
+    assert b"\r\x1b[Kline 2: invalid-json: " in shown

@@ -1,0 +1,66 @@
+"""`muniment verify` computes the hash of every intent and proposal again."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from intent_lines import intent, joined, line, proposal
+from muniment.cli.command import main
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """Two intents, one of them with two proposals."""
+    file = tmp_path / "two.ndjson"
+    file.write_bytes(joined([line(1, proposals=[proposal(1), proposal(2)]), line(2)]))
+    imported = CliRunner().invoke(main, ["intents", "import", str(file), "--data-dir", str(tmp_path / "data")])
+    assert imported.exit_code == 0, imported.output
+    return tmp_path / "data"
+
+
+def verify(data_dir: Path) -> Result:
+    return CliRunner().invoke(main, ["verify", "--data-dir", str(data_dir)])
+
+
+def tampered(data_dir: Path, table: str, old: str, new: str) -> None:
+    with sqlite3.connect(data_dir / "muniment.db") as connection:
+        found = connection.execute(
+            f"UPDATE {table} SET record = replace(record, ?, ?) WHERE record LIKE '%' || ? || '%'",  # noqa: S608 - a table of ours
+            (old, new, old),
+        )
+        assert found.rowcount == 1
+    connection.close()
+
+
+def test_intents_as_they_were_hashed_are_well(data_dir: Path) -> None:
+    result = verify(data_dir)
+    assert result.exit_code == 0, result.output
+    assert "intents and proposals: 4 checked" in result.output.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("table", "what", "old", "new"),
+    [
+        ("intents", "intent", intent(2)["nonce"], "0x" + "33" * 32),
+        ("intents", "intent", f'{intent(1)["nonce"]}","deadline":"4', f'{intent(1)["nonce"]}","deadline":"5'),
+        ("intent_proposals", "proposal", '"0x00000002"', '"0x00000003"'),
+    ],
+    ids=["nonce", "deadline", "proposal"],
+)
+def test_what_no_longer_has_its_hash_is_named(data_dir: Path, table: str, what: str, old: str, new: str) -> None:
+    tampered(data_dir, table, old, new)
+    result = verify(data_dir)
+    assert result.exit_code == 1
+    wrong = [each for each in result.output.splitlines() if each.startswith("WRONG ")]
+    assert len(wrong) == 1
+    assert wrong[0].startswith(f"WRONG {what} 0x")
+    assert wrong[0].endswith("its hash is not that of its fields")
+
+
+def test_a_record_that_is_no_json_is_named(data_dir: Path) -> None:
+    tampered(data_dir, "intent_proposals", '"0x00000002"', '"0x')
+    assert "its record cannot be read" in verify(data_dir).output

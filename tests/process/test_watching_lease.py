@@ -1,0 +1,130 @@
+"""One process follows: who holds the lease, who takes it over, and that only its holder stores anything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from chain import CHAIN_TESTS, LocalChain
+from muniment.evm.address import Address
+from muniment.intents.evidence import Execution, keep
+from muniment.intents.following import Follower
+from muniment.intents.nodes import Nodes
+from muniment.intents.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
+from watching_world import CHAIN_ID, GRACE_S, Registry, chains_file, execute, intent_body, registry
+
+pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
+
+NOW_MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[LocalChain]:
+    with LocalChain(CHAIN_ID) as chain:
+        yield chain
+
+
+@pytest.fixture
+def settler(chain: LocalChain) -> Address:
+    return chain.deploy("MiniSettlerLegacy")
+
+
+@pytest.fixture
+async def watched(tmp_path: Path, chain: LocalChain, settler: Address, database_url: str) -> AsyncIterator[Registry]:
+    file = chains_file(tmp_path, {CHAIN_ID: (settler, [chain.url])})
+    async with registry(tmp_path, file, database_url=database_url) as made:
+        yield made
+
+
+async def takes(watched: Registry, holder: str, now_ms: int) -> bool:
+    return await watched.context.database.write(lambda tx: take_lease(tx, holder, now_ms))
+
+
+async def renew(watched: Registry, holder: str, now_ms: int) -> None:
+    await watched.context.database.write(lambda tx: renew_lease(tx, holder, now_ms))
+
+
+async def test_one_holds_the_lease_until_it_lapses(watched: Registry) -> None:
+    assert await takes(watched, "first", NOW_MS)
+    assert not await takes(watched, "second", NOW_MS + LEASE_MS - 1)
+    await renew(watched, "first", NOW_MS + 10)
+    assert not await takes(watched, "second", NOW_MS + LEASE_MS + 9)
+    assert await takes(watched, "second", NOW_MS + LEASE_MS + 10)
+    with pytest.raises(LeaseLostError):
+        await renew(watched, "first", NOW_MS + LEASE_MS + 11)
+
+
+async def test_a_lease_that_lapsed_and_was_not_taken_is_renewed(watched: Registry) -> None:
+    await takes(watched, "first", NOW_MS)
+    await renew(watched, "first", NOW_MS + 10 * LEASE_MS)
+    assert not await takes(watched, "second", NOW_MS + 10 * LEASE_MS + 1)
+
+
+async def test_a_lease_given_back_is_free_at_once_and_only_by_its_holder(watched: Registry) -> None:
+    await takes(watched, "first", NOW_MS)
+    await watched.context.database.write(lambda tx: release_lease(tx, "second"))
+    assert not await takes(watched, "second", NOW_MS)
+    await watched.context.database.write(lambda tx: release_lease(tx, "first"))
+    assert await takes(watched, "second", NOW_MS)
+
+
+def follower(watched: Registry, settler: Address, holder: str) -> Follower:
+    context = watched.context
+    nodes = Nodes(context.outgoing, context.chains[CHAIN_ID], now_s=lambda: 0.0, chance=lambda: 0.0)
+    return Follower(
+        nodes=nodes, settler=settler, confirmations=0, database=context.database, holder=holder,
+        now_ms=lambda: NOW_MS, grace_s=GRACE_S,
+    )  # fmt: skip
+
+
+async def test_who_lost_the_lease_in_the_middle_stores_nothing_more(
+    watched: Registry, chain: LocalChain, settler: Address
+) -> None:
+    body = intent_body(settler, 1)
+    intent = await watched.record(body)
+    await takes(watched, "first", NOW_MS)
+    slow = follower(watched, settler, "first")
+    node = slow.nodes.nodes[0]
+    await slow.step(node)
+    before = await watched.context.database.fetch("SELECT next_block FROM chain_progress")
+    execute(chain, body)
+    await takes(watched, "second", NOW_MS + LEASE_MS)
+    with pytest.raises(LeaseLostError):
+        await slow.step(node)
+    assert await watched.executions() == []
+    assert await watched.status(intent) == "submitted"
+    assert await watched.context.database.fetch("SELECT next_block FROM chain_progress") == before
+    # The new leader does it.
+    fast = follower(watched, settler, "second")
+    await fast.step(fast.nodes.nodes[0])
+    assert await watched.status(intent) == "succeeded"
+
+
+async def test_two_that_believe_to_lead_do_not_store_one_range_twice(
+    watched: Registry, chain: LocalChain, settler: Address
+) -> None:
+    await takes(watched, "both", NOW_MS)
+    one, two = follower(watched, settler, "both"), follower(watched, settler, "both")
+    for each in (one, two):
+        await each.step(each.nodes.nodes[0])
+    execute(chain, intent_body(settler, 1))
+    await one.step(one.nodes.nodes[0])
+    with pytest.raises(LeaseLostError):
+        await two.step(two.nodes.nodes[0])
+
+
+async def test_a_fact_that_was_stored_as_its_intent_arrived_takes_effect_at_the_next_look(
+    watched: Registry, chain: LocalChain, settler: Address
+) -> None:
+    intent = await watched.record(intent_body(settler, 1))
+    await watched.follow()
+    block = int(chain.ask("eth_blockNumber"), 16)
+    fact = Execution(
+        CHAIN_ID, block, b"\1" * 32, b"\2" * 32, 0, settler.raw, bytes.fromhex(intent[2:]), "succeeded"
+    )  # fmt: skip
+    await watched.context.database.write(lambda tx: keep(tx, [fact]))
+    assert await watched.status(intent) == "submitted"
+    await watched.follow()
+    assert await watched.status(intent) == "succeeded"

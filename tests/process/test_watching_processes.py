@@ -1,0 +1,194 @@
+"""`muniment intents watch` as processes: killed in the middle, two at once, stopped by signals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chain import CHAIN_TESTS, LocalChain
+from muniment.evm.address import Address
+from rpc_proxy import RpcProxy
+from watching_world import CHAIN_ID, Registry, canonical, chains_file, execute, intent_body, registry
+
+pytestmark = CHAIN_TESTS
+
+Json = dict[str, Any]
+INTENTS = 40
+# A lease lapses after 15 seconds; the rest is for a busy machine.
+SECONDS_MAX = 60
+
+
+@dataclass
+class World:
+    """A chain behind a proxy that gives few blocks at a time, a registry of intents on it, and watchers to start."""
+
+    directory: Path
+    chain: LocalChain
+    settler: Address
+    watched: Registry
+    file: Path
+    stack: ExitStack
+
+    def watch(self, *options: str) -> subprocess.Popen[str]:
+        command = [
+            sys.executable, "-m", "muniment", "intents", "watch", "--chains", str(self.file), "--data-dir",
+            str(self.directory / "data"), "--interval", "0.1", "--json", *options,
+        ]  # fmt: skip
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")},
+            "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_LOG_LEVEL": "error",
+        }  # fmt: skip
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        self.stack.callback(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process: subprocess.Popen[str]) -> None:
+        process.kill()
+        process.communicate()
+
+    async def next_block(self) -> int:
+        row = await self.watched.context.database.fetch_one("SELECT next_block FROM chain_progress")
+        return row[0] if row else 0
+
+    async def holder(self) -> str:
+        now_ms = self.watched.context.now_ms()
+        row = await self.watched.context.database.fetch_one("SELECT holder FROM leases WHERE until_ms > ?", (now_ms,))
+        return row[0] if row else ""
+
+    async def is_done(self) -> bool:
+        return await self.next_block() > int(self.chain.ask("eth_blockNumber"), 16)
+
+
+@pytest.fixture
+def chain() -> Iterator[LocalChain]:
+    with LocalChain(CHAIN_ID) as chain:
+        yield chain
+
+
+def three_blocks_at_once(call: Json, given: Json) -> Json:
+    if call["method"] != "eth_getLogs":
+        return given
+    asked = call["params"][0]
+    if int(asked["toBlock"], 16) - int(asked["fromBlock"], 16) < 3:
+        return given
+    return {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32005, "message": "at most 3 blocks"}}
+
+
+@pytest.fixture
+async def world(tmp_path: Path, chain: LocalChain) -> AsyncIterator[World]:
+    settler = chain.deploy("MiniSettlerLegacy")
+    async with AsyncExitStack() as opened:
+        stack = opened.enter_context(ExitStack())
+        proxy = opened.enter_context(RpcProxy(chain.url, change=three_blocks_at_once))
+        file = chains_file(tmp_path, {CHAIN_ID: (settler, [proxy.url])})
+        watched = await opened.enter_async_context(registry(tmp_path, file))
+        yield World(tmp_path, chain, settler, watched, file, stack)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(SECONDS_MAX):
+        while not await condition():  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.01)
+
+
+async def intents_executed(world: World) -> list[str]:
+    """Intents of which every other was recorded before, all carried out on chain."""
+    bodies = [intent_body(world.settler, number, events=number % 3) for number in range(INTENTS)]
+    for body in bodies:
+        execute(world.chain, body)
+    return [await world.watched.record(body) for body in bodies[::2]]
+
+
+async def assert_canonical(world: World, intents: list[str]) -> None:
+    assert await world.watched.executions() == canonical(world.chain, world.settler)
+    for intent in intents:
+        found = await world.watched.find(intent)
+        assert found["status"] == "succeeded"
+        assert [each["level"] for each in found["logs"]] == ["info"]
+
+
+async def test_a_watcher_killed_in_the_middle_is_followed_by_the_one_that_waits(world: World) -> None:
+    intents = await intents_executed(world)
+    first = world.watch()
+    await until(lambda: true_when(world.holder()))
+    leader = await world.holder()
+    second = world.watch()
+
+    async def is_in_the_middle() -> bool:
+        return await world.next_block() > 10
+
+    await until(is_in_the_middle)
+    first.kill()
+    first.wait()
+    assert await world.next_block() < INTENTS
+    await until(world.is_done)
+    assert await world.holder() not in {leader, ""}
+    await assert_canonical(world, intents)
+    # What happens from now on is followed too, and a signal ends it cleanly and gives the lease back.
+    late = intent_body(world.settler, INTENTS)
+    execute(world.chain, late)
+    await until(world.is_done)
+    await assert_canonical(world, [*intents, await world.watched.record(late)])
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(timeout=20) == 0
+    assert await world.holder() == ""
+
+
+async def true_when(value: Awaitable[str]) -> bool:
+    return bool(await value)
+
+
+async def test_the_one_that_waits_takes_over_at_once_from_one_that_was_stopped(world: World) -> None:
+    first = world.watch()
+    await until(lambda: true_when(world.holder()))
+    leader = await world.holder()
+    second = world.watch()
+    await asyncio.sleep(1)
+    assert await world.holder() == leader
+    first.send_signal(signal.SIGINT)
+    assert first.wait(timeout=20) == 0
+
+    async def is_taken_over() -> bool:
+        return await world.holder() not in {leader, ""}
+
+    async with asyncio.timeout(10):
+        await until(is_taken_over)
+    assert second.poll() is None
+
+
+async def test_once_ends_at_the_head_and_tells_each_step(world: World) -> None:
+    intents = await intents_executed(world)
+    process = world.watch("--once")
+    told, _ = await asyncio.to_thread(process.communicate, timeout=SECONDS_MAX)
+    assert process.returncode == 0
+    steps = [json.loads(line) for line in told.splitlines()]
+    assert {step["chainId"] for step in steps} == {CHAIN_ID}
+    assert sum(step["facts"] for step in steps) == len(await world.watched.executions())
+    assert sum(step["intents"] for step in steps) == len(intents)
+    await assert_canonical(world, intents)
+
+
+async def test_once_fails_when_a_chain_cannot_be_followed(world: World) -> None:
+    world.chain.stop()
+    process = world.watch("--once")
+    await asyncio.to_thread(process.wait, SECONDS_MAX)
+    assert process.returncode == 1
+
+
+async def test_nothing_to_follow_is_told(world: World) -> None:
+    world.file.write_text("")
+    process = world.watch("--once")
+    await asyncio.to_thread(process.wait, SECONDS_MAX)
+    assert process.returncode == 1

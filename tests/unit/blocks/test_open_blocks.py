@@ -1,0 +1,80 @@
+"""Which store a URL names, and what names none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from muniment.app import build_context
+from muniment.blocks import open_blocks
+from muniment.blocks.files import FileBlockStore
+from muniment.blocks.store import BlockStore
+from muniment.blocks.table import TableBlockStore
+from muniment.settings import Settings
+
+SQLITE, POSTGRES = "sqlite:///muniment.db", "postgresql://muniment:hidden@db/muniment"
+DATABASE = cast("Any", None)  # it is not asked
+
+
+def opened(url: str, database_url: str, data_dir: Path) -> BlockStore:
+    return open_blocks(url, data_dir=data_dir, database=DATABASE, database_url=database_url, loop=None)
+
+
+@pytest.mark.parametrize(
+    ("url", "database_url"),
+    [
+        ("", POSTGRES), ("", "postgres://db/m"), ("database:", SQLITE), ("database:", POSTGRES),
+        ("postgresql:", POSTGRES), ("postgresql:", "postgres://db/m"), ("sqlite:", SQLITE),
+    ],
+)  # fmt: skip
+def test_a_table_is_the_word_for_it_and_the_default_beside_postgresql(
+    tmp_path: Path, url: str, database_url: str
+) -> None:
+    assert isinstance(opened(url, database_url, tmp_path), TableBlockStore)
+    assert [path.name for path in tmp_path.iterdir()] == ["spools"]
+
+
+@pytest.mark.parametrize(
+    ("url", "database_url", "place"),
+    [
+        ("", SQLITE, "data/blocks"), ("file:", SQLITE, "data/blocks"), ("file:", POSTGRES, "data/blocks"),
+        ("file:{}/other", POSTGRES, "other"), ("file://{}/other", SQLITE, "other"),
+        ("file://localhost{}/other", SQLITE, "other"), ("file://{}/an%20other", SQLITE, "an other"),
+    ],
+)  # fmt: skip
+def test_files_are_a_file_url_and_the_default_beside_sqlite(
+    tmp_path: Path, url: str, database_url: str, place: str
+) -> None:
+    assert isinstance(opened(url.format(tmp_path), database_url, tmp_path / "data"), FileBlockStore)
+    assert (tmp_path / place / "tmp").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("url", "database_url"),
+    [
+        ("postgresql:", SQLITE), ("sqlite:", POSTGRES), (POSTGRES, POSTGRES), (SQLITE, SQLITE), ("table:", SQLITE),
+        ("database", SQLITE), ("database://x", SQLITE), ("/srv/blocks", SQLITE), ("blocks", SQLITE), (" ", SQLITE),
+        ("file:blocks", SQLITE), ("file://host/blocks", SQLITE), ("file:///srv?x", SQLITE), ("s3://bucket", SQLITE),
+    ],
+)  # fmt: skip
+def test_another_url_is_refused_and_not_repeated(tmp_path: Path, url: str, database_url: str) -> None:
+    with pytest.raises(ValueError, match="blocks") as refused:
+        opened(url, database_url, tmp_path)
+    assert "hidden" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_setting_decides(tmp_path: Path) -> None:
+    context = build_context(Settings(data_dir=tmp_path, blocks_url="database:"))
+    assert isinstance(context.blocks, TableBlockStore)
+    with pytest.raises(RuntimeError, match="no event loop"):
+        context.blocks.has(bytes(32))
+
+
+async def test_the_context_takes_the_loop_that_runs(tmp_path: Path) -> None:
+    context = build_context(Settings(data_dir=tmp_path, blocks_url="database:"))
+    with pytest.raises(RuntimeError, match="wait here for itself"):
+        context.blocks.has(bytes(32))
+    await context.database.close()

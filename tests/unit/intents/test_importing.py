@@ -1,0 +1,292 @@
+"""Importing: lines, batches, and what is written when some lines are refused."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from intent_lines import joined, line, log, proposal
+from muniment.context import Context
+from muniment.errors import DatabaseUnavailable, Refusal
+from muniment.evm.chains import CATALOGUE
+from muniment.intents import exporting, importing, writing
+from muniment.intents.exporting import Exported
+from muniment.intents.importing import Import, Line, Progress, Tally, check_line, in_batches, read_lines
+from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX
+from muniment.storage.database import Transaction
+from muniment.wire import encode
+
+SOURCE = "sha256:" + "ab" * 32
+NOW_MS = 1_795_204_080_123
+
+
+@dataclass
+class World:
+    """A registry, and the refusals of the last import into it."""
+
+    context: Context
+    refused: list[tuple[int, Refusal]] = field(default_factory=list)
+
+    def job(self, progress: Progress | None = None, source: str | None = SOURCE) -> Import:
+        self.refused.clear()
+        return Import(
+            database=self.context.database, protocol="Mimic", chains=CATALOGUE, grace_s=3600,
+            now_ms=self.context.now_ms, source=source, refused=lambda n, why: self.refused.append((n, why)),
+            progress=progress or Progress(),
+        )  # fmt: skip
+
+    async def run(self, data: bytes) -> Tally:
+        job = self.job()
+        assert await job.run(io.BytesIO(data), lambda: True)
+        return job.tally
+
+    async def export(self) -> bytes:
+        return b"".join([piece async for piece in exporting.lines(self.context.database, Exported())])
+
+    async def count(self, table: str) -> int:
+        ((count,),) = await self.context.database.fetch(f"SELECT COUNT(*) FROM {table}")  # noqa: S608 - our tables
+        return count
+
+    async def clear(self) -> None:
+        """Forget every intent."""
+
+        async def work(tx: Transaction) -> None:
+            for table in ("audit_entries", "intent_logs", "intent_proposals", "intents"):
+                await tx.execute(f"DELETE FROM {table}")  # noqa: S608 - our tables
+
+        await self.context.database.write(work)
+
+
+@pytest.fixture
+def world(context: Context) -> World:
+    return World(context)
+
+
+def read(data: bytes, after: Progress | None = None) -> list[Line]:
+    return list(read_lines(io.BytesIO(data), after or Progress()))
+
+
+def test_lines_end_in_lf_or_crlf_and_the_last_may_have_no_end() -> None:
+    assert read(b"a\nb\r\n\nc") == [Line(1, 2, b"a"), Line(2, 5, b"b"), Line(3, 6, b""), Line(4, 7, b"c")]
+
+
+def test_lines_are_numbered_on_from_where_an_import_stood() -> None:
+    assert read(b"c\n", Progress(2, 5, 1)) == [Line(3, 7, b"c")]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_line_of_the_greatest_length_is_whole(monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
+    monkeypatch.setattr(importing, "LINE_BYTES_MAX", 5)
+    assert [each.text for each in read(b"12345" + end + b"ab\n")] == [b"12345", b"ab"]
+
+
+@pytest.mark.parametrize("excess", [1, 2, 3, 100])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_longer_line_is_skipped_to_its_end(monkeypatch: pytest.MonkeyPatch, excess: int, end: bytes) -> None:
+    monkeypatch.setattr(importing, "LINE_BYTES_MAX", 5)
+    monkeypatch.setattr(importing, "_SKIPPED_AT_ONCE", 7)
+    long = b"1" * (5 + excess) + end
+    assert read(long + b"ab\n") == [Line(1, len(long), None), Line(2, len(long) + 3, b"ab")]
+    assert read(long.removesuffix(end)) == [Line(1, 5 + excess, None)]
+
+
+def test_batches_are_bounded_in_lines_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "BATCH_LINES", 3)
+    monkeypatch.setattr(importing, "BATCH_BYTES", 10)
+    texts = [b"1", b"1", b"1", b"123456789", b"1", b"1" * 50, b"1"]
+    batches = in_batches(Line(n, n, text) for n, text in enumerate(texts))
+    assert [[each.number for each in batch] for batch in batches] == [[0, 1, 2], [3, 4], [5], [6]]
+
+
+def test_the_longest_intent_that_an_export_writes_fits_a_line() -> None:
+    text = encode(log(0, data="\1" * LOG_BYTES_MAX, id="\1" * 100, level="critical"))
+    rest = importing.HEAD_BYTES_MAX + PROPOSALS_MAX * importing.PROPOSAL_BYTES_MAX
+    assert rest + LOGS_MAX * (len(text) + 1) < importing.LINE_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (b"{", "invalid-json"),
+        (b'{"op":"\xff"}', "invalid-json"),
+        (line(1)[:-1] + b',"op":1}', "invalid-json"),
+        (b"[]", "invalid-body"),
+        (b"{}", "invalid-body"),
+        (line(1, user="0x12"), "invalid-address"),
+        (line(1, op=4), "invalid-body"),
+        (line(1, hash="0x" + "00" * 32), "hash-mismatch"),
+        (line(1, status="lost"), "invalid-body"),
+        (None, "invalid-body"),
+    ],
+    ids=["no JSON", "not UTF-8", "two members", "array", "empty", "address", "op", "hash", "status", "too long"],
+)
+def test_what_is_wrong_with_a_line_is_told_by_its_code(text: bytes | None, code: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        check_line(text, protocol="Mimic", chains=CATALOGUE, now_ms=NOW_MS)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("text", [b"", b" \t", b"\r"])
+def test_a_blank_line_is_no_intent(text: bytes) -> None:
+    assert check_line(text, protocol="Mimic", chains=CATALOGUE, now_ms=NOW_MS) is None
+
+
+async def test_every_good_line_is_written_around_bad_and_blank_ones(world: World) -> None:
+    tally = await world.run(joined([line(1), b"{", b"", line(2), b"\xff", line(3)]))
+    assert tally == Tally(stored=3, refused=2, blank=1)
+    assert [n for n, _ in world.refused] == [2, 5]
+    assert await world.count("intents") == 3
+
+
+async def test_the_author_in_the_audit_log_is_import(world: World) -> None:
+    await world.run(joined([line(1), line(2)]))
+    rows = await world.context.database.fetch("SELECT DISTINCT operator FROM audit_entries")
+    assert rows == [("import",)]
+
+
+async def test_the_same_line_twice_is_one_intent(world: World) -> None:
+    assert await world.run(joined([line(1), line(1)])) == Tally(stored=1, unchanged=1)
+    assert await world.run(joined([line(1)])) == Tally(unchanged=1)
+    assert await world.count("intents") == 1
+
+
+# Each line that can be refused by the database alone: a status that goes backwards.
+BACK = (line(1, status="succeeded"), line(1, status="enqueued"))
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [*BACK, line(2)],
+        [line(2), *BACK],
+        [BACK[0], line(2), BACK[1], line(3), BACK[1]],
+        [BACK[0], *[BACK[1]] * 4, line(2)],
+        [b"{", BACK[0], b"{", BACK[1], b"{", line(2), BACK[1], b"{"],
+    ],
+    ids=["middle", "last", "two", "in a row", "among bad ones"],
+)
+async def test_a_line_that_contradicts_what_is_recorded_costs_no_other(world: World, batch: list[bytes]) -> None:
+    tally = await world.run(joined(batch))
+    wrong = [n for n, text in enumerate(batch, 1) if text in {BACK[1], b"{"}]
+    assert [n for n, _ in world.refused] == wrong
+    assert tally == Tally(stored=len(batch) - len(wrong), refused=len(wrong))
+    assert await world.count("intents") == tally.stored
+    assert await world.count("audit_entries") == tally.stored
+
+
+async def test_a_refused_line_leaves_nothing_half_done(world: World) -> None:
+    await world.run(joined([line(1, status="succeeded")]))
+    before = await world.export()
+    await world.run(joined([line(1, status="enqueued", proposals=[proposal(1)], logs=[log(1)])]))
+    assert world.refused[0][1].code == "status-conflict"
+    assert await world.export() == before
+
+
+async def test_refused_lines_cost_no_more_the_more_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    record = writing.record
+
+    async def counted(tx: Any, checked: Any, *rest: Any) -> bool:
+        tried.append(checked.new.nonce)
+        return await record(tx, checked, *rest)
+
+    monkeypatch.setattr(writing, "record", counted)
+    batch = [text for n in range(2, 40) for text in (line(n, status="succeeded"), line(n, status="created"))]
+    await world.run(joined(batch))
+    assert len(world.refused) == 38
+    assert len(tried) <= 4 * len(batch)  # each twice, and the engine may run a transaction again that was refused
+
+
+async def test_progress_is_committed_with_the_lines_it_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "BATCH_LINES", 2)
+    texts = [line(1), b"{", line(2), line(3), line(4)]
+    job = world.job()
+    answers = iter([True, False])
+    assert not await job.run(io.BytesIO(joined(texts)), lambda: next(answers))
+    progress = await importing.progress_of(world.context.database, SOURCE)
+    assert progress == job.progress == Progress(4, len(joined(texts[:4])), 1)
+    assert await world.count("intents") == 3
+
+
+async def test_an_interrupted_import_goes_on_to_the_same_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "BATCH_LINES", 2)
+    texts = [line(1), b"{", line(2), line(2), *BACK, line(3), b"", line(4)]
+    await world.run(joined(texts))
+    whole, entries = await world.export(), await world.count("audit_entries")
+    await world.clear()
+    file, stood = io.BytesIO(joined(texts)), list[Progress]()
+    while not stood or stood[-1].lines < len(texts):
+        job = world.job(await importing.progress_of(world.context.database, SOURCE))
+        file.seek(job.progress.bytes)
+        assert not await job.run(file, lambda: False)
+        stood.append(job.progress)
+    assert [(each.lines, each.refused) for each in stood] == [(2, 1), (4, 1), (6, 2), (8, 2), (9, 2)]
+    assert (await world.export(), await world.count("audit_entries")) == (whole, entries)
+
+
+async def test_a_finished_import_is_forgotten(world: World) -> None:
+    await world.run(joined([line(1)]))
+    assert await importing.progress_of(world.context.database, SOURCE) == Progress()
+    assert await world.count("imports") == 0
+
+
+async def test_nothing_is_kept_of_a_source_without_a_name(world: World) -> None:
+    job = world.job(source=None)
+    await job.add(read(joined([line(1)])))
+    assert await world.count("imports") == 0
+
+
+async def test_a_database_that_fails_ends_the_import(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object) -> bool:
+        raise DatabaseUnavailable("full")
+
+    monkeypatch.setattr(writing, "record", fails)
+    with pytest.raises(DatabaseUnavailable):
+        await world.run(joined([line(1)]))
+    assert world.refused == []
+
+
+def test_a_file_is_known_by_what_it_holds(tmp_path: Path) -> None:
+    def name_of(name: str, data: bytes) -> str | None:
+        (tmp_path / name).write_bytes(data)
+        with (tmp_path / name).open("rb") as file:
+            found = importing.fingerprint(file)
+            assert file.tell() == 0
+            return found
+
+    assert name_of("a", b"1") == name_of("b", b"1") != name_of("a", b"2")
+
+
+def test_a_pipe_has_no_name() -> None:
+    with open("/dev/null", "rb") as file:  # noqa: PTH123 - a device
+        assert importing.fingerprint(file) is None
+
+
+async def test_what_is_exported_is_exported_again_after_an_import(world: World) -> None:
+    texts = [
+        line(1, status="succeeded", transactionHash="0x" + "0a" * 32, destTransactionHash="0x" + "0b" * 32),
+        line(2, deadline="1", status="enqueued", executionHash="0xab"),
+        line(3, deadline="1", status="expired"),
+        line(4, status="submitted", proposals=[proposal(n, status="accepted") for n in range(120)]),
+        line(5, logs=[log(n, id=f"é{n}" if n % 2 else None) for n in range(1_100)]),
+    ]
+    await world.run(joined(texts))
+    exported = Exported()
+    first = b"".join([piece async for piece in exporting.lines(world.context.database, exported)])
+    assert exported == Exported(intents=5, proposals=120, logs=1_100, bytes=len(first))
+    assert [b'"status":"enqueued"' in each for each in first.splitlines()] == [False, True, False, False, False]
+    await world.clear()
+    assert await world.run(first) == Tally(stored=5)
+    assert await world.export() == first
+
+
+async def test_what_the_chain_says_is_exported(world: World) -> None:
+    await world.run(joined([line(1)]))
+    sql = "UPDATE intents SET chain_status = 'succeeded', standing = 'succeeded', chain_transaction_hash = ?"
+    await world.context.database.write(lambda tx: tx.execute(sql, (b"\x0c" * 32,)))
+    text = await world.export()
+    assert b'"status":"succeeded","transactionHash":"0x' + b"0c" * 32 in text

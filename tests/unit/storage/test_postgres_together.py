@@ -1,0 +1,185 @@
+"""What waits at the same moment travels together on PostgreSQL, and each caller gets an outcome of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from muniment.errors import TriggerNotFound
+from muniment.evm.address import Address
+from muniment.storage import open_database
+from muniment.storage.database import Transaction
+from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres_line import Connection
+from muniment.storage.postgres_sql import Kind, Texts
+from muniment.users import store
+
+ADD = "INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+NAME = "SELECT name FROM users WHERE address = ?"
+
+
+@pytest.fixture
+async def database(postgres_url: str) -> AsyncIterator[PostgresDatabase]:
+    made = open_database(postgres_url, data_dir=Path())
+    assert isinstance(made, PostgresDatabase)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every statement that goes to the server."""
+    statements: list[str] = []
+    driver: Any = asyncpg.Connection
+    for method in ("fetch", "execute"):
+        original = getattr(driver, method)
+
+        def watched(self: Connection, sql: str, *values: object, _original: Any = original, **options: Any) -> Any:
+            statements.append(sql)
+            return _original(self, sql, *values, **options)
+
+        monkeypatch.setattr(driver, method, watched)
+    return statements
+
+
+def address(number: int) -> bytes:
+    return number.to_bytes(20)
+
+
+def adding(number: int, name: str = "") -> Any:
+    async def add(transaction: Transaction) -> int:
+        return await transaction.execute(ADD, (address(number), name, 1))
+
+    return add
+
+
+async def add_all(database: PostgresDatabase, *numbers: int) -> list[int]:
+    return await asyncio.gather(*(database.write(adding(number)) for number in numbers))
+
+
+async def test_reads_of_one_text_are_one_statement_with_an_answer_for_each(
+    database: PostgresDatabase, sent: list[str]
+) -> None:
+    await asyncio.gather(*(database.write(adding(number, f"user {number}")) for number in range(50)))
+    sent.clear()
+    rows = await asyncio.gather(*(database.fetch(NAME, (address(number),)) for number in range(60)))
+    assert rows == [[(f"user {number}",)] for number in range(50)] + [[]] * 10
+    assert len([sql for sql in sent if "FROM users" in sql]) == 1
+
+
+async def test_a_lone_read_is_the_statement_itself(database: PostgresDatabase, sent: list[str]) -> None:
+    assert await database.fetch_one(NAME, (address(1),)) is None
+    assert sent[-1] == "SELECT name FROM users WHERE address = $1"
+
+
+async def test_writes_that_wait_share_a_transaction_and_a_statement(
+    database: PostgresDatabase, sent: list[str]
+) -> None:
+    assert await add_all(database, *range(40)) == [1] * 40
+    assert [sql.split()[0] for sql in sent if "set_config" not in sql] == ["BEGIN", "INSERT", "COMMIT"]
+
+
+async def test_of_equal_rows_one_went_in_and_each_caller_knows(database: PostgresDatabase) -> None:
+    assert sorted(await add_all(database, *[1] * 100)) == [0] * 99 + [1]
+    assert await add_all(database, 1, 2, 2, 3) == [0, 1, 0, 1]
+
+
+async def test_rows_that_differ_only_in_their_text_are_told_apart(database: PostgresDatabase) -> None:
+    names = ["a", "b", "a", "c"]
+    counts = await asyncio.gather(*(database.write(adding(7, name)) for name in names))
+    assert sum(counts) == 1
+    assert await database.fetch(NAME, (address(7),)) == [(names[counts.index(1)],)]
+
+
+async def test_a_bad_row_does_not_fail_its_neighbours(database: PostgresDatabase) -> None:
+    def adding_raw(raw: bytes) -> Any:
+        return lambda transaction: transaction.execute(ADD, (raw, "", 1))
+
+    raws = [address(1), b"too short", address(2)]
+    results = await asyncio.gather(*(database.write(adding_raw(raw)) for raw in raws), return_exceptions=True)
+    assert [type(each).__name__ for each in results] == ["int", "CheckViolationError", "int"]
+    assert len(await database.fetch("SELECT 1 FROM users")) == 2
+
+
+async def test_a_bad_read_does_not_fail_its_neighbours(database: PostgresDatabase) -> None:
+    await add_all(database, 1)
+    asked: list[Awaitable[Any]] = [database.fetch(NAME, (each,)) for each in (address(1), "no bytes", address(2))]
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert results[0] == [("",)]
+    assert isinstance(results[1], asyncpg.DataError)
+    assert results[2] == []
+
+
+async def test_a_refusal_undoes_its_own_work_and_no_other(database: PostgresDatabase) -> None:
+    async def refused(transaction: Transaction) -> None:
+        await transaction.execute(ADD, (address(2), "", 1))
+        raise TriggerNotFound("gone")
+
+    works = [adding(1), refused, adding(3)]
+    results = await asyncio.gather(*(database.write(work) for work in works), return_exceptions=True)
+    assert results[0] == results[2] == 1
+    assert isinstance(results[1], TriggerNotFound)
+    assert await database.fetch("SELECT address FROM users ORDER BY 1") == [(address(1),), (address(3),)]
+
+
+async def test_what_changes_a_row_sees_nothing_half_done(database: PostgresDatabase) -> None:
+    owner = Address.from_raw(os.urandom(20))
+    rotations = [database.write(lambda tx: store.next_generation(tx, owner, 1, 2)) for _ in range(30)]
+    assert sorted(await asyncio.gather(*rotations)) == list(range(2, 32))
+
+
+async def test_who_lost_a_row_sees_all_that_the_winner_did(database: PostgresDatabase) -> None:
+    async def claim(transaction: Transaction, mine: int) -> tuple[int, str]:
+        won = await transaction.execute(ADD, (address(1), "", 1))
+        if won:
+            await transaction.execute(ADD, (address(100 + mine), "", 1))
+            await transaction.execute("UPDATE users SET name = ? WHERE address = ?", (f"{mine}", address(1)))
+        row = await transaction.fetch_one(NAME, (address(1),))
+        assert row is not None
+        return won, row[0]
+
+    claims = [database.write(lambda tx, mine=mine: claim(tx, mine)) for mine in range(20)]
+    outcomes = await asyncio.gather(*claims)
+    assert sum(won for won, _ in outcomes) == 1
+    assert len({name for _, name in outcomes}) == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "values", "alone", "kind"),
+    [
+        ("SELECT a FROM t WHERE b = ?", (1,), "SELECT a FROM t WHERE b = $1", Kind.READ),
+        (
+            "SELECT * FROM (SELECT a FROM t WHERE b = ? LIMIT ?) x WHERE c = ? LIMIT ? OFFSET ?", (1, 2, 3, 4, 5),
+            "SELECT * FROM (SELECT a FROM t WHERE b = $1 LIMIT 2) x WHERE c = $2 LIMIT 4 OFFSET 5", Kind.READ,
+        ),
+        ("SELECT a FROM t WHERE b = ? FOR UPDATE", (1,), "SELECT a FROM t WHERE b = $1 FOR UPDATE", Kind.OTHER),
+        ("INSERT INTO t (a, b) VALUES (?, ?)", (1, 2), "INSERT INTO t (a, b) VALUES ($1, $2)", Kind.INSERT),
+        ("INSERT INTO t (a) SELECT ? FROM s", (1,), "INSERT INTO t (a) SELECT $1 FROM s", Kind.OTHER),
+        ("INSERT INTO t (a, b) VALUES (?, 0)", (1,), "INSERT INTO t (a, b) VALUES ($1, 0)", Kind.OTHER),
+        ("DELETE FROM t", (), "DELETE FROM t", Kind.OTHER),
+    ],
+)  # fmt: skip
+def test_a_statement_is_numbered_and_its_kind_known(sql: str, values: tuple[int, ...], alone: str, kind: Kind) -> None:
+    text, rest = Texts().ask(sql, values)
+    assert (text.alone, text.kind, text.count) == (alone, kind, len(rest))
+
+
+def test_texts_with_the_same_bounds_are_the_same() -> None:
+    texts = Texts()
+    (one, values), (same, _), (other, _) = (
+        texts.ask("SELECT a FROM t WHERE b = ? LIMIT ?", (b, limit)) for b, limit in ((1, 10), (2, 10), (1, 11))
+    )
+    assert one is same
+    assert one is not other
+    assert values == [1]
+
+
+def test_a_bound_that_is_no_number_never_enters_a_text() -> None:
+    with pytest.raises(TypeError):
+        Texts().ask("SELECT a FROM t LIMIT ?", ("1; DROP TABLE t",))
