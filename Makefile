@@ -5,7 +5,7 @@ DATA ?= data
 PORT ?= 8787
 UV := .venv/bin/uv
 
-.PHONY: run setup test check format golden lock bench clean
+.PHONY: run setup test soak check format golden lock bench bench-check clean
 
 run: .venv/runtime
 	@.venv/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
@@ -33,6 +33,10 @@ test: .venv/dev
 	@.venv/bin/python tests/node/install.py
 	.venv/bin/pytest -n 2
 
+# A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many.
+soak: .venv/dev
+	.venv/bin/pytest -s -p no:xdist tests/soak
+
 check: .venv/dev
 	@.venv/bin/ruff check --quiet && .venv/bin/ruff format --check --quiet
 	@.venv/bin/basedpyright
@@ -51,7 +55,11 @@ lock: .venv/bin/uv
 	  -o requirements-dev.lock pyproject.toml
 
 bench: .venv/dev
-	.venv/bin/python bench/run.py
+	@.venv/bin/python bench/peers/install.py
+	.venv/bin/python bench/run.py $(ARGS)
+
+bench-check: .venv/dev
+	@.venv/bin/python bench/targets.py
 
 clean:
-	rm -rf .venv tests/node/node_modules .ruff_cache .hypothesis
+	rm -rf .venv tests/node/node_modules bench/peers/node_modules .ruff_cache .hypothesis

@@ -9,18 +9,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from in_process import get, micros_of
 from muniment.app import Application, build_context
 from muniment.settings import Settings
 
 # So many are imported; the million is made of the latter, copied fifty times by statements of SQL.
 FEW, IMPORTED, COPIES = 1_000, 20_000, 50
 MANY = IMPORTED * COPIES
-ROUNDS, CALLS = 9, 100
+ROUNDS = 9
 # A user has a hundred intents in either database, so that pages are as full in one as in the other.
 INTENTS_PER_USER = 100
 SETTLER = "0x609d831C0068844e11eF85a273c7F356212Fd6D1"
@@ -41,13 +41,14 @@ def measure() -> tuple[Imported, Micros]:
     """What the larger import took, and for each reading the microseconds of each round among `few` and `many`."""
     with tempfile.TemporaryDirectory() as folder:
         few_dir, many_dir = Path(folder) / "few", Path(folder) / "many"
-        _import(few_dir, FEW)
-        imported = _import(many_dir, IMPORTED)
+        fill(few_dir, FEW)
+        imported = fill(many_dir, IMPORTED)
         _copy(many_dir / "muniment.db")
         return imported, asyncio.run(_compare(few_dir, many_dir))
 
 
-def _import(data: Path, count: int) -> Imported:
+def fill(data: Path, count: int) -> Imported:
+    """Import `count` intents by the command."""
     muniment = [sys.executable, "-m", "muniment"]
     subprocess.run([*muniment, "migrate", "--data-dir", str(data)], check=True, stdout=subprocess.DEVNULL)
     started = time.perf_counter()
@@ -118,7 +119,7 @@ async def _compare(few_dir: Path, many_dir: Path) -> Micros:
     micros: Micros = {name: {"few": [], "many": []} for name in targets}
     for turn in range(ROUNDS + 1):
         for name, (few_target, many_target) in targets.items():
-            few_time, many_time = await _time(few_app, few_target), await _time(many_app, many_target)
+            few_time, many_time = await micros_of(few_app, few_target), await micros_of(many_app, many_target)
             if turn:  # the first round warms up
                 micros[name]["few"].append(few_time)
                 micros[name]["many"].append(many_time)
@@ -134,38 +135,10 @@ def _of_user(count: int) -> str:
 async def _middle(app: Application) -> str:
     """The link to the page behind the one in the middle of the table."""
     rows = await app.context.database.fetch("SELECT max(seq) FROM intents")
-    headers, _ = await _get(app, f"/intents?offset={rows[0][0] // 2}")
+    headers, _ = await get(app, f"/intents?offset={rows[0][0] // 2}")
     return headers[b"link"].decode().partition(">")[0].removeprefix("<")
 
 
 async def _one(app: Application) -> str:
-    _, body = await _get(app, "/intents?limit=1")
+    _, body = await get(app, "/intents?limit=1")
     return f"/intents/{json.loads(body)[0]['hash']}"
-
-
-async def _time(app: Application, target: str) -> float:
-    started = time.perf_counter()
-    for _ in range(CALLS):
-        await _get(app, target)
-    return (time.perf_counter() - started) / CALLS * 1e6
-
-
-async def _get(app: Application, target: str) -> tuple[dict[bytes, bytes], bytes]:
-    """One request, without a server in between."""
-    path, _, query = target.partition("?")
-    scope: dict[str, Any] = {
-        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": query.encode(),
-        "headers": [], "http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 0), "client": None,
-        "root_path": "", "asgi": {"version": "3.0"},
-    }  # fmt: skip
-    sent: list[MutableMapping[str, Any]] = []
-
-    async def receive() -> MutableMapping[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    assert sent[0]["status"] == 200, sent
-    return dict(sent[0]["headers"]), b"".join(message.get("body", b"") for message in sent[1:])

@@ -1,4 +1,4 @@
-"""All benchmarks: `run.py`. Ratios within one run are what counts; see README.md beside this file."""
+"""All benchmarks: `run.py [--quick]`. Ratios within one run are what counts; see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -6,103 +6,56 @@ import json
 import os
 import platform
 import statistics
-from dataclasses import asdict
-from pathlib import Path
+import sys
+import time
+from typing import Any
 
 import balances
-import endpoints
 import intents
+import on_postgres
+import on_sqlite
+import peer
+import ratios
+import report
 import verification
-from server import CONNECTIONS, Load
-
-JSON_FILE = Path(__file__).parent / "last-run.json"
+from scale import FULL, QUICK
+from targets import JSON_FILE
 
 
 def main() -> None:
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
+    scale = QUICK if "--quick" in sys.argv[1:] else FULL
+    started, load = time.monotonic(), os.getloadavg()[0]
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f} at the start\n", flush=True)
+    if not peer.is_installed():
+        print("The peer is not installed, so nothing is compared with it\n")
     micros = verification.measure()
-    _print_verification(micros)
-    loads = endpoints.measure()
-    _print_endpoints(loads)
-    readings = balances.measure()
-    _print_balances(readings)
-    imported, pages = intents.measure()
-    _print_intents(imported, pages)
-    kept = {
-        "verification": micros, "endpoints": loads, "balances": readings, "imports": imported, "intents": pages,
+    report.show_verification(micros)
+    on_one_file = on_sqlite.measure(scale)
+    report.show_sqlite(on_one_file, scale.triggers)
+    on_a_cluster = on_postgres.measure(scale)
+    report.show_postgres(on_a_cluster, scale.rows_on_postgres + scale.registered)
+    found = {
+        **ratios.of_verification(micros),
+        **ratios.of_sqlite(on_one_file, statistics.median(micros[verification.RECOVERY])),
+        **ratios.of_postgres(on_a_cluster),
+    }
+    rest: dict[str, Any] = {}
+    if not scale.is_quick:
+        rest["balances"] = balances.measure()
+        report.show_balances(rest["balances"])
+        rest["imports"], rest["intents"] = intents.measure()
+        report.show_intents(rest["imports"], rest["intents"])
+    report.show_ratios(found)
+    machine = {
+        "python": platform.python_version(), "cores": os.cpu_count(), "loadAtStart": load, "quick": scale.is_quick,
+        "seconds": round(time.monotonic() - started),
     }  # fmt: skip
-    JSON_FILE.write_text(json.dumps(kept, indent=1, default=asdict), "utf-8")
-    print(f"\nEvery round is in {JSON_FILE.name}; load {os.getloadavg()[0]:.1f} at the end")
-
-
-def _print_intents(imported: intents.Imported, pages: intents.Micros) -> None:
-    rate = imported.lines / imported.seconds
-    print(f"\nImporting {imported.lines:,} intents: {imported.seconds:.1f} s, {rate:,.0f} lines a second")
-    print(
-        f"Reading, microseconds among {intents.FEW:,} and {intents.MANY:,} intents, in process; goal: ratio at most 1.3"
-    )
-    for name, micros in pages.items():
-        few, many = micros["few"], micros["many"]
-        ratios = [large / small for small, large in zip(few, many, strict=True)]
-        print(f"  {name:32} {_spread(few, 0)}   {_spread(many, 0)}   ratio {_spread(ratios, 2)}")
-    print()
-
-
-def _print_verification(micros: dict[str, list[float]]) -> None:
-    verify, bare = micros["verify"], micros["bare recovery"]
-    ratios = [ours / floor for ours, floor in zip(verify, bare, strict=True)]
-    print("Verifying a signed trigger, CPU microseconds, median of rounds (fastest … slowest)")
-    for name, values in micros.items():
-        print(f"  {name:16} {_spread(values, 1)}")
-    print(f"  {'ratio':16} {_spread(ratios, 2)}   goal: at most 2\n")
-
-
-def _print_endpoints(loads: endpoints.Loads) -> None:
-    print(f"Over HTTP, {CONNECTIONS} connections, one process, median of rounds (lowest … highest)")
-    print(f"  {'':42}{'per server-CPU second':>28}{'per wall second':>28}")
-    for operation, by_server in loads.items():
-        rates = {name: _rates(runs) for name, runs in by_server.items()}
-        for name, by_time in rates.items():
-            _print_row(operation if name == "muniment" else "", name, by_time, 0)
-        ratios = [
-            [ours / bare for ours, bare in zip(*pair, strict=True)]
-            for pair in zip(rates["muniment"], rates["bare"], strict=True)
-        ]
-        _print_row("", "ratio", ratios, 2)
-
-
-def _rates(runs: list[Load]) -> list[list[float]]:
-    """Requests per server-CPU second, and per wall second, by round."""
-    return [[run.requests / run.cpu_seconds for run in runs], [run.requests / run.wall_seconds for run in runs]]
-
-
-def _print_row(operation: str, name: str, by_time: list[list[float]], digits: int) -> None:
-    per_cpu, per_wall = (_spread(values, digits) for values in by_time)
-    print(f"  {operation:32} {name:9}{per_cpu:>28}{per_wall:>28}")
-
-
-def _print_balances(readings: dict[str, list[balances.Cost]] | None) -> None:
-    if readings is None:
-        print("\nBalances: not measured, anvil is not there; tests/node/install.py installs it")
-        return
-    chains = len(balances.CHAIN_IDS)
-    print(f"\nBalances of {balances.TOKENS} tokens on each of {chains} chains, milliseconds, median of rounds")
-    print(f"  {'':32}{'wall':>28}{'CPU of the reader':>28}")
-    ours = readings[balances.MUNIMENT]
-    for name, costs in readings.items():
-        _print_reading(name, [cost.wall_ms for cost in costs], [cost.cpu_ms for cost in costs], 1)
-        if name != balances.MUNIMENT:
-            pairs = list(zip(ours, costs, strict=True))
-            wall = [our.wall_ms / bare.wall_ms for our, bare in pairs]
-            _print_reading(f"  {balances.MUNIMENT} to it", wall, [our.cpu_ms / bare.cpu_ms for our, bare in pairs], 2)
-
-
-def _print_reading(name: str, wall: list[float], cpu: list[float], digits: int) -> None:
-    print(f"  {name:32}{_spread(wall, digits):>28}{_spread(cpu, digits):>28}")
-
-
-def _spread(values: list[float], digits: int) -> str:
-    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} … {max(values):,.{digits}f})"
+    kept = {
+        "machine": machine, "ratios": found, "verification": micros, "sqlite": on_one_file, "postgresql": on_a_cluster,
+        **rest,
+    }  # fmt: skip
+    JSON_FILE.write_text(json.dumps(kept, indent=1, default=vars), "utf-8")
+    print(f"\nEvery round is in {JSON_FILE.name}; {machine['seconds']} s, load {os.getloadavg()[0]:.1f} at the end")
 
 
 if __name__ == "__main__":

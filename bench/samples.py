@@ -1,17 +1,19 @@
-"""Signed triggers to measure with: a cron trigger with five inputs, each another consent of one signer."""
+"""Signed triggers to measure with: cron triggers with five inputs, of a hundred signers in turn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice, permutations, product
 from typing import Any, Final
 
 from muniment.evm.signature import address_of_key, sign
-from muniment.evm.typed_data import compile_types, digest
+from muniment.evm.typed_data import Encoder, compile_types, digest
 from muniment.triggers.typed_data import registry_domain, types_for
 from muniment.wire import encode
 
-KEY: Final = (7).to_bytes(32)
-SIGNER: Final = str(address_of_key(KEY))
+_KEYS: Final = [number.to_bytes(32) for number in range(7, 107)]
+SIGNERS: Final = [str(address_of_key(key)) for key in _KEYS]
+KEY, SIGNER = _KEYS[0], SIGNERS[0]
 DOMAIN: Final = registry_domain("Mimic")
 INPUTS: Final = {
     "token": "Token", "amount": "TokenAmount", "recipient": "address", "slippage": "uint16", "note": "string",
@@ -21,7 +23,7 @@ _VALUES: Final[dict[str, Any]] = {
     "token": _TOKEN, "amount": {"token": _TOKEN, "amount": "12.5"}, "recipient": SIGNER, "slippage": 50,
     "note": "Every six hours",
 }  # fmt: skip
-# The CID of the bundle that `deployed` in run.py uploads is put in; verification alone needs none that exists.
+# The CID of the bundle that `deploy` in ours.py uploads is put in; verification alone needs none that exists.
 CID: Final = "QmV2xSyG76zpH98n3aZfr4FVMwC64nbKnQ13vEjyHidmMZ"
 
 
@@ -33,17 +35,32 @@ def signed_triggers(numbers: Iterable[int], cid: str = CID) -> list[bytes]:
     """Bodies of POST /triggers; those of two numbers differ in what is signed."""
     types = types_for(INPUTS, 0)
     encoder = compile_types(types, "Trigger")
-    bodies: list[bytes] = []
-    for number in numbers:
-        values = {
-            "functionCid": cid, "version": "1.0.0", "input": _VALUES,
-            "config": {"type": 0, "schedule": "0 */6 * * *", "delta": "10m", "endDate": 0},
-            "executionFeeLimit": str(number), "minValidations": 1,
-        }  # fmt: skip
-        sig = sign(digest(DOMAIN, encoder.struct_hash(values)), KEY)
-        typed_data = {"types": types, "values": values}
-        bodies.append(encode({"description": "Benchmark", "typedData": typed_data, "sig": sig, "signer": SIGNER}))
+    return [_signed(number, types, _values(number, cid), encoder) for number in numbers]
+
+
+def with_types_of_their_own(count: int) -> list[bytes]:
+    """Bodies of which no two have the same types: members of Trigger and Config in orders of their own."""
+    types, bodies = types_for(INPUTS, 0), list[bytes]()
+    orders = product(permutations(types["Trigger"]), permutations(types["Config"]))
+    for number, (trigger, config) in enumerate(islice(orders, count)):
+        own = {**types, "Trigger": [*trigger], "Config": [*config]}
+        bodies.append(_signed(number, own, _values(number, CID), compile_types(own, "Trigger")))
     return bodies
+
+
+def _signed(number: int, types: dict[str, Any], values: dict[str, Any], encoder: Encoder) -> bytes:
+    signer = number % len(SIGNERS)
+    sig = sign(digest(DOMAIN, encoder.struct_hash(values)), _KEYS[signer])
+    typed_data = {"types": types, "values": values}
+    return encode({"description": "Benchmark", "typedData": typed_data, "sig": sig, "signer": SIGNERS[signer]})
+
+
+def _values(number: int, cid: str) -> dict[str, Any]:
+    return {
+        "functionCid": cid, "version": "1.0.0", "input": _VALUES,
+        "config": {"type": 0, "schedule": "0 */6 * * *", "delta": "10m", "endDate": 0},
+        "executionFeeLimit": str(number), "minValidations": 1,
+    }  # fmt: skip
 
 
 def forged(cid: str = CID) -> bytes:

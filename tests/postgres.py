@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -33,6 +34,11 @@ max_wal_size = 4GB
 autovacuum = off
 log_min_messages = fatal
 """
+# A replica finds its primary again soon, and never waits with what its own readers hold up.
+_REPLICA = """
+wal_retrieve_retry_interval = 100ms
+max_standby_streaming_delay = 1s
+"""
 # References are not looked at for a session that says it replays what was checked before.
 _EMPTY = """SET session_replication_role = replica;
 DO $$ DECLARE name text; BEGIN
@@ -45,26 +51,44 @@ END $$"""
 class Cluster:
     """A PostgreSQL server with a directory of its own; a context manager."""
 
-    def __init__(self, *, fsync: bool = False, config: str = "") -> None:
-        """Make the cluster's files; `config` is added to postgresql.conf."""
+    def __init__(self, *, fsync: bool = False, config: str = "", of: Cluster | None = None) -> None:
+        """Make the cluster's files, or copy those `of` a primary that runs; `config` is added to postgresql.conf."""
         self._home = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._user = _unprivileged()
         self._server: subprocess.Popen[Any] | None = None
+        self._paused: list[int] = []
         self.port = _free_port()
         try:
-            self._make(fsync=fsync, config=config)
+            self._make(of)
+            settings = f"{_CONFIG}\nport = {self.port}\nfsync = {'on' if fsync else 'off'}\n{config}\n"
+            with (self.data / "postgresql.conf").open("a") as file:
+                file.write(settings)
         except BaseException:
             shutil.rmtree(self._home)
             raise
 
-    def _make(self, *, fsync: bool, config: str) -> None:
-        self._bin = _programs(self._home, self._user)
+    def _make(self, of: Cluster | None) -> None:
+        self._bin = of._bin if of else _programs(self._home, self._user)
         if self._user is not None:
             shutil.chown(self._home, self._user.pw_uid, self._user.pw_gid)
-        self._run("initdb", "-D", self.data, "-U", _SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
-        settings = f"{_CONFIG}\nport = {self.port}\nfsync = {'on' if fsync else 'off'}\n{config}\n"
-        with (self.data / "postgresql.conf").open("a") as file:
-            file.write(settings)
+        if of:
+            self._run("pg_basebackup", "-D", self.data, "-d", of.conninfo, "-R", "-c", "fast", "--no-sync")
+        else:
+            self._run(
+                "initdb", "-D", self.data, "-U", _SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
+            )  # fmt: skip
+
+    def replica(self, config: str = "") -> Cluster:
+        """A streaming replica of this cluster, which runs; it is called `replica` in `synchronous_standby_names`.
+
+        Not started yet. Its programs are this cluster's, so it goes first.
+        """
+        return Cluster(config=f"{_REPLICA}\n{config}", of=self)
+
+    @property
+    def conninfo(self) -> str:
+        """How a replica finds this cluster."""
+        return f"host=127.0.0.1 port={self.port} user={_SUPERUSER} application_name=replica"
 
     def __enter__(self) -> Self:
         self.start()
@@ -112,6 +136,35 @@ class Cluster:
         self.stop()
         self.start()
 
+    def promote(self) -> None:
+        """Make a replica a primary of its own; returns once it takes writes."""
+        self._run("pg_ctl", "promote", "-D", self.data, "-w", "-s")
+
+    def pause(self) -> None:
+        """Stop every process of the server where it is: connections stay open, and nothing answers."""
+        assert self._server is not None
+        os.kill(self._server.pid, signal.SIGSTOP)  # first, so that it starts no others
+        children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children").read_text().split()
+        self._paused = [self._server.pid, *map(int, children)]
+        for pid in self._paused[1:]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        for pid in self._paused:
+            with suppress(ProcessLookupError):  # a session that was about to end
+                os.kill(pid, signal.SIGCONT)
+        self._paused = []
+
+    async def execute(self, sql: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run a statement as the superuser; its rows."""
+        connection = await asyncpg.connect(self.url(database))
+        try:
+            return [tuple(row) for row in await connection.fetch(sql)]
+        finally:
+            await connection.close()
+
     @staticmethod
     async def empty(url: str) -> None:
         """Delete every row at `url`, in a millisecond; to make a database takes fifty."""
@@ -144,6 +197,7 @@ class Cluster:
     def _end(self, how: signal.Signals) -> None:
         if self._server is not None:
             self._server.send_signal(how)
+            self.resume()
             self._server.wait(_START_SECONDS)
             self._server = None
 

@@ -52,12 +52,21 @@ class Service:
             self._command, env=self._environment, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
 
-    def wait_until_ready(self) -> None:
+    def launch_and_listen(self) -> Self:
+        """Start, and wait until it says where it listens; it may not be ready."""
+        self.launch()
+        self._read_url()
+        return self
+
+    def _read_url(self) -> None:
         assert self.process is not None
         assert self.process.stdout is not None
         said = self.process.stdout.readline()
         assert "listens on " in said, f"the service did not start: {said!r}"
         self.url = said.partition("listens on ")[2].split()[0]
+
+    def wait_until_ready(self) -> None:
+        self._read_url()
         deadline = time.monotonic() + START_SECONDS_MAX
         while True:
             try:
@@ -101,7 +110,11 @@ class Service:
         return status
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.kill()  # nobody will come to `__exit__`
+            raise
 
     def __exit__(self, *_: object) -> None:
         if self.process is not None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from muniment.http.clients import Clients
 from muniment.http.request import Request
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from muniment.ipfs.unixfs import Profile
     from muniment.outgoing import Outgoing
     from muniment.settings import Settings
-    from muniment.storage.database import Database
+    from muniment.storage.database import Database, Reads
 
 # A function's inputs by name, in manifest order, or None when no such function is registered here. Triggers need
 # it and functions know it; the two are strangers to each other.
@@ -28,6 +29,11 @@ class Context:
 
     settings: Settings
     database: Database
+    # Where a request that decides nothing is answered: with replicas, from one that has what its client wrote.
+    reads: Callable[[Request], Reads]
+    # Told who may have written, before that client has its answer. None where nobody needs to know.
+    wrote: Callable[[str], None] | None
+    clients: Clients
     blocks: BlockStore
     profile: Profile
     chains: Mapping[int, Chain]

@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from dataclasses import dataclass, field, fields
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
@@ -40,13 +41,32 @@ class Settings:
     database_url: str = _setting(
         "sqlite:///muniment.db", "Database; a relative SQLite path is inside the data directory"
     )
+    database_read_urls: str = _setting(
+        "",
+        "Streaming replicas of a PostgreSQL database, comma-separated URLs of one server each; listings and records "
+        "are read there, but for clients that have just written",
+    )
+    replica_lag_s_max: int = _setting(
+        5,
+        "Seconds that reads from a replica may be old; also how long they go on while the primary is away",
+        at_least=1,
+    )
     blocks_url: str = _setting(
         "",
         "Blocks of bundles: file: (in the data directory), file:///path, or database: (a table of the database); "
         "empty: files with SQLite, else the table",
     )
+    migrate_at_start: str = _setting(
+        "auto",
+        "true: serve applies missing migrations; false: `muniment migrate` does, and /readyz waits for it; "
+        "auto: true on SQLite, false on PostgreSQL",
+    )
     host: str = _setting("127.0.0.1", "Address to listen on")
     port: int = _setting(8787, "Port to listen on; 0 takes a free one", at_least=0, at_most=65_535)
+    trusted_proxies: str = _setting(
+        "",
+        "Networks of the proxies whose X-Forwarded-For is believed, comma-separated, like 10.0.0.0/8; empty: nobody's",
+    )
     workers: int = _setting(1, "Processes that serve, on one port and one database", at_least=1)
     secret: str = _setting(
         "",
@@ -95,15 +115,38 @@ class Settings:
             ceiling = each.metadata["at_most"]
             if ceiling is not None and getattr(self, each.name) > ceiling:
                 raise SettingError(f"{each.name} is at most {ceiling}")
+        if self.read_urls and not all(_is_postgresql(url) for url in (self.database_url, *self.read_urls)):
+            raise SettingError("database_read_urls are postgresql:// URLs beside a database_url that is one")
+        _ = self.proxies
 
     def __repr__(self) -> str:
         """What `shown` shows."""
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
 
     @property
+    def migrates_at_start(self) -> bool:
+        """Whether a process that serves or follows applies missing migrations before it does so."""
+        if self.migrate_at_start == "auto":
+            return self.database_url.startswith("sqlite:")
+        return self.migrate_at_start == "true"
+
+    @property
     def listens_beyond_this_machine(self) -> bool:
         """Whether others can reach the service; what is a convenience on a laptop is worth a warning then."""
         return self.host not in {"127.0.0.1", "::1", "localhost"}
+
+    @property
+    def read_urls(self) -> tuple[str, ...]:
+        """The URL of each replica. A URL may have commas of its own, between hosts."""
+        return tuple(url.strip() for url in _BETWEEN_URLS.split(self.database_read_urls) if url.strip())
+
+    @property
+    def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks of `trusted_proxies`. Raises `SettingError`."""
+        try:
+            return tuple(ip_network(each.strip()) for each in self.trusted_proxies.split(",") if each.strip())
+        except ValueError as error:
+            raise SettingError(f"trusted_proxies: {error}") from None
 
     def shown(self) -> dict[str, str]:
         """Name to value as text, secrets and the password in a database's URL masked."""
@@ -111,6 +154,7 @@ class Settings:
         for each in fields(self):
             value = getattr(self, each.name)
             shown[each.name] = MASK if each.metadata["secret"] and value else _without_password(_text(value))
+        shown["database_read_urls"] = ",".join(map(_without_password, self.read_urls))
         shown["price_api_url"] = _without_path(self.price_api_url)
         return shown
 
@@ -122,9 +166,11 @@ class Settings:
 # In a URL: behind the user's name (RFC 3986 section 3.2.1; up to the last @, for one that was not escaped), or as a
 # parameter, where PostgreSQL's drivers look too.
 _PASSWORD: Final = re.compile(r"(://[^:/@]*:).*(?=@)|(password=)[^&]*")
+_BETWEEN_URLS: Final = re.compile(r",\s*(?=postgres(?:ql)?://)")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 
 _CHOICES: Final = {
+    "migrate_at_start": ("auto", "true", "false"),
     "unixfs_profile": ("unixfs-v0-2015", "unixfs-v1-2025"),
     "log_format": ("console", "json"),
     "log_level": ("debug", "info", "warning", "error"),
@@ -133,6 +179,10 @@ _CHOICES: Final = {
 
 def _without_password(text: str) -> str:
     return _PASSWORD.sub(rf"\g<1>\g<2>{MASK}", text)
+
+
+def _is_postgresql(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
 
 
 def _without_path(url: str) -> str:

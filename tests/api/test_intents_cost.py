@@ -15,6 +15,7 @@ from conftest import NOW_MS
 from muniment.context import Context
 from muniment.http.paging import Cursor
 from muniment.intents.listing import WALKED_AT_ONCE
+from muniment.intents.receipts import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
 from muniment.intents.store import settle_expired
 from muniment.storage.database import Transaction
 from muniment.storage.sqlite import SqliteDatabase
@@ -30,6 +31,7 @@ STEPS_MAX = 100 * 60 + 4 * WALKED_AT_ONCE * 30
 INSERT = """INSERT INTO intents
     (hash, user_address, settler, config_sig, op, deadline, status, standing, created_at_ms, record)
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '{}')"""
+UNDER_WAY = ("created", "enqueued", "submitted")
 
 
 def row_of(n: int) -> tuple[Any, ...]:
@@ -37,10 +39,11 @@ def row_of(n: int) -> tuple[Any, ...]:
     deadline = NOW_S - MANY + 100 + n
     standing = "failed" if n % 100 == 1 else "discarded" if n % 100 == 2 else "succeeded" if n % 2 else "expired"
     if deadline > NOW_S - 40:
-        standing = ("created", "enqueued", "submitted")[n % 3]
+        standing = UNDER_WAY[n % 3]
+    status = UNDER_WAY[n // 2 % 2] if standing == "expired" else standing
     return (
         n.to_bytes(32), (n % USERS).to_bytes(20), (n // 7 % SETTLERS).to_bytes(20), (n // 3 % SIGNATURES).to_bytes(65),
-        n // 11 % 4, deadline.to_bytes(32), standing, standing, n,
+        n // 11 % 4, deadline.to_bytes(32), status, standing, n,
     )  # fmt: skip
 
 
@@ -132,3 +135,12 @@ async def test_a_sweep_looks_only_at_what_has_expired(database: SqliteDatabase) 
     with steps(database._writer._connection) as counted:
         assert await database.write(lambda tx: settle_expired(tx, NOW_MS, HOUR)) == 0
     assert counted() <= STEPS_COUNTED * 10
+
+
+@pytest.mark.parametrize("kind", [SUBMITTED, ENQUEUED, CLAIMED])
+async def test_receipts_are_looked_for_without_a_look_at_other_intents(database: SqliteDatabase, kind: str) -> None:
+    await fill(database, range(MANY))
+    await database.write(lambda tx: tx.execute("UPDATE intents SET chain_status = status WHERE status = 'succeeded'"))
+    with steps(database._reader) as counted:
+        await named_transactions(database, (1).to_bytes(20), kind, 0)
+    assert counted() <= STEPS_COUNTED * 20

@@ -169,6 +169,44 @@ async def test_a_sweep_changes_no_answer(client: httpx.AsyncClient, context: Con
     assert before.json()["status"] == "expired"
 
 
+@pytest.mark.parametrize("status", ["created", "enqueued", "submitted"])
+@pytest.mark.parametrize(("ahead_s", "grace_s"), [(2 * HOUR, HOUR), (11, 0)], ids=["a-clock-ahead", "a-shorter-grace"])
+async def test_a_sweep_under_another_clock_or_grace_lets_no_intent_expire(
+    client: httpx.AsyncClient, context: Context, clock: Clock, status: str, ahead_s: int, grace_s: int
+) -> None:
+    (name,) = await record(context, intent_body(1, deadline=str(NOW_S + 10), status=status))
+    before = await client.get(f"/intents/{name}")
+    assert await context.database.write(lambda tx: store.settle_expired(tx, NOW_MS + ahead_s * 1_000, grace_s)) == 1
+    assert await standings(context) == ["expired"]
+
+    async def assert_not_expired() -> None:
+        after = await client.get(f"/intents/{name}")
+        assert (after.json()["status"], after.headers["etag"]) == (status, before.headers["etag"])
+        assert (await client.get(f"/intents?status={status}")).json() == [after.json()]
+        assert (await client.get("/intents?status=expired")).json() == []
+
+    await assert_not_expired()
+    counts = [await context.database.write(lambda tx: store.settle_expired(tx, clock.now_ms, HOUR)) for _ in range(2)]
+    assert counts == [1, 0]
+    assert await standings(context) == [status]
+    await assert_not_expired()
+
+
+async def test_a_sweep_unmarks_a_bounded_number_at_once(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = [intent_body(n, status=status) for n, status in enumerate(["created", "submitted", "enqueued"] * 2)]
+    await record(context, *({**body, "deadline": str(NOW_S + 1)} for body in bodies))
+    assert await context.database.write(lambda tx: store.settle_expired(tx, NOW_MS + 1_000, 0)) == 6
+    monkeypatch.setattr(store, "SWEPT_AT_ONCE", 4)
+    counts = [await context.database.write(lambda tx: store.settle_expired(tx, NOW_MS, HOUR)) for _ in range(3)]
+    assert counts == [4, 2, 0]
+    assert await standings(context) == ["created", "submitted", "enqueued"] * 2
+
+
+async def standings(context: Context) -> list[str]:
+    """What the indexes hold."""
+    return [standing for (standing,) in await context.database.fetch("SELECT standing FROM intents ORDER BY seq")]
+
+
 async def test_a_sweep_settles_a_bounded_number_at_once(
     client: httpx.AsyncClient, context: Context, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

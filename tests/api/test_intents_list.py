@@ -113,15 +113,26 @@ async def shelf(context: Context, clock: Clock) -> Shelf:
     return Shelf(rows)
 
 
-@pytest.fixture(params=[(False, 500), (True, 20), (False, 5)], ids=str)
+NO_SWEEP, RIGHT = None, (0, HOUR)
+# Seconds that the clock of a sweep is ahead, and its grace.
+AHEAD, IMPATIENT = (5 * HOUR, HOUR), (0, 0)
+
+
+@pytest.fixture(
+    params=[(NO_SWEEP, 500), (RIGHT, 20), (NO_SWEEP, 5), (AHEAD, 500), (AHEAD, 5), (IMPATIENT, 20)], ids=str
+)
 async def world(
     request: pytest.FixtureRequest, context: Context, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> Shelf:
-    """Before and after a sweep; with a walk that reaches everything, and with shorter ones, which give up sooner."""
-    is_swept, walked_at_once = request.param
+    """Before and after a sweep, also one of another time or grace than this one's.
+
+    With a walk that reaches everything, and with shorter ones, which give up sooner.
+    """
+    sweep, walked_at_once = request.param
     monkeypatch.setattr(listing, "WALKED_AT_ONCE", walked_at_once)
-    if is_swept:
-        assert await context.database.write(lambda tx: settle_expired(tx, NOW_MS, HOUR)) > 5
+    if sweep is not None:
+        ahead_s, grace_s = sweep
+        assert await context.database.write(lambda tx: settle_expired(tx, NOW_MS + ahead_s * 1_000, grace_s)) > 5
     return shelf
 
 

@@ -88,6 +88,19 @@ async def test_no_filter_walks_over_rows_that_it_does_not_show(
     assert {name: cost for name, cost in costs.items() if cost >= STEPS_MAX} == {}
 
 
+@pytest.mark.parametrize(
+    ("sort", "bound", "cursor"), [(-1, "createdBefore", ROWS // 10), (1, "createdAfter", ROWS * 9 // 10)]
+)
+async def test_a_page_far_behind_a_bound_on_the_time_costs_no_walk_from_there(
+    client: httpx.AsyncClient, database: SqliteDatabase, sort: int, bound: str, cursor: int
+) -> None:
+    params = {"sort": sort, bound: ROWS // 2, "cursor": Cursor.after(cursor)}
+    with steps(database._reader) as counted:
+        page: list[Any] = (await client.get("/triggers", params=params)).json()
+    assert len(page) == 10
+    assert counted() < STEPS_MAX
+
+
 async def test_a_sweep_looks_only_at_what_has_ended(database: SqliteDatabase) -> None:
     with steps(database._writer._connection) as counted:
         assert await database.write(lambda tx: settle_ended(tx, NOW_MS)) == 0

@@ -5,20 +5,33 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 from muniment.__main__ import main
+from muniment.storage import postgres_transaction
 from muniment.storage.sqlite_writer import Writer
 
 _commit = Writer._make_durable
+_commit_there = postgres_transaction._make_durable
 
 
-def _commit_and_die(self: Writer) -> None:
-    _commit(self)
+def _die() -> None:
     if Path(os.environ["DIE_WHEN_THERE_IS"]).exists():
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _commit_and_die(self: Writer) -> None:
+    _commit(self)
+    _die()
+
+
+async def _commit_there_and_die(connection: Any) -> None:
+    await _commit_there(connection)
+    _die()
+
+
 Writer._make_durable = _commit_and_die
+postgres_transaction._make_durable = _commit_there_and_die
 
 if __name__ == "__main__":
     main()

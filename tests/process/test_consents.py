@@ -15,9 +15,11 @@ from service import Service
 OWNER = Wallet(51)
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(tmp_path / "data", workers=2) as started:
+@pytest.fixture(params=["sqlite", "postgres"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    is_there = request.param == "postgres"
+    environment = {"MUNIMENT_DATABASE_URL": request.getfixturevalue("postgres_url")} if is_there else None
+    with Service(tmp_path / "data", workers=2, environment=environment) as started:
         yield started
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ import httpx
 import pytest
 
 from builders import TriggerDraft, Wallet, deploy
+from crashing import Site
+from feeding import SETTLER, USER, IntentDraft
+from loading import DEADLINE
 from service import Service
 
 ROWS_EACH = 120
@@ -20,78 +25,111 @@ WRITERS = (Wallet(41), Wallet(42))
 NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
 
 
-async def write(url: str, bodies: list[dict[str, Any]]) -> None:
-    """Post them a few at a time, each over a connection of its own, so that every process gets some."""
-    limits = httpx.Limits(max_keepalive_connections=0)
-    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=30) as client:
-        for at in range(0, len(bodies), 4):
-            answers = await asyncio.gather(*(client.post("/triggers", json=body) for body in bodies[at : at + 4]))
-            assert {answer.status_code for answer in answers} == {200}
+async def write(urls: list[str], requests: list[tuple[str, str, Any]], key: str = "") -> None:
+    """Send them a few at a time, each over a connection of its own, so that every process gets some."""
+    headers = {"x-operator-key": key}
+    async with client_of("") as client:
+        for at in range(0, len(requests), 4):
+            some = zip(requests[at : at + 4], itertools.cycle(urls), strict=False)
+            sent = (
+                client.request(method, url + path, json=body, headers=headers) for (method, path, body), url in some
+            )
+            assert {answer.status_code for answer in await asyncio.gather(*sent)} == {200}
 
 
-async def tail(url: str, query: str) -> AsyncIterator[str]:
-    """The signatures as they come along the next links, for ever; each page over a connection of its own."""
-    limits = httpx.Limits(max_keepalive_connections=0)
-    target = f"/triggers?sort=1&{query}"
-    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=30) as client:
-        while True:
-            response = await client.get(target)
-            for trigger in response.json():
-                yield trigger["sig"]
+def client_of(url: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=url, limits=httpx.Limits(max_keepalive_connections=0), timeout=30)
+
+
+async def tail(urls: list[str], target: str) -> AsyncIterator[str]:
+    """The names as they come along the next links, for ever; each page from another process."""
+    async with client_of("") as client:
+        for url in itertools.cycle(urls):
+            response = await client.get(url + target)
+            for row in response.json():
+                yield row.get("sig") or row["hash"]
             link = NEXT.fullmatch(response.headers["link"])
             assert link
             target = link[1]
 
 
-async def read(url: str, query: str, count: int) -> list[str]:
-    """As many signatures as there should be; more would come at once, so one more page is asked for."""
+async def read(urls: list[str], target: str, count: int) -> list[str]:
+    """As many names as there should be; more would come at once, so one more page is asked for."""
     seen: list[str] = []
-    following = tail(url, query)
+    following = tail(urls, target)
     async with asyncio.timeout(SECONDS_MAX):
-        async for sig in following:
-            seen.append(sig)
+        async for name in following:
+            seen.append(name)
             if len(seen) == count:
                 break
     await following.aclose()  # pyright: ignore[reportAttributeAccessIssue] - it is a generator
     return seen
 
 
-@pytest.fixture
-def two_workers(tmp_path: Path) -> Any:
-    with Service(tmp_path / "data", workers=2) as started:
-        yield started
+@pytest.fixture(params=["sqlite", "postgres"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """Two processes on one database: workers on one port on SQLite, strangers to each other on PostgreSQL."""
+    environment, workers, processes = dict[str, str](), 2, 1
+    if request.param == "postgres":
+        environment, workers, processes = {"MUNIMENT_DATABASE_URL": request.getfixturevalue("postgres_url")}, 1, 2
+    with ExitStack() as stack:
+        started = [Service(tmp_path / "data", workers=workers, environment=environment) for _ in range(processes)]
+        yield Site(tmp_path / "data", [stack.enter_context(each) for each in started], environment)
 
 
-async def test_readers_that_follow_cursors_see_every_row_once(two_workers: Service) -> None:
-    url = two_workers.url
-    async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+async def test_readers_that_follow_cursors_see_every_row_once(site: Site) -> None:
+    urls = site.urls
+    async with client_of(urls[0]) as client:
         cid = await deploy(client)
     drafts = [[TriggerDraft(cid, wallet, version=f"{n}.0.0").signed() for n in range(ROWS_EACH)] for wallet in WRITERS]
     sigs = [[body["sig"] for body in bodies] for bodies in drafts]
     everything = ROWS_EACH * len(WRITERS)
     readers = [
-        read(url, "limit=7", everything),
-        read(url, "limit=100&active=true", everything),
-        read(url, f"limit=3&signer={WRITERS[0].address}", ROWS_EACH),
-        read(url, f"limit=5&functionCid={cid}", everything),
+        read(urls, "/triggers?sort=1&limit=7", everything),
+        read(urls[::-1], "/triggers?sort=1&limit=100&active=true", everything),
+        read(urls, f"/triggers?sort=1&limit=3&signer={WRITERS[0].address}", ROWS_EACH),
+        read(urls[::-1], f"/triggers?sort=1&limit=5&functionCid={cid}", everything),
     ]
-    writing = asyncio.gather(*(write(url, bodies) for bodies in drafts))
+    writing = asyncio.gather(*(write(urls, [("POST", "/triggers", body) for body in bodies]) for bodies in drafts))
     whole, active, mine, by_function = await asyncio.gather(*readers)
     await writing
     assert whole == active == by_function  # one order for everybody: that of the commits
     assert sorted(whole) == sorted(sigs[0] + sigs[1])
     assert mine == [sig for sig in whole if sig in set(sigs[0])]
-    async with httpx.AsyncClient(base_url=url, timeout=30) as client:
-        newest_first = await newest(client)
+    async with client_of(urls[-1]) as client:
+        newest_first = await newest(client, "/triggers?limit=50")
     assert newest_first == whole[::-1]
 
 
-async def newest(client: httpx.AsyncClient) -> list[str]:
+async def test_readers_that_follow_intents_see_every_one_once(site: Site) -> None:
+    urls = site.urls
+    everything = ROWS_EACH * len(WRITERS)
+    drafts = [IntentDraft(n, DEADLINE, {"op": 1 + n % 2}) for n in range(everything)]
+    readers = [
+        read(urls, "/intents?sort=1&limit=7", everything),
+        read(urls[::-1], f"/intents?sort=1&limit=100&user={USER.address}", everything),
+        read(urls, "/intents?sort=1&limit=3&op=2", ROWS_EACH),
+        read(urls[::-1], f"/intents?sort=1&limit=5&settler={SETTLER}&status=created", everything),
+    ]
+    puts = [("PUT", f"/intents/{draft.hash}", draft.body) for draft in drafts]
+    key = site.command("operators", "add", "relayer")
+    writing = asyncio.gather(write(urls, puts[:ROWS_EACH], key), write(urls, puts[ROWS_EACH:], key))
+    whole, of_user, of_op, created = await asyncio.gather(*readers)
+    await writing
+    assert whole == of_user == created
+    assert sorted(whole) == sorted(draft.hash for draft in drafts)
+    named = {draft.hash for draft in drafts if draft.body["op"] == 2}
+    assert of_op == [name for name in whole if name in named]
+    async with client_of(urls[-1]) as client:
+        assert await newest(client, "/intents?limit=50") == whole[::-1]
+
+
+async def newest(client: httpx.AsyncClient, first: str) -> list[str]:
     seen: list[str] = []
-    target: str | None = "/triggers?limit=50"
+    target: str | None = first
     while target is not None:
         response = await client.get(target)
-        seen += [trigger["sig"] for trigger in response.json()]
+        seen += [row.get("sig") or row["hash"] for row in response.json()]
         link = NEXT.fullmatch(response.headers.get("link", ""))
         target = link[1] if link else None
     return seen

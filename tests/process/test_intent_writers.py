@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from crashing import Site
 from feeding import Feeder, IntentDraft, hash_of_proposal, log, proposal
 from service import Service
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(tmp_path / "data", workers=2) as started:
-        yield started
+@pytest.fixture(params=["sqlite", "postgres"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    is_there = request.param == "postgres"
+    environment = {"MUNIMENT_DATABASE_URL": request.getfixturevalue("postgres_url")} if is_there else {}
+    with Service(tmp_path / "data", workers=2, environment=environment) as started:
+        yield Site(started.data_dir, [started], environment)
 
 
-def key_of(service: Service, name: str) -> str:
-    """What `muniment operators add` prints beside the running service."""
-    words = [sys.executable, "-m", "muniment", "operators", "add", name, "--data-dir", str(service.data_dir)]
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-
-
-async def test_what_processes_acknowledge_is_there_once_and_the_status_is_one(service: Service) -> None:
+async def test_what_processes_acknowledge_is_there_once_and_the_status_is_one(site: Site) -> None:
     # A new connection for each request: the kernel gives them to both processes.
     limits = httpx.Limits(max_connections=20, max_keepalive_connections=0)
-    async with httpx.AsyncClient(base_url=service.url, timeout=30, limits=limits) as client:
-        feeder = Feeder(client, key_of(service, "relayer"))
+    async with httpx.AsyncClient(base_url=site.urls[0], timeout=30, limits=limits) as client:
+        feeder = Feeder(client, site.command("operators", "add", "relayer"))
         draft = IntentDraft()
         first = await asyncio.gather(*(feeder.put(draft.saying(logs=[log(n)])) for n in range(10)))
         assert {answer.status_code for answer in first} == {200}

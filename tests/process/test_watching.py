@@ -10,7 +10,9 @@ import pytest
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
 from muniment.evm.hex import Bytes32
+from muniment.intents import exporting, importing
 from muniment.intents.settlement import OPERATION_EXECUTED
+from muniment.intents.types import LOGS_MAX
 from settler import LOG_EMITTER, encode_emit, encode_fulfil, operation_executed_data
 from watching_world import (
     CHAIN_ID,
@@ -153,64 +155,6 @@ async def test_a_settler_that_is_not_the_intents_says_nothing(
     assert await watched.status(intent) == "submitted"
 
 
-async def test_a_failed_transaction_fails_the_submitted_intent_that_names_it(
-    watched: Registry, chain: LocalChain, settler: Address
-) -> None:
-    done = fail(chain, settler)
-    intent = await watched.record(intent_body(settler, 1, transactionHash=done))
-    await watched.follow()
-    found = await watched.find(intent)
-    assert (found["status"], found["transactionHash"]) == ("failed", done)
-    assert found["logs"][0]["data"].endswith(f"failed with transaction {done}")
-
-
-async def test_a_failed_transaction_of_a_proposal_fails_it_and_its_intent(
-    watched: Registry, chain: LocalChain, settler: Address
-) -> None:
-    done = fail(chain, settler)
-    proposals = [proposal_body(1, transactionHash=done, status="submitted"), proposal_body(2)]
-    intent = await watched.record(intent_body(settler, 1, proposals=proposals))
-    await watched.follow()
-    found = await watched.find(intent)
-    assert found["status"] == "failed"
-    assert [each["status"] for each in found["proposals"]] == ["failed", "received"]
-
-
-async def test_an_intent_fails_only_when_every_named_transaction_did(
-    watched: Registry, chain: LocalChain, settler: Address
-) -> None:
-    done = fail(chain, settler)
-    body = intent_body(settler, 1, transactionHash=done)
-    intent = await watched.record(body)
-    await watched.follow()
-    assert await watched.status(intent) == "failed"
-    # Another solver's transaction is on its way.
-    await watched.propose(intent, proposal_body(2, transactionHash="0x" + "cd" * 32), settler)
-    found = await watched.find(intent)
-    assert found["status"] == "submitted"
-    assert [each["level"] for each in found["logs"]] == ["info", "warning"]
-    execute(chain, body)
-    await watched.follow()
-    assert await watched.status(intent) == "succeeded"
-
-
-async def test_a_dropped_transaction_decides_nothing(watched: Registry, settler: Address) -> None:
-    intent = await watched.record(intent_body(settler, 1, transactionHash="0x" + "ab" * 32))
-    assert await watched.follow()
-    assert await watched.status(intent) == "submitted"
-
-
-@pytest.mark.parametrize("status", ["created", "enqueued"])
-async def test_a_failed_receipt_needs_a_submitted_intent(
-    watched: Registry, chain: LocalChain, settler: Address, status: str
-) -> None:
-    done = fail(chain, settler)
-    submitted = await watched.record(intent_body(settler, 1, transactionHash=done))
-    intent = await watched.record(intent_body(settler, 2, status=status, transactionHash=done))
-    await watched.follow()
-    assert [await watched.status(each) for each in (submitted, intent)] == ["failed", status]
-
-
 async def test_the_chain_corrects_what_operators_said_and_logs_it(
     watched: Registry, chain: LocalChain, settler: Address
 ) -> None:
@@ -254,3 +198,18 @@ async def test_blocks_wait_for_their_confirmations(
         chain.ask("anvil_mine", "0x1")
         await watched.follow()
         assert [await watched.status(intent) for intent in intents] == ["succeeded", "failed"]
+
+
+async def test_an_export_is_imported_when_the_watcher_wrote_into_a_full_log(
+    watched: Registry, chain: LocalChain, settler: Address
+) -> None:
+    logs = [{"level": "info", "data": "x", "id": str(number)} for number in range(LOGS_MAX)]
+    body = intent_body(settler, 1, logs=logs)
+    await watched.record(body)
+    execute(chain, body)
+    await watched.follow()
+    line = b"".join([piece async for piece in exporting.lines(watched.context.database, exporting.Exported())])
+    checked = importing.check_line(line.rstrip(), protocol="Mimic", chains={}, now_ms=watched.context.now_ms())
+    assert checked is not None
+    assert len(checked.logs) == LOGS_MAX
+    assert checked.new.status == "succeeded"

@@ -133,6 +133,9 @@ def other_log(**members: Any) -> Change:
         other_log(blockNumber="0xffffff"),
         other_log(blockNumber=None),
         other_log(blockNumber=7),
+        other_log(transactionHash="0x77"),
+        other_log(logIndex=None),
+        other_log(removed=True),
         lambda call, given: {**given, "result": {}} if call["method"] == "eth_getLogs" else given,
         lambda call, given: {**given, "result": [None]} if call["method"] == "eth_getLogs" else given,
         lambda call, given: {**given, "result": None} if call["method"] == "eth_blockNumber" else given,
@@ -140,7 +143,8 @@ def other_log(**members: Any) -> Change:
         lambda call, given: {**given, "result": "0x"} if call["method"] == "eth_chainId" else given,
     ],
     ids=[
-        "address", "block hash", "short hash", "number", "pending", "number as a number", "no list", "no log",
+        "address", "block hash", "short hash", "number", "pending", "number as a number", "short transaction",
+        "no index", "removed", "no list", "no log",
         "no number", "no block", "no chain id",
     ],
 )  # fmt: skip

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
+import asyncpg
+import msgspec
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.intents.evidence import Execution, keep
+from muniment.intents.evidence import RECEIPT_INDEX, Execution, keep
 from muniment.intents.following import Follower
+from muniment.intents.hashes import intent_hash
 from muniment.intents.nodes import Nodes
 from muniment.intents.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
-from watching_world import CHAIN_ID, GRACE_S, Registry, chains_file, execute, intent_body, registry
+from muniment.intents.types import NewIntent
+from muniment.wire import decode_text
+from watching_world import CHAIN_ID, GRACE_S, Registry, chains_file, execute, fail, intent_body, proposal_body, registry
 
 pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
 
@@ -115,16 +122,65 @@ async def test_two_that_believe_to_lead_do_not_store_one_range_twice(
         await two.step(two.nodes.nodes[0])
 
 
+def success_of(intent: str, chain: LocalChain, settler: Address) -> Execution:
+    """An event of the newest block about an intent."""
+    block, subject = int(chain.ask("eth_blockNumber"), 16), bytes.fromhex(intent[2:])
+    return Execution(CHAIN_ID, block, b"\1" * 32, b"\2" * 32, 0, settler.raw, subject, "succeeded")
+
+
 async def test_a_fact_that_was_stored_as_its_intent_arrived_takes_effect_at_the_next_look(
     watched: Registry, chain: LocalChain, settler: Address
 ) -> None:
     intent = await watched.record(intent_body(settler, 1))
     await watched.follow()
-    block = int(chain.ask("eth_blockNumber"), 16)
-    fact = Execution(
-        CHAIN_ID, block, b"\1" * 32, b"\2" * 32, 0, settler.raw, bytes.fromhex(intent[2:]), "succeeded"
-    )  # fmt: skip
-    await watched.context.database.write(lambda tx: keep(tx, [fact]))
+    await watched.context.database.write(lambda tx: keep(tx, [success_of(intent, chain, settler)]))
     assert await watched.status(intent) == "submitted"
     await watched.follow()
     assert await watched.status(intent) == "succeeded"
+
+
+async def test_a_success_that_was_stored_as_its_proposal_arrived_outdoes_a_failure_at_the_next_look(
+    watched: Registry, chain: LocalChain, settler: Address
+) -> None:
+    intent = await watched.record(intent_body(settler, 1, transactionHash=fail(chain, settler)))
+    await watched.follow()
+    assert await watched.status(intent) == "failed"
+    await watched.context.database.write(lambda tx: keep(tx, [success_of(intent, chain, settler)]))
+    await watched.follow()
+    assert await watched.status(intent) == "succeeded"
+
+
+@pytest.mark.parametrize("named_by", ["the intent", "its proposal"])
+async def test_a_failure_that_was_stored_as_its_intent_was_called_succeeded_takes_effect_at_the_next_look(
+    watched: Registry, chain: LocalChain, settler: Address, named_by: str
+) -> None:
+    failed, block = "0x" + "ab" * 32, int(chain.ask("eth_blockNumber"), 16)
+    named: dict[str, Any] = {"transactionHash": failed}
+    members: dict[str, Any] = named if named_by == "the intent" else {"proposals": [proposal_body(1, **named)]}
+    intent = await watched.record(intent_body(settler, 1, status="succeeded", **members))
+    await watched.follow()
+    receipt = Execution(CHAIN_ID, block, b"\1" * 32, b"\xab" * 32, RECEIPT_INDEX, settler.raw, b"\xab" * 32, "failed")
+    await watched.context.database.write(lambda tx: keep(tx, [receipt]))
+    assert await watched.status(intent) == "succeeded"
+    await watched.follow()
+    assert await watched.status(intent) == "failed"
+
+
+async def test_a_fact_that_is_taken_back_as_its_intent_arrives_has_no_effect(
+    watched: Registry, chain: LocalChain, settler: Address, database_url: str
+) -> None:
+    body = intent_body(settler, 1)
+    intent = "0x" + intent_hash(msgspec.convert(body, NewIntent, dec_hook=decode_text)).hex()
+    await watched.context.database.write(lambda tx: keep(tx, [success_of(intent, chain, settler)]))
+    if database_url.startswith("sqlite"):  # one writer at a time
+        await watched.context.database.write(lambda tx: tx.execute("DELETE FROM executions"))
+        await watched.record(body)
+    else:
+        other: asyncpg.Connection = await asyncpg.connect(database_url)
+        async with other.transaction():
+            await other.execute("DELETE FROM executions")
+            arriving = asyncio.create_task(watched.record(body))
+            await asyncio.wait([arriving], timeout=1)
+        await arriving
+        await other.close()
+    assert await watched.status(intent) == "submitted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -141,6 +142,21 @@ async def test_a_reorganisation_deeper_than_what_is_kept_is_followed_anew(
     assert [step.taken_back for step in watched.steps if step.taken_back is not None] == [0]
     assert [await watched.status(intent) for intent in intents] == ["succeeded"] + ["submitted"] * 4
     assert await watched.executions() == canonical(chain, settler)
+
+
+async def test_another_chain_is_followed_anew_when_the_settler_block_is_above_what_was_kept(
+    opened: OpenRegistry, chain: LocalChain, settler: Address
+) -> None:
+    snapshot, head = chain.ask("evm_snapshot"), int(chain.ask("eth_blockNumber"), 16)
+    watched: Registry = await opened(settler_block=head + 1)
+    execute(chain, intent_body(settler, 1))
+    await watched.follow()
+    chain.ask("evm_revert", snapshot)
+    other_blocks(chain, 8)
+    above: Registry = await opened(settler_block=head + 7)
+    assert await asyncio.wait_for(above.follow(), 20)
+    assert len([step for step in above.steps if step.taken_back is not None]) == 1
+    assert await above.executions() == []
 
 
 async def test_a_node_that_is_behind_takes_nothing_back(

@@ -18,6 +18,7 @@ from muniment.app.operations import OPERATIONS
 from muniment.app.world import build_context
 from muniment.context import Context
 from muniment.errors import Unavailable
+from muniment.http.clients import NotesWriters
 from muniment.http.limits import Limits
 from muniment.http.middleware import Manners
 from muniment.http.routing import Paths
@@ -29,7 +30,7 @@ from muniment.triggers.store import settle_ended
 if TYPE_CHECKING:
     from types import FrameType
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from muniment.storage.database import Transaction
 
@@ -53,8 +54,11 @@ class Application:
         self.context = replace(context, is_stopping=lambda: self._stopping)
         self._stopping = False
         settings = context.settings
+        paths: ASGIApp = Paths(OPERATIONS, lifespan=self._lifespan)
+        if context.wrote is not None:
+            paths = NotesWriters(paths, context.clients, context.wrote)
         self._app = Manners(
-            Paths(OPERATIONS, lifespan=self._lifespan),
+            paths,
             limits=Limits(settings.body_bytes_max, settings.body_timeout_s),
             random_bytes=context.random_bytes,
             log_requests=settings.log_requests,

@@ -17,14 +17,16 @@ from muniment.evm.holdings import Holdings
 from muniment.evm.prices import PriceApi, PriceSource, StaticPrices
 from muniment.evm.token_lists import PACKAGED_LIST, TokenLists
 from muniment.functions.store import find_inputs
+from muniment.http.clients import Clients
 from muniment.ipfs.unixfs import PROFILES
 from muniment.outgoing import Outgoing
-from muniment.storage import open_database
+from muniment.storage import open_database, open_replicated
 
 if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
+    from muniment.http.request import Request
     from muniment.settings import Settings
-    from muniment.storage.database import Database
+    from muniment.storage.database import Database, Reads
 
 # Inputs of functions kept in memory; they never change. A function has at most 64 inputs, so at most some 40 MB.
 _INPUTS_KEPT: Final = 4_096
@@ -36,7 +38,8 @@ def build_context(settings: Settings, *, now_ms: Callable[[], int] | None = None
     Blocks in the database can be used only when this is called where the database's event loop runs.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    database = open_database(settings.database_url, data_dir=settings.data_dir)
+    clients = Clients(settings.proxies)
+    database, reads, wrote = _database(settings, clients)
     fixed = parse_secrets(settings.secret) if settings.secret else None
     now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
@@ -44,6 +47,9 @@ def build_context(settings: Settings, *, now_ms: Callable[[], int] | None = None
     return Context(
         settings=settings,
         database=database,
+        reads=reads,
+        wrote=wrote,
+        clients=clients,
         blocks=_blocks(settings, database),
         profile=PROFILES[settings.unixfs_profile],
         chains=chains,
@@ -55,6 +61,20 @@ def build_context(settings: Settings, *, now_ms: Callable[[], int] | None = None
         outgoing=outgoing,
         is_stopping=lambda: False,
     )
+
+
+def _database(
+    settings: Settings, clients: Clients
+) -> tuple[Database, Callable[[Request], Reads], Callable[[str], None] | None]:
+    """The database, what requests read, and who is told that a client wrote; without replicas none of it costs."""
+    if not settings.read_urls:
+        database = open_database(settings.database_url, data_dir=settings.data_dir)
+        return database, lambda _: database, None
+    replicated = open_replicated(
+        settings.database_url, settings.read_urls,
+        data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max,
+    )  # fmt: skip
+    return replicated, lambda request: replicated.reads(clients.address(request.scope)), replicated.wrote
 
 
 def _blocks(settings: Settings, database: Database) -> BlockStore:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database, Transaction
 
 _KEY: Final = re.compile(r"mno_[0-9a-f]{64}")
+# Who wrote what came from a file, in the audit log.
+IMPORT: Final = "import"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -71,7 +73,12 @@ def new_key(random_bytes: Callable[[int], bytes]) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return `name`. Raises `ValueError` unless it has 1 to 100 letters, digits, dots, underscores or hyphens."""
+    """Return `name`. Raises `ValueError` unless it has 1 to 100 letters, digits, dots, underscores or hyphens.
+
+    Also for the name under which an import is in the audit log: nobody else may write under it.
+    """
+    if name == IMPORT:
+        raise ValueError(f"{IMPORT} is what the audit log calls an import from a file")
     if not _NAME.fullmatch(name):
         raise ValueError("an operator's name has 1 to 100 of the characters A-Z a-z 0-9 . _ -")
     return name

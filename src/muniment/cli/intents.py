@@ -99,7 +99,7 @@ class _Run:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
         database = open_database(settings.database_url, data_dir=settings.data_dir)
         try:
-            await database.migrate()
+            await (database.migrate() if settings.migrates_at_start else database.check())
             source = None if self.place == "-" else importing.fingerprint(file)
             if source is not None and not restart:
                 self.resumed_at = await importing.progress_of(database, source)

@@ -29,7 +29,7 @@ BACKLOG = 2_048
 
 
 def run(settings: Settings) -> None:
-    """Migrate, then serve until SIGTERM or Ctrl-C."""
+    """Migrate if that is to be done at start, then serve until SIGTERM or Ctrl-C."""
     configure_logs(settings)
     try:
         _prepare(settings)
@@ -81,7 +81,8 @@ def _prepare(settings: Settings) -> None:
         await context.outgoing.close()
         await context.database.close()
 
-    migrate(settings)
+    if settings.migrates_at_start:
+        migrate(settings)
     asyncio.run(try_out())
 
 

@@ -27,13 +27,15 @@ _log = structlog.get_logger(__name__)
 def run(settings: Settings, *, once: bool, interval_s: float, as_json: bool) -> int:
     """Follow; the exit status: 1 when with `once` a chain was not followed to its head, or none is configured."""
     configure_logs(settings)
-    migrate(settings)
+    if settings.migrates_at_start:
+        migrate(settings)
     return asyncio.run(_watch(settings, once=once, interval_s=interval_s, as_json=as_json))
 
 
 async def _watch(settings: Settings, *, once: bool, interval_s: float, as_json: bool) -> int:
     context = build_context(settings)
     try:
+        await context.database.check()
         if not followed_chains(context):
             click.echo("no chain has an RPC URL and a settler: nothing to follow", err=True)
             return 1

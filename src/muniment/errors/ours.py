@@ -10,7 +10,10 @@ class Unavailable(Refusal):
 
 
 class DatabaseUnavailable(Unavailable):
-    """The database cannot be reached, is busy beyond its bound, or cannot write; nothing was stored."""
+    """The database cannot be reached, is busy, or cannot write.
+
+    Nothing was stored, unless `detail` says that it was lost while it committed: then send the same again, or read.
+    """
 
     code = "database-unavailable"
     title = "Database unavailable"

@@ -73,7 +73,7 @@ async def list_functions(context: Context, request: Request, query: store.Functi
 
     Newest first. `creator` finds a function by any of those who uploaded its bytes.
     """
-    page = await store.search(context.database, query)
+    page = await store.search(context.reads(request), query)
     link = next_link("/functions", request.scope["query_string"], page, query, query.sort)
     return Ready(page.body(), (JSON, *link))
 
@@ -123,12 +123,12 @@ async def _register(context: Context, creator: Address, bundle: Bundle) -> str:
 
 
 @operation("GET", "/functions/{cid}", refuses=(FunctionNotFound,))
-async def get_function(context: Context, cid: Cid) -> Ready[Function]:
+async def get_function(context: Context, request: Request, cid: Cid) -> Ready[Function]:
     """Read a function.
 
     A CIDv0 and the CIDv1 of the same multihash name the same function.
     """
-    return Ready((await _record(context, cid)).encode())
+    return Ready((await _record(context, request, cid)).encode())
 
 
 _CONTENT_REFUSALS = (FunctionNotFound, errors.RangeNotSatisfiable, errors.Integrity, errors.StorageUnavailable)
@@ -160,19 +160,19 @@ async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes]
 
 async def _file(context: Context, request: Request, cid: Cid, name: str) -> Ready[bytes] | Streamed:
     """A file of a registered function; when its content is not there, that is no mistake of the caller."""
-    await _record(context, cid)
+    await _record(context, request, cid)
     try:
         return await gateway.bundle_file(context, request, cid, name)
     except errors.ContentNotFound as refusal:
         raise errors.Integrity(f"the content of a registered function is missing: {refusal.detail}") from refusal
 
 
-async def _record(context: Context, cid: Cid) -> str:
+async def _record(context: Context, request: Request, cid: Cid) -> str:
     if cid.codec == RAW:
         raise FunctionNotFound(
             "this is the CID of a single file; a function is named by its bundle, see GET /functions"
         )
-    record = await store.find_record(context.database, cid.digest)
+    record = await store.find_record(context.reads(request), cid.digest)
     if record is None:
         raise FunctionNotFound("no function is registered under this CID")
     return record

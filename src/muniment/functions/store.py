@@ -15,7 +15,7 @@ from muniment.ipfs.cid import DAG_PB, Cid
 from muniment.storage.sql import Where, placeholders
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Database, Transaction
+    from muniment.storage.database import Database, Reads, Transaction
 
 
 # A page of records is what anybody can want to see at once; interface, GET /functions.
@@ -44,7 +44,7 @@ class NewFunction:
     record: str
 
 
-async def find_record(database: Database | Transaction, digest: bytes) -> str | None:
+async def find_record(database: Reads | Transaction, digest: bytes) -> str | None:
     """The record of the bundle whose root block has this digest."""
     row = await database.fetch_one("SELECT record FROM functions WHERE digest = ?", (digest,))
     return row[0] if row else None
@@ -98,7 +98,7 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
     return record
 
 
-async def search(database: Database, query: FunctionQuery) -> Page:
+async def search(database: Reads, query: FunctionQuery) -> Page:
     """A page of records in the order of commits; for one creator, in the order in which they deployed them."""
     where = Where()
     source, seq = "functions f", "f.seq"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from muniment.evm.rpc import Failed, data_of, quantity_of
 from muniment.outgoing import Unreachable
@@ -76,8 +76,10 @@ def pieces(facts: Sequence[Fact], last: Block) -> Iterator[tuple[list[Fact], Blo
     yield piece, last
 
 
-def failure_in(answer: object, transaction_hash: bytes, followed: int) -> Block | None:
-    """The block in which a transaction failed, by its receipt. None: none yet (or dropped), not failed, or too new."""
+def receipt_in(
+    answer: object, transaction_hash: bytes, followed: int
+) -> tuple[Block, Literal["succeeded", "failed"]] | None:
+    """The block and the outcome of a transaction, by its receipt. None: none yet (or dropped), too new, or not told."""
     if answer is None or isinstance(answer, Failed):
         return None
     receipt = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
@@ -89,5 +91,7 @@ def failure_in(answer: object, transaction_hash: bytes, followed: int) -> Block 
         or data_of(receipt.get("transactionHash")) != transaction_hash
     ):
         raise Unreachable("garbage", "no receipt")
-    failed = quantity_of(receipt.get("status")) == 0 and number <= followed
-    return Block(number, block_hash) if failed else None
+    status = quantity_of(receipt.get("status"))
+    if number > followed or status not in {0, 1}:
+        return None
+    return Block(number, block_hash), "succeeded" if status else "failed"

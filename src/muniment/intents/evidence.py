@@ -1,4 +1,4 @@
-"""What chains say about intents: events of settlers and failed receipts, and the status that follows from them.
+"""What chains say about intents: events of settlers and receipts, and the status that follows from them.
 
 Facts are rows of `executions`, kept apart from what operators say: they are taken back when their block is.
 """
@@ -16,18 +16,23 @@ from muniment.storage.sql import placeholders
 from muniment.wire import encode, iso_time, parse_json
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Database, Transaction
+    from muniment.storage.database import Transaction
 
-# The place of a failed receipt among the logs of its transaction: it is none of them.
+# The place of a receipt among the logs of its transaction: it is none of them.
 RECEIPT_INDEX: Final = -1
 # Parameters of one statement. SQLite takes 32,766, PostgreSQL 65,535; a few hundred are planned in no time.
 _LISTED_AT_ONCE: Final = 500
 _UNDER_WAY: Final = ("created", "enqueued", "submitted")
+# What operators say that failed receipts refute. Before, no transaction of the intent need have been sent.
+_REFUTABLE: Final = ("submitted", "succeeded")
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A row of `executions`: an event of a settler, or the failed receipt of a transaction that operators named."""
+    """A row of `executions`: an event of a settler, or the receipt of a transaction that operators named.
+
+    A receipt that is good says nothing of an intent: an event would. It is kept so that nobody asks for it again.
+    """
 
     chain_id: int
     block_number: int
@@ -57,6 +62,7 @@ class _Said:
 
 _SAID: Final = "hash, status, chain_status, transaction_hash, dest_transaction_hash, chain_transaction_hash"
 _NOTHING: Final = (None, None)
+_NOT_SUCCEEDED: Final = "(i.chain_status IS NULL OR i.chain_status = 'failed')"
 _FACTS: Final = """
     SELECT chain_id, block_number, block_hash, transaction_hash, log_index, settler, subject, outcome
     FROM executions WHERE settler = ? AND subject IN (
@@ -85,6 +91,18 @@ async def settle_subjects(
     tx: Transaction, subjects: Iterable[bytes], now_ms: int, grace_s: int, *, lost: str = ""
 ) -> int:
     """`settle` every intent that facts about `subjects` touch; how many there are."""
+    found = await _touched(tx, subjects)
+    await _settle_each(tx, found, now_ms, grace_s, lost)
+    return len(found)
+
+
+async def lock_subjects(tx: Transaction, subjects: Iterable[bytes]) -> None:
+    """Lock every intent that facts about `subjects` touch, before these go: who writes locks in the same order."""
+    for seq in sorted(await _touched(tx, subjects)):
+        await _lock(tx, seq)
+
+
+async def _touched(tx: Transaction, subjects: Iterable[bytes]) -> set[int]:
     wanted = list(dict.fromkeys(subjects))
     found: set[int] = set()
     for at in range(0, len(wanted), _LISTED_AT_ONCE):
@@ -98,8 +116,7 @@ async def settle_subjects(
             listed * 4,
         )
         found.update(seq for (seq,) in rows)
-    await _settle_each(tx, found, now_ms, grace_s, lost)
-    return len(found)
+    return found
 
 
 async def settle_late(tx: Transaction, chain_id: int, from_block: int, now_ms: int, grace_s: int) -> int:
@@ -110,13 +127,15 @@ async def settle_late(tx: Transaction, chain_id: int, from_block: int, now_ms: i
     """
     arms = [
         f"""SELECT i.seq FROM executions e {join} AND i.settler = e.settler
-            WHERE e.chain_id = ? AND e.block_number >= ?
-              AND (i.chain_status IS NULL OR (i.chain_status = 'failed' AND e.outcome = 'succeeded'))"""  # noqa: S608 - text of ours
-        for join in (
-            "JOIN intents i ON i.hash = e.subject",
-            "JOIN intents i ON i.transaction_hash = e.subject",
-            "JOIN intent_proposals p ON p.hash = e.subject JOIN intents i ON i.seq = p.intent_seq",
-            "JOIN intent_proposals p ON p.transaction_hash = e.subject JOIN intents i ON i.seq = p.intent_seq",
+            WHERE e.chain_id = ? AND e.block_number >= ? AND {without_effect}"""  # noqa: S608 - text of ours
+        for join, without_effect in (
+            ("JOIN intents i ON i.hash = e.subject", _NOT_SUCCEEDED),
+            ("JOIN intents i ON i.transaction_hash = e.subject", "e.outcome = 'failed' AND i.chain_status IS NULL"),
+            ("JOIN intent_proposals p ON p.hash = e.subject JOIN intents i ON i.seq = p.intent_seq", _NOT_SUCCEEDED),
+            (
+                "JOIN intent_proposals p ON p.transaction_hash = e.subject JOIN intents i ON i.seq = p.intent_seq",
+                "e.outcome = 'failed' AND (p.chain_status IS NULL OR i.chain_status IS NULL)",
+            ),
         )
     ]
     rows = await tx.fetch(f"{' UNION '.join(arms)} LIMIT ?", (*(chain_id, from_block) * 4, _LISTED_AT_ONCE))
@@ -126,16 +145,20 @@ async def settle_late(tx: Transaction, chain_id: int, from_block: int, now_ms: i
 
 async def _settle_each(tx: Transaction, seqs: Iterable[int], now_ms: int, grace_s: int, lost: str) -> None:
     for seq in sorted(seqs):  # in one order, so that no two transactions wait for each other
-        if await tx.execute("UPDATE intents SET version = version WHERE seq = ?", (seq,)):
+        if await _lock(tx, seq):
             await settle(tx, seq, now_ms, grace_s, lost=lost)
+
+
+async def _lock(tx: Transaction, seq: int) -> bool:
+    return await tx.execute("UPDATE intents SET version = version WHERE seq = ?", (seq,)) == 1
 
 
 async def settle(tx: Transaction, intent_seq: int, now_ms: int, grace_s: int, *, lost: str = "") -> None:
     """Let what is known of the chain decide about an intent and its proposals; the caller has locked the intent.
 
-    An event about the intent or one of its proposals means `succeeded`; while operators say `submitted`, failed
-    receipts of every transaction that they named mean `failed`; else operators are believed. A change of the status
-    that readers see is logged on the intent. `lost` says why facts went, for that log.
+    An event about the intent or one of its proposals means `succeeded`; when operators say `submitted` or `succeeded`,
+    failed receipts of every transaction that they named mean `failed`; else operators are believed. A change of the
+    status that readers see is logged on the intent. `lost` says why facts went, for that log.
     """
     row = await tx.fetch_one(f"SELECT {_SAID}, settler, deadline, version FROM intents WHERE seq = ?", (intent_seq,))  # noqa: S608 - our columns
     if row is None:
@@ -152,7 +175,7 @@ async def settle(tx: Transaction, intent_seq: int, now_ms: int, grace_s: int, *,
             changed = True
     named = [intent.transaction_hash, *(proposal.transaction_hash for _, proposal in proposals)]
     subjects = [intent.hash, *(proposal.hash for _, proposal in proposals)]
-    found = _decided(intent, subjects, named if intent.status == "submitted" else [], facts)
+    found = _decided(intent, subjects, named if intent.status in _REFUTABLE else [], facts)
     spoken = status_as_read(intent.status, deadline, now_ms, grace_s)
     before, after = intent.chain_status or spoken, found.outcome if found else spoken
     if _followed(found) != intent.followed:
@@ -168,10 +191,7 @@ async def settle(tx: Transaction, intent_seq: int, now_ms: int, grace_s: int, *,
 
 
 async def _facts(tx: Transaction, intent_seq: int, settler: bytes) -> dict[bytes, list[Execution]]:
-    """By subject, in the order of the chain, none of which is taken back before this transaction ends.
-
-    Who takes one back then sees what this transaction wrote, and settles it again.
-    """
+    """By subject, in the order of the chain. Who takes one back waits, and then sees what this transaction wrote."""
     asked = (settler, intent_seq, intent_seq, intent_seq, intent_seq)
     rows = await tx.fetch(_FACTS, asked)
     if rows and tx.for_update:
@@ -201,7 +221,7 @@ def _decided(
         )
     known = list(dict.fromkeys(name for name in named if name is not None))
     failures = [
-        next((fact for fact in facts.get(name, ()) if fact.log_index == RECEIPT_INDEX), None) for name in known
+        next((fact for fact in facts.get(name, ()) if fact.outcome == "failed"), None) for name in known
     ]  # fmt: skip
     return failures[0] if failures and None not in failures else None
 
@@ -256,30 +276,3 @@ async def _log(tx: Transaction, intent_seq: int, told: tuple[Literal["info", "wa
     )
     if added:
         await tx.execute("UPDATE intents SET log_count = ? WHERE seq = ?", (n, intent_seq))
-
-
-async def named_transactions(
-    database: Database, settler: bytes, after_seq: int, intents_max: int
-) -> tuple[list[bytes], int | None]:
-    """Transactions that operators named for some submitted intents, without those that failed already.
-
-    Beside them where to go on with the next intents, or None when these were the last.
-    """
-    rows = await database.fetch(
-        "SELECT seq FROM intents WHERE settler = ? AND standing = 'submitted' AND seq > ? ORDER BY seq LIMIT ?",
-        (settler, after_seq, intents_max),
-    )
-    seqs = [seq for (seq,) in rows]
-    if not seqs:
-        return [], None
-    marks = placeholders(len(seqs))
-    named = await database.fetch(
-        f"""SELECT named.transaction_hash FROM (
-              SELECT transaction_hash FROM intents WHERE seq IN ({marks}) AND transaction_hash IS NOT NULL
-              UNION SELECT transaction_hash FROM intent_proposals
-                WHERE intent_seq IN ({marks}) AND transaction_hash IS NOT NULL) AS named
-            WHERE NOT EXISTS (
-              SELECT 1 FROM executions e WHERE e.subject = named.transaction_hash AND e.log_index = ?)""",  # noqa: S608 - ? only
-        (*seqs, *seqs, RECEIPT_INDEX),
-    )
-    return [transaction_hash for (transaction_hash,) in named], seqs[-1] if len(seqs) == intents_max else None

@@ -40,7 +40,7 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
         await writing.record(tx, checked, caller.name, now_ms, grace_s)
         return await _shown(tx, checked.hash, now_ms, grace_s)
 
-    return Ready((await context.database.write(write)).encode())
+    return Ready((await context.database.write(write, order=hash.raw)).encode())
 
 
 @operation(
@@ -66,7 +66,7 @@ async def append_proposal(
         hash.raw, settler, body, protocol=context.settings.protocol_name, chains=context.chains
     )
     record = await context.database.write(
-        lambda tx: writing.append_proposal(tx, hash.raw, checked, caller.name, now_ms, grace_s)
+        lambda tx: writing.append_proposal(tx, hash.raw, checked, caller.name, now_ms, grace_s), order=hash.raw
     )
     return Ready(record.encode())
 
@@ -80,7 +80,9 @@ async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     """
     now_ms = context.now_ms()
     checked = rules.check_log(body, now_ms)
-    record = await context.database.write(lambda tx: writing.append_log(tx, hash.raw, checked, caller.name, now_ms))
+    record = await context.database.write(
+        lambda tx: writing.append_log(tx, hash.raw, checked, caller.name, now_ms), order=hash.raw
+    )
     return Ready(record.encode())
 
 
@@ -103,7 +105,7 @@ async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, b
         await writing.move(tx, hash.raw, body, caller.name, now_ms, grace_s)
         return await _shown(tx, hash.raw, now_ms, grace_s)
 
-    return Ready((await context.database.write(write)).encode())
+    return Ready((await context.database.write(write, order=hash.raw)).encode())
 
 
 async def _shown(tx: Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> str:

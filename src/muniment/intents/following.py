@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import structlog
 
 from muniment.evm.rpc import Call, Failed
-from muniment.intents.answers import FACTS_MAX, Block, blocks_of, failure_in, may_be_size, pieces
+from muniment.intents.answers import FACTS_MAX, Block, blocks_of, may_be_size, pieces
 from muniment.intents.evidence import (
-    RECEIPT_INDEX,
     Execution,
     keep,
-    named_transactions,
+    lock_subjects,
     settle_late,
     settle_subjects,
 )
@@ -30,6 +29,7 @@ from muniment.intents.progress import (
     renew_lease,
     take_back,
 )
+from muniment.intents.receipts import Receipts
 from muniment.intents.settlement import TOPICS, Fact, facts_of
 from muniment.outgoing import Unreachable
 
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Submitted intents whose transactions are asked for in one turn.
-_RECEIPTS_OF: Final = 100
 # After so long every transaction that was open when a fact was stored is over; writes are given up much earlier.
 _LATE_SECONDS: Final = 30.0
 
@@ -79,9 +77,13 @@ class Follower:
     now_ms: Callable[[], int]
     grace_s: int
     _followed: Followed | None = None
-    _asked_until: int = 0
+    _receipts: Receipts = field(init=False)
     _late_at_s: float = 0
     _late_from: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Have asked for no receipt yet."""
+        self._receipts = Receipts(nodes=self.nodes, settler=self.settler, database=self.database)
 
     async def step(self, node: Node) -> Step:
         """Follow the next range, or go back behind a reorganisation, or at the head look after open ends.
@@ -101,9 +103,9 @@ class Follower:
             first = await self._begin(head)
         if first <= head:
             return await self._follow(node, first, head, newest)
-        facts, intents, is_round = await self._ask_receipts(node, first - 1)
+        facts, intents = await self._look_at_receipts(node, first - 1)
         await self._settle_late(first)
-        return Step(self._chain_id, first, head, facts, intents, at_head=True, all_asked=is_round)
+        return Step(self._chain_id, first, head, facts, intents, at_head=True, all_asked=self._receipts.all_asked)
 
     @property
     def _chain_id(self) -> int:
@@ -222,7 +224,7 @@ class Follower:
         return Step(self._chain_id, down_to, head - self.confirmations, facts, intents, taken_back=down_to)
 
     async def _take_back(self, tx: Transaction, down_to: int, lost: str) -> tuple[TakenBack, int]:
-        piece = await take_back(tx, self._chain_id, down_to, FACTS_MAX)
+        piece = await take_back(tx, self._chain_id, down_to, FACTS_MAX, lambda subjects: lock_subjects(tx, subjects))
         return piece, await settle_subjects(tx, piece.subjects, self.now_ms(), self.grace_s, lost=lost)
 
     async def _last_common(self, node: Node) -> int | None:
@@ -238,33 +240,20 @@ class Follower:
                     return block.number
             below = kept[-1].number
 
-    async def _ask_receipts(self, node: Node, followed: int) -> tuple[int, int, bool]:
-        """Look for failed transactions among those that operators named; the last says that all were asked for."""
-        named, last = await named_transactions(self.database, self.settler.raw, self._asked_until, _RECEIPTS_OF)
-        answers = await self.nodes.ask(
-            node, [Call("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in named]
-        )
-        failures = [failure_in(answer, name, followed) for answer, name in zip(answers, named, strict=True)]
-        found = [(name, block) for name, block in zip(named, failures, strict=True) if block is not None]
-        hashes = await self.nodes.hashes(node, [block.number for _, block in found])
-        if any(block.hash != seen for (_, block), seen in zip(found, hashes, strict=True)):
-            raise Unreachable("moving", "a receipt is of another chain")
+    async def _look_at_receipts(self, node: Node, followed: int) -> tuple[int, int]:
+        """Ask for outcomes of transactions that operators named; how many failed, and how many intents that touched."""
+        found = await self._receipts.ask(node, followed)
         intents = 0
-        if found:
-            executions = [
-                Execution(
-                    self._chain_id, block.number, block.hash, name, RECEIPT_INDEX, self.settler.raw, name, "failed"
-                )
-                for name, block in found
-            ]
+        for at in range(0, len(found), FACTS_MAX):
+            piece = found[at : at + FACTS_MAX]
+            intents += await self._write(lambda tx, piece=piece: self._keep_receipts(tx, piece))
+        self._receipts.kept()
+        return sum(each.outcome == "failed" for each in found), intents
 
-            async def work(tx: Transaction) -> int:
-                await keep(tx, executions)
-                return await settle_subjects(tx, [name for name, _ in found], self.now_ms(), self.grace_s)
-
-            intents = await self._write(work)
-        self._asked_until = last or 0
-        return len(found), intents, last is None
+    async def _keep_receipts(self, tx: Transaction, found: Sequence[Execution]) -> int:
+        await keep(tx, found)
+        failed = [each.subject for each in found if each.outcome == "failed"]
+        return await settle_subjects(tx, failed, self.now_ms(), self.grace_s)
 
     async def _settle_late(self, next_block: int) -> None:
         """Every now and then look again at what was stored since the time before the last."""

@@ -6,8 +6,10 @@ killed goes on behind the last batch that was written, and a line is never count
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
+import random
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +17,8 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from muniment.errors import Conflicting, Invalid, InvalidBody, Refusal
+from muniment.auth.operators import IMPORT
+from muniment.errors import Conflicting, DatabaseUnavailable, Invalid, InvalidBody, Refusal
 from muniment.intents import writing
 from muniment.intents.rules import HEAD_BYTES_MAX, PROPOSAL_BYTES_MAX, check_intent
 from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX, NewIntent
@@ -24,10 +27,8 @@ from muniment.wire import decode_text, parse_json, refusal_of
 if TYPE_CHECKING:
     from muniment.evm.chains import Chain
     from muniment.intents.rules import CheckedIntent
-    from muniment.storage.database import Database, Transaction
+    from muniment.storage.database import Database, Transaction, Work
 
-# Who wrote, in the audit log.
-AUTHOR: Final = "import"
 # Level, time and id of a log beside its text: 100 characters, each at most `\ud83d\ude00`, and the members' names.
 _LOG_REST_BYTES_MAX: Final = 2_048
 # The longest line that an export writes: an intent of the largest size, each byte of its logs a control character,
@@ -40,6 +41,10 @@ LINE_BYTES_MAX: Final = (
 # a fifth of a second. The bytes bound the memory: decoded, a line takes about ten times its length.
 BATCH_LINES: Final = 1_000
 BATCH_BYTES: Final = 2 * 2**20
+# The row of `leases` that imports lock in turn; it has no holder and no end.
+_TURN: Final = "import"
+# Before a batch that could not be written is tried again; nobody waits for an import but its operator.
+_PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
 # What is read at once of the rest of a line that is too long.
 _SKIPPED_AT_ONCE: Final = 2**20
 
@@ -231,17 +236,18 @@ class Import:
         progress = Progress(last.number, last.end, self.progress.refused + len(refused))
 
         async def work(tx: Transaction) -> int:
+            await _take_turn(tx)
             changed = 0
             for index, item in enumerate(items):
                 if item.intent is not None:
                     try:
-                        changed += await writing.record(tx, item.intent, AUTHOR, now_ms, self.grace_s)
+                        changed += await writing.record(tx, item.intent, IMPORT, now_ms, self.grace_s)
                     except (Conflicting, Invalid) as refusal:
                         raise _RefusedLine(index, refusal) from refusal
             await self._keep(tx, progress, now_ms)
             return changed
 
-        changed = await self.database.write(work)
+        changed = await self._written(work)
         self.progress = progress
         intents = sum(item.intent is not None for item in items)
         self.tally.stored += changed
@@ -252,6 +258,15 @@ class Import:
             if item.refusal is not None:
                 self.refused(item.line.number, item.refusal)
 
+    async def _written(self, work: Work[int]) -> int:
+        """Write a batch, again and again when it meets another writer of the same intents, or the database is away."""
+        for pause_s in _PAUSES_S:
+            try:
+                return await self.database.write(work)
+            except DatabaseUnavailable:
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - any chance will do
+        return await self.database.write(work)
+
     async def _keep(self, tx: Transaction, progress: Progress, now_ms: int) -> None:
         if self.source is None:
             return
@@ -261,3 +276,11 @@ class Import:
                  refused = excluded.refused, updated_at_ms = excluded.updated_at_ms""",
             (self.source, progress.lines, progress.bytes, progress.refused, now_ms),
         )
+
+
+async def _take_turn(tx: Transaction) -> None:
+    """Hold back the batches of other imports until this one is written: they would lock intents crosswise."""
+    await tx.execute(
+        "INSERT INTO leases (name, holder, until_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (_TURN, "", 0)
+    )
+    await tx.fetch(f"SELECT 1 FROM leases WHERE name = ?{tx.for_update}", (_TURN,))  # noqa: S608 - text of the engine

@@ -44,7 +44,6 @@ class Held(NamedTuple):
 
     seq: int
     said: Facts
-    standing: str
     reads_as: str
     chain_transaction_hash: bytes | None
     proposal_count: int

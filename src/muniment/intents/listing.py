@@ -17,13 +17,13 @@ from msgspec import Meta
 from muniment.evm.address import Address
 from muniment.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, Page, PageQuery, Sort
 from muniment.intents import store
-from muniment.intents.store import ENDED, HEAD_COLUMNS, STATUS_AS_READ, Head
+from muniment.intents.store import CAN_END, EARLY, ENDED, HEAD_COLUMNS, STATUS_AS_READ, Head
 from muniment.intents.types import ConfigSig, DeadlineBound, IntentStatus, Op
 from muniment.storage.sql import Where
 from muniment.wire import TIMESTAMP_MS_MAX, UINT256_MAX
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Database, Row
+    from muniment.storage.database import Reads, Row
 
 # What a page may be long, apart from its first intent: some hundred times a usual page. The next link goes on.
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -32,8 +32,7 @@ WALKED_AT_ONCE: Final = 500
 # A planner keeps conditions from outside out of a subquery that has a limit, and with them other indexes, which it
 # would walk from end to end (https://sqlite.org/optoverview.html, "the push-down optimization"). 2^63 - 1 is no limit.
 _FENCE: Final = "LIMIT 9223372036854775807"
-_COLUMNS: Final = "seq, user_address, settler, config_sig, op, deadline, standing, created_at_ms"
-_CAN_END: Final = frozenset({"created", "enqueued", "submitted"})
+_COLUMNS: Final = "seq, user_address, settler, config_sig, op, deadline, status, chain_status, standing, created_at_ms"
 
 _TimestampMs = Annotated[int, Meta(ge=0, le=TIMESTAMP_MS_MAX, examples=[1_795_204_080_123])]
 
@@ -102,13 +101,14 @@ class _Plan:
     has_more_to_ask: bool
     # The rows to choose from. Only the first is a walk.
     arms: list[_Arm]
-    # Filters that may select few rows, to be tried before and after a walk; and every condition, for those rows.
-    tried_before: list[_Filter]
-    tried_after: list[_Filter]
+    # Filters that may select few rows, to be tried before and after a walk: the filters of each list select different
+    # rows, and those that are asked for are among theirs. And every condition, for those rows.
+    tried_before: list[list[_Filter]]
+    tried_after: list[list[_Filter]]
     everything: Where
 
 
-async def search(database: Database, query: IntentQuery, now_ms: int, grace_s: int) -> Page:
+async def search(database: Reads, query: IntentQuery, now_ms: int, grace_s: int) -> Page:
     """A page of intents in the order of commits, as they read at `now_ms`; at most `PAGE_BYTES_MAX` long.
 
     Raises `DeadlineExceeded` when the last of many rows would have to be looked at.
@@ -128,7 +128,7 @@ async def search(database: Database, query: IntentQuery, now_ms: int, grace_s: i
     return Page(records, heads[len(records) - 1].seq if records else None, len(heads) > query.limit)
 
 
-async def _span(database: Database, query: IntentQuery) -> _Span:
+async def _span(database: Reads, query: IntentQuery) -> _Span:
     """The span that `query` asks for, by times and cursor.
 
     Where the times of neighbours may differ, the bounds by time are wider, and rows are asked for their time as well.
@@ -150,24 +150,24 @@ async def _span(database: Database, query: IntentQuery) -> _Span:
     return _Span(after, until, tuple(rest))
 
 
-async def _seq_at(database: Database, condition: str, time_ms: int) -> int:
+async def _seq_at(database: Reads, condition: str, time_ms: int) -> int:
     """The sequence number of the first intent whose `created_at_ms` fulfils a condition, 0 if there is none."""
     sql = f"SELECT seq FROM intents WHERE created_at_ms {condition} LIMIT 1"  # noqa: S608 - text of ours
-    row = await database.fetch_one(sql, (time_ms,))
-    return row[0] if row else 0
+    rows = await database.fetch(sql, (time_ms,))
+    return rows[0][0] if rows else 0
 
 
-async def _rows(database: Database, query: IntentQuery, span: _Span, plan: _Plan) -> list[Row]:
+async def _rows(database: Reads, query: IntentQuery, span: _Span, plan: _Plan) -> list[Row]:
     """The `HEAD_COLUMNS` of the page's intents, and of one more if there is one."""
     whole = _statement(query, span, plan.arms)
     sources = [arm.source for arm in plan.arms if arm.source]
-    if query.offset > OFFSET_QUICK_MAX or not all([await _is_few(database, each) for each in sources]):
+    if query.offset > OFFSET_QUICK_MAX or not await _are_few(database, sources):
         return await database.fetch_slow(*whole)
     if not plan.has_more_to_ask:
         return await database.fetch(*whole)
     for few in plan.tried_before:
-        if await _is_few(database, few):
-            return await database.fetch(*_statement(query, span, [_Arm(plan.everything, few)]))
+        if await _are_few(database, few):
+            return await database.fetch(*_statement(query, span, _looked_at(plan, few)))
     walked = await _walked(database, query, span, plan.walked)
     if walked == span:
         return await database.fetch(*whole)
@@ -175,8 +175,8 @@ async def _rows(database: Database, query: IntentQuery, span: _Span, plan: _Plan
     if len(rows) > query.limit:
         return rows
     for few in plan.tried_after:
-        if await _is_few(database, few):
-            return await database.fetch(*_statement(query, span, [_Arm(plan.everything, few)]))
+        if await _are_few(database, few):
+            return await database.fetch(*_statement(query, span, _looked_at(plan, few)))
     return await database.fetch_slow(*whole)
 
 
@@ -188,24 +188,39 @@ def _planned(query: IntentQuery, ended: tuple[bytes, bytes]) -> _Plan:
     deadline = _deadline_filters(query)
     standing = [_Filter("standing = ?", (query.status,))] if query.status else []
     status = [_Filter(f"{STATUS_AS_READ} = ?", (*ended, query.status))] if query.status else []
-    near, asked, tried_after = equal[:1], [*equal[1:], *deadline], equal[1:]  # the most selective index
-    ended_arms: list[_Arm] = []
+    near, asked = equal[:1], [*equal[1:], *deadline]  # the most selective index
+    tried_after = [equal[1:2], equal[2:], op]
+    unswept = _unswept(query, ended)
+    arms: list[_Arm] = []
     if standing and query.config_sig is None:
-        asked, tried_after = [*asked, *op], [*tried_after, *op]
-        if query.status == "expired":  # those that a sweep has seen, and those that none has
-            ended_arms = [_Arm(_where(*near, *_unindexed(*asked)), _Filter(ENDED, ended))]
-        near, asked = [*near, *standing], [*asked, *(status if query.status in _CAN_END else [])]
+        asked = [*asked, *op, *(status if unswept else [])]
+        arms = [_Arm(_where(*near, *_unindexed(*asked)), each) for each in unswept]
+        near = [*near, *standing]
     elif near:
-        asked = [*asked, *op, *status]
-        tried_after = [*tried_after, *op, *(standing if query.status != "expired" else [])]
+        asked, tried_after = [*asked, *op, *status], [*tried_after, [*standing, *unswept]]
     else:
-        near = op
+        near, tried_after = op, []
     return _Plan(
         walked=_where(*near), has_more_to_ask=bool(asked),
-        arms=[_Arm(_where(*near, *_unindexed(*asked))), *ended_arms],
-        tried_before=deadline, tried_after=tried_after,
+        arms=[_Arm(_where(*near, *_unindexed(*asked))), *arms],
+        tried_before=[each for each in [deadline] if each], tried_after=[each for each in tried_after if each],
         everything=_where(*_unindexed(*equal, *op, *deadline, *status)),
     )  # fmt: skip
+
+
+def _unswept(query: IntentQuery, ended: tuple[bytes, bytes]) -> list[_Filter]:
+    """The intents whose standing is not the status that is asked for, though they read so.
+
+    Some expired and no sweep has seen it; some were marked by a sweep of another time or grace. A final status stands.
+    """
+    if query.status == "expired":
+        return [_Filter(ENDED, ended)]
+    return [_Filter(EARLY, store.early(query.status, ended))] if query.status in CAN_END else []
+
+
+def _looked_at(plan: _Plan, few: list[_Filter]) -> list[_Arm]:
+    """The rows of filters that select few, of which everything is asked."""
+    return [_Arm(plan.everything, each) for each in few]
 
 
 def _deadline_filters(query: IntentQuery) -> list[_Filter]:
@@ -227,21 +242,25 @@ def _where(*filters: _Filter) -> Where:
     return where
 
 
-async def _is_few(database: Database, chosen: _Filter) -> bool:
-    """Whether at most `WALKED_AT_ONCE` intents pass a filter that has an index."""
-    sql = f"SELECT 1 FROM intents WHERE {chosen.clause} LIMIT 1 OFFSET ?"  # noqa: S608 - text of ours
-    return await database.fetch_one(sql, (*chosen.values, WALKED_AT_ONCE)) is None
+async def _are_few(database: Reads, filters: list[_Filter]) -> bool:
+    """Whether at most `WALKED_AT_ONCE` intents pass each of some filters that have an index."""
+    for clause, values in filters:
+        sql = f"SELECT 1 FROM intents WHERE {clause} LIMIT 1 OFFSET ?"  # noqa: S608 - text of ours
+        if await database.fetch(sql, (*values, WALKED_AT_ONCE)):
+            return False
+    return True
 
 
-async def _walked(database: Database, query: IntentQuery, span: _Span, where: Where) -> _Span:
+async def _walked(database: Reads, query: IntentQuery, span: _Span, where: Where) -> _Span:
     """The part of `span` in which a walk sees `WALKED_AT_ONCE` rows; all of it when there are no more."""
     chosen = span.within(where)
     direction = "ASC" if query.sort == 1 else "DESC"
     sql = f"SELECT seq FROM intents{chosen} ORDER BY seq {direction} LIMIT 1 OFFSET ?"  # noqa: S608 - text of ours
-    row = await database.fetch_one(sql, [*chosen.parameters, WALKED_AT_ONCE])
-    if row is None:
+    rows = await database.fetch(sql, [*chosen.parameters, WALKED_AT_ONCE])
+    if not rows:
         return span
-    return span._replace(until=row[0]) if query.sort == 1 else span._replace(after=row[0] - 1)
+    ((seq,),) = rows
+    return span._replace(until=seq) if query.sort == 1 else span._replace(after=seq - 1)
 
 
 def _statement(query: IntentQuery, span: _Span, arms: list[_Arm]) -> tuple[str, list[object]]:

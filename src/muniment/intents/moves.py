@@ -40,17 +40,17 @@ def passed_until(now_ms: int) -> int:
     return now_ms // 1_000
 
 
-def status_as_read(standing: str, deadline: int, now_ms: int, grace_s: int) -> str:
-    """What an intent's `standing` reads as now; `deadline` in Unix seconds.
+def status_as_read(told: str, deadline: int, now_ms: int, grace_s: int) -> str:
+    """What an intent reads as now of which the chain, or else operators, `told` a status; `deadline` in Unix seconds.
 
     `created` and `enqueued` read as `expired` once the deadline has passed, `submitted` only `grace_s` seconds later:
     its transaction may be on its way. What is final stays.
     """
-    if standing in _EXPIRE_AT_ONCE:
-        return "expired" if deadline <= passed_until(now_ms) else standing
-    if standing == "submitted" and deadline + grace_s <= passed_until(now_ms):
+    if told in _EXPIRE_AT_ONCE:
+        return "expired" if deadline <= passed_until(now_ms) else told
+    if told == "submitted" and deadline + grace_s <= passed_until(now_ms):
         return "expired"
-    return standing
+    return told
 
 
 def reachable(diagram: Diagram, status: str) -> tuple[str, ...]:

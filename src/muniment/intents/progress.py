@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -120,9 +120,12 @@ class TakenBack:
     is_last: bool
 
 
-async def take_back(tx: Transaction, chain_id: int, down_to: int, facts_max: int) -> TakenBack:
+async def take_back(
+    tx: Transaction, chain_id: int, down_to: int, facts_max: int, lock: Callable[[list[bytes]], Awaitable[None]]
+) -> TakenBack:
     """Forget what was seen from block `down_to` on, from above and no more than some `facts_max` facts at a time.
 
+    `lock` is called with what these are about before they go, to lock what they touch in the order in which writers do.
     All settlers of the chain are followed again from there: what happened to one's blocks happened to all.
     """
     rows = await tx.fetch(
@@ -131,15 +134,17 @@ async def take_back(tx: Transaction, chain_id: int, down_to: int, facts_max: int
         (chain_id, down_to, facts_max),
     )
     block = rows[0][0] if rows else down_to
-    subjects = await tx.fetch(
+    rows_about = await tx.fetch(
         "SELECT DISTINCT subject FROM executions WHERE chain_id = ? AND block_number >= ?", (chain_id, block)
     )
+    subjects = [subject for (subject,) in rows_about]
+    await lock(subjects)
     facts = await tx.execute("DELETE FROM executions WHERE chain_id = ? AND block_number >= ?", (chain_id, block))
     await tx.execute("DELETE FROM chain_blocks WHERE chain_id = ? AND number >= ?", (chain_id, block))
     await tx.execute(
         "UPDATE chain_progress SET next_block = ? WHERE chain_id = ? AND next_block > ?", (block, chain_id, block)
     )
-    return TakenBack(block, [subject for (subject,) in subjects], facts, is_last=not rows)
+    return TakenBack(block, subjects, facts, is_last=not rows)
 
 
 async def first_known(tx: Transaction, chain_id: int) -> int | None:

@@ -22,7 +22,7 @@ async def list_intents(context: Context, request: Request, query: listing.Intent
     Newest first unless `sort=1`. A page ends before its limit when it would be longer than 8 MiB: a `next` link says
     that there is more. Following these links with `sort=1` misses no intent and shows none twice.
     """
-    page = await listing.search(context.database, query, context.now_ms(), context.settings.settlement_grace_s)
+    page = await listing.search(context.reads(request), query, context.now_ms(), context.settings.settlement_grace_s)
     link = next_link("/intents", request.scope["query_string"], page, query, query.sort)
     return Ready(page.body(), (JSON, *link))
 
@@ -37,13 +37,14 @@ async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready
     The ETag changes with each of them, with the status, and when the intent expires.
     """
     now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
-    head = await store.find(context.database, hash.raw, now_ms, grace_s)
+    reads = context.reads(request)
+    head = await store.find(reads, hash.raw, now_ms, grace_s)
     if head is None:
         raise IntentNotFound("no intent is recorded under this hash")
     headers = (JSON, (b"etag", head.etag.encode()))
     if etag_matches(request.header(b"if-none-match"), head.etag):
         return Ready(b"", headers, 304)
-    pieces = store.pieces(context.database, head)
+    pieces = store.pieces(reads, head)
     if head.is_small:
         return Ready(b"".join([piece async for piece in pieces]), headers)
     return Streamed(pieces, headers)

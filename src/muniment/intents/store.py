@@ -1,6 +1,7 @@
 """Intents in the database, read: a head with the members that never change as JSON, and numbered proposals and logs.
 
-The status as read depends on the time: `moves.status_as_read` says how, and `STATUS_AS_READ` is the same in SQL.
+The status as read depends on the time: `moves.status_as_read` says how, and `STATUS_AS_READ` is the same in SQL. The
+column `standing`, which sweeps keep near to it, is for indexes: no answer is made from it alone.
 """
 
 from __future__ import annotations
@@ -15,17 +16,27 @@ from muniment.intents.types import NEWEST_SHOWN
 from muniment.storage.sql import SWEPT_AT_ONCE, placeholders
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Database, Row, Transaction
+    from muniment.storage.database import Reads, Row, Transaction
 
 # Those that have expired since the last sweep; its parameters are `expiry()`. The list is the one of the partial
 # index `intents_by_end`, word for word: else SQLite does not see that the index holds them all.
 ENDED: Final = (
     "standing IN ('created', 'enqueued', 'submitted') AND deadline <= ? AND (standing <> 'submitted' OR deadline <= ?)"
 )
-STATUS_AS_READ: Final = f"CASE WHEN {ENDED} THEN 'expired' ELSE standing END"
+# Those with a status that operators told which a sweep has marked, but have not expired: it had another clock or grace.
+# Its parameters are `early()`. The chain has told nothing of an intent whose standing is `expired`.
+EARLY: Final = "standing = 'expired' AND status = ? AND deadline > ?"
+# The parameters are `expiry()`.
+STATUS_AS_READ: Final = (
+    "CASE WHEN COALESCE(chain_status, status) IN ('created', 'enqueued') AND deadline <= ? THEN 'expired' "
+    "WHEN COALESCE(chain_status, status) = 'submitted' AND deadline <= ? THEN 'expired' "
+    "ELSE COALESCE(chain_status, status) END"
+)
+CAN_END: Final = ("created", "enqueued", "submitted")
 HEAD_COLUMNS: Final = (
-    "i.seq, i.hash, i.standing, i.deadline, i.version, COALESCE(i.chain_transaction_hash, i.transaction_hash), "
-    "i.dest_transaction_hash, i.proposal_count, i.log_count, i.record"
+    "i.seq, i.hash, COALESCE(i.chain_status, i.status), i.deadline, i.version, "
+    "COALESCE(i.chain_transaction_hash, i.transaction_hash), i.dest_transaction_hash, "
+    "i.proposal_count, i.log_count, i.record"
 )
 # Rows that are held at once of an answer that is streamed. A proposal has up to 64 KiB, a log up to 4 (of which each
 # byte may be six in JSON): about as much of either.
@@ -64,8 +75,8 @@ class Head:
     @classmethod
     def of(cls, row: Row, now_ms: int, grace_s: int) -> Head:
         """From the `HEAD_COLUMNS`, as it reads at `now_ms`."""
-        seq, intent_hash, standing, deadline, *rest = row
-        status = status_as_read(standing, int.from_bytes(deadline), now_ms, grace_s)
+        seq, intent_hash, told, deadline, *rest = row
+        status = status_as_read(told, int.from_bytes(deadline), now_ms, grace_s)
         return cls(seq, intent_hash, status, *rest)
 
     @property
@@ -98,25 +109,30 @@ def expiry(now_ms: int, grace_s: int) -> tuple[bytes, bytes]:
     return _bound(passed), _bound(passed - grace_s)
 
 
+def early(status: str, ended: tuple[bytes, bytes]) -> tuple[str, bytes]:
+    """The parameters of `EARLY` for one of those that `CAN_END`; `ended` is the `expiry()`."""
+    return status, ended[CAN_END.index(status) // 2]
+
+
 def _bound(seconds: int) -> bytes:
     """A deadline as the column holds it; what is before 1970 is before every deadline."""
     return seconds.to_bytes(32) if seconds >= 0 else b""
 
 
-async def find(database: Database | Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> Head | None:
+async def find(database: Reads | Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> Head | None:
     """The head of an intent."""
     sql = f"SELECT {HEAD_COLUMNS} FROM intents i WHERE i.hash = ?"  # noqa: S608 - text of ours
     row = await database.fetch_one(sql, (intent_hash,))
     return Head.of(row, now_ms, grace_s) if row else None
 
 
-async def shown(database: Database | Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> str | None:
+async def shown(database: Reads | Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> str | None:
     """An intent as a listing shows it, as JSON."""
     head = await find(database, intent_hash, now_ms, grace_s)
     return (await listed(database, [head]))[0] if head else None
 
 
-async def listed(database: Database | Transaction, heads: Sequence[Head]) -> list[str]:
+async def listed(database: Reads | Transaction, heads: Sequence[Head]) -> list[str]:
     """The intents as a listing shows them, as JSON."""
     proposals = await _newest(database, _PROPOSALS, [head.seq for head in heads if head.proposal_count])
     logs = await _newest(database, _LOGS, [head.seq for head in heads if head.log_count])
@@ -126,7 +142,7 @@ async def listed(database: Database | Transaction, heads: Sequence[Head]) -> lis
 
 
 async def _newest(
-    database: Database | Transaction, numbered: _Numbered, seqs: Sequence[int]
+    database: Reads | Transaction, numbered: _Numbered, seqs: Sequence[int]
 ) -> defaultdict[int, list[str]]:
     """The newest records of each intent, the oldest of them first."""
     found: defaultdict[int, list[str]] = defaultdict(list)
@@ -155,7 +171,7 @@ def groups(heads: Sequence[Head]) -> list[list[Head]]:
     return made
 
 
-async def pieces(database: Database, head: Head) -> AsyncIterator[bytes]:
+async def pieces(database: Reads, head: Head) -> AsyncIterator[bytes]:
     """The JSON of an intent with every proposal and log that it had when `head` was read, piece by piece."""
     yield head.opening.encode()
     async for piece in _records(database, head.seq, _PROPOSALS, head.proposal_count, _PROPOSALS_AT_ONCE):
@@ -166,7 +182,7 @@ async def pieces(database: Database, head: Head) -> AsyncIterator[bytes]:
     yield b"]}"
 
 
-async def _records(database: Database, seq: int, numbered: _Numbered, count: int, at_once: int) -> AsyncIterator[bytes]:
+async def _records(database: Reads, seq: int, numbered: _Numbered, count: int, at_once: int) -> AsyncIterator[bytes]:
     """The first `count` records of an intent, `at_once` in a piece, with a comma between any two."""
     sql = f"SELECT record FROM {numbered.table} WHERE intent_seq = ? AND n > ? AND n <= ? ORDER BY n"  # noqa: S608 - text of ours
     for start in range(0, count, at_once):
@@ -175,13 +191,20 @@ async def _records(database: Database, seq: int, numbered: _Numbered, count: int
 
 
 async def settle_expired(transaction: Transaction, now_ms: int, grace_s: int) -> int:
-    """Mark some of the intents that have expired as such; how many.
+    """Mark some of the intents that have expired as such, and unmark some that have not; the larger number of both.
 
-    The condition stands twice: an intent that moved while this statement waited for its row is looked at again.
+    The conditions stand twice: an intent that moved while a statement waited for its row is looked at again.
     """
     ended = expiry(now_ms, grace_s)
-    return await transaction.execute(
+    marked = await transaction.execute(
         f"UPDATE intents SET standing = 'expired' WHERE {ENDED} "  # noqa: S608 - text of ours
         f"AND seq IN (SELECT seq FROM intents WHERE {ENDED} LIMIT ?)",
         (*ended, *ended, SWEPT_AT_ONCE),
     )
+    arms = " UNION ALL ".join([f"SELECT seq FROM intents WHERE {EARLY}"] * len(CAN_END))  # noqa: S608 - text of ours
+    unmarked = await transaction.execute(
+        f"UPDATE intents SET standing = status WHERE standing = 'expired' "  # noqa: S608 - text of ours
+        f"AND seq IN (SELECT seq FROM ({arms}) early LIMIT ?)",
+        (*(value for status in CAN_END for value in early(status, ended)), SWEPT_AT_ONCE),
+    )
+    return max(marked, unmarked)

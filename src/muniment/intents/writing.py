@@ -128,14 +128,14 @@ async def move(
 async def _lock(tx: Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> Held | None:
     """The intent's row, which no other transaction changes until this one ends."""
     rows = await tx.fetch(
-        f"""SELECT seq, status, transaction_hash, dest_transaction_hash, standing, deadline,
+        f"""SELECT seq, status, transaction_hash, dest_transaction_hash, chain_status, deadline,
                    chain_transaction_hash, proposal_count, log_count
             FROM intents WHERE hash = ?{tx.for_update}""",  # noqa: S608 - text of ours
         (intent_hash,),
     )
-    for seq, status, transaction_hash, dest_hash, standing, deadline, *rest in rows:
-        reads_as = status_as_read(standing, int.from_bytes(deadline), now_ms, grace_s)
-        return Held(seq, Facts(status, transaction_hash, dest_hash), standing, reads_as, *rest)
+    for seq, status, transaction_hash, dest_hash, chain_status, deadline, *rest in rows:
+        reads_as = status_as_read(chain_status or status, int.from_bytes(deadline), now_ms, grace_s)
+        return Held(seq, Facts(status, transaction_hash, dest_hash), reads_as, *rest)
     return None
 
 
@@ -189,7 +189,7 @@ async def _merge(tx: Transaction, held: Held, checked: CheckedIntent) -> int | N
 
 async def _update(tx: Transaction, held: Held, said: Facts, proposal_count: int, log_count: int) -> None:
     """Write what has changed into the intent's row."""
-    standing = held.standing if said.status == held.said.status else said.status
+    standing = held.reads_as if said.status == held.said.status else said.status
     await tx.execute(
         """UPDATE intents SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?,
                   proposal_count = ?, log_count = ?, version = version + 1 WHERE seq = ?""",

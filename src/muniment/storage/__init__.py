@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from muniment.storage.database import Database
+    from muniment.storage.replicas import ReplicatedDatabase
 
 
 def open_database(url: str, *, data_dir: Path) -> Database:
@@ -24,3 +26,13 @@ def open_database(url: str, *, data_dir: Path) -> Database:
 
         return PostgresDatabase(url)
     raise ValueError(f"no database engine for {url.partition(':')[0]!r} URLs; sqlite:///… and postgresql://… are known")
+
+
+def open_replicated(url: str, read_urls: Sequence[str], *, data_dir: Path, lag_s_max: float) -> ReplicatedDatabase:
+    """The PostgreSQL database at `url` with replicas at `read_urls`, each of them one server.
+
+    Reads from a replica are at most `lag_s_max` seconds old. Raises `OSError` when `data_dir` cannot be written.
+    """
+    from muniment.storage.replicas import ReplicatedDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
+
+    return ReplicatedDatabase(url, read_urls, writers=data_dir / "recent-writers", lag_s_max=lag_s_max)

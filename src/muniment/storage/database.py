@@ -41,8 +41,12 @@ class Transaction(Protocol):
 Work = Callable[[Transaction], Awaitable[T]]
 
 
-class Database(Protocol):
-    """A database that is open. Every method raises `DatabaseUnavailable` when it does not answer in time."""
+class Reads(Protocol):
+    """What may be read of a database, from wherever. Every method raises `DatabaseUnavailable` when nobody answers.
+
+    Where replicas are configured, those who only show what is published read through one of these that is theirs
+    alone (`Context.reads`). Whoever decides something by what they read asks the `Database` itself: it is never late.
+    """
 
     @property
     def settled_before(self) -> str:
@@ -70,15 +74,25 @@ class Database(Protocol):
         ...
 
     async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
-        """The first row of such a query, if there is one."""
+        """The first row of such a query, if there is one: a replica that has none is not believed.
+
+        So this is for what is asked by its name. Where no row is the usual answer, `fetch` spares the primary.
+        """
         ...
 
     async def fetch_slow(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query that may be long: off the event loop, `DeadlineExceeded` past the engine's bound."""
         ...
 
-    async def write(self, work: Work[T]) -> T:
+
+class Database(Reads, Protocol):
+    """A database that is open; with replicas, its primary."""
+
+    async def write(self, work: Work[T], *, order: bytes = b"") -> T:
         """Run `work` in a transaction of its own and return its result once that is durable.
+
+        `order` is the key of what `work` locks, if it locks one thing: an engine that gives a transaction to the work
+        of many callers does it in the order of these keys, so that no two processes wait for each other crosswise.
 
         `work` awaits nothing but the transaction's own methods, and may be run again from the start by an engine
         whose transaction was lost. What it raises undoes the transaction and comes out here.

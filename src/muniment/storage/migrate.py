@@ -1,4 +1,9 @@
-"""Numbered migrations: each SQL file is applied once, in order, and remembered with its hash."""
+"""Numbered migrations: each SQL file is applied once, in order, and remembered with its hash.
+
+Each only expands what is there, because processes of the release before go on serving beside it: new tables, new
+columns that are NULL or have a default, new indexes. What nobody uses any more is removed a release later at the
+earliest. Code of a newer level waits for its migrations; code of an older one does not mind those that it lacks.
+"""
 
 from __future__ import annotations
 

@@ -51,6 +51,11 @@ class PostgresDatabase:
         self._slow: list[Line] = [Line(self._door) for _ in range(SLOW_LINES)]
         self._slow_free = asyncio.Semaphore(SLOW_LINES)
 
+    @property
+    def connections_made(self) -> int:
+        """How many connections were made so far."""
+        return self._door.connections_made
+
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows, with the reads that wait at the same moment."""
         return await self._reader.fetch(sql, parameters)
@@ -79,9 +84,9 @@ class PostgresDatabase:
             raise as_raised(error) from error
         return rows
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, order: bytes = b"") -> T:
         """Do `work` with the writes that wait at the same moment; its result once they are committed."""
-        return await self._writer.submit(work)
+        return await self._writer.submit(work, order)
 
     async def migrate(self) -> list[str]:
         """Apply what is missing while holding a lock, so that a second process waits and finds it done."""

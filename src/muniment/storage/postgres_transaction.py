@@ -24,6 +24,10 @@ class CommitLost(Exception):
     """The connection was lost while it committed: whether it did is not known."""
 
 
+class _Entangled(Exception):
+    """Work that had changed or locked a row lost another to a neighbour who is not done: they cannot go on together."""
+
+
 class _Step(NamedTuple):
     """A statement that a piece of work waits for."""
 
@@ -96,12 +100,15 @@ class _Run:
 async def commit(connection: Connection, texts: Texts, works: Sequence[Work[Any]]) -> list[Outcome] | None:
     """Do `works` in one transaction; what came of each. The driver's errors come out, and nothing was done then.
 
-    None, and nothing was done, when one of several raised after it had changed something: it can be undone only with
-    the others. Raises `CommitLost`.
+    None, and nothing was done, when they must be done one by one: one raised after it had changed something, which can
+    be undone only with the others, or they came into each other's way. Raises `CommitLost`.
     """
     await connection.execute("BEGIN")
     try:
         outcomes = await _in_step(connection, texts, works)
+    except _Entangled:
+        await _roll_back(connection)
+        return None
     except BaseException:
         await _roll_back(connection)
         raise
@@ -137,10 +144,9 @@ async def _in_step(connection: Connection, texts: Texts, works: Sequence[Work[An
         for run in runs:
             run.go_on(None)
         await _to_their_ends(connection, runs)
-        behind = [run for run in runs if run.lost]
-        for run in behind:
+        for run in [run for run in runs if run.lost]:  # each to its end: it may have lost to one of these, too
             run.lost, run.is_behind = False, True
-        await _to_their_ends(connection, behind)
+            await _to_their_ends(connection, [run])
     finally:
         for run in runs:
             run.work.close()
@@ -159,9 +165,14 @@ async def _to_their_ends(connection: Connection, runs: list[_Run]) -> None:
             for run, answer in zip(members, answers, strict=True):
                 run.go_on(answer)
     for run in runs:
-        while run.step is not None and not run.lost:
+        if run.lost:
+            continue
+        while run.step is not None:
             (answer,) = await _together(connection, run.step.text, [run], counts=run.step.counts)
             run.go_on(answer)
+            if run.lost and len(runs) > 1:
+                raise _Entangled
+            run.lost = False
 
 
 async def _together(connection: Connection, text: Text, members: list[_Run], *, counts: bool) -> Sequence[object]:

@@ -6,6 +6,7 @@ When one of a group fails, the group is undone and each is done by itself, so th
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ WRITES_WAITING_MAX: Final = 10_000
 WAITING_SECONDS_MAX: Final = 10.0
 # A deadlock has one victim, and it begins again; five in a row are not by chance.
 TRIES_MAX: Final = 5
+# Before work that was a deadlock's victim begins again, by chance up to this, then twice this, …: two that come back at
+# once would meet again.
+_PAUSE_SECONDS: Final = 0.02
 
 _log = structlog.get_logger(__name__)
 
@@ -43,6 +47,7 @@ class _Job:
     """A piece of work, where its caller waits, and until when it may begin."""
 
     work: Work[Any]
+    order: bytes
     future: asyncio.Future[Any]
     until: float
 
@@ -65,11 +70,11 @@ class Writer:
         self._waiting: deque[_Job] = deque()
         self._lanes = Lanes([Line(door) for _ in range(WRITE_LINES)], self._next, self._serve)
 
-    async def submit(self, work: Work[T]) -> T:
+    async def submit(self, work: Work[T], order: bytes) -> T:
         """Wait until `work` is committed, or raise what it raised."""
         if len(self._waiting) >= WRITES_WAITING_MAX:
             raise DatabaseUnavailable("too many writes are waiting for the database")
-        job = _Job(work, asyncio.get_running_loop().create_future(), time.monotonic() + WAITING_SECONDS_MAX)
+        job = _Job(work, order, asyncio.get_running_loop().create_future(), time.monotonic() + WAITING_SECONDS_MAX)
         self._waiting.append(job)
         self._lanes.wake()
         return await job.future
@@ -80,7 +85,9 @@ class Writer:
 
     def _next(self) -> list[_Job] | None:
         count = min(len(self._waiting), GROUP_SIZE_MAX)
-        return [self._waiting.popleft() for _ in range(count)] or None
+        jobs = [self._waiting.popleft() for _ in range(count)]
+        jobs.sort(key=lambda job: job.order)  # stable: of equal keys the first goes first
+        return jobs or None
 
     async def _serve(self, line: Line, jobs: list[_Job]) -> None:
         """Do `jobs` together, or else one by one."""
@@ -104,8 +111,9 @@ class Writer:
         Raises `DatabaseUnavailable` for all of them when it is the database that fails.
         """
         last: BaseException | None = None
-        for _ in range(TRIES_MAX):
-            if time.monotonic() > jobs[0].until:
+        until = min(job.until for job in jobs)
+        for turn in range(TRIES_MAX):
+            if time.monotonic() > until:
                 break
             try:
                 return await commit(await line.open(), self._texts, [job.work for job in jobs])
@@ -121,6 +129,7 @@ class Writer:
                     return None
                 if not is_worth_again(error):
                     raise as_raised(error) from None
+                await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**turn))  # noqa: S311 - any chance will do
         if last is None:
             raise DatabaseUnavailable("the database is too busy")
         raise as_raised(last)

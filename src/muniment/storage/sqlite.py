@@ -115,8 +115,9 @@ class SqliteDatabase:
                 raise DeadlineExceeded(too_long) from error
             raise _unavailable(error) from error
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, order: bytes = b"") -> T:
         """Queue `work` for the writer thread; its result once the group it travelled in is on disk."""
+        del order  # one writer at a time locks everything
         return await self._writer.submit(work)
 
     async def migrate(self) -> list[str]:

@@ -57,7 +57,7 @@ async def list_triggers(context: Context, request: Request, query: store.Trigger
 
     Newest first unless `sort=1`. Following the `next` links with `sort=1` misses no trigger and shows none twice.
     """
-    page = await store.search(context.database, query, context.now_ms())
+    page = await store.search(context.reads(request), query, context.now_ms())
     link = next_link("/triggers", request.scope["query_string"], page, query, query.sort)
     return Ready(page.body(), (JSON, *link))
 
@@ -71,7 +71,7 @@ async def get_trigger(context: Context, request: Request, sig: Signature) -> Rea
 
     Any spelling of the signature finds it. The ETag changes when it is deactivated.
     """
-    found = await store.find(context.database, sig)
+    found = await store.find(context.reads(request), sig)
     if found is None:
         raise TriggerNotFound("no trigger is registered under this signature")
     record, is_deactivated = found
@@ -162,7 +162,7 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
         (owner,) = owners
         await store.keep_deactivation(transaction, body.signature, owner, protocol, body.trigger_sigs, now_ms)
 
-    await context.database.write(deactivate)
+    await context.database.write(deactivate, order=min(sig.raw for sig in body.trigger_sigs))
 
 
 @operation("POST", "/triggers/deactivate/sign-params")

@@ -22,7 +22,7 @@ from muniment.storage.sql import SWEPT_AT_ONCE, Where, placeholders
 from muniment.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Database, Transaction
+    from muniment.storage.database import Database, Reads, Transaction
 
 
 class TriggerQuery(PageQuery, frozen=True):
@@ -75,7 +75,7 @@ class Stored:
     record: str
 
 
-async def find(database: Database, sig: Signature) -> tuple[str, bool] | None:
+async def find(database: Reads, sig: Signature) -> tuple[str, bool] | None:
     """The record of a trigger and whether it is deactivated."""
     row = await database.fetch_one("SELECT record, deactivated FROM triggers WHERE sig = ?", (sig.raw,))
     return (row[0], bool(row[1])) if row else None
@@ -155,13 +155,15 @@ async def keep_deactivation(
 
 async def settle_ended(transaction: Transaction, now_ms: int) -> int:
     """Mark some of the triggers that have ended as no longer live; how many."""
+    # In the order of the index that holds these and no others. A planner that takes them for many would walk the table.
+    ended = f"SELECT seq FROM triggers WHERE {_ENDED} ORDER BY end_date_ms LIMIT ?"  # noqa: S608 - text of ours
     return await transaction.execute(
-        f"UPDATE triggers SET live = 0 WHERE seq IN (SELECT seq FROM triggers WHERE {_ENDED} LIMIT ?)",  # noqa: S608 - text of ours
+        f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})",  # noqa: S608 - likewise
         (now_ms, SWEPT_AT_ONCE),
     )
 
 
-async def search(database: Database, query: TriggerQuery, now_ms: int) -> Page:
+async def search(database: Reads, query: TriggerQuery, now_ms: int) -> Page:
     """A page of records in the order of commits."""
     where = await _conditions(database, query)
     arms = _arms(query, now_ms)
@@ -201,40 +203,47 @@ def _page_sql(arms: tuple[tuple[str, str], ...], conditions: str, sort: Sort, *,
     )
 
 
-async def _conditions(database: Database, query: TriggerQuery) -> Where:
+async def _conditions(database: Reads, query: TriggerQuery) -> Where:
+    """What is asked of a row. Bounds by time and by cursor are one on either side: an index is walked from one."""
     where = Where()
     where.add_if("signer = ?", query.signer and query.signer.raw)
     where.add_if("function_digest = ?", query.function_cid and query.function_cid.digest)
-    await _add_times(where, database, query)
+    above, below = await _times(where, database, query)
     if query.cursor is not None:
-        where.add("seq > ?" if query.sort == 1 else "seq < ?", query.cursor.seq)
+        seq = query.cursor.seq
+        above, below = (max(above, seq), below) if query.sort == 1 else (above, min(below, seq))
+    if above:
+        where.add("seq > ?", above)
+    if below < OFFSET_MAX:
+        where.add("seq < ?", below)
     if query.sort == 1 and database.settled_before:
         where.add(f"seq < {database.settled_before}")
     return where
 
 
-async def _add_times(where: Where, database: Database, query: TriggerQuery) -> None:
-    """Bounds on the time as bounds on `seq`; where neighbours' times may differ, wide ones and the exact ones too.
+async def _times(where: Where, database: Reads, query: TriggerQuery) -> tuple[int, int]:
+    """Bounds on the time as bounds on `seq`; where neighbours' times may differ, wide ones, and `where` has the exact.
 
     `+ 0` keeps the index on the time out of it: rows are walked in the order of `seq`.
     """
-    slack_ms = database.times_differ_ms
+    slack_ms, above, below = database.times_differ_ms, 0, OFFSET_MAX
     if query.created_after is not None:
-        row = await database.fetch_one(
+        rows = await database.fetch(
             "SELECT seq FROM triggers WHERE created_at_ms <= ? ORDER BY created_at_ms DESC, seq DESC LIMIT 1",
             (query.created_after - slack_ms,),
         )
-        where.add("seq > ?", row[0] if row else 0)
+        above = rows[0][0] if rows else 0
         if slack_ms:
             where.add("created_at_ms + 0 > ?", query.created_after)
     if query.created_before is not None:
-        row = await database.fetch_one(
+        rows = await database.fetch(
             "SELECT seq FROM triggers WHERE created_at_ms > ? ORDER BY created_at_ms, seq LIMIT 1",
             (query.created_before + slack_ms,),
         )
-        where.add("seq < ?", row[0] if row else OFFSET_MAX)
+        below = rows[0][0] if rows else OFFSET_MAX
         if slack_ms:
             where.add("created_at_ms + 0 <= ?", query.created_before)
+    return above, below
 
 
 class _Arm(NamedTuple):

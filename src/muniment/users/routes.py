@@ -63,7 +63,7 @@ async def authenticate(context: Context, body: Login) -> Ready[LoginResult]:
             raise _login_failed()
         return await store.ensure_user(transaction, body.address, now_ms)
 
-    email = await context.database.write(log_in)
+    email = await context.database.write(log_in, order=body.address.raw)
     result = LoginResult(address=body.address, token=issue_token(context, body.address), email=email)
     return Ready(encode(result), _PRIVATE)
 
@@ -81,7 +81,7 @@ async def get_api_key(context: Context, caller: TokenCaller) -> Ready[ApiKeyResu
     generation = await store.find_generation(context.database, caller.address)
     if generation is None:  # a token outlives the row only in a database that was restored from a backup
         generation = await context.database.write(
-            lambda tx: store.first_generation(tx, caller.address, context.now_ms())
+            lambda tx: store.first_generation(tx, caller.address, context.now_ms()), order=caller.address.raw
         )
     return _key_result(context, caller, generation)
 
@@ -96,7 +96,7 @@ async def rotate_api_key(context: Context, caller: TokenCaller, body: Rotation |
     grace_until_ms = now_ms + (body or Rotation()).grace_seconds * 1000
 
     generation = await context.database.write(
-        lambda tx: store.next_generation(tx, caller.address, now_ms, grace_until_ms)
+        lambda tx: store.next_generation(tx, caller.address, now_ms, grace_until_ms), order=caller.address.raw
     )
     return _key_result(context, caller, generation)
 
@@ -137,7 +137,7 @@ async def get_profile(context: Context, caller: TokenCaller, address: Address) -
     profile = await store.find_profile(context.database, address)
     if profile is None:  # see get_api_key
         profile = await context.database.write(
-            lambda tx: store.update_profile(tx, address, ProfileUpdate(), context.now_ms())
+            lambda tx: store.update_profile(tx, address, ProfileUpdate(), context.now_ms()), order=address.raw
         )
     return Ready(encode(profile), _PRIVATE)
 
@@ -151,7 +151,9 @@ async def update_profile(
     What the body leaves out stays as it is. The email is set by the operator.
     """
     _check_own(caller, address)
-    profile = await context.database.write(lambda tx: store.update_profile(tx, address, body, context.now_ms()))
+    profile = await context.database.write(
+        lambda tx: store.update_profile(tx, address, body, context.now_ms()), order=address.raw
+    )
     return Ready(encode(profile), _PRIVATE)
 
 

@@ -157,10 +157,10 @@ async def test_a_row_that_another_holds_fails_only_those_who_want_it(
     assert await database.write(lambda tx: tx.execute(UPDATE, ((1).to_bytes(20),))) == 1
 
 
-async def test_a_deadlock_is_done_again(database: PostgresDatabase) -> None:
+async def test_a_deadlock_is_done_again(database: PostgresDatabase, own_cluster: Cluster) -> None:
     for number in (1, 2):
         await add(database, number)
-    other = PostgresDatabase(database._door._url)
+    other = PostgresDatabase(own_cluster.url("faults"))
     met = asyncio.Barrier(2)
 
     def both(first: int, second: int) -> Any:

@@ -150,6 +150,21 @@ async def test_who_lost_a_row_sees_all_that_the_winner_did(database: PostgresDat
     assert len({name for _, name in outcomes}) == 1
 
 
+async def test_who_had_locked_a_row_and_lost_another_is_not_overtaken(database: PostgresDatabase) -> None:
+    """Each raises a number under its lock, and only then adds a row that may be there: no number is read twice."""
+    await database.write(adding(1, "0"))
+
+    async def raised(transaction: Transaction) -> int:
+        lock = NAME + transaction.for_update
+        ((name,),) = await transaction.fetch(lock, (address(1),))
+        await transaction.execute(ADD, (address(2), "", 1))  # all but the first lose this one
+        await transaction.execute("UPDATE users SET name = ? WHERE address = ?", (f"{int(name) + 1}", address(1)))
+        return int(name) + 1
+
+    outcomes = await asyncio.gather(*(database.write(raised) for _ in range(20)))
+    assert sorted(outcomes) == list(range(1, 21))
+
+
 @pytest.mark.parametrize(
     ("sql", "values", "alone", "kind"),
     [

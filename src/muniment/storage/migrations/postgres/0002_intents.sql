@@ -1,6 +1,7 @@
 -- Three kinds of fact about an intent are kept apart: what operators say (status, transaction_hash), what the canonical
 -- chain says (chain_status, chain_transaction_hash, taken back by a reorganisation), and `standing`, the status that
--- follows from both, or 'expired' once a sweep has seen the deadline pass.
+-- follows from both, or 'expired' once a sweep has seen the deadline pass. It is for indexes: whether an intent reads as
+-- expired follows from the deadline whenever it is read.
 CREATE TABLE intents (
   seq bigint PRIMARY KEY DEFAULT next_seq(),
   hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
@@ -36,7 +37,11 @@ CREATE INDEX intents_by_creation ON intents (created_at_ms, seq);
 -- For receipts: whose transaction it was that failed.
 CREATE INDEX intents_by_transaction ON intents (transaction_hash) WHERE transaction_hash IS NOT NULL;
 -- Those that can still expire, by when.
-CREATE INDEX intents_by_end ON intents (standing, deadline) WHERE standing IN ('created', 'enqueued', 'submitted');
+CREATE INDEX intents_by_end ON intents (deadline) WHERE standing IN ('created', 'enqueued', 'submitted');
+-- Those that a sweep has marked, by when: it may have had another clock or grace than the next.
+CREATE INDEX intents_by_marked_end ON intents (status, deadline) WHERE standing = 'expired';
+-- For receipts: those that operators call succeeded, of which no chain has told anything.
+CREATE INDEX intents_by_claim ON intents (settler, seq) WHERE status = 'succeeded' AND chain_status IS NULL;
 
 -- Numbered from 1 within an intent. `record` is the proposal as it is answered; the columns are what it is made from.
 CREATE TABLE intent_proposals (
@@ -64,9 +69,9 @@ CREATE TABLE intent_logs (
   UNIQUE (intent_seq, identity)
 );
 
--- What the watcher has seen on chains: one row for each event of a settler, and for each failed receipt of a
--- transaction that operators named (log_index -1). `subject` is the hash of a proposal or an intent, or of that
--- transaction. Rows go when their block does; an intent that arrives later finds what was seen before.
+-- What the watcher has seen on chains: one row for each event of a settler, and for each receipt of a transaction that
+-- operators named (log_index -1; a good one says only that it was asked for). `subject` is the hash of a proposal or an
+-- intent, or of that transaction. Rows go when their block does; an intent that arrives later finds what was seen before.
 CREATE TABLE executions (
   chain_id bigint NOT NULL,
   block_number bigint NOT NULL,

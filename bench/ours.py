@@ -1,0 +1,68 @@
+"""Muniment as its users run it, and what a benchmark has to tell it before it can be measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+
+from muniment.evm.signature import personal_digest, sign
+from samples import KEY, SIGNER, manifest
+from server import Server, post
+
+_EMPTY_WASM = b"\0asm\1\0\0\0"
+_JSON = {"content-type": "application/json"}
+
+
+def muniment(data: Path, *, workers: int = 1, database_url: str | None = None) -> Server:
+    """`muniment serve` with its release settings; SQLite in `data` unless another database is named."""
+    command = [sys.executable, "-m", "muniment", "serve", "--port", "0", "--data-dir", str(data)]
+    return Server(
+        [*command, "--workers", str(workers)], {"MUNIMENT_DATABASE_URL": database_url} if database_url else {}
+    )
+
+
+def api_key(client: httpx.Client) -> str:
+    """The API key of the first signer, after a login."""
+    nonce = client.post("/users/nonce", json={"address": SIGNER}).json()["nonce"]
+    login = {"address": SIGNER, "signature": str(sign(personal_digest(nonce.encode()), KEY))}
+    token = client.post("/users/authenticate", json=login).json()["token"]
+    return client.get("/users/api-key", headers={"x-auth-token": token}).json()["apiKey"]
+
+
+def deploy(client: httpx.Client) -> str:
+    """The CID of the benchmark's function, deployed as anybody does it."""
+    files = [
+        ("file", ("manifest.json", json.dumps(manifest()).encode(), "application/json")),
+        ("file", ("function.wasm", _EMPTY_WASM, "application/wasm")),
+    ]
+    answer = client.post("/functions", files=files, headers={"x-api-key": api_key(client)})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["CID"]
+
+
+def register(service: Server, bodies: list[bytes]) -> None:
+    """Register triggers through the API."""
+    service.load([post("/triggers", body) for body in bodies])
+
+
+def check_answers(client: httpx.Client, seeded: list[bytes], new: bytes, forged: bytes) -> Mapping[str, httpx.Response]:
+    """One answer of each operation, after a look at whether it is right, and at whether a forged signature is not."""
+    signed = [json.loads(body) for body in seeded]
+    one = client.get(f"/triggers/{signed[5]['sig']}")
+    assert one.json()["sig"] == signed[5]["sig"], one.text
+    assert one.json()["executionFeeLimit"] == "5"
+    listed = client.get(f"/triggers?signer={SIGNER}&limit=10")
+    assert len(listed.json()) == 10
+    assert {each["signer"] for each in listed.json()} == {SIGNER}
+    created = [each["createdAt"] for each in listed.json()]
+    assert created == sorted(created, reverse=True)
+    posted = client.post("/triggers", content=new, headers=_JSON)
+    assert posted.status_code == 200, posted.text
+    assert client.get(f"/triggers/{posted.json()['sig']}").json() == posted.json()
+    refused = client.post("/triggers", content=forged, headers=_JSON)
+    assert refused.json()["code"] == "signature-mismatch", refused.text
+    return {"GET /triggers/": one, "GET /triggers": listed, "POST /triggers": posted}

@@ -1,0 +1,226 @@
+"""The plan of every hot statement on PostgreSQL, and what pages cost as tables grow: what docs/query-plans.md shows.
+
+It makes a cluster of its own and throws it away: 30 GB of disk and a quarter of an hour for ten million triggers.
+`--triggers 1000000` is enough to see the plans.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import re
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+
+from many_triggers import load
+from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres_sql import Texts
+from plan_cases import INTENTS, TRIGGERS, Case
+
+SIZES: Final = (1_000, 100_000, 1_000_000)
+# Callers in one statement, where they travel together.
+TOGETHER: Final = 16
+ROUNDS: Final = 30
+# More rows than this read, sorted or thrown away in one plan, and it is no walk along an index.
+ROWS_MAX: Final = 3_000
+
+Statement = tuple[str, Sequence[object]]
+
+
+class Recorder:
+    """A database, or a transaction, that notes each statement; what has no answer yet is asked."""
+
+    settled_before = PostgresDatabase.settled_before
+    merges_unions = PostgresDatabase.merges_unions
+    times_differ_ms = PostgresDatabase.times_differ_ms
+    for_update = " FOR UPDATE"
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self.seen: list[Statement] = []
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """All rows."""
+        self.seen.append((sql, parameters))
+        return await self._database.fetch(sql, parameters) if "FOR UPDATE" not in sql else []
+
+    async def fetch_one(self, sql: str, parameters: Sequence[object] = ()) -> Any:
+        """The first row."""
+        rows = await self.fetch(sql, parameters)
+        return rows[0] if rows else None
+
+    async def fetch_slow(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """All rows."""
+        return await self.fetch(sql, parameters)
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        """As if one row was changed."""
+        self.seen.append((sql, parameters))
+        return 1
+
+
+async def recorded(database: PostgresDatabase, case: Case, rows: int, n: int) -> list[Statement]:
+    recorder = Recorder(database)
+    await case[1](recorder, rows, n)
+    return recorder.seen
+
+
+async def explain(url: str, cases: list[Case], table: str) -> None:
+    """Print each statement's plan, alone and together with its like."""
+    database = PostgresDatabase(url)
+    connection: Any = await asyncpg.connect(
+        url, statement_cache_size=0, server_settings={"jit": "off", "enable_seqscan": "off"}
+    )
+    rows = await connection.fetchval(f"SELECT count(*) FROM {table}")  # noqa: S608 - one of ours
+    texts = Texts()
+    for case in cases:
+        told: set[str] = set()
+        asked = [await recorded(database, case, rows, n) for n in range(TOGETHER)]
+        for index, (sql, parameters) in enumerate(asked[0]):
+            text, values = texts.ask(sql, parameters)
+            if text.alone in told:
+                continue
+            told.add(text.alone)
+            alone = await plan(connection, text.alone, values)
+            print(f"\n### {case[0]}{'' if index == 0 else f' ({index + 1})'}\n\n```sql\n{shown(text.alone)}\n```\n")
+            print(f"```\n{trimmed(alone)}\n```\n")
+            times = [f"alone {milliseconds(alone)}"]
+            generic = await plan(connection, text.alone, values, generic=True)
+            times.append(f"with a plan for any values {milliseconds(generic)}")
+            if text.count and text.kind.name != "OTHER":
+                prepared = await connection.prepare(text.alone)
+                together = text.learn([each.name for each in prepared.get_parameters()])
+                likes = [texts.ask(*each[index])[1] for each in asked if len(each) > index
+                         and texts.ask(*each[index])[0] is text]  # fmt: skip
+                of_many = await plan(connection, together, [list(each) for each in zip(*likes, strict=True)])
+                times.append(f"{len(likes)} together {milliseconds(of_many)}")
+                if is_bad(of_many):
+                    print(f"LOOK, together:\n```\n{trimmed(of_many)}\n```\n")
+            if is_bad(alone) or is_bad(generic):
+                print(f"LOOK:\n```\n{trimmed(generic)}\n```\n")
+            print("; ".join(times))
+    await connection.close()
+    await database.close()
+
+
+_NUMBERS = itertools.count()
+
+
+async def plan(connection: Any, sql: str, values: Sequence[object], *, generic: bool = False) -> list[str]:
+    """The plan of a second execution, undone afterwards."""
+    await connection.execute(f"SET plan_cache_mode = {'force_generic_plan' if generic else 'force_custom_plan'}")
+    asked = f"asked{next(_NUMBERS)}"
+    types = [each.name for each in (await connection.prepare(sql)).get_parameters()]
+    literals = ", ".join(literal(value, kind) for value, kind in zip(values, types, strict=True))
+    of_types = f"({', '.join(map(array, types))})" if types else ""
+    await connection.execute(f"PREPARE {asked}{of_types} AS {sql}")
+    lines: list[Any] = []
+    for _ in range(3):
+        transaction = connection.transaction()
+        await transaction.start()
+        lines = await connection.fetch(
+            f"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) EXECUTE {asked}{f'({literals})' if types else ''}"
+        )
+        await transaction.rollback()
+    return [line for (line,) in lines]
+
+
+def array(kind: str) -> str:
+    return kind if not kind.endswith("]") and not kind.startswith("_") else kind.strip("_[]") + "[]"
+
+
+def literal(value: object, kind: str) -> str:
+    if isinstance(value, list):
+        return f"ARRAY[{', '.join(literal(each, '') for each in value)}]::{array(kind)}"
+    if isinstance(value, bytes):
+        return f"'\\x{value.hex()}'::bytea"
+    return str(value) if isinstance(value, int) else f"'{value}'"
+
+
+def shown(sql: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"IN \(\$1, .*?\)", "IN ($1, …)", sql)).strip()
+
+
+_LEFT_OUT = re.compile(r"Planning|Execution Time|Sort Method|Sort Key|Group Key|Batches|Heap Fetches|Heap Blocks")
+
+
+def trimmed(lines: list[str]) -> str:
+    """A plan without what says nothing here; of the pages read only the sum."""
+    kept: list[str] = []
+    is_summed = False
+    for line in lines:
+        if _LEFT_OUT.search(line) or ("Buffers:" in line and is_summed):
+            continue
+        is_summed = is_summed or "Buffers:" in line
+        short = re.sub(r"actual time=[\d.]+\.\.([\d.]+) rows", r"\1 ms, rows", line)
+        kept.append(re.sub(r"'\\x[0-9a-f]{9,}'", r"'\\x…'", short)[:150])
+    return "\n".join(kept)
+
+
+def milliseconds(lines: list[str]) -> str:
+    return f"{float(next(line for line in lines if 'Execution Time' in line).split()[-2]):.2f} ms"
+
+
+def is_bad(lines: list[str]) -> bool:
+    """Whether rows are read that are not shown."""
+    if any("Seq Scan" in line for line in lines):
+        return True
+    for line in lines:
+        if (removed := re.search(r"Rows Removed by .*?: (\d+)", line)) and int(removed[1]) > ROWS_MAX:
+            return True
+        if (seen := re.search(r"rows=(\d+) loops=(\d+)", line)) and int(seen[1]) * int(seen[2]) > ROWS_MAX * TOGETHER:
+            return True
+    return False
+
+
+async def costs(urls: dict[int, str], cases: list[Case]) -> None:
+    """Print what a call of the store costs in microseconds of wall time, one after the other, at each size."""
+    print(f"\n| | {' | '.join(f'{size:,}' for size in urls)} |\n|---|{'---|' * len(urls)}")
+    databases = {size: PostgresDatabase(url) for size, url in urls.items()}
+    for case in cases:
+        medians: list[str] = []
+        for size, database in databases.items():
+            spent: list[float] = []
+            for n in range(ROUNDS):
+                began = time.perf_counter()
+                await case[1](database, size, n % TOGETHER)
+                spent.append((time.perf_counter() - began) * 1e6)
+            medians.append(f"{statistics.median(spent):,.0f}")
+        print(f"| {case[0]} | {' | '.join(medians)} |", flush=True)
+    for database in databases.values():
+        await database.close()
+
+
+def reads(cases: list[Case]) -> list[Case]:
+    return [case for case in cases if not case[0].startswith(("store", "deactivate", "mark"))]
+
+
+async def run(sizes: Sequence[int]) -> None:
+    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    make_cluster: Any = import_module("postgres").Cluster  # by name: type checking of this folder does not see it
+
+    with make_cluster(
+        config="shared_buffers = 1GB\nmax_wal_size = 8GB\nwal_level = minimal\nmax_wal_senders = 0"
+    ) as cluster:
+        urls: dict[int, str] = {}
+        for size in sizes:
+            urls[size] = await cluster.create_database(f"rows{size}")
+            await load(urls[size], triggers=size, intents=min(size, 1_000_000))
+        await explain(urls[max(urls)], TRIGGERS, "triggers")
+        await explain(urls[max(urls)], INTENTS, "intents")
+        await costs(urls, reads(TRIGGERS + INTENTS))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--triggers", type=int, default=10_000_000)
+    largest = parser.parse_args().triggers
+    asyncio.run(run([*(size for size in SIZES if size < largest), largest]))

@@ -1,0 +1,84 @@
+"""The ratios that count: what was measured against what it was measured with, round by round, under a name each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import on_postgres
+import on_sqlite
+import pages
+import verification
+from server import Load
+from traffic import CREATE, LIST, ONE, Loads
+
+# Name of a comparison to the ratio of each round.
+Ratios = dict[str, list[float]]
+
+NEW_TYPES, SEEN_TYPES = "verify, types never seen / bare recovery", "verify / bare recovery"
+CREATE_ALONE = "POST /triggers / (recovery + insert alone)"
+PGBENCH = "POST /triggers on PostgreSQL / pgbench"
+
+
+def name_of(operation: str, engine: str, other: str) -> str:
+    """The name of a comparison of two servers."""
+    return f"{operation} on {engine} / {other}"
+
+
+def of_verification(micros: Mapping[str, list[float]]) -> Ratios:
+    """Times over the time of the bare recovery."""
+    floor = micros[verification.RECOVERY]
+    return {
+        SEEN_TYPES: _over(micros[verification.VERIFY], floor),
+        NEW_TYPES: _over(micros[verification.NEW_TYPES], floor),
+    }
+
+
+def of_sqlite(found: on_sqlite.Measured, recovery_micros: float) -> Ratios:
+    """Rates over the others' rates, times of pages over the first page of few, rates of two processes over one's."""
+    ratios = _of_loads(found.loads, "SQLite")
+    create_micros = [1e6 / load.per_cpu_second for load in found.loads[CREATE]["muniment"]]
+    ratios[CREATE_ALONE] = _over(create_micros, [recovery_micros + each for each in found.inserts])
+    for page in (pages.FIRST, pages.MIDDLE, pages.LAST):
+        ratios[f"page: {page} / {pages.FIRST_OF_FEW}"] = _over(found.pages[page], found.pages[pages.FIRST_OF_FEW])
+    name = f"page: {pages.OF_SIGNER} / {pages.OF_SIGNER_OF_FEW}"
+    ratios[name] = _over(found.pages[pages.OF_SIGNER], found.pages[pages.OF_SIGNER_OF_FEW])
+    for operation, by_count in found.processes.items():
+        one, two = by_count["1"], by_count["2"]
+        ratios[two_processes(operation, by="wall")] = _over(
+            [load.per_wall_second for load in two], [load.per_wall_second for load in one]
+        )
+        ratios[two_processes(operation, by="CPU")] = _over(
+            [load.requests / load.busiest_seconds for load in two], [load.per_cpu_second for load in one]
+        )
+    return ratios
+
+
+def two_processes(operation: str, *, by: str) -> str:
+    """By `wall` the load generator takes its part of the cores; by `CPU` it is set aside."""
+    return f"{operation}, two processes / one, by {by}"
+
+
+def of_postgres(found: on_postgres.Measured) -> Ratios:
+    """Rates per CPU second of the server, without PostgreSQL's own, over the peers'; by the clock over pgbench's."""
+    ratios = _of_loads(found.loads, "PostgreSQL")
+    beside = found.loads[CREATE][on_postgres.BESIDE_PGBENCH]
+    ratios[PGBENCH] = _over([load.per_wall_second for load in beside], found.pgbench)
+    return ratios
+
+
+def _of_loads(loads: Loads, engine: str) -> Ratios:
+    ratios: Ratios = {}
+    for operation in (ONE, LIST, CREATE):
+        ours = loads[operation]["muniment"]
+        for other, theirs in loads[operation].items():
+            if not other.startswith("muniment"):
+                ratios[name_of(operation, engine, other)] = _over(_rates(ours), _rates(theirs))
+    return ratios
+
+
+def _rates(loads: list[Load]) -> list[float]:
+    return [load.per_cpu_second for load in loads]
+
+
+def _over(ours: list[float], theirs: list[float]) -> list[float]:
+    return [our / their for our, their in zip(ours, theirs, strict=True)]

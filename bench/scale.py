@@ -1,0 +1,41 @@
+"""How much is measured: in full, or so little that a run takes two minutes and shows only that everything works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Sizes and numbers of rounds; a round of requests is long enough for the clock of CPU time, which ticks 100 Hz."""
+
+    is_quick: bool
+    # Registered through the API, and so many copies of each in front of it (SQLite); made by PostgreSQL itself.
+    registered: int
+    copies: int
+    rows_on_postgres: int
+    rounds: int
+    ones: int
+    lists: int
+    creates: int
+    # The peer verifies in JavaScript: a tenth of the creates takes it as long.
+    creates_of_peer: int
+    intents: int
+    logins: int
+    uploads: int
+    pgbench_seconds: int
+
+    @property
+    def triggers(self) -> int:
+        """All triggers in SQLite."""
+        return self.registered * (self.copies + 1)
+
+
+FULL = Scale(
+    is_quick=False, registered=4_000, copies=249, rows_on_postgres=100_000, rounds=5, ones=12_000, lists=8_000,
+    creates=4_000, creates_of_peer=500, intents=2_000, logins=1_500, uploads=300, pgbench_seconds=4,
+)  # fmt: skip
+QUICK = Scale(
+    is_quick=True, registered=1_000, copies=9, rows_on_postgres=5_000, rounds=2, ones=3_000, lists=2_000,
+    creates=1_000, creates_of_peer=200, intents=500, logins=300, uploads=50, pgbench_seconds=2,
+)  # fmt: skip

@@ -1,0 +1,134 @@
+"""Rounds of SIGKILL under load: to processes of the service and, on PostgreSQL, to the server itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from builders import Wallet, deploy
+from loading import Load
+from postgres import Cluster
+from service import Service
+
+# Between two kills the load is let work for this long at most.
+ROUND_SECONDS_MAX = 0.5
+
+
+@dataclass
+class Site:
+    """The service: its processes, their database, and where an operator runs commands."""
+
+    data_dir: Path
+    services: list[Service]
+    environment: dict[str, str]
+    cluster: Cluster | None = None
+
+    @property
+    def urls(self) -> list[str]:
+        return [service.url for service in self.services]
+
+    def command(self, *words: str) -> str:
+        """What `muniment WORDS` prints; it must succeed."""
+        command = [sys.executable, "-m", "muniment", *words, "--data-dir", str(self.data_dir)]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+        environment |= self.environment
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    async def load(self) -> Load:
+        """Clients for every process, with a function to make triggers for."""
+        async with httpx.AsyncClient(base_url=self.urls[0], timeout=30) as client:
+            cid = await deploy(client, wallet=Wallet(secrets.randbits(64)))  # each has few nonces in a while
+        return Load(self.urls, cid, self.command("operators", "add", f"relayer-{secrets.token_hex(4)}"))
+
+
+@contextmanager
+def on_sqlite(folder: Path) -> Generator[Site]:
+    """Two workers on one file."""
+    with Service(folder / "data", workers=2, port=_free_port()) as service:
+        yield Site(folder / "data", [service], {})
+
+
+@contextmanager
+def on_postgres(folder: Path, *, config: str = "", processes: int = 2) -> Generator[Site]:
+    """Processes that know nothing of each other over one server that makes commits durable."""
+    with Cluster(fsync=True, config=config) as cluster, ExitStack() as stack:
+        environment = {"MUNIMENT_DATABASE_URL": asyncio.run(cluster.create_database("site"))}
+        site = Site(folder / "data", [], environment, cluster)
+        site.command("migrate")
+        for _ in range(processes):
+            service = Service(folder / "data", port=_free_port(), environment=environment)
+            site.services.append(stack.enter_context(service))
+        yield site
+
+
+@dataclass
+class Course:
+    """How the rounds went: what was killed, and how long after it answered again the next write was acknowledged."""
+
+    dice: random.Random
+    of_services: list[float] = field(default_factory=list[float])
+    of_server: list[float] = field(default_factory=list[float])
+
+    async def round(self, site: Site, load: Load) -> None:
+        await asyncio.sleep(self.dice.uniform(0, ROUND_SECONDS_MAX))
+        if site.cluster is not None and self.dice.random() < 0.6:
+            await asyncio.to_thread(site.cluster.kill)
+            await asyncio.to_thread(site.cluster.start)
+            self.of_server.append(await load.recovery(time.monotonic()))
+            return
+        service = self.dice.choice(site.services)
+        await asyncio.to_thread(service.kill)
+        service.launch()
+        await asyncio.to_thread(service.wait_until_ready)
+        self.of_services.append(await load.recovery(time.monotonic()))
+
+
+async def kill_again_and_again(site: Site, rounds: int) -> Course:
+    """Rounds under load, then a look at everything: no promise is broken, and what is stored proves itself."""
+    seed = int(os.environ.get("CRASH_SEED") or secrets.randbits(32))
+    print(f"CRASH_SEED={seed}")  # noqa: T201 - to run it again
+    course = Course(random.Random(seed))  # noqa: S311 - dice, not secrets
+    began = time.monotonic()
+    async with await site.load() as load:
+        for _ in range(rounds):
+            await course.round(site, load)
+    seconds = time.monotonic() - began
+    await load.check()
+    assert len(load.triggers) > 10 * rounds
+    assert load.ended
+    assert load.intents
+    said = site.command("verify")
+    assert "everything is as it was" in said, said
+    print(  # noqa: T201 - shown with -s, and when the test fails
+        f"{rounds} rounds in {seconds:.0f} s: {len(load.answered_at)} writes acknowledged, "
+        f"{len(load.answered_at) / seconds:.0f} a second, {load.refused} answers 503, longest {load.longest:.2f} s; "
+        f"{_shown('service', course.of_services)}; {_shown('server', course.of_server)}"
+    )
+    return course
+
+
+def _shown(name: str, seconds: list[float]) -> str:
+    if not seconds:
+        return f"{name} never killed"
+    times = f"{statistics.median(seconds):.2f} s after it was back, {max(seconds):.2f} at most"
+    return f"{name} killed {len(seconds)} times, a write {times}"
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]

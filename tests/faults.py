@@ -1,0 +1,92 @@
+"""What is done to a PostgreSQL server under the service, and what the service must say meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from builders import TriggerDraft
+from crashing import Site
+
+Draft = Callable[[], TriggerDraft]
+
+# The bounds of the engine (a statement 7 s, then 3 s to connect again), and as much again for a busy machine.
+ANSWER_SECONDS_MAX = 20
+# A failed attempt to connect is repeated after two seconds at most.
+RECOVERY_SECONDS_MAX = 15
+OURS = "application_name = 'muniment' AND pid <> pg_backend_pid()"
+
+
+async def until_it_is_ready(caller: httpx.AsyncClient) -> float:
+    """Wait until the service says that it is ready, without a restart; how long that took."""
+    began = time.monotonic()
+    while (response := await caller.get("/readyz")).status_code != 200:
+        assert time.monotonic() - began < RECOVERY_SECONDS_MAX, response.text
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+async def assert_unavailable(*requests: Any, code: str = "database-unavailable") -> None:
+    """Each is told within the bound to come again."""
+    began = time.monotonic()
+    for response in await asyncio.gather(*requests):
+        assert (response.status_code, response.json()["code"]) == (503, code), response.text
+        assert int(response.headers["retry-after"]) > 0
+    assert time.monotonic() - began < ANSWER_SECONDS_MAX
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for something that comes by itself."""
+    async with asyncio.timeout(30):
+        while not await holds():  # noqa: ASYNC110 - another process makes it so
+            await asyncio.sleep(0.02)
+
+
+async def configure(admin: Any, sql: str) -> None:
+    """Change the server's configuration, and wait until a session has noticed."""
+    before = await admin.fetchval("SELECT pg_conf_load_time()")
+    await admin.execute(sql)
+    await admin.execute("SELECT pg_reload_conf()")
+    await until(lambda: admin.fetchval("SELECT pg_conf_load_time() <> $1", before))
+
+
+async def end_our_sessions(admin: Any) -> None:
+    await admin.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {OURS}")  # noqa: S608 - our own words
+
+
+async def until_none_of_ours(admin: Any) -> None:
+    await until(lambda: admin.fetchval(f"SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}"))  # noqa: S608 - likewise
+
+
+def server_pids(site: Site) -> list[int]:
+    """The server's first process, then its others."""
+    assert site.cluster is not None
+    first = int((site.cluster.data / "postmaster.pid").read_text().split()[0])
+    return [first, *map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split())]
+
+
+@contextmanager
+def limited_files(site: Site, size: int) -> Generator[None]:
+    """No file of the server grows beyond `size` bytes."""
+    try:
+        for pid in server_pids(site):
+            limit_files(site, pid, str(size))
+        yield
+    finally:
+        for pid in server_pids(site):
+            limit_files(site, pid, "unlimited")
+
+
+def limit_files(site: Site, pid: int, size: str) -> None:
+    """As the server's own user: another may not, unless it has every right there is."""
+    program = shutil.which("prlimit")
+    assert site.cluster is not None
+    assert program is not None, "util-linux is needed"
+    site.cluster.run(program, "--pid", pid, f"--fsize={size}:unlimited")

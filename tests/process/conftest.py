@@ -1,0 +1,60 @@
+"""One process of the service over a PostgreSQL of its own, which the tests of a module may spoil and must mend."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from builders import TriggerDraft, Wallet, deploy
+from crashing import Site, on_postgres
+from faults import ANSWER_SECONDS_MAX, until_it_is_ready
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with on_postgres(tmp_path_factory.mktemp("site"), config="max_connections = 30", processes=1) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def operator_key(site: Site) -> str:
+    return site.command("operators", "add", "relayer")
+
+
+@pytest.fixture
+async def caller(site: Site) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=site.urls[0], timeout=2 * ANSWER_SECONDS_MAX, trust_env=False) as made:
+        await until_it_is_ready(made)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def site_cid(site: Site) -> str:
+    """A function to make triggers for."""
+
+    async def deployed() -> str:
+        async with httpx.AsyncClient(base_url=site.urls[0]) as client:
+            return await deploy(client)
+
+    return asyncio.run(deployed())
+
+
+@pytest.fixture
+async def admin(site: Site) -> AsyncIterator[Any]:
+    """A session of somebody else."""
+    driver: Any = asyncpg
+    connection = await driver.connect(site.environment["MUNIMENT_DATABASE_URL"])
+    yield connection
+    connection.terminate()
+
+
+@pytest.fixture
+def draft(site_cid: str) -> Callable[[], TriggerDraft]:
+    """Another trigger each time."""
+    return lambda: TriggerDraft(site_cid, Wallet(6), version=f"1.0.{time.monotonic_ns()}")

@@ -1,0 +1,92 @@
+"""No statement without a bound: what the server was told by each session that the engine opens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import asyncpg
+import pytest
+
+from faults import OURS
+from muniment.storage import postgres
+from muniment.storage.postgres import PostgresDatabase
+from postgres import Cluster
+
+BOUNDS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+NAP = "SELECT 1 FROM pg_sleep(0.2)"
+
+
+@pytest.fixture
+def bounds_url(cluster: Cluster) -> str:
+    """An empty database."""
+    return asyncio.run(cluster.create_database("bounds"))
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every connection that is opened meanwhile, with the bound of the driver that it was given."""
+    driver: Any = asyncpg
+    connect, seen = driver.connect, list[Any]()
+
+    async def noted(*words: Any, **members: Any) -> Any:
+        assert 0 < members["timeout"] <= 10
+        assert 0 < members["command_timeout"] <= 10
+        seen.append(await connect(*words, **members))
+        return seen[-1]
+
+    monkeypatch.setattr(asyncpg, "connect", noted)
+    return seen
+
+
+async def test_every_session_has_every_bound(bounds_url: str, opened: list[Any]) -> None:
+    database = PostgresDatabase(bounds_url)
+
+    async def nap(transaction: Any) -> None:
+        await transaction.fetch(NAP)
+
+    await database.migrate()
+    migrating = opened.pop(0)
+    assert migrating.is_closed()
+    # While the first of each kind is at work, a second one takes another connection.
+    naps = [database.fetch_slow(NAP), database.fetch_slow(NAP), database.fetch(NAP), database.write(nap)]
+    naps += [after_a_turn(database.fetch(NAP)), after_a_turn(database.write(nap))]
+    await asyncio.gather(*naps)
+    lines = 2 + postgres.SLOW_LINES + 2
+    assert len(opened) == lines
+    for connection in opened:
+        rows = await connection.fetch(
+            "SELECT name, setting::bigint, unit FROM pg_settings WHERE name = ANY($1)", BOUNDS
+        )
+        assert {name for name, *_ in rows} == set(BOUNDS)
+        assert all(0 < value <= 10_000 and unit == "ms" for _, value, unit in rows)
+    driver: Any = asyncpg
+    admin = await driver.connect(bounds_url, timeout=5, command_timeout=5)
+    sql = f"SELECT count(*) FROM pg_stat_activity WHERE datname = 'bounds' AND {OURS}"  # noqa: S608 - our own words
+    assert await admin.fetchval(sql) == lines
+    await admin.close()
+    await database.close()
+
+
+async def after_a_turn(work: Any) -> Any:
+    await asyncio.sleep(0.05)
+    return await work
+
+
+async def test_migrations_have_bounds_too(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer ones: a migration may rebuild an index over every row."""
+    seen: dict[str, str] = {}
+    driver: Any = asyncpg
+    connect = driver.connect
+
+    async def noted(*words: Any, **members: Any) -> Any:
+        connection = await connect(*words, **members)
+        seen.update(await connection.fetch("SELECT name, setting FROM pg_settings WHERE name = ANY($1)", BOUNDS))
+        return connection
+
+    monkeypatch.setattr(asyncpg, "connect", noted)
+    database = PostgresDatabase(cluster.url())
+    await database.migrate()
+    await database.close()
+    assert set(seen) == set(BOUNDS)
+    assert all(0 < int(value) <= 3_600_000 for value in seen.values())

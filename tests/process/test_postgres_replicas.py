@@ -1,0 +1,238 @@
+"""Reads on a real streaming replica that lags, dies or stands still: a client always sees what it has written."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
+from muniment.storage import open_database
+from postgres import Cluster
+from service import Service
+
+LAG_SECONDS = 2
+CLIENTS = count(1)
+VERSIONS = count(1)
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[Cluster]:
+    with Cluster() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def own_replica(primary: Cluster) -> Iterator[Cluster]:
+    async def migrate() -> None:
+        database = open_database(primary.url(), data_dir=Path())
+        await database.migrate()
+        await database.close()
+
+    asyncio.run(migrate())
+    with primary.replica() as started:
+        yield started
+
+
+@pytest.fixture
+async def replica(own_replica: Cluster) -> AsyncIterator[Cluster]:
+    """The replica, up to date; a test may hold its replay up."""
+    yield own_replica
+    await own_replica.execute("SELECT pg_wal_replay_resume()")
+    await delayed(own_replica, 0)
+
+
+@pytest.fixture
+def service(tmp_path: Path, primary: Cluster, replica: Cluster) -> Iterator[Service]:
+    """Two processes, behind a proxy that says who the client is. However far behind, the replica may serve."""
+    with started(tmp_path, primary, replica, MUNIMENT_TRUSTED_PROXIES="127.0.0.0/8") as made:
+        yield made
+
+
+def started(tmp_path: Path, primary: Cluster, replica: Cluster, **environment: str) -> Service:
+    settings = {
+        "MUNIMENT_DATABASE_URL": primary.url(), "MUNIMENT_DATABASE_READ_URLS": replica.url(),
+        "MUNIMENT_REPLICA_LAG_S_MAX": "600", **environment,
+    }  # fmt: skip
+    return Service(tmp_path / "data", workers=2, environment=settings)
+
+
+@asynccontextmanager
+async def a_client(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client that nobody has seen before, on a connection of its own for each request: any process may answer."""
+    limits = httpx.Limits(max_keepalive_connections=0)
+    headers = {"x-forwarded-for": f"203.0.113.{next(CLIENTS)}"}
+    async with httpx.AsyncClient(base_url=service.url, limits=limits, headers=headers, timeout=30) as client:
+        yield client
+
+
+async def delayed(replica: Cluster, seconds: int) -> None:
+    """The replica replays a commit so long after it was made."""
+    await replica.execute(f"ALTER SYSTEM SET recovery_min_apply_delay = '{seconds}s'")
+    await replica.execute("SELECT pg_reload_conf()")
+
+
+def new_draft(cid: str, wallet: Wallet) -> TriggerDraft:
+    return TriggerDraft(cid, wallet=wallet, version=f"1.0.{next(VERSIONS)}")
+
+
+async def sigs_seen(client: httpx.AsyncClient) -> list[str]:
+    response = await client.get("/triggers", params={"limit": 100})
+    assert response.status_code == 200, response.text
+    return [trigger["sig"] for trigger in response.json()]
+
+
+async def is_served_by(replica: Cluster, client: httpx.AsyncClient) -> bool:
+    """Whether a read of this client goes to the replica."""
+    ((before,),) = await replica.execute("SELECT clock_timestamp()::text")
+    await sigs_seen(client)
+    rows = await replica.execute("SELECT query_start::text, query FROM pg_stat_activity WHERE query LIKE '%triggers%'")
+    return any(began > before for began, query in rows if "pg_stat_activity" not in query)
+
+
+async def until_served_by(replica: Cluster, *clients: httpx.AsyncClient) -> None:
+    """Return when every process has them served there, as far as twenty reads tell."""
+    async with asyncio.timeout(60):
+        for client in clients:
+            in_a_row = 0
+            while in_a_row < 20:
+                in_a_row = in_a_row + 1 if await is_served_by(replica, client) else 0
+
+
+async def test_a_writer_sees_its_writes_at_once_and_others_when_the_replica_has_them(
+    service: Service, replica: Cluster
+) -> None:
+    async with a_client(service) as writer, a_client(service) as other:
+        cid = await deploy(writer)
+        await until_served_by(replica, other, writer)
+        await delayed(replica, LAG_SECONDS)
+        sigs: list[str] = []
+        for _ in range(10):
+            trigger = await register(writer, new_draft(cid, Wallet(1)))
+            sigs.append(trigger["sig"])
+            for seen in await asyncio.gather(*(sigs_seen(writer) for _ in range(6))):
+                assert set(sigs) <= set(seen)
+        written = time.monotonic()
+        late = 0.0
+        while time.monotonic() - written < 2 * LAG_SECONDS or late > time.monotonic() - written - LAG_SECONDS:
+            if sigs[-1] not in await sigs_seen(other):
+                late = time.monotonic() - written
+            assert late < 60
+        assert late > LAG_SECONDS / 2
+        await until_served_by(replica, writer)
+
+
+async def test_a_writer_sees_its_changes_at_once(service: Service, replica: Cluster) -> None:
+    async with a_client(service) as owner, a_client(service) as other:
+        wallet = Wallet(2)
+        trigger = await register(owner, new_draft(await deploy(owner), wallet))
+        sig = trigger["sig"]
+        await until_served_by(replica, owner, other)
+        await replica.execute("SELECT pg_wal_replay_pause()")
+        body = {"triggerSigs": [sig], "signature": wallet.sign_deactivation([sig])}
+        assert (await owner.post("/triggers/deactivate", json=body)).status_code == 204
+        for answer in await asyncio.gather(*(owner.get(f"/triggers/{sig}") for _ in range(12))):
+            assert "deactivateSig" in answer.json()
+        assert "deactivateSig" not in (await other.get(f"/triggers/{sig}")).json()
+
+
+async def test_a_record_that_the_replica_lacks_is_found_by_its_key(service: Service, replica: Cluster) -> None:
+    async with a_client(service) as writer, a_client(service) as other:
+        await until_served_by(replica, other)
+        await replica.execute("SELECT pg_wal_replay_pause()")
+        cid = await deploy(writer, Bundle(name="Only at the primary"))
+        trigger = await register(writer, new_draft(cid, Wallet(3)))
+        assert trigger["sig"] not in await sigs_seen(other)
+        assert (await other.get(f"/triggers/{trigger['sig']}")).json() == trigger
+        assert (await other.get(f"/functions/{cid}")).json()["CID"] == cid
+        assert (await other.get(f"/functions/{cid}/manifest")).status_code == 200
+
+
+async def test_what_lets_somebody_in_is_never_read_from_a_replica(service: Service, replica: Cluster) -> None:
+    async with a_client(service) as owner, a_client(service) as thief:
+        token = await log_in(owner, Wallet(4))
+        stolen = await api_key_of(owner, Wallet(4))
+        await until_served_by(replica, thief)
+        await replica.execute("SELECT pg_wal_replay_pause()")
+        rotated = await owner.post(
+            "/users/api-key/rotate", json={"graceSeconds": 0}, headers={"x-auth-token": token}
+        )  # fmt: skip
+        assert rotated.status_code == 200
+        for _ in range(6):
+            answer = await thief.post("/functions", files=Bundle().files, headers={"x-api-key": stolen})
+            assert answer.status_code == 403
+
+
+async def test_a_forwarded_address_counts_only_from_a_trusted_proxy(
+    tmp_path: Path, primary: Cluster, replica: Cluster
+) -> None:
+    with started(tmp_path, primary, replica, MUNIMENT_TRUSTED_PROXIES="192.0.2.0/24") as service:
+        async with a_client(service) as writer, a_client(service) as same_address:
+            cid = await deploy(writer)
+            await until_served_by(replica, same_address)
+            await replica.execute("SELECT pg_wal_replay_pause()")
+            trigger = await register(writer, new_draft(cid, Wallet(5)))
+            assert trigger["sig"] in await sigs_seen(same_address)
+
+
+async def test_a_replica_that_is_too_far_behind_is_not_used(tmp_path: Path, primary: Cluster, replica: Cluster) -> None:
+    settings = {"MUNIMENT_TRUSTED_PROXIES": "127.0.0.0/8", "MUNIMENT_REPLICA_LAG_S_MAX": "3"}
+    with started(tmp_path, primary, replica, **settings) as service:
+        async with a_client(service) as writer, a_client(service) as other:
+            cid = await deploy(writer)
+            await until_served_by(replica, other)
+            await replica.execute("SELECT pg_wal_replay_pause()")
+            trigger = await register(writer, new_draft(cid, Wallet(6)))
+            await asyncio.sleep(5)  # it is in every process's eyes too far behind by then
+            for seen in await asyncio.gather(*(sigs_seen(other) for _ in range(20))):
+                assert trigger["sig"] in seen
+            await replica.execute("SELECT pg_wal_replay_resume()")
+            await until_served_by(replica, other)
+
+
+@pytest.mark.parametrize("how", ["killed", "standing still"])
+async def test_a_replica_that_fails_is_done_without_and_used_again(
+    service: Service, replica: Cluster, how: str
+) -> None:
+    async with a_client(service) as client:
+        await until_served_by(replica, client)
+        slowest = 0.0
+        reads = asyncio.create_task(reading(client, 3))
+        await asyncio.sleep(0.3)
+        replica.kill() if how == "killed" else replica.pause()
+        slowest = await reads
+        assert slowest < 10
+        replica.start() if how == "killed" else replica.resume()
+        await until_served_by(replica, client)
+
+
+async def reading(client: httpx.AsyncClient, seconds: float) -> float:
+    """Read for a while, long listings too; how long the slowest took. None may fail."""
+    end = time.monotonic() + seconds
+    times: list[float] = []
+
+    async def some(parameters: dict[str, Any]) -> None:
+        while (began := time.monotonic()) < end:
+            response = await client.get("/triggers", params=parameters)
+            assert response.status_code == 200, response.text
+            times.append(time.monotonic() - began)
+
+    await asyncio.gather(some({}), some({"sort": 1}), some({"offset": 5_000}), some({"active": "true"}))
+    return max(times)
+
+
+async def test_a_read_url_that_leads_to_no_replica_changes_nothing(tmp_path: Path, primary: Cluster) -> None:
+    with started(tmp_path, primary, primary) as service:
+        async with a_client(service) as writer:
+            trigger = await register(writer, new_draft(await deploy(writer), Wallet(7)))
+            assert trigger["sig"] in await sigs_seen(writer)
+    with pytest.raises(asyncpg.PostgresError):
+        await primary.execute("SELECT pg_wal_replay_resume()")  # it is none

@@ -1,0 +1,87 @@
+"""Writers of the same intents on PostgreSQL do not wait for each other crosswise, whatever order they come in."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from feeding import IntentDraft, log
+from muniment.errors import Refusal
+from muniment.intents import rules, writing
+from muniment.intents.importing import Import
+from muniment.intents.types import NewIntent, NewLog
+from muniment.storage import open_database
+from muniment.storage.database import Database
+from muniment.wire import decode_text
+
+NOW_MS = 1_795_204_080_123
+GRACE_S = 3_600
+INTENTS = 30
+
+
+@pytest.fixture
+async def machines(postgres_url: str) -> AsyncIterator[list[Database]]:
+    """Three processes' databases, as far as the server can tell."""
+    async with AsyncExitStack() as stack:
+        opened = [open_database(postgres_url, data_dir=Path()) for _ in range(3)]
+        for each in opened:
+            stack.push_async_callback(each.close)
+        yield opened
+
+
+async def deadlocks(database: Database) -> int:
+    """So many the server has had to break in this database; a backend tells of its own within a second."""
+    await asyncio.sleep(1.1)
+    row = await database.fetch_one("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    assert row is not None
+    return row[0]
+
+
+async def test_logs_of_many_intents_from_many_processes_meet_no_deadlock(machines: list[Database]) -> None:
+    hashes: list[bytes] = []
+    for number in range(INTENTS):
+        new = msgspec.convert(IntentDraft(number).body, NewIntent, dec_hook=decode_text)
+        checked = rules.check_intent(new, None, protocol="Mimic", chains={}, now_ms=NOW_MS)
+        await machines[0].write(lambda tx, checked=checked: writing.record(tx, checked, "test", NOW_MS, GRACE_S))
+        hashes.append(checked.hash)
+    before = await deadlocks(machines[0])
+    chance = random.Random(7)  # noqa: S311 - the same order in every run
+
+    async def append(number: int) -> None:
+        to = chance.choice(hashes)
+        line = rules.check_log(msgspec.convert(log(number), NewLog, dec_hook=decode_text), NOW_MS)
+        database = machines[number % len(machines)]
+        await database.write(lambda tx: writing.append_log(tx, to, line, "test", NOW_MS), order=to)
+
+    await asyncio.gather(*(append(number) for number in range(600)))
+    assert await machines[0].fetch("SELECT count(*) FROM intent_logs") == [(600,)]
+    assert await deadlocks(machines[0]) == before
+
+
+async def test_imports_of_the_same_lines_in_other_orders_meet_no_deadlock(machines: list[Database]) -> None:
+    lines = [json.dumps(IntentDraft(number).body).encode() + b"\n" for number in range(300)]
+    orders = [lines, lines[::-1], random.Random(7).sample(lines, len(lines))]  # noqa: S311 - the same in every run
+    before = await deadlocks(machines[0])
+    refused: list[Refusal] = []
+
+    async def imported(database: Database, order: list[bytes]) -> Import:
+        run = Import(
+            database=database, protocol="Mimic", chains={}, grace_s=GRACE_S, now_ms=lambda: NOW_MS, source=None,
+            refused=lambda _, refusal: refused.append(refusal),
+        )  # fmt: skip
+        assert await run.run(io.BytesIO(b"".join(order)), lambda: True)
+        return run
+
+    done = await asyncio.gather(*map(imported, machines, orders))
+    assert refused == []
+    assert sum(run.tally.stored for run in done) == len(lines)
+    assert await machines[0].fetch("SELECT count(*) FROM intents") == [(len(lines),)]
+    assert await deadlocks(machines[0]) == before

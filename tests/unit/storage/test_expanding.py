@@ -1,0 +1,86 @@
+"""Every migration after the first leaves the release before it serving: it only adds, and locks no table for long."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from muniment.storage.migrate import migrations
+
+_NEW_TABLE = re.compile(r"CREATE TABLE (\w+)")
+# https://www.postgresql.org/docs/current/sql-altertable.html: a column that may be NULL or has a constant for a default
+# is added without touching a row, and an INSERT that does not name it goes on working.
+_COLUMN = re.compile(r"ALTER TABLE \w+ ADD COLUMN (?!.*\b(?:UNIQUE|PRIMARY KEY|REFERENCES|CHECK)\b)(?P<rest>.+)")
+_INDEX = re.compile(r"CREATE (?P<unique>UNIQUE )?INDEX (?P<beside>CONCURRENTLY )?\w+ ON (?P<table>\w+)")
+_OTHER = re.compile(r"CREATE (?:SEQUENCE|FUNCTION)\b|ALTER TABLE (?P<table>\w+) ALTER COLUMN \w+ SET STORAGE\b")
+
+
+def statements(sql: str) -> list[str]:
+    """The statements of a migration, each on one line, without comments."""
+    plain = re.sub(r"--.*", "", sql)
+    return [" ".join(each.split()) for each in plain.split(";") if each.strip()]
+
+
+def faults(engine: str, sql: str) -> list[str]:
+    """What in a migration would disturb those who serve meanwhile."""
+    parts = statements(sql)
+    made = {match[1] for each in parts if (match := _NEW_TABLE.match(each))}
+    found = [each for each in parts if not _expands(engine, each, made)]
+    if len(parts) > 1:  # it runs outside of a transaction, so it must be all there is
+        found += [each for each in parts if "CONCURRENTLY" in each]
+    return found
+
+
+def _expands(engine: str, statement: str, made: set[str]) -> bool:
+    if _NEW_TABLE.match(statement):
+        return True
+    if match := _COLUMN.match(statement):
+        return "NOT NULL" not in match["rest"] or "DEFAULT" in match["rest"]
+    if match := _INDEX.match(statement):
+        if match["table"] in made:
+            return not match["beside"]
+        return not match["unique"] and (bool(match["beside"]) if engine == "postgres" else not match["beside"])
+    match = _OTHER.match(statement)
+    return bool(match) and (match["table"] is None or match["table"] in made)
+
+
+LATER = [(engine, each) for engine in ("sqlite", "postgres") for each in migrations(engine)[1:]]
+
+
+@pytest.mark.parametrize(("engine", "migration"), LATER, ids=[f"{engine}-{each.name}" for engine, each in LATER])
+def test_a_later_migration_only_expands(engine: str, migration: object) -> None:
+    assert faults(engine, getattr(migration, "sql", "")) == []
+
+
+def test_both_engines_are_at_the_same_level() -> None:
+    assert [each.name for each in migrations("sqlite")] == [each.name for each in migrations("postgres")]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP TABLE triggers", "ALTER TABLE triggers DROP COLUMN live", "ALTER TABLE triggers RENAME TO t",
+        "ALTER TABLE triggers RENAME COLUMN live TO alive", "UPDATE triggers SET live = 1", "DELETE FROM triggers",
+        "ALTER TABLE triggers ADD COLUMN a text NOT NULL", "ALTER TABLE triggers ADD COLUMN a text UNIQUE",
+        "ALTER TABLE triggers ALTER COLUMN live SET NOT NULL", "CREATE INDEX a ON triggers (live)",
+        "CREATE UNIQUE INDEX CONCURRENTLY a ON triggers (live)", "ALTER TABLE triggers ADD CHECK (live = 1)",
+        "ALTER TABLE triggers ALTER COLUMN record SET STORAGE EXTERNAL",
+        "CREATE INDEX CONCURRENTLY a ON triggers (live); CREATE TABLE b (c text)",
+    ],
+)  # fmt: skip
+def test_what_contracts_or_locks_is_noticed(sql: str) -> None:
+    assert faults("postgres", sql)
+
+
+@pytest.mark.parametrize(
+    ("engine", "sql"),
+    [
+        ("postgres", "CREATE TABLE a (b text); CREATE UNIQUE INDEX c ON a (b);"),
+        ("postgres", "-- DROP TABLE a;\nCREATE INDEX CONCURRENTLY a ON triggers (live);"),
+        ("sqlite", "CREATE INDEX a ON triggers (live);"),
+        ("sqlite", "ALTER TABLE triggers ADD COLUMN a TEXT; ALTER TABLE users ADD COLUMN b TEXT NOT NULL DEFAULT ''"),
+    ],
+)  # fmt: skip
+def test_what_expands_is_let_through(engine: str, sql: str) -> None:
+    assert faults(engine, sql) == []

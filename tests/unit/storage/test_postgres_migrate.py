@@ -1,0 +1,124 @@
+"""Migrations of a PostgreSQL database that others are using."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from muniment.errors import DatabaseUnavailable
+from muniment.storage import postgres_migrate
+from muniment.storage.migrate import Migration, migrations
+from muniment.storage.postgres import PostgresDatabase
+from postgres import Cluster
+
+KNOWN = migrations("postgres")
+INDEX = Migration("9002_index.sql", "-- for notes\nCREATE INDEX CONCURRENTLY users_by_name ON users (name);\n")
+COLUMN = Migration("9001_column.sql", "ALTER TABLE users ADD COLUMN note text;\n")
+SECONDS_MAX = 30.0
+
+
+@pytest.fixture
+def url(cluster: Cluster, tmp_path: Path) -> str:
+    return asyncio.run(cluster.create_database(f"migrate-{tmp_path.name}"))
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[PostgresDatabase]:
+    made = PostgresDatabase(url)
+    await made.migrate()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def also(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Adds migrations to those that this process knows."""
+    return lambda *more: monkeypatch.setattr(postgres_migrate, "migrations", lambda _: [*KNOWN, *more])
+
+
+@pytest.fixture
+async def session(url: str) -> AsyncIterator[Any]:
+    """Somebody else's connection."""
+    driver: Any = asyncpg
+    made = await driver.connect(url)
+    yield made
+    await made.close()
+
+
+async def test_a_table_in_use_is_changed_in_a_moment_that_others_leave(
+    database: PostgresDatabase, url: str, session: Any, also: Callable[..., None]
+) -> None:
+    also(COLUMN)
+    held = session.transaction()
+    await held.start()
+    await session.execute("SELECT count(*) FROM users")  # a dump, say: it keeps the table as it is
+    other = PostgresDatabase(url)
+    migrating = asyncio.create_task(other.migrate())
+    deadline = time.monotonic() + 3 * postgres_migrate.TABLE_WAIT_SECONDS_MAX
+    while time.monotonic() < deadline:  # readers behind it wait for a second at most, and are never refused
+        await database.fetch("SELECT name FROM users LIMIT 1")
+        await asyncio.sleep(0.05)
+    assert not migrating.done()
+    await held.rollback()
+    assert await asyncio.wait_for(migrating, SECONDS_MAX) == [COLUMN.name]
+    await other.close()
+
+
+async def test_an_index_beside_writers_is_built_outside_of_a_transaction(
+    database: PostgresDatabase, session: Any, also: Callable[..., None]
+) -> None:
+    also(INDEX)
+    assert await database.migrate() == [INDEX.name]
+    assert await session.fetchval("SELECT indisvalid FROM pg_index WHERE indexrelid = 'users_by_name'::regclass")
+    assert await database.migrate() == []
+
+
+async def test_a_build_that_was_interrupted_begins_again(
+    database: PostgresDatabase, session: Any, also: Callable[..., None]
+) -> None:
+    await session.execute("CREATE INDEX users_by_name ON users (address)")  # what is left over, and of no use
+    also(INDEX)
+    assert await database.migrate() == [INDEX.name]
+    assert "(name)" in await session.fetchval("SELECT pg_get_indexdef('users_by_name'::regclass)")
+
+
+@pytest.mark.usefixtures("database")
+async def test_who_waits_for_another_is_not_waited_for(url: str, session: Any, also: Callable[..., None]) -> None:
+    """An index that is built concurrently waits for every statement that began before it."""
+    also(COLUMN, INDEX)
+    held = session.transaction()
+    await held.start()
+    await session.execute("UPDATE users SET name = name WHERE false")
+    others = [PostgresDatabase(url) for _ in range(3)]
+    migrating = [asyncio.create_task(each.migrate()) for each in others]
+    await asyncio.sleep(0.5)
+    await held.rollback()
+    applied = await asyncio.wait_for(asyncio.gather(*migrating), SECONDS_MAX)
+    assert sorted(applied) == [[], [], [COLUMN.name, INDEX.name]]
+    for each in others:
+        await each.close()
+
+
+async def test_those_before_one_that_fails_stay(database: PostgresDatabase, also: Callable[..., None]) -> None:
+    bad = Migration("9003_bad.sql", "CREATE TABLE bad (a text);\nCREATE TABLE bad (a text);\n")
+    also(COLUMN, bad)
+    with pytest.raises(DatabaseUnavailable, match="already exists"):
+        await database.migrate()
+    assert await database.fetch("SELECT to_regclass('bad')::text") == [(None,)]
+    also(COLUMN, INDEX)
+    assert await database.migrate() == [INDEX.name]
+
+
+async def test_one_that_waits_too_long_says_so(
+    database: PostgresDatabase, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await session.execute("SELECT pg_advisory_lock($1)", postgres_migrate._LOCK)  # pyright: ignore[reportPrivateUsage] - another release's
+    monkeypatch.setattr(postgres_migrate, "MIGRATION_SECONDS_MAX", 0.3)
+    with pytest.raises(DatabaseUnavailable, match="another process"):
+        await database.migrate()

@@ -1,0 +1,77 @@
+"""Statements whose rows are few although PostgreSQL takes them for many: they are found by an index all the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from muniment.storage.database import Database, Transaction
+from muniment.storage.postgres import PostgresDatabase
+from muniment.triggers.store import TriggerQuery, search, settle_ended
+from postgres import Cluster
+
+NOW_MS = 1_000_000
+# Seven of ten are live and end later; the others ended long ago and are not live. A planner that takes the two for
+# independent expects a fifth of the table to be live and past its end. It is none.
+_ROWS = """
+INSERT INTO triggers (seq, sig, signer, digest, function_digest, protocol, live, end_date_ms, created_at_ms, record)
+SELECT n, sha256(int8send(n)) || sha256(int8send(-n)) || '\\x1b', substr(sha256(int8send(n % 50)), 1, 20),
+       sha256(int8send(n)), sha256('f'), 'Mimic', (n % 10 < 7)::int,
+       CASE WHEN n % 10 < 7 THEN 1000000 + n ELSE 1000000 - n END, n, repeat('.', 300)
+FROM generate_series(1, 20000) n
+"""
+
+
+@pytest.fixture
+async def database(cluster: Cluster, tmp_path: Path) -> AsyncIterator[PostgresDatabase]:
+    made = PostgresDatabase(await cluster.create_database(f"plans-{tmp_path.name}"))
+    await made.migrate()
+
+    async def fill(tx: Transaction) -> None:
+        await tx.execute(_ROWS)
+        await tx.execute("ANALYZE triggers")
+
+    await made.write(fill)
+    yield made
+    await made.close()
+
+
+class Explained:
+    """A database, or a transaction, that explains what it is asked."""
+
+    settled_before = PostgresDatabase.settled_before
+    merges_unions = PostgresDatabase.merges_unions
+    times_differ_ms = PostgresDatabase.times_differ_ms
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self.plan = ""
+
+    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        lines = await self._database.fetch_slow(f"EXPLAIN (COSTS OFF) {sql}", parameters)
+        self.plan += "".join(f"{line}\n" for (line,) in lines)
+        return []
+
+    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+        return len(await self.fetch(sql, parameters))
+
+
+def assert_found_by_end(plan: str) -> None:
+    assert "Seq Scan" not in plan
+    assert "triggers_by_end" in plan
+    assert f"Index Cond: (end_date_ms <= '{NOW_MS}'::bigint)" in plan
+
+
+async def test_the_sweep_finds_those_that_have_ended_by_their_end(database: PostgresDatabase) -> None:
+    explained = Explained(database)
+    await settle_ended(cast("Transaction", explained), NOW_MS)
+    assert_found_by_end(explained.plan)
+
+
+async def test_a_listing_of_those_not_active_finds_them_so_too(database: PostgresDatabase) -> None:
+    explained = Explained(database)
+    await search(cast("Database", explained), TriggerQuery(active=False), NOW_MS)
+    assert_found_by_end(explained.plan)

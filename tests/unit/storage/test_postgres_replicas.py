@@ -1,0 +1,204 @@
+"""What a replica may be asked, and when it is not: commits in order on a standby, other histories, no replica."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from muniment.errors import DatabaseUnavailable
+from muniment.storage import open_replicated
+from muniment.storage.database import Reads
+from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres_line import _one_by_one
+from muniment.storage.replicas import ReplicatedDatabase
+from muniment.triggers.store import TriggerQuery, search
+from postgres import Cluster
+
+CLIENT = "192.0.2.1"
+INSERT = """INSERT INTO triggers (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)
+    VALUES (?, ?, ?, ?, 'Mimic', 0, 1, ?)"""
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[Cluster]:
+    with Cluster() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def replica(primary: Cluster) -> Iterator[Cluster]:
+    with primary.replica() as started:
+        yield started
+
+
+@pytest.fixture
+async def database(primary: Cluster, replica: Cluster, tmp_path: Path) -> AsyncIterator[ReplicatedDatabase]:
+    made = replicated(primary, replica, tmp_path)
+    await made.migrate()
+    await Cluster.empty(primary.url())
+    yield made
+    await made.close()
+
+
+def replicated(primary: Cluster, replica: Cluster, tmp_path: Path, lag_s_max: float = 600) -> ReplicatedDatabase:
+    return open_replicated(primary.url(), [replica.url()], data_dir=tmp_path, lag_s_max=lag_s_max)
+
+
+def values(number: int) -> tuple[bytes | str, ...]:
+    return (number.to_bytes(65), bytes(20), number.to_bytes(32), bytes(32), str(number))
+
+
+async def at_the_replica(database: ReplicatedDatabase) -> Reads:
+    """The reads of a client once they go to the replica."""
+    async with asyncio.timeout(30):
+        while (reads := database.reads(CLIENT)) is database:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.01)
+        while not await reads.fetch("SELECT 1 WHERE pg_is_in_recovery()"):
+            await asyncio.sleep(0.05)
+            reads = database.reads(CLIENT)
+    return reads
+
+
+async def replayed(primary: Cluster, replica: Cluster) -> None:
+    """Return once the replica has all that is at the primary."""
+    ((position,),) = await primary.execute("SELECT pg_current_wal_insert_lsn()::text")
+    async with asyncio.timeout(30):
+        while not await replica.execute(f"SELECT 1 WHERE pg_last_wal_replay_lsn() >= '{position}'"):  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.01)
+
+
+async def never_at_the_replica(database: ReplicatedDatabase) -> None:
+    for _ in range(30):
+        assert database.reads(CLIENT) is database
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("first_step", ["a row", "only a number"])
+async def test_a_row_above_a_writer_that_runs_at_the_primary_is_not_followed_at_the_replica(
+    database: ReplicatedDatabase, primary: Cluster, replica: Cluster, first_step: str
+) -> None:
+    driver = asyncpg
+    running = await driver.connect(primary.url())
+    transaction = running.transaction()
+    await transaction.start()
+    if first_step == "a row":
+        await running.execute("INSERT INTO users (address, created_at_ms) VALUES (decode(repeat('ab', 20), 'hex'), 1)")
+    else:  # nothing of it is in the log that the replica reads
+        await running.execute("SELECT pg_current_xact_id()")
+    await database.write(lambda tx: tx.execute(INSERT, values(1)))
+    await replayed(primary, replica)
+    reads = await at_the_replica(database)
+    assert (await search(reads, TriggerQuery(sort=-1), 1)).records == ["1"]
+    assert (await search(reads, TriggerQuery(sort=1), 1)).records == []
+    await transaction.commit()
+    await running.close()
+    await replayed(primary, replica)
+    async with asyncio.timeout(30):
+        while (await search(await at_the_replica(database), TriggerQuery(sort=1), 1)).records != ["1"]:
+            await database.write(lambda tx: tx.execute("UPDATE users SET name = name"))
+
+
+async def test_a_client_that_wrote_waits_for_the_replica_and_others_do_not(
+    database: ReplicatedDatabase, replica: Cluster
+) -> None:
+    await at_the_replica(database)
+    await replica.execute("SELECT pg_wal_replay_pause()")
+    await database.write(lambda tx: tx.execute(INSERT, values(2)))
+    database.wrote(CLIENT)
+    await never_at_the_replica(database)
+    assert database.reads("192.0.2.2") is not database
+    await replica.execute("SELECT pg_wal_replay_resume()")
+    assert await (await at_the_replica(database)).fetch("SELECT 1 FROM triggers")
+
+
+async def test_only_the_primary_says_that_there_is_none(database: ReplicatedDatabase, replica: Cluster) -> None:
+    reads = await at_the_replica(database)
+    await replica.execute("SELECT pg_wal_replay_pause()")
+    await database.write(lambda tx: tx.execute(INSERT, values(3)))
+    find = ("SELECT record FROM triggers WHERE sig = ?", [(3).to_bytes(65)])
+    assert await reads.fetch(*find) == []
+    assert await reads.fetch_one(*find) == ("3",)
+    assert await reads.fetch(*find) == [("3",)], "and what comes behind is not older"
+    await replica.execute("SELECT pg_wal_replay_resume()")
+
+
+async def test_a_replica_of_another_primary_is_not_used(replica: Cluster, tmp_path: Path) -> None:
+    with Cluster() as other:  # it has written less: by its position alone the replica would have all of that
+        database = replicated(other, replica, tmp_path)
+        await never_at_the_replica(database)
+        await database.close()
+
+
+async def test_a_server_that_is_no_replica_is_not_used(primary: Cluster, tmp_path: Path) -> None:
+    database = replicated(primary, primary, tmp_path)
+    await never_at_the_replica(database)
+    await database.close()
+
+
+async def test_a_replica_is_used_no_longer_than_the_bound_without_the_primary(
+    database: ReplicatedDatabase, primary: Cluster, replica: Cluster, tmp_path: Path
+) -> None:
+    brief = replicated(primary, replica, tmp_path, lag_s_max=1)
+    await at_the_replica(database)
+    await at_the_replica(brief)
+    primary.stop()
+    try:
+        stopped = time.monotonic()
+        assert await (await at_the_replica(database)).fetch("SELECT 1") == [(1,)]
+        while brief.reads(CLIENT) is not brief:
+            assert time.monotonic() - stopped < 10
+            await asyncio.sleep(0.01)
+        with pytest.raises(DatabaseUnavailable):
+            await brief.reads(CLIENT).fetch("SELECT 1")
+        assert await (await at_the_replica(database)).fetch("SELECT 1") == [(1,)]
+    finally:
+        primary.start()
+    await at_the_replica(brief)
+    await brief.close()
+
+
+async def test_a_long_read_ends_with_its_replica_and_is_asked_elsewhere(
+    database: ReplicatedDatabase, replica: Cluster
+) -> None:
+    reads = await at_the_replica(database)
+    asked = asyncio.create_task(reads.fetch_slow("SELECT pg_sleep(4) IS NULL, pg_is_in_recovery()"))
+    await asyncio.sleep(0.3)
+    replica.pause()
+    try:
+        async with asyncio.timeout(20):
+            while not asked.done():
+                database.reads(CLIENT)  # its readers keep it being asked
+                await asyncio.sleep(0.05)
+        assert await asked == [(False, False)], "answered by the primary"
+    finally:
+        replica.resume()
+
+
+@pytest.mark.parametrize(
+    ("url", "ones"),
+    [
+        ("postgresql://u:p@a/db", ["postgresql://u:p@a/db"]),
+        (
+            "postgresql://u:p,q@a:1,[::1]:2/db?target_session_attrs=primary",
+            [
+                "postgresql://u:p,q@a:1/db?target_session_attrs=primary",
+                "postgresql://u:p,q@[::1]:2/db?target_session_attrs=primary",
+            ],
+        ),
+        ("postgresql:///db?host=a,b", ["postgresql:///db?host=a,b"]),
+    ],
+)
+def test_each_of_several_hosts_has_a_time_limit_of_its_own(url: str, ones: list[str]) -> None:
+    assert _one_by_one(url) == ones
+
+
+async def test_reading_stops_asking_and_closing_leaves_nothing(database: ReplicatedDatabase) -> None:
+    await at_the_replica(database)
+    await database.close()
+    assert isinstance(database, PostgresDatabase)
+    assert [task for task in asyncio.all_tasks() if "Replica" in repr(task)] == []

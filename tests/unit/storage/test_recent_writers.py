@@ -1,0 +1,51 @@
+"""Which clients wrote when, known to all processes of one data directory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from muniment.storage.recent_writers import SLOTS, RecentWriters
+
+NOTE = """import sys; from pathlib import Path; from muniment.storage.recent_writers import RecentWriters
+RecentWriters(Path(sys.argv[1])).note(sys.argv[2])"""
+
+
+def test_a_write_is_remembered_for_its_client(tmp_path: Path) -> None:
+    writers = RecentWriters(tmp_path / "writers")
+    before = time.monotonic_ns()
+    writers.note("192.0.2.1")
+    assert before <= writers.last_ns("192.0.2.1", time.monotonic_ns()) <= time.monotonic_ns()
+    assert writers.last_ns("192.0.2.2", time.monotonic_ns()) == 0
+
+
+def test_another_process_knows_it_too(tmp_path: Path) -> None:
+    writers = RecentWriters(tmp_path / "writers")
+    before = time.monotonic_ns()
+    subprocess.run([sys.executable, "-c", NOTE, str(tmp_path / "writers"), "192.0.2.1"], check=True)
+    assert writers.last_ns("192.0.2.1", time.monotonic_ns()) > before
+
+
+def test_a_time_to_come_is_from_before_a_restart_of_the_machine(tmp_path: Path) -> None:
+    writers = RecentWriters(tmp_path / "writers")
+    writers.note("192.0.2.1")
+    assert writers.last_ns("192.0.2.1", 1) == 0
+
+
+def test_however_many_clients_write_the_file_stays_as_it_is_and_is_ours_alone(tmp_path: Path) -> None:
+    writers = RecentWriters(tmp_path / "writers")
+    for number in range(2 * SLOTS):
+        writers.note(str(number))
+    status = (tmp_path / "writers").stat()
+    assert (status.st_size, status.st_mode & 0o777) == (8 * SLOTS, 0o600)
+    assert all(writers.last_ns(str(number), time.monotonic_ns()) for number in range(2 * SLOTS))
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "writers").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic"):
+        RecentWriters(tmp_path / "writers")
