@@ -68,7 +68,7 @@ class Text:
         else:
             # A statement of ours, with no value in its text.
             self.together = (
-                f"SELECT q_.n, r_.* FROM unnest({arrays}) WITH ORDINALITY AS q_({names}, n) "  # noqa: S608
+                f"SELECT q_.n, r_.* FROM unnest({arrays}) WITH ORDINALITY AS q_({names}, n) "  # noqa: S608 - as above
                 f"CROSS JOIN LATERAL ({self._joined('q_.p{}')}) r_"
             )
         return self.together
