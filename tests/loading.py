@@ -136,6 +136,7 @@ class Load:
     async def check(self) -> None:
         """Read everything through every process; each promise is there, as it was given."""
         for url in self.urls:
+            await until_it_is_ready(url)  # another process may have been the one that was back first
             shown = {each["sig"]: each async for each in listed(url, "/triggers?limit=100&sort=1")}
             for sig, promised in self.triggers.items():
                 known = dict(shown[sig])
@@ -148,6 +149,14 @@ class Load:
                 assert {each["data"] for each in intent["logs"]} >= told["logs"]
                 assert {each["hash"] for each in intent["proposals"]} >= told["proposals"]
                 assert order.index(intent["status"]) >= order.index(told["status"])
+
+
+async def until_it_is_ready(url: str) -> None:
+    """Wait until a process says so, as it must before long, by itself."""
+    async with httpx.AsyncClient(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False) as client:
+        async with asyncio.timeout(RECOVERY_SECONDS_MAX):
+            while (await client.get("/readyz")).status_code != 200:
+                await asyncio.sleep(0.02)
 
 
 async def listed(url: str, target: str) -> AsyncIterator[Json]:

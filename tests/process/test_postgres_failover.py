@@ -1,0 +1,88 @@
+"""The primary is lost for good and its replica takes over: what was promised is kept if replication is synchronous."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+from crashing import Site
+from loading import RECOVERY_SECONDS_MAX, Load, listed
+from postgres import Cluster
+from service import Service
+
+# The load writes for so long before the primary goes.
+LOAD_SECONDS = 1.5
+
+
+@asynccontextmanager
+async def two_servers(folder: Path, *, synchronous: bool) -> AsyncGenerator[tuple[Site, Cluster]]:
+    """A service process over a primary and its replica, which it knows both."""
+    async with AsyncExitStack() as stack:
+        primary = stack.enter_context(Cluster(fsync=True))
+        made = await primary.create_database("site")
+        replica = stack.enter_context(primary.replica())
+        if synchronous:  # only now: before there is a replica no commit would end
+            await primary.execute("ALTER SYSTEM SET synchronous_standby_names = 'replica'")
+            await primary.execute("SELECT pg_reload_conf()")
+        both = made.replace(f":{primary.port}/", f":{primary.port},127.0.0.1:{replica.port}/")
+        url = f"{both}?target_session_attrs=read-write"
+        site = Site(folder / "data", [], {"MUNIMENT_DATABASE_URL": url}, primary)
+        site.command("migrate")
+        site.services.append(stack.enter_context(Service(folder / "data", environment=site.environment)))
+        yield site, replica
+
+
+async def fail_over(site: Site, load: Load, replica: Cluster) -> float:
+    """Lose the primary under load; seconds until the promoted replica has taken a write through the same process."""
+    assert site.cluster is not None
+    await asyncio.sleep(LOAD_SECONDS)
+    await asyncio.to_thread(site.cluster.kill)
+    await asyncio.to_thread(replica.promote)
+    return await load.recovery(time.monotonic())
+
+
+async def test_with_a_synchronous_replica_no_acknowledged_write_is_lost(tmp_path: Path) -> None:
+    async with two_servers(tmp_path, synchronous=True) as (site, replica):
+        async with await site.load() as load:
+            await fail_over(site, load, replica)
+        assert load.triggers
+        await load.check()
+
+
+async def test_with_an_asynchronous_one_what_it_had_not_received_is_lost_and_nothing_else(tmp_path: Path) -> None:
+    async with two_servers(tmp_path, synchronous=False) as (site, replica):
+        assert site.cluster is not None
+        async with await site.load() as load:
+            await asyncio.sleep(LOAD_SECONDS)
+            safe = set(load.triggers)
+            ((position,),) = await site.cluster.execute("SELECT pg_current_wal_flush_lsn()::text")
+            received = f"SELECT 1 FROM pg_stat_wal_receiver WHERE flushed_lsn >= '{position}'"  # noqa: S608 - a position
+            while not await replica.execute(received):  # noqa: ASYNC110 - nothing tells it
+                await asyncio.sleep(0.01)
+            await replica.execute("ALTER SYSTEM SET primary_conninfo = ''")  # the link is cut, and the primary goes on
+            await replica.execute("SELECT pg_reload_conf()")
+            while await replica.execute("SELECT 1 FROM pg_stat_wal_receiver"):  # noqa: ASYNC110 - nothing tells it
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(1)
+        await asyncio.to_thread(site.cluster.kill)
+        await asyncio.to_thread(replica.promote)
+        await until_ready(site.urls[0])
+        kept = {each["sig"] async for each in listed(site.urls[0], "/triggers?limit=100&sort=1")}
+        lost = set(load.triggers) - kept
+        assert safe <= kept
+        assert lost
+        sys.stdout.write(
+            f"{len(lost)} of {len(load.triggers)} acknowledged triggers were lost, a second behind a cut\n"
+        )
+
+
+async def until_ready(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, trust_env=False) as client, asyncio.timeout(RECOVERY_SECONDS_MAX):
+        while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.05)
