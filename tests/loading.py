@@ -155,7 +155,7 @@ async def until_it_is_ready(url: str) -> None:
     """Wait until a process says so, as it must before long, by itself."""
     async with httpx.AsyncClient(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False) as client:
         async with asyncio.timeout(RECOVERY_SECONDS_MAX):
-            while (await client.get("/readyz")).status_code != 200:
+            while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - another process makes it so  # noqa: ASYNC110 - nothing tells it
                 await asyncio.sleep(0.02)
 
 

@@ -9,10 +9,8 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import httpx
-
 from crashing import Site
-from loading import RECOVERY_SECONDS_MAX, Load, listed
+from loading import Load, listed, until_it_is_ready
 from postgres import Cluster
 from service import Service
 
@@ -72,7 +70,7 @@ async def test_with_an_asynchronous_one_what_it_had_not_received_is_lost_and_not
             await asyncio.sleep(1)
         await asyncio.to_thread(site.cluster.kill)
         await asyncio.to_thread(replica.promote)
-        await until_ready(site.urls[0])
+        await until_it_is_ready(site.urls[0])
         kept = {each["sig"] async for each in listed(site.urls[0], "/triggers?limit=100&sort=1")}
         lost = set(load.triggers) - kept
         assert safe <= kept
@@ -80,9 +78,3 @@ async def test_with_an_asynchronous_one_what_it_had_not_received_is_lost_and_not
         sys.stdout.write(
             f"{len(lost)} of {len(load.triggers)} acknowledged triggers were lost, a second behind a cut\n"
         )
-
-
-async def until_ready(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, trust_env=False) as client, asyncio.timeout(RECOVERY_SECONDS_MAX):
-        while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - nothing tells it
-            await asyncio.sleep(0.05)
