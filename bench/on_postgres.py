@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 _postgres: Any = import_module("postgres")
 
 BESIDE_PGBENCH = "muniment, beside pgbench"
+TWO_PROCESSES = "muniment, two processes, beside pgbench"
 _CONFIG = "shared_buffers = 512MB\nmax_connections = 100\n"
 _COLUMNS = ["seq", "sig", "signer", "digest", "deactivated", "created_at_ms", "record"]
 # The row of a trigger as Muniment stores it, in its table and under its indexes; only what must differ is made up.
@@ -104,19 +105,24 @@ def _measured(
             check_peer(servers[name].url, given, seeded, new, wrong)
         traffic = Traffic(scale, cid, seeded)
         found.loads = take_turns(servers, traffic, scale)
-        _take_turns_with_pgbench(found, scale, cluster, servers["muniment"], traffic, script)
+        pair = stack.enter_context(muniment(data, database_url=cluster.url("ours"), workers=2))
+        services = {BESIDE_PGBENCH: servers["muniment"], TWO_PROCESSES: pair}
+        _take_turns_with_pgbench(found, scale, cluster, services, traffic, script)
     return found
 
 
 def _take_turns_with_pgbench(
-    found: Measured, scale: Scale, cluster: Any, service: Server, traffic: Traffic, script: str
+    found: Measured, scale: Scale, cluster: Any, services: Mapping[str, Server], traffic: Traffic, script: str
 ) -> None:
-    """Creates again, each round beside one of pgbench: what is compared is by the clock."""
-    found.loads[CREATE][BESIDE_PGBENCH] = []
+    """Creates again, by one process and by two, each round beside one of pgbench: what is compared is by the clock."""
+    for name in services:
+        found.loads[CREATE][name] = []
     for number in range(scale.rounds + 1):
-        load, rate = service.load(traffic.creates()), _pgbench(cluster, script, scale.pgbench_seconds)
+        loads = {name: service.load(traffic.creates()) for name, service in services.items()}
+        rate = _pgbench(cluster, script, scale.pgbench_seconds)
         if number:
-            found.loads[CREATE][BESIDE_PGBENCH].append(load)
+            for name, load in loads.items():
+                found.loads[CREATE][name].append(load)
             found.pgbench.append(rate)
 
 

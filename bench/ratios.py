@@ -17,6 +17,8 @@ Ratios = dict[str, list[float]]
 NEW_TYPES, SEEN_TYPES = "verify, types never seen / bare recovery", "verify / bare recovery"
 CREATE_ALONE = "POST /triggers / (recovery + insert alone)"
 PGBENCH = "POST /triggers on PostgreSQL / pgbench"
+PAIR_PGBENCH = "POST /triggers on PostgreSQL, two processes / pgbench"
+PAIR = "POST /triggers on PostgreSQL, two processes / one, by wall"
 
 
 def name_of(operation: str, engine: str, other: str) -> str:
@@ -62,7 +64,11 @@ def of_postgres(found: on_postgres.Measured) -> Ratios:
     """Rates per CPU second of the server, without PostgreSQL's own, over the peers'; by the clock over pgbench's."""
     ratios = _of_loads(found.loads, "PostgreSQL")
     beside = found.loads[CREATE][on_postgres.BESIDE_PGBENCH]
-    ratios[PGBENCH] = _over([load.per_wall_second for load in beside], found.pgbench)
+    one = [load.per_wall_second for load in beside]
+    two = [load.per_wall_second for load in found.loads[CREATE][on_postgres.TWO_PROCESSES]]
+    ratios[PGBENCH] = _over(one, found.pgbench)
+    ratios[PAIR_PGBENCH] = _over(two, found.pgbench)
+    ratios[PAIR] = _over(two, one)
     return ratios
 
 
