@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import islice, permutations, product
 from typing import Any, Final
 
+from muniment.evm.address import Address
 from muniment.evm.signature import address_of_key, sign
 from muniment.evm.typed_data import Encoder, compile_types, digest
 from muniment.triggers.typed_data import registry_domain, types_for
@@ -48,6 +49,13 @@ def with_types_of_their_own(count: int) -> list[bytes]:
     return bodies
 
 
+def with_values_of_their_own(count: int) -> list[bytes]:
+    """Bodies for one function of which no two share an address, a text, an amount or a time."""
+    types = types_for(INPUTS, 0)
+    encoder = compile_types(types, "Trigger")
+    return [_signed(number, types, _unlike_values(number), encoder) for number in range(count)]
+
+
 def _signed(number: int, types: dict[str, Any], values: dict[str, Any], encoder: Encoder) -> bytes:
     signer = number % len(SIGNERS)
     sig = sign(digest(DOMAIN, encoder.struct_hash(values)), _KEYS[signer])
@@ -59,6 +67,19 @@ def _values(number: int, cid: str) -> dict[str, Any]:
     return {
         "functionCid": cid, "version": "1.0.0", "input": _VALUES,
         "config": {"type": 0, "schedule": "0 */6 * * *", "delta": "10m", "endDate": 0},
+        "executionFeeLimit": str(number), "minValidations": 1,
+    }  # fmt: skip
+
+
+def _unlike_values(number: int) -> dict[str, Any]:
+    first, second, third = (str(Address.from_raw((3 * number + place).to_bytes(20))) for place in range(3))
+    spent = {"token": {"address": second, "chainId": 8453}, "amount": f"{number}.5"}
+    note = f"Every six hours, as agreed in {number}"
+    given = {"address": first, "chainId": 8453}
+    return {
+        "functionCid": CID, "version": "1.0.0",
+        "input": {"token": given, "amount": spent, "recipient": third, "slippage": number % 1000, "note": note},
+        "config": {"type": 0, "schedule": f"0 */{number + 1} * * *", "delta": f"{number}m", "endDate": number},
         "executionFeeLimit": str(number), "minValidations": 1,
     }  # fmt: skip
 

@@ -11,8 +11,17 @@ from muniment.evm.hashing import keccak256
 from muniment.wire import ProvedText
 
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
-# Addresses come in small sets: the wallets and tokens in use. An entry takes about 200 bytes, all of them 3 MB.
+# Addresses come in small sets: the wallets and tokens in use. An entry takes about 250 bytes, all of them 4 MB.
 _CHECKSUMS_KEPT: Final = 16_384
+# What was read, by its spelling: entries of the same size, 1 MB when full.
+_SPELLINGS_KEPT: Final = 4_096
+
+# To compute a checksum on 40 characters at once: for a digit of the hash, the bit by which upper case differs from
+# lower case if the digit is 8 or more; for a digit of the address, that bit if it is a letter.
+_CASE_BIT: Final = 0x20
+_IF_HIGH: Final = bytes(_CASE_BIT if chr(byte) in "89abcdef" else 0 for byte in range(256))
+_IF_LETTER: Final = bytes(_CASE_BIT if chr(byte) in "abcdef" else 0 for byte in range(256))
+_DIGITS: Final = 40
 
 
 class Address(ProvedText):
@@ -34,14 +43,7 @@ class Address(ProvedText):
 
         Raises `InvalidAddress`; for a wrong mixed-case checksum too, since that is a typing error.
         """
-        if not _ADDRESS.fullmatch(text):
-            raise InvalidAddress("an address is 0x and 40 hex digits")
-        digits = text[2:]
-        lower = digits.lower()
-        checksummed = _checksummed(lower)
-        if text != checksummed and digits != lower and digits != digits.upper():
-            raise InvalidAddress("the address has a wrong EIP-55 checksum")
-        return cls(checksummed)
+        return cls(_checked(text))
 
     @classmethod
     def from_raw(cls, raw: bytes) -> Self:
@@ -54,8 +56,23 @@ class Address(ProvedText):
         return bytes.fromhex(self[2:])
 
 
+@lru_cache(maxsize=_SPELLINGS_KEPT)
+def _checked(text: str) -> str:
+    """`text` with its checksum. A refusal is not kept, so what is kept has 42 characters."""
+    if not _ADDRESS.fullmatch(text):
+        raise InvalidAddress("an address is 0x and 40 hex digits")
+    digits = text[2:]
+    lower = digits.lower()
+    checksummed = _checksummed(lower)
+    if text != checksummed and digits != lower and digits != digits.upper():
+        raise InvalidAddress("the address has a wrong EIP-55 checksum")
+    return checksummed
+
+
 @lru_cache(maxsize=_CHECKSUMS_KEPT)
 def _checksummed(lower: str) -> str:
     """EIP-55: a letter is upper case where the digit of the hash of the lower-case text is 8 or more."""
-    pattern = keccak256(lower.encode("ascii")).hex()
-    return "0x" + "".join(c.upper() if digit >= "8" else c for c, digit in zip(lower, pattern, strict=False))
+    text = lower.encode("ascii")
+    high = keccak256(text).hex().encode("ascii")[:_DIGITS].translate(_IF_HIGH)
+    flips = int.from_bytes(high) & int.from_bytes(text.translate(_IF_LETTER))
+    return "0x" + (int.from_bytes(text) ^ flips).to_bytes(_DIGITS).decode("ascii")

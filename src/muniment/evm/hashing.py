@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from functools import lru_cache
+from typing import Final, Protocol, cast
 
 import sha3
+
+# An entry takes at most about 500 bytes, with what was hashed and its hash: 2 MB when full.
+_HASHES_KEPT: Final = 4_096
+_KEPT_BYTES_MAX: Final = 256
 
 
 class _Hash(Protocol):
@@ -22,3 +27,11 @@ _keccak_256 = cast("_Keccak", sha3.keccak_256)
 def keccak256(data: bytes) -> bytes:
     """The 32-byte Keccak-256 hash of `data`."""
     return _keccak_256(data).digest()
+
+
+def keccak256_kept(data: bytes) -> bytes:
+    """`keccak256` for data that is likely to come again: what is short is remembered."""
+    return _kept(data) if len(data) <= _KEPT_BYTES_MAX else keccak256(data)
+
+
+_kept = lru_cache(maxsize=_HASHES_KEPT)(keccak256)

@@ -77,17 +77,27 @@ def recover(digest: bytes, signature: Signature) -> Address | None:
 
     There is none when no point of the curve has r as its x, or the key would be the point at infinity.
     """
+    raw = _recover(digest, signature)
+    return None if raw is None else Address.from_raw(raw)
+
+
+def is_by(signer: Address, digest: bytes, signature: Signature) -> bool:
+    """Whether the key of `signer` signed the 32-byte `digest`."""
+    return _recover(digest, signature) == signer.raw
+
+
+def _recover(digest: bytes, signature: Signature) -> bytes | None:
     compact = bytes.fromhex(signature[2:130]) + _RECOVERY_ID[signature[130:]]
     try:
         key = PublicKey.from_signature_and_message(compact, digest, hasher=None)
     except ValueError:
         return None
-    return _address_of(key)
+    return _raw_address_of(key)
 
 
 def address_of_key(private_key: bytes) -> Address:
     """The address of a 32-byte private key."""
-    return _address_of(PrivateKey(private_key).public_key)
+    return Address.from_raw(_raw_address_of(PrivateKey(private_key).public_key))
 
 
 def sign(digest: bytes, private_key: bytes) -> Signature:
@@ -102,5 +112,5 @@ def personal_digest(message: bytes) -> bytes:
     return keccak256(b"\x19Ethereum Signed Message:\n%d" % len(message) + message)
 
 
-def _address_of(key: PublicKey) -> Address:
-    return Address.from_raw(keccak256(key.format(compressed=False)[1:])[12:])
+def _raw_address_of(key: PublicKey) -> bytes:
+    return keccak256(key.format(compressed=False)[1:])[12:]

@@ -45,21 +45,8 @@ class StructTypes:
 
     members: dict[str, tuple[Member, ...]]
     leaves_first: list[str] = field(default_factory=list[str])
-    needs: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     levels: dict[str, int] = field(default_factory=dict[str, int])
     nodes: dict[str, int] = field(default_factory=dict[str, int])
-
-    def encode_type(self, name: str) -> str:
-        """EIP-712 `encodeType`: the struct, then those it needs, sorted by name."""
-        return "".join(
-            f"{struct}({','.join(f'{m.type} {m.name}' for m in self.members[struct])})"
-            for struct in (name, *sorted(self.needs[name]))
-        )
-
-    @property
-    def has_dynamic_arrays(self) -> bool:
-        """Whether the number of values is open; else it is known to be within `NODES_MAX`."""
-        return any(None in m.dimensions for members in self.members.values() for m in members)
 
 
 def is_identifier(name: object) -> bool:
@@ -139,7 +126,6 @@ def _read_member(item: object, structs: Mapping[str, object], pointer: str) -> M
 def _resolve(structs: StructTypes, name: str, under: set[str]) -> None:
     """Depth first from `name`, each struct once; as deep as there are structs, at most `STRUCTS_MAX`."""
     under.add(name)
-    needs: set[str] = set()
     levels, nodes = 1, 1
     for index, member in enumerate(structs.members[name]):
         pointer = f"/types/{name}/{index}/type"
@@ -148,7 +134,6 @@ def _resolve(structs: StructTypes, name: str, under: set[str]) -> None:
                 raise InvalidTypedData("a struct refers back to one that holds it", pointer=pointer)
             if member.base not in structs.levels:
                 _resolve(structs, member.base, under)
-            needs |= {member.base, *structs.needs[member.base]}
             levels = max(levels, 1 + structs.levels[member.base])
         nodes += _nodes(member, structs.nodes.get(member.base, 1))
         if levels > LEVELS_MAX:
@@ -156,7 +141,7 @@ def _resolve(structs: StructTypes, name: str, under: set[str]) -> None:
         if nodes > NODES_MAX:
             raise InvalidTypedData(f"the types ask for more than {NODES_MAX} values", pointer=pointer)
     under.discard(name)
-    structs.needs[name], structs.levels[name], structs.nodes[name] = frozenset(needs), levels, nodes
+    structs.levels[name], structs.nodes[name] = levels, nodes
     structs.leaves_first.append(name)
 
 

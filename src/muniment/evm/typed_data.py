@@ -6,6 +6,7 @@ compiled ones are kept. There is no ABI encoder here: a struct is one hash over 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -13,7 +14,7 @@ import msgspec
 
 from muniment.errors import InvalidTypedData
 from muniment.evm.hashing import keccak256
-from muniment.evm.struct_types import NODES_MAX, StructTypes, is_identifier, read_types
+from muniment.evm.struct_types import NODES_MAX, Member, is_identifier, read_types
 from muniment.evm.words import WORDS, Encode, Misfit
 from muniment.wire import Record, json_kind
 
@@ -22,6 +23,7 @@ _ENCODERS_KEPT: Final = 512
 # Larger definitions are compiled each time: no client of ours sends them, and the cache stays small.
 KEPT_KEY_BYTES_MAX: Final = 8_192
 
+_encoder: Final = msgspec.json.Encoder()
 _DOMAIN_TYPE_HASH: Final = keccak256(b"EIP712Domain(string name,string version)")
 
 
@@ -37,17 +39,47 @@ class Domain(Record, frozen=True):
         return _separator(self.name, self.version)
 
 
+class Struct:
+    """A compiled struct: `encode` is its EIP-712 `hashStruct`, and raises `Misfit`.
+
+    `members` are name, type word and encoder each, `holds` the structs among their types. With `keccak256_kept` as
+    `hashed` the hashes of its values are remembered. `definitions` has the text of each struct in `encode_type`.
+    """
+
+    __slots__ = ("definitions", "encode", "encode_type", "name", "type_hash")
+
+    def __init__(
+        self,
+        name: str,
+        members: Iterable[tuple[str, str, Encode]],
+        holds: Iterable[Struct] = (),
+        hashed: Callable[[bytes], bytes] = keccak256,
+    ) -> None:
+        members = tuple(members)
+        self.name: Final = name
+        own = f"{name}({','.join(f'{word} {member}' for member, word, _ in members)})"
+        needed: dict[str, str] = {}
+        for struct in holds:
+            needed.update(struct.definitions)
+        self.definitions: Final = {name: own, **needed}
+        # EIP-712 `encodeType`: the struct, then those it needs, sorted by name.
+        self.encode_type: Final = own + "".join([needed[struct] for struct in sorted(needed)])
+        self.type_hash: Final = keccak256(self.encode_type.encode("ascii"))
+        self.encode: Final = _struct(self.type_hash, tuple((member, encode) for member, _, encode in members), hashed)
+
+
 class Encoder:
     """The compiled definitions of one primary type."""
 
     __slots__ = ("_encode", "_open_ended", "encode_type", "primary", "type_hash")
 
-    def __init__(self, structs: StructTypes, primary: str) -> None:
-        self.primary: Final = primary
-        self.encode_type: Final = structs.encode_type(primary)
-        self.type_hash: Final = keccak256(self.encode_type.encode("ascii"))
-        self._encode: Final = _struct_encoders(structs)[primary]
-        self._open_ended: Final = structs.has_dynamic_arrays
+    def __init__(self, struct: Struct) -> None:
+        self.primary: Final = struct.name
+        self.encode_type: Final = struct.encode_type
+        self.type_hash: Final = struct.type_hash
+        self._encode: Final = struct.encode
+        # An array of no fixed size; else the number of values is known to be within `NODES_MAX`.
+        self._open_ended: Final = "[]" in struct.encode_type
 
     def struct_hash(self, values: object) -> bytes:
         """EIP-712 `hashStruct` of `values`, 32 bytes.
@@ -70,14 +102,14 @@ def compile_types(types: object, primary: str) -> Encoder:
     """
     key = types_key(types)
     if len(key) > KEPT_KEY_BYTES_MAX:
-        return Encoder(read_types(types, primary), primary)
-    return _compiled(key, primary)
+        return _compile(types, primary)
+    return _kept(key, primary)
 
 
 def types_key(types: object) -> bytes:
     """`types` as compact JSON: equal keys mean equal definitions. Raises `InvalidTypedData` when it is not JSON."""
     try:
-        return msgspec.json.encode(types)
+        return _encoder.encode(types)
     except (TypeError, ValueError, OverflowError, RecursionError):
         raise InvalidTypedData("types is an object of struct definitions", pointer="/types") from None
 
@@ -88,8 +120,8 @@ def digest(domain: Domain, struct_hash: bytes) -> bytes:
 
 
 @lru_cache(maxsize=_ENCODERS_KEPT)
-def _compiled(key: bytes, primary: str) -> Encoder:
-    return Encoder(read_types(msgspec.json.decode(key), primary), primary)
+def _kept(key: bytes, primary: str) -> Encoder:
+    return _compile(msgspec.json.decode(key), primary)
 
 
 @lru_cache(maxsize=16)  # one registry has one domain
@@ -97,20 +129,27 @@ def _separator(name: str, version: str) -> bytes:
     return keccak256(_DOMAIN_TYPE_HASH + keccak256(name.encode()) + keccak256(version.encode()))
 
 
-def _struct_encoders(structs: StructTypes) -> dict[str, Encode]:
+def _compile(types: object, primary: str) -> Encoder:
+    read = read_types(types, primary)
+    structs: dict[str, Struct] = {}
     encoders: dict[str, Encode] = {}
-    for name in structs.leaves_first:
-        members: list[tuple[str, Encode]] = []
-        for member in structs.members[name]:
-            encode = WORDS.get(member.base) or encoders[member.base]
-            for size in member.dimensions:
-                encode = _array(encode, size)
-            members.append((member.name, encode))
-        encoders[name] = _struct(keccak256(structs.encode_type(name).encode("ascii")), tuple(members))
-    return encoders
+    for name in read.leaves_first:
+        members = read.members[name]
+        holds = [structs[each.base] for each in members if each.base in structs]
+        structs[name] = Struct(name, [(each.name, each.type, encoder_of(each, encoders)) for each in members], holds)
+        encoders[name] = structs[name].encode
+    return Encoder(structs[primary])
 
 
-def _struct(type_hash: bytes, members: tuple[tuple[str, Encode], ...]) -> Encode:
+def encoder_of(member: Member, structs: Mapping[str, Encode]) -> Encode:
+    """EIP-712 `encodeData` of a member, with the encoders of the structs that it may refer to."""
+    encode = WORDS.get(member.base) or structs[member.base]
+    for size in member.dimensions:
+        encode = array_of(encode, size)
+    return encode
+
+
+def _struct(type_hash: bytes, members: tuple[tuple[str, Encode], ...], hashed: Callable[[bytes], bytes]) -> Encode:
     count = len(members)
 
     def encode(value: object) -> bytes:
@@ -129,12 +168,14 @@ def _struct(type_hash: bytes, members: tuple[tuple[str, Encode], ...]) -> Encode
             raise
         except KeyError:
             raise _not_the_members(given, [name for name, _ in members]) from None
-        return keccak256(b"".join(words))
+        return hashed(b"".join(words))
 
     return encode
 
 
-def _array(encode_item: Encode, size: int | None) -> Encode:
+def array_of(encode_item: Encode, size: int | None = None) -> Encode:
+    """EIP-712 `encodeData` of an array with `size` items, or of any number of them."""
+
     def encode(value: object) -> bytes:
         if not isinstance(value, list):
             raise Misfit(f"expected an array, got {json_kind(value)}")

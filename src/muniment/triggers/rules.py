@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from muniment.errors import Invalid, InvalidBody, InvalidConfig, InvalidTimestamp, NotTheOwner, SignatureMismatch
 from muniment.evm.address import Address
-from muniment.evm.signature import Signature, recover
+from muniment.evm.signature import Signature, is_by, recover
 from muniment.evm.typed_data import Domain, digest
 from muniment.triggers.schedule import check_cron, check_delta
 from muniment.triggers.typed_data import EVENT, deactivation_digests, trigger_hash
@@ -24,8 +23,7 @@ TOPIC_CHOICES_MAX: Final = 100
 _SECONDS_BELOW: Final = 1_000_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Consent:
+class Consent(msgspec.Struct, frozen=True):
     """What a signature covers, as hashed here (EIP-712)."""
 
     struct_hash: bytes
@@ -36,7 +34,7 @@ def values_signed(values: Values) -> dict[str, Any]:
     """`values` as the object that is hashed, in the order in which sign-params gives it."""
     return {
         "functionCid": str(values.function_cid), "version": str(values.version), "input": values.input,
-        "config": values.config, "executionFeeLimit": str(values.execution_fee_limit),
+        "config": values.config, "executionFeeLimit": values.execution_fee_limit,
         "minValidations": values.min_validations,
     }  # fmt: skip
 
@@ -59,7 +57,7 @@ def signed_consent(new: NewTrigger, inputs: Mapping[str, str], domain: Domain) -
         given = consent(new.typed_data.types, new.typed_data.values, inputs, domain)
     except Invalid as refusal:
         raise refusal.under("/typedData") from None
-    if recover(given.digest, new.sig) != new.signer:
+    if not is_by(new.signer, given.digest, new.sig):
         raise SignatureMismatch(
             "sig is not by signer over this typed data under this registry's domain",
             pointer="/sig",

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from muniment.errors import Invalid, InvalidSignature
 from muniment.evm.address import Address
-from muniment.evm.signature import Signature, address_of_key, personal_digest, recover, sign
+from muniment.evm.signature import Signature, address_of_key, is_by, personal_digest, recover, sign
 
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
@@ -61,6 +61,7 @@ def test_signing_is_that_of_eth_account_and_recovers_the_signer(digest: bytes, k
     assert signature == "0x" + Account.unsafe_sign_hash(digest, key).signature.hex()
     assert signature.raw.hex() == signature[2:]
     assert recover(digest, signature) == address_of_key(key) == Account.from_key(key).address
+    assert is_by(address_of_key(key), digest, signature)
 
 
 @given(digests, st.integers(1, ORDER - 1), st.integers(1, ORDER // 2), st.sampled_from([27, 28]))
@@ -77,7 +78,10 @@ def test_recovery_of_any_canonical_signature_is_that_of_an_independent_implement
     except (BadSignature, ValueError):
         expected = None
 
-    assert recover(digest, Signature.parse(spelled(r, s, v))) == expected
+    signature = Signature.parse(spelled(r, s, v))
+    assert recover(digest, signature) == expected
+    assert is_by(Address.parse(expected or "0x" + "0" * 40), digest, signature) is (expected is not None)
+    assert not is_by(Address.parse("0x" + "12" * 20), digest, signature)
 
 
 @given(st.binary(max_size=300))

@@ -1,8 +1,13 @@
 """Values that careless encoders read in some way, and that are refused here."""
 
+import contextlib
+import tracemalloc
 from typing import Any
 
 import pytest
+from eth_utils.crypto import keccak
+from hypothesis import given, strategies as st
+from typed_data_strategies import texts
 
 from muniment.evm.words import SAFE_INTEGER_MAX, WORDS, Misfit
 
@@ -69,3 +74,22 @@ def test_what_is_not_of_its_type_is_refused(word: str, values: list[Any]) -> Non
 def test_only_canonical_type_words_exist() -> None:
     assert len(WORDS) == 32 + 32 + 32 + 4
     assert {"uint", "int", "byte", "bytes0", "bytes33", "uint0", "uint7", "uint264", "function"}.isdisjoint(WORDS)
+
+
+@given(st.lists(texts | st.sampled_from(["a", "a" * 64, "a" * 65, "é" * 64])))
+def test_a_text_is_hashed_as_itself_however_often_it_comes(listed: list[str]) -> None:
+    for text in listed + listed:
+        assert WORDS["string"](text) == keccak(text.encode())
+
+
+@pytest.mark.parametrize("word", ["string", "address", "uint256"])
+def test_what_is_long_is_not_remembered(word: str) -> None:
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            with contextlib.suppress(Misfit):
+                WORDS[word](f"{number:0100000}")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000

@@ -3,9 +3,23 @@
 from typing import Any
 
 import pytest
+from eth_account.messages import encode_typed_data
+from eth_utils.crypto import keccak
+from hypothesis import given, strategies as st
+from trigger_strategies import triggers
 
 from muniment.errors import InvalidTypedData
-from muniment.triggers.typed_data import CRON, EVENT, ONCE, Types, check_types, types_for
+from muniment.evm.typed_data import compile_types, digest
+from muniment.triggers.typed_data import (
+    CRON,
+    EVENT,
+    ONCE,
+    Types,
+    check_types,
+    registry_domain,
+    trigger_hash,
+    types_for,
+)
 
 INPUTS = {"x": "uint", "owner": "address", "spend": "TokenAmount"}
 
@@ -93,6 +107,38 @@ def test_once_may_leave_its_start_out() -> None:
 @pytest.mark.parametrize("struct", ["Trigger", "Config"])
 def test_members_told_apart_by_name_have_any_order(struct: str) -> None:
     check_types(altered(struct, types_for(INPUTS, EVENT)[struct][::-1], EVENT), INPUTS, EVENT)
+
+
+# Another word of the closed table for each member that has one; every value fits it.
+OTHER_WORDS = {
+    "executionFeeLimit": "string", "minValidations": "uint32", "type": "uint16", "contract": "string",
+    "topics": "string[][]",
+}  # fmt: skip
+
+
+@given(triggers(), st.data())
+def test_every_order_and_spelling_is_hashed_as_its_own_types(
+    made: tuple[dict[str, str], dict[str, Any]], data: st.DataObject
+) -> None:
+    inputs, values = made
+    types = types_for(inputs, values["config"]["type"])
+    for struct in ("Trigger", "Config"):
+        members = data.draw(st.permutations(types[struct]))
+        others = data.draw(st.sets(st.sampled_from(sorted(OTHER_WORDS))))
+        types[struct] = [{**m, "type": OTHER_WORDS[m["name"]]} if m["name"] in others else m for m in members]
+    struct_hash = trigger_hash(types, values, inputs)
+    signable = encode_typed_data({"name": "Mimic Protocol - Registry", "version": "1"}, types, values)
+
+    assert digest(registry_domain("Mimic"), struct_hash) == keccak(b"\x19" + b"".join(signable))
+    assert struct_hash == compile_types(types, "Trigger").struct_hash(values)
+
+
+@pytest.mark.parametrize("name", ["x y", "x\n", "é", ""])
+def test_an_input_whose_name_is_no_identifier_is_refused(name: str) -> None:
+    inputs = {name: "bool"}
+    with pytest.raises(InvalidTypedData) as error:
+        trigger_hash(types_for(inputs, ONCE), {"config": {"type": ONCE}}, inputs)
+    assert error.value.faults[0].pointer == "/types/Input/0/name"
 
 
 @pytest.mark.parametrize("struct", ["Input", "Token", "TokenAmount"])

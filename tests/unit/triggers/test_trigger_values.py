@@ -12,7 +12,8 @@ from trigger_strategies import triggers
 
 from muniment.errors import InvalidTypedData
 from muniment.evm.typed_data import digest
-from muniment.triggers.typed_data import check_values, message, registry_domain, trigger_hash, types_for
+from muniment.triggers.typed_data import message, registry_domain, trigger_hash, types_for
+from muniment.triggers.values import check_values
 
 DOMAIN = registry_domain("Mimic")
 INPUTS = {"n": "uint8", "spend": "TokenAmount", "at": "Token", "to": "address"}
@@ -181,6 +182,29 @@ def test_decimal_amounts_of_tokens_are_taken(amount: str) -> None:
 )
 def test_a_value_of_another_type_is_refused_at_its_place(path: str, value: Any) -> None:
     assert refused_at(replaced(path, value)) == "/values" + path
+
+
+@pytest.mark.parametrize("chain", [True, 1.0, None, [], {}, "0x", 2**53])
+def test_a_token_like_one_that_was_taken_is_refused_where_it_differs(chain: Any) -> None:
+    taken = trigger_hash(types_for(INPUTS, 1), replaced("/input/at/chainId", 1), INPUTS)
+
+    assert refused_at(replaced("/input/at/chainId", chain)) == "/values/input/at/chainId"
+    assert trigger_hash(types_for(INPUTS, 1), replaced("/input/at/chainId", "0x1"), INPUTS) == taken
+
+
+@pytest.mark.parametrize(
+    ("token", "pointer"),
+    [
+        ({"address": TOKEN["address"]}, "/chainId"),
+        ({"address": TOKEN["address"], "chain": 1}, "/chainId"),
+        ({**TOKEN, "symbol": "T"}, "/symbol"),
+        ([TOKEN["address"], 1], ""),
+        ("it", ""),
+    ],
+)
+def test_a_token_of_another_shape_is_refused_at_its_place(token: Any, pointer: str) -> None:
+    assert refused_at(replaced("/input/at", token)) == f"/values/input/at{pointer}"
+    assert refused_at(replaced("/input/spend/token", token)) == f"/values/input/spend/token{pointer}"
 
 
 @pytest.mark.parametrize("name", ["__proto__", "extra", "Input"])
