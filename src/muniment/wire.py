@@ -11,6 +11,7 @@ import json
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Self, cast
 
 import msgspec
@@ -124,8 +125,13 @@ def check_timestamp_ms(value: object, what: str) -> int:
 
 def iso_time(timestamp_ms: int) -> str:
     """The date-time of the wire, `2026-11-20T19:48:00.123Z`: always milliseconds, always Z (RFC 3339)."""
-    moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
+    seconds, milliseconds = divmod(timestamp_ms, 1000)
+    return f"{_iso_second(seconds)}.{milliseconds:03d}Z"
+
+
+@lru_cache(maxsize=16)  # what is written now is of this second
+def _iso_second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def decode_text(expected: type, value: object) -> Any:

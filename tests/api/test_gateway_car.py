@@ -180,7 +180,7 @@ async def test_a_block_harmed_late_in_a_car_breaks_the_answer_off(
 async def test_a_client_sees_the_connection_break(world: World, path: str) -> None:
     bundle, _, (_, last) = big(world)
     world.damage(last)
-    server = uvicorn.Server(uvicorn.Config(world.app, port=0, lifespan="off", log_config=None))
+    server = uvicorn.Server(uvicorn.Config(world.app, interface="asgi3", port=0, lifespan="off", log_config=None))
     serving = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn has a flag, no event
         await asyncio.sleep(0.01)

@@ -65,7 +65,7 @@ class Application:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection event."""
+        """Serve one connection event. What it calls returns awaitables; servers tell ASGI 3 by a coroutine function."""
         scope["muniment.context"] = self.context
         await self._app(scope, receive, send)
 

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from muniment.http.reply import WRITE
+
 if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent, HTTPResponseStartEvent
+    from collections.abc import Mapping
+
+    from uvicorn._types import ASGI3Application
 
     from muniment.app import Application
 
@@ -23,65 +27,37 @@ _TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 _TOO_LATE: Final = b"408 Request Timeout"
 # Put behind its head a body is copied, which for a longer one costs more than a second write.
 _JOINED_BYTES_MAX: Final = 64 * 1024
-# RFC 9110 section 5.5: what a field value may hold; the bytes beyond ASCII are obsolete, and uvicorn lets them pass.
-_TEXT: Final = bytes({9, *range(0x20, 0x100)} - {0x7F})
 
 
 class OneWrite(RequestResponseCycle):
     """uvicorn's side of a request. An answer that is whole is written at once, any other as uvicorn does."""
 
-    _start: HTTPResponseStartEvent | None = None
-
-    async def send(self, message: ASGISendEvent) -> None:
-        """Keep the start until the first of the body comes (ASGI: a server may)."""
-        if message["type"] == "http.response.start" and not self.response_started:
-            self._start = message
-            return
-        start, self._start = self._start, None
-        if start is not None:
-            if self._is_written(start, cast("dict[str, Any]", message)):
-                return
-            await super().send(start)
-        await super().send(message)
-
-    def _is_written(self, start: HTTPResponseStartEvent, body: dict[str, Any]) -> bool:
-        """Write the answer if it is whole, of a known length, and nothing is special about it or the connection."""
-        content: bytes = body.get("body", b"")
+    def write(self, status: int, lines: bytes, body: bytes) -> bool:
+        """Write a whole answer, unless something is special about it or the connection; whether it was written."""
         if (
-            body.get("more_body") or len(content) > _JOINED_BYTES_MAX or self.scope["method"] == "HEAD"
-            or self.disconnected or not self.keep_alive or self.flow.write_paused or self.access_log
+            len(body) > _JOINED_BYTES_MAX or self.response_started or self.disconnected or not self.keep_alive
+            or self.flow.write_paused or self.access_log
         ):  # fmt: skip
-            return False
-        headers = [*self.default_headers, *start.get("headers", ())]
-        lines = [STATUS_LINE[start["status"]]]
-        length = None
-        for name, value in headers:
-            if name == b"content-length":
-                length = value
-            elif name in _ABOUT_THE_CONNECTION:
-                return False
-            lines.append(b"%b: %b\r\n" % (name, value))
-        head = b"".join(lines)
-        # Without a line end in a value no other headers can come out than those that were given.
-        if length != b"%d" % len(content) or head.translate(None, _TEXT) != b"\r\n" * len(lines):
             return False
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        self.transport.write(b"%b\r\n%b" % (head, content))
+        shared = [b"%b: %b\r\n" % pair for pair in self.default_headers]
+        self.transport.write(b"".join([STATUS_LINE[status], *shared, lines, b"\r\n", body]))
         self.message_event.set()
         self.on_response()
         return True
 
 
-_ABOUT_THE_CONNECTION: Final = frozenset({b"connection", b"transfer-encoding"})
-
-
 class BoundedHeads(HttpToolsProtocol):
-    """uvicorn's protocol; a head that is too long or too late ends the connection."""
+    """uvicorn's protocol; a head that is too long or too late ends the connection.
 
-    _is_head_open = True  # a connection begins by owing a head
+    A connection that is kept alive has one timer for as long as it lives, which looks at the time when it goes off:
+    uvicorn's own, set anew by every request, cost a fortieth of a read.
+    """
+
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
+    _idle_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """A client has connected, and owes a request."""
@@ -91,6 +67,9 @@ class BoundedHeads(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over, whoever ended it."""
         self._forget_head()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -102,19 +81,44 @@ class BoundedHeads(HttpToolsProtocol):
                 self._refuse(_TOO_LARGE)
             elif self._head_timer is None and not self.transport.is_closing():
                 self._await_head()
+        elif self._head_bytes or self._head_timer is not None:
+            self._forget_head()
 
-    def on_message_begin(self) -> None:
-        """The first byte of a request has come."""
-        self._is_head_open = True
-        super().on_message_begin()
+    @property
+    def _is_head_open(self) -> bool:
+        """Whether a request has begun whose head is not complete; a new connection owes one from the beginning."""
+        scope = cast("Mapping[str, object] | None", self.scope)
+        return scope is None or "method" not in scope
 
-    def on_headers_complete(self) -> None:
-        """The head is complete; what follows has limits of its own."""
-        self._is_head_open = False
-        self._forget_head()
-        super().on_headers_complete()
-        if self.cycle is not None:  # pyright: ignore[reportUnnecessaryComparison] - none yet, and this asks to upgrade
-            self.cycle.__class__ = OneWrite  # uvicorn names its class itself; the answer has not begun
+    def on_response_complete(self) -> None:
+        """An answer is written: the next request begins, or the connection is idle from now on."""
+        is_simple = not self.pipeline and not self.flow.read_paused and not self.transport.is_closing()
+        if is_simple and self.timeout_keep_alive_task is not None:
+            self.server_state.total_requests += 1
+        else:
+            super().on_response_complete()
+        self._idle_since = self.loop.time()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection if it has been idle for so long, else look again when it will have been."""
+        self.timeout_keep_alive_task = None
+        if self._idle_since is None:
+            return  # a request is being answered, and sets the timer when it is done
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left <= 0:
+            super().timeout_keep_alive_handler()
+        else:
+            self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Called by uvicorn where it would cancel its timer."""
+        self._idle_since = None
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Called by uvicorn when a request's turn has come, its answer not begun."""
+        cycle.__class__ = OneWrite  # uvicorn names its class itself
+        cast("dict[str, Any]", cycle.scope)[WRITE] = cast("OneWrite", cycle).write
+        super()._start_asgi_task(cycle, app)
 
     def _await_head(self) -> None:
         application = cast("Application", self.config.loaded_app)

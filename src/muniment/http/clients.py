@@ -6,6 +6,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final
 
+from muniment.http.reply import WRITE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -67,6 +69,7 @@ class NotesWriters:
             await self._app(scope, receive, send)
             return
         client = self._clients.address(scope)
+        scope.pop(WRITE, None)  # the answer goes by here
 
         async def send_noted(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -14,7 +15,7 @@ from muniment.http.operation import refused
 from muniment.http.reply import send_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,15 +26,6 @@ _TRACEPARENT: Final = re.compile(
     r"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
 )
 
-_EXPOSED: Final = (
-    b"x-request-id, link, etag, retry-after, ratelimit, ratelimit-policy, x-partial, x-unpriced, "
-    b"content-range, x-ipfs-path, x-ipfs-roots"
-)
-_ALWAYS: Final = (
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-expose-headers", _EXPOSED),
-    (b"x-content-type-options", b"nosniff"),
-)
 # Four kilobytes of randomness.
 _IDS_DRAWN_AT_ONCE: Final = 256
 
@@ -52,28 +44,33 @@ class Manners:
         self._ids = _fresh_ids(random_bytes)
         self._log_requests = log_requests
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one HTTP request; lifespan messages pass through."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started = time.perf_counter()
-        header_bytes, given, trace_id = _read_headers(scope["headers"])
-        request_id = given or trace_id or next(self._ids)
-        scope["muniment.id"] = request_id
+            return self._app(scope, receive, send)
+        # The last of each name, which is all there is of most: one look at the headers serves every later one.
+        scope["muniment.fields"] = fields = dict(scope["headers"])
+        trace_id = _trace_id(fields) if b"traceparent" in fields else None
+        given = _given_id(fields) if b"x-request-id" in fields else None
+        scope["muniment.id"] = given or trace_id or next(self._ids)
         scope["muniment.limits"] = self._limits
-        scope["muniment.headers"] = ((b"x-request-id", request_id.encode()), *_ALWAYS)
-        if refusal := _excess(scope, header_bytes):
-            await send_reply(refused(refusal, scope), scope, send)
+        if refusal := _excess(scope):
+            served: Awaitable[None] = send_reply(refused(refusal, scope), scope, send)
         else:
             scope["path"] = _matched_path(scope)
-            await self._app(scope, receive, send)
-        if self._log_requests:
-            _log.info(
-                "request", method=scope["method"], path=scope["path"], status=scope.get("muniment.status", 0),
-                request_id=request_id, ms=round((time.perf_counter() - started) * 1000, 2),
-                **({"trace_id": trace_id} if trace_id else {}),
-            )  # fmt: skip
+            served = self._app(scope, receive, send)
+        return _logged(served, scope, trace_id) if self._log_requests else served
+
+
+async def _logged(served: Awaitable[None], scope: Scope, trace_id: str | None) -> None:
+    """Serve a request, and log what came of it."""
+    started = time.perf_counter()
+    await served
+    _log.info(
+        "request", method=scope["method"], path=scope["path"], status=scope.get("muniment.status", 0),
+        request_id=scope["muniment.id"], ms=round((time.perf_counter() - started) * 1000, 2),
+        **({"trace_id": trace_id} if trace_id else {}),
+    )  # fmt: skip
 
 
 def _fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[str]:
@@ -84,23 +81,22 @@ def _fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[str]:
             yield digits[start : start + 32]
 
 
-def _read_headers(headers: list[tuple[bytes, bytes]]) -> tuple[int, str | None, str | None]:
-    """The size of the header fields, the client's own id for the request if it is acceptable, its W3C trace id."""
-    size, given, trace_id = 0, None, None
-    for key, value in headers:
-        size += len(key) + len(value)
-        if key == b"x-request-id":
-            text = value.decode("latin-1")
-            given = text if _REQUEST_ID.fullmatch(text) else None
-        elif key == b"traceparent" and (match := _TRACEPARENT.fullmatch(value.decode("latin-1"))):
-            trace_id = match[1]
-    return size, given, trace_id
+def _given_id(fields: Mapping[bytes, bytes]) -> str | None:
+    """The client's own id for the request, if it is acceptable."""
+    text = fields[b"x-request-id"].decode("latin-1")
+    return text if _REQUEST_ID.fullmatch(text) else None
 
 
-def _excess(scope: Scope, header_bytes: int) -> Refusal | None:
+def _trace_id(fields: Mapping[bytes, bytes]) -> str | None:
+    """The W3C trace id of the request, if it is one."""
+    match = _TRACEPARENT.fullmatch(fields[b"traceparent"].decode("latin-1"))
+    return match[1] if match else None
+
+
+def _excess(scope: Scope) -> Refusal | None:
     if len(scope["raw_path"]) + len(scope["query_string"]) > TARGET_BYTES_MAX:
         return UriTooLong(f"the request target has more than {TARGET_BYTES_MAX} bytes")
-    if header_bytes > HEADER_BYTES_MAX:
+    if len(b"".join(chain.from_iterable(scope["headers"]))) > HEADER_BYTES_MAX:
         return HeadersTooLarge(f"the header fields have more than {HEADER_BYTES_MAX} bytes")
     return None
 

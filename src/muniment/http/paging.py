@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Meta
@@ -83,8 +82,7 @@ class PageQuery(Record, frozen=True):
             raise invalid_parameter("cursor", "and offset cannot be given together")
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """Finished JSON records, the sequence number of the last (None when there are none), whether more follow."""
 
     records: list[str]

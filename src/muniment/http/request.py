@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote_to_bytes
 
 from muniment.errors import (
@@ -16,9 +17,7 @@ from muniment.errors import (
 from muniment.http.limits import BODY_BYTES_PER_SECOND_MIN, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from starlette.types import Receive, Scope
+    from starlette.types import Message, Receive, Scope
 
 
 class ClientGone(Exception):
@@ -31,7 +30,7 @@ class Request:
     __slots__ = ("_receive", "limits", "scope")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        """Wrap what ASGI gives; the middleware has put `muniment.limits` into the scope."""
+        """Wrap what ASGI gives; the middleware has put `muniment.limits` and `muniment.fields` into the scope."""
         self.scope: dict[str, Any] = scope  # pyright: ignore[reportAttributeAccessIssue] - servers pass a dict
         self.limits: Limits = scope["muniment.limits"]
         self._receive = receive
@@ -53,51 +52,101 @@ class Request:
 
     def headers(self, name: bytes) -> list[str]:
         """Every value of a header field; `name` in lower case."""
+        if name not in self.scope["muniment.fields"]:
+            return []
         return [value.decode("latin-1") for key, value in self.scope["headers"] if key == name]
 
     def header(self, name: bytes) -> str | None:
         """The value of a header field that may come once; raises `InvalidParameter` when it comes twice."""
-        values = self.headers(name)
-        if len(values) > 1:
+        fields: dict[bytes, bytes] = self.scope["muniment.fields"]
+        value = fields.get(name)
+        if value is None:
+            return None
+        if len(fields) != len(self.scope["headers"]) and len(self.headers(name)) > 1:
             raise invalid_parameter(name.decode(), "was sent more than once")
-        return values[0] if values else None
+        return value.decode("latin-1")
 
-    async def chunks(self, bytes_max: int) -> AsyncIterator[bytes]:
+    async def chunks(self, bytes_max: int) -> AsyncGenerator[bytes]:
         """The body as it arrives.
 
         Raises `BodyTooLarge` before or while reading more than `bytes_max`, `RequestTimeout` when it comes too
         slowly, `UnsupportedMediaType` for a content coding, `ClientGone`.
         """
-        if (self.header(b"content-encoding") or "identity").lower() != "identity":
-            raise UnsupportedMediaType("a content coding is not taken; send the body as it is")
-        self._refuse_announced(bytes_max)
-        loop = asyncio.get_running_loop()
-        started, received, more = loop.time(), 0, True
-        while more:
-            deadline = started + self.limits.body_timeout_s + received / BODY_BYTES_PER_SECOND_MIN
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await self._receive()
-            except TimeoutError:
-                raise RequestTimeout(f"the body did not arrive within {self.limits.body_timeout_s} s") from None
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            more = message.get("more_body", False)
-            chunk: bytes = message.get("body", b"")
+        self._refuse_unread(bytes_max)
+        async for chunk in self._chunks_from(b"", bytes_max):
+            yield chunk
+
+    async def body(self) -> bytes:
+        """The whole body, within the limit for JSON bodies. Raises what `chunks` raises."""
+        bytes_max = self.limits.body_bytes_max
+        self._refuse_unread(bytes_max)
+        first, more = await self._next_chunk(asyncio.get_running_loop().time() + self.limits.body_timeout_s)
+        if not more and len(first) <= bytes_max:
+            return first
+        return b"".join([chunk async for chunk in self._chunks_from(first, bytes_max, more=more)])
+
+    async def _chunks_from(self, chunk: bytes, bytes_max: int, *, more: bool = True) -> AsyncGenerator[bytes]:
+        """`chunk`, and what follows if there is more."""
+        started, received = asyncio.get_running_loop().time(), 0
+        while True:
             received += len(chunk)
             if received > bytes_max:
                 raise BodyTooLarge(f"the body has more than {bytes_max} bytes")
             if chunk:
                 yield chunk
+            if not more:
+                return
+            due = started + self.limits.body_timeout_s + received / BODY_BYTES_PER_SECOND_MIN
+            chunk, more = await self._next_chunk(due)
 
-    def _refuse_announced(self, bytes_max: int) -> None:
+    async def _next_chunk(self, deadline: float) -> tuple[bytes, bool]:
+        """What comes next of the body, and whether more follows.
+
+        Small bodies have arrived with their heads, and nothing waits: a time limit, which costs more than to take
+        them, is set for a wait alone.
+        """
+        receiving = cast("Coroutine[Any, Any, Message]", self._receive())
+        try:
+            waits_for = receiving.send(None)
+        except StopIteration as stop:
+            message: Message = stop.value
+        else:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await _Begun(receiving, waits_for)
+            except TimeoutError:
+                raise RequestTimeout(f"the body did not arrive within {self.limits.body_timeout_s} s") from None
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return message.get("body", b""), message.get("more_body", False)
+
+    def _refuse_unread(self, bytes_max: int) -> None:
+        if (coding := self.header(b"content-encoding")) is not None and coding.lower() != "identity":
+            raise UnsupportedMediaType("a content coding is not taken; send the body as it is")
         announced = self.header(b"content-length")
         if announced is not None and announced.isdecimal() and int(announced[:20]) > bytes_max:
             raise BodyTooLarge(f"the body has {announced[:20]} bytes, more than {bytes_max}")
 
-    async def body(self) -> bytes:
-        """The whole body, within the limit for JSON bodies."""
-        return b"".join([chunk async for chunk in self.chunks(self.limits.body_bytes_max)])
+
+class _Begun:
+    """A coroutine that was begun and waits for something (PEP 492): to await this is to go on with it."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Message], waits_for: object) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Message]:
+        waits_for = self._waits_for
+        try:
+            while True:
+                try:
+                    given = yield waits_for
+                except BaseException as error:  # noqa: BLE001 - whatever it is, it is meant for the coroutine
+                    waits_for = self._coroutine.throw(error)
+                else:
+                    waits_for = self._coroutine.send(given)
+        except StopIteration as stop:
+            return stop.value
 
 
 def invalid_parameter(name: str, what: str) -> InvalidParameter:

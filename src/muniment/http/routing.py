@@ -58,6 +58,7 @@ class Template:
         """Lead from `path` to `resource`."""
         self.segments = path.split("/")
         self.resource = resource
+        self.last_name = self.segments[-1][1:-1]
         self._named = [(at, text[1:-1]) for at, text in enumerate(self.segments) if text.startswith("{")]
         self._fixed = [(at, text) for at, text in enumerate(self.segments) if not text.startswith("{")]
 
@@ -79,12 +80,18 @@ class Paths:
         for each in operations:
             by_path[each.path].append(each)
         self._plain = {path: Resource(found) for path, found in by_path.items() if "{" not in path}
-        # By the first segment and how many there are: few are left to be tried.
+        # Most have one parameter, at the end, and are found by what stands before it.
+        self._by_beginning: dict[str, Template] = {}
+        # The others by the first segment and how many there are: few are left to be tried.
         self._templates: defaultdict[tuple[str, int], list[Template]] = defaultdict(list)
         for path, found in by_path.items():
             if "{" in path:
                 template = Template(path, Resource(found))
-                self._templates[template.segments[1], len(template.segments)].append(template)
+                beginning, _, last = path.rpartition("/")
+                if "{" in beginning or "{" not in last:
+                    self._templates[template.segments[1], len(template.segments)].append(template)
+                else:
+                    self._by_beginning[beginning] = template
         self._router = Router(lifespan=lifespan)  # for its part in the lifespan protocol
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -94,6 +101,10 @@ class Paths:
         path: str = scope["path"]
         if resource := self._plain.get(path):
             return resource(scope, receive, send)
+        beginning, _, last = path.rpartition("/")
+        if last and (found := self._by_beginning.get(beginning)):
+            scope["path_params"] = {found.last_name: last}
+            return found.resource(scope, receive, send)
         segments = path.split("/")
         for template in self._templates.get((segments[1], len(segments)), ()):
             if (parameters := template.match(segments)) is not None:

@@ -33,10 +33,11 @@ class Sent:
         headers = dict(self.headers)
         if self.content_type is not None:
             headers["content-type"] = self.content_type
+        fields = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
         return Request(
             {
-                "type": "http", "method": "POST", "muniment.limits": Limits(1024, 5),
-                "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+                "type": "http", "method": "POST", "muniment.limits": Limits(1024, 5), "headers": fields,
+                "muniment.fields": dict(fields),
             },
             self._receive,
         )  # fmt: skip
