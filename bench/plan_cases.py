@@ -15,7 +15,8 @@ from muniment.intents.listing import IntentQuery
 from muniment.intents.store import settle_expired
 from muniment.ipfs.cid import BundleCid, cid_v0
 from muniment.triggers import store
-from muniment.triggers.store import NewRow, TriggerQuery
+from muniment.triggers.listing import TriggerQuery, search
+from muniment.triggers.store import NewRow
 
 Case = tuple[str, Callable[[Any, int, int], Awaitable[object]]]
 
@@ -34,7 +35,7 @@ def address_of(what: str, number: int) -> Address:
 
 def triggers_listed(what: str, query: Callable[[int, int], dict[str, Any]]) -> Case:
     """A listing; `query` is given the number of rows and a number that differs between callers."""
-    return what, lambda database, rows, n: store.search(database, TriggerQuery(**query(rows, n)), NOW_MS)
+    return what, lambda database, rows, n: search(database, TriggerQuery(**query(rows, n)), NOW_MS)
 
 
 def intents_listed(what: str, query: Callable[[int, int], dict[str, Any]]) -> Case:

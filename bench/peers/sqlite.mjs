@@ -6,6 +6,8 @@ export function openSqlite(path) {
   const database = new Database(path);
   database.pragma("journal_mode = WAL");
   database.pragma("synchronous = FULL");
+  database.pragma("cache_size = -32768"); // as Muniment's
+  database.pragma("wal_autocheckpoint = 8192");
   database.exec(readFileSync(new URL("schema.sqlite.sql", import.meta.url), "utf8"));
   const inputs = database.prepare("SELECT inputs FROM functions WHERE cid = ?").pluck();
   const one = database.prepare("SELECT record, deactivated FROM triggers WHERE sig = ?").raw();

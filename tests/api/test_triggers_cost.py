@@ -117,3 +117,22 @@ async def test_what_ended_since_the_last_sweep_is_no_longer_active(
     with steps(database._reader) as counted:
         assert len((await client.get("/triggers?active=false&limit=100")).json()) == 100
     assert counted() < STEPS_MAX
+
+
+@pytest.mark.parametrize("sort", [1, -1])
+async def test_an_offset_without_a_filter_counts_entries_of_an_index_and_reads_no_row_on_its_way(
+    client: httpx.AsyncClient, database: SqliteDatabase, sort: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, Any]] = []
+    fetch = SqliteDatabase.fetch_slow
+
+    async def listen(self: SqliteDatabase, sql: str, parameters: Any = ()) -> Any:
+        asked.append((sql, parameters))
+        return await fetch(self, sql, parameters)
+
+    monkeypatch.setattr(SqliteDatabase, "fetch_slow", listen)
+    page: list[Any] = (await client.get(f"/triggers?sort={sort}&offset={ROWS - 5}")).json()
+    assert len(page) == 5
+    ((sql, parameters),) = asked
+    plan = [row[3] for row in await database.fetch(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+    assert "SCAN triggers USING COVERING INDEX triggers_by_creation" in plan

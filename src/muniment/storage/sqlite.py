@@ -1,9 +1,9 @@
-"""The SQLite engine: reads on the event loop, writes in one thread that commits them in groups.
+"""The SQLite engine: reads and writes on the event loop, commits in a thread, many writes to one of them.
 
-A point read takes tens of microseconds, less than handing it to a thread. Writes wait for an fsync, so all that
-wait at the same moment share one transaction and one fsync, each inside its own savepoint and with its own
-outcome. Processes share the file: SQLite's write lock gives them turns, and the sequence of a table is the order
-of commits, because a sequence number is taken only by the holder of that lock.
+A statement takes tens of microseconds, less than handing it to a thread. A commit waits for an fsync, so all writes
+that wait at the same moment share one transaction and one fsync, each with its own outcome. Processes share the file:
+SQLite's write lock gives them turns, and the sequence of a table is the order of commits, because a sequence number is
+taken only by the holder of that lock.
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ MIGRATION_TIMEOUT_MS: Final = 60_000
 SLOW_READ_SECONDS_MAX: Final = 5.0
 # Long reads at once; each may occupy a core.
 SLOW_READERS: Final = 2
+# Pages that a connection keeps in memory, which takes as much when it is full; SQLite's own 2 MiB hold a few thousand
+# rows and what leads to them, and whatever else is asked for is copied from the kernel page by page.
+CACHE_KIBIBYTES: Final = 32 * 1024
+# Pages in the log (32 MiB) before they are copied into the database. A new trigger changes a page in each of several
+# indexes, and the next ones the same pages: with SQLite's own 1,000, what is written doubles.
+CHECKPOINT_PAGES: Final = 8_192
 # Virtual machine steps between two looks at the clock: about a tenth of a millisecond.
 _STEPS_PER_LOOK: Final = 10_000
 _STATEMENTS_CACHED: Final = 256
@@ -58,7 +64,7 @@ class SqliteDatabase:
             writing, self._reader = connect(path), connect(path, read_only=True)
         except (OSError, sqlite3.Error) as error:
             raise DatabaseUnavailable(f"cannot open the database: {error}") from error
-        self._writer = Writer(writing)
+        self._writer = Writer(writing, patience_ms=BUSY_TIMEOUT_MS)
         self._slow = ThreadPoolExecutor(SLOW_READERS, thread_name_prefix="slow-read")
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
@@ -116,7 +122,7 @@ class SqliteDatabase:
             raise _unavailable(error) from error
 
     async def write(self, work: Work[T], *, order: bytes = b"") -> T:
-        """Queue `work` for the writer thread; its result once the group it travelled in is on disk."""
+        """Queue `work` for the next group; its result once the group it travelled in is on disk."""
         del order  # one writer at a time locks everything
         return await self._writer.submit(work)
 
@@ -150,6 +156,8 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         _use_wal(connection)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute(f"PRAGMA cache_size=-{CACHE_KIBIBYTES}")
+        connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
         if read_only:
             connection.execute("PRAGMA query_only=ON")
     except BaseException:

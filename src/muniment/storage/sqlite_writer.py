@@ -1,4 +1,4 @@
-"""The one thread through which a process writes to its SQLite file, in group commits."""
+"""The one way by which a process writes to its SQLite file: in group commits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import structlog
@@ -22,6 +23,10 @@ T = TypeVar("T")
 
 # Jobs in one transaction. Beyond a few hundred the fsync is a small part of each, and the first waits for the last.
 GROUP_SIZE_MAX: Final = 256
+# Turns of the loop without a new job after which a group starts, and with new jobs at the latest: by then a few
+# hundred requests have been looked at, which takes as long as a commit.
+_QUIET_TURNS: Final = 2
+_TURNS_MAX: Final = 16
 
 _log = structlog.get_logger(__name__)
 
@@ -35,6 +40,15 @@ class _Job:
     loop: asyncio.AbstractEventLoop
     result: object = None
     error: BaseException | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Jobs that share a transaction. Once they are run, their commit is due; with care, each is run apart."""
+
+    jobs: list[_Job]
+    is_run: bool = False
+    needs_care: bool = False
 
 
 class SqliteTransaction:
@@ -62,16 +76,28 @@ class SqliteTransaction:
 
 
 class Writer:
-    """Takes work from any task of any loop and commits it in the order in which it came."""
+    """Takes work from any task of any loop and commits it, group after group, in the order in which it came.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        """Own `connection` from here on; the thread ends with `close`."""
+    The statements of a group run on the event loop, and a thread commits. Statements take microseconds each, like
+    reads: a thread would wait for the interpreter at every one of them, and take it from the loop, which costs more
+    than they do. A commit waits for the disk, and the loop serves others meanwhile. When another process is writing,
+    the whole group goes to the thread, which waits for its turn.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, patience_ms: int) -> None:
+        """Own `connection` from here on; the thread ends with `close`. `patience_ms` is for other processes."""
         self._connection = connection
+        self._patience_ms = patience_ms
+        connection.execute("PRAGMA busy_timeout=0")
         self._queue: deque[_Job] = deque()
-        self._waiting: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        # One group at a time has the connection, from its first statement to the end of its commit.
+        self._is_busy = False
+        # Until then a loop is waiting for more jobs to come, and starts the next one.
+        self._is_gathering = False
         self._closing = False
-        self._door = threading.Condition()  # around all three; it is notified of jobs, and that there will be no more
-        self._thread = threading.Thread(target=self._commit_groups, name="sqlite-writer", daemon=True)
+        self._door = threading.Condition()  # around all of these; it is notified when a group is done
+        self._given: SimpleQueue[_Group | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._finish_groups, name="sqlite-writer", daemon=True)
         self._thread.start()
 
     async def submit(self, work: Work[T]) -> T:
@@ -81,56 +107,124 @@ class Writer:
         with self._door:
             if self._closing:
                 raise DatabaseUnavailable("the database is closed")
-            waiting = self._waiting.setdefault(loop, [])
-            waiting.append(job)
-        if len(waiting) == 1:
-            loop.call_soon(self._hand_over, loop)
+            self._queue.append(job)
+            is_first = not self._is_gathering and not self._is_busy
+            self._is_gathering |= is_first
+        if is_first:
+            loop.call_soon(self._gather, 0, 0, 0)
         return await job.future
 
-    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the writer what came in one turn of the loop.
-
-        One by one, it would begin with the first while the loop is still busy with the others: smaller groups, more
-        fsyncs, and two threads that take the interpreter from each other at every statement.
-        """
-        with self._door:
-            self._queue.extend(self._waiting.pop(loop, ()))
-            self._door.notify()
-
     def close(self) -> None:
-        """Commit what is queued, then close the connection."""
+        """Commit what is queued, then close the connection. Blocks; not to be called on a loop that has jobs."""
         with self._door:
             self._closing = True
-            for jobs in self._waiting.values():
-                self._queue.extend(jobs)
-            self._waiting.clear()
-            self._door.notify()
+            while self._is_busy or self._queue:
+                if group := self._take():
+                    self._given.put(group)
+                self._door.wait()
+        self._given.put(None)
         self._thread.join()
         self._connection.close()
 
-    def _commit_groups(self) -> None:
-        while group := self._next_group():
-            try:
-                self._commit(group)
-            except Exception as error:  # noqa: BLE001 - a thread that ended would leave every later caller waiting
-                self._undo(group, error)
-            _report(group)
+    def _gather(self, seen: int, quiet: int, turns: int) -> None:
+        """Start the next group once the loop has turned twice without more coming, or often enough.
 
-    def _next_group(self) -> list[_Job]:
-        """Wait for a job, and take all that wait with it; empty when there will be no more."""
+        A request that has arrived takes two turns to get here. A lone one loses microseconds; of many that come at
+        once the first does not leave alone, with a commit of its own that the others would wait for.
+        """
         with self._door:
-            while not self._queue and not self._closing:
-                self._door.wait()
-            return [self._queue.popleft() for _ in range(min(len(self._queue), GROUP_SIZE_MAX))]
+            count = len(self._queue)
+            quiet = quiet + 1 if count == seen else 0
+            waits = not self._is_busy and quiet < _QUIET_TURNS and turns < _TURNS_MAX
+            self._is_gathering = waits
+        if waits:
+            asyncio.get_running_loop().call_soon(self._gather, count, quiet, turns + 1)
+        else:
+            self._start_next()
 
-    def _commit(self, group: list[_Job]) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        if not all(self._is_run_cleanly(job) for job in group):
-            self._connection.execute("ROLLBACK")
+    def _start_next(self) -> None:
+        """Run the next group, on the loop, unless one is being run or committed: the end of that one calls again."""
+        with self._door:
+            group = self._take()
+        if group is None:
+            return
+        try:
+            if self._begin_at_once():
+                group.is_run = all(self._is_run_cleanly(job) for job in group.jobs)
+                if not group.is_run:
+                    group.needs_care = True
+                    self._connection.execute("ROLLBACK")
+        except Exception as error:  # noqa: BLE001 - it is the group's outcome
+            self._undo(group.jobs, error)
+            group.is_run = True
+        self._given.put(group)
+
+    def _take(self) -> _Group | None:
+        """What is queued, if nobody has the connection; the door is held."""
+        if self._is_busy or not self._queue:
+            return None
+        self._is_busy = True
+        return _Group([self._queue.popleft() for _ in range(min(len(self._queue), GROUP_SIZE_MAX))])
+
+    def _finish_groups(self) -> None:
+        while group := self._given.get():
+            try:
+                if not group.is_run:
+                    self._run(group)
+                if self._connection.in_transaction:
+                    self._make_durable()
+            except Exception as error:  # noqa: BLE001 - a thread that ended would leave every later caller waiting
+                self._undo(group.jobs, error)
+            with self._door:
+                self._is_busy = False
+                self._door.notify_all()
+            _report(group.jobs)
+            self._call_next()
+
+    def _call_next(self) -> None:
+        """Have the next group run on the loop of its first job, or here if that loop is no more."""
+        with self._door:
+            if not self._queue or self._is_busy or self._is_gathering or self._closing:
+                return
+            self._is_gathering = True
+            loop = self._queue[0].loop
+        try:
+            loop.call_soon_threadsafe(self._gather, 0, 0, 0)
+        except RuntimeError:  # it is closed
+            with self._door:
+                self._is_gathering = False
+                group = self._take()
+            if group is not None:
+                self._given.put(group)
+
+    def _begin_at_once(self) -> bool:
+        """Open a transaction; False when another process is writing."""
+        try:
             self._connection.execute("BEGIN IMMEDIATE")
-            for job in group:
-                self._run_apart(job)
-        self._make_durable()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                return False
+            raise
+        return True
+
+    def _begin_in_turn(self) -> None:
+        """Open a transaction as soon as the other processes let us."""
+        self._connection.execute(f"PRAGMA busy_timeout={self._patience_ms}")
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        finally:
+            self._connection.execute("PRAGMA busy_timeout=0")
+
+    def _run(self, group: _Group) -> None:
+        """Run a group in the thread, which may wait."""
+        self._begin_in_turn()
+        if not group.needs_care:
+            if all(self._is_run_cleanly(job) for job in group.jobs):
+                return
+            self._connection.execute("ROLLBACK")
+            self._begin_in_turn()
+        for job in group.jobs:
+            self._run_apart(job)
 
     def _is_run_cleanly(self, job: _Job) -> bool:
         """Run a job among others, and say whether what it leaves is right: all it wrote, or nothing if it failed.
@@ -162,18 +256,18 @@ class Writer:
         """Return once the group is on disk: in WAL mode with synchronous=FULL a COMMIT ends with an fsync."""
         self._connection.execute("COMMIT")
 
-    def _undo(self, group: list[_Job], error: Exception) -> None:
+    def _undo(self, jobs: list[_Job], error: Exception) -> None:
         """After a failure of the database itself nothing of the group is kept, and every caller is told.
 
         Also those whose work was refused: the reason may be a neighbour's row, which is gone now.
         """
         name = getattr(error, "sqlite_errorname", type(error).__name__)
-        for job in group:
+        for job in jobs:
             job.error = DatabaseUnavailable(f"the database cannot write now: {name}")
         with suppress(sqlite3.Error):  # or BEGIN fails for the next group, and this is tried again
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-        _log.error("write failed", error=name, detail=str(error), jobs=len(group))
+        _log.error("write failed", error=name, detail=str(error), jobs=len(jobs))
 
 
 def _raise_failure(error: BaseException) -> None:
@@ -198,10 +292,10 @@ def _drive(work: Awaitable[T]) -> T:
     raise RuntimeError("a transaction awaits nothing but its own statements")
 
 
-def _report(group: list[_Job]) -> None:
+def _report(jobs: list[_Job]) -> None:
     """Wake the callers, with one call into each event loop."""
-    for loop in {job.loop for job in group}:
-        mine = [job for job in group if job.loop is loop]
+    for loop in {job.loop for job in jobs}:
+        mine = [job for job in jobs if job.loop is loop]
         try:
             loop.call_soon_threadsafe(_resolve, mine)
         except RuntimeError:  # the loop is closed: nobody waits any more

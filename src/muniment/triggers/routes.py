@@ -16,6 +16,7 @@ from muniment.http.paging import next_link
 from muniment.http.reply import JSON, Ready, etag_matches
 from muniment.http.request import Request
 from muniment.triggers import rules, store
+from muniment.triggers.listing import TriggerQuery, search
 from muniment.triggers.preview import preview_of
 from muniment.triggers.typed_data import (
     DEACTIVATE,
@@ -52,12 +53,12 @@ _CONFIG_REFUSALS = (errors.InvalidTypedData, errors.InvalidConfig, errors.Invali
 
 
 @operation("GET", "/triggers")
-async def list_triggers(context: Context, request: Request, query: store.TriggerQuery) -> Ready[list[Trigger]]:
+async def list_triggers(context: Context, request: Request, query: TriggerQuery) -> Ready[list[Trigger]]:
     """List triggers.
 
     Newest first unless `sort=1`. Following the `next` links with `sort=1` misses no trigger and shows none twice.
     """
-    page = await store.search(context.reads(request), query, context.now_ms())
+    page = await search(context.reads(request), query, context.now_ms())
     link = next_link("/triggers", request.scope["query_string"], page, query, query.sort)
     return Ready(page.body(), (JSON, *link))
 
@@ -95,18 +96,22 @@ async def create_trigger(context: Context, body: NewTrigger) -> Ready[Trigger]:
     values = body.typed_data.values
     inputs = await _inputs(context, values.function_cid, "/typedData/values/functionCid")
     consent = rules.signed_consent(body, inputs, registry_domain(context.settings.protocol_name))
-    known = await store.find_consent(context.database, body.signer, consent.digest)
-    if known is not None:
-        return Ready(known.encode())
     now_ms = context.now_ms()
     try:
         rules.check_config(values.config, now_ms, context.chains)
     except Invalid as refusal:
-        raise refusal.under("/typedData/values/config") from None
+        # What was acceptable once is answered with its record; what is acceptable now, the transaction looks for.
+        known = await store.find_consent(context.database, body.signer, consent.digest)
+        if known is None:
+            raise refusal.under("/typedData/values/config") from None
+        return Ready(known.encode())
+
+    def record_at(created_at_ms: int) -> str:
+        return encode(rules.record_of(body, created_at_ms)).decode()
+
     new = store.NewRow(
         body.sig, body.signer, consent.digest, values.function_cid.digest, context.settings.protocol_name,
-        rules.end_date_ms(values.config), now_ms,
-        lambda created_at_ms: encode(rules.record_of(body, created_at_ms)).decode(),
+        rules.end_date_ms(values.config), now_ms, record_at,
     )  # fmt: skip
     record = await context.database.write(lambda tx: store.insert(tx, new))
     return Ready(record.encode())

@@ -11,7 +11,7 @@ import pytest
 
 from muniment.http.paging import Cursor
 from muniment.storage.postgres import PostgresDatabase
-from muniment.triggers.store import TriggerQuery, search
+from muniment.triggers.listing import TriggerQuery, search
 
 WRITER = Path(__file__).parent / "writes_triggers.py"
 COUNT = 1_500

@@ -10,7 +10,8 @@ import pytest
 
 from muniment.storage.database import Database, Transaction
 from muniment.storage.postgres import PostgresDatabase
-from muniment.triggers.store import TriggerQuery, search, settle_ended
+from muniment.triggers.listing import TriggerQuery, search
+from muniment.triggers.store import settle_ended
 from postgres import Cluster
 
 NOW_MS = 1_000_000

@@ -16,7 +16,7 @@ from muniment.storage.database import Reads
 from muniment.storage.postgres import PostgresDatabase
 from muniment.storage.postgres_line import _one_by_one
 from muniment.storage.replicas import ReplicatedDatabase
-from muniment.triggers.store import TriggerQuery, search
+from muniment.triggers.listing import TriggerQuery, search
 from postgres import Cluster
 
 CLIENT = "192.0.2.1"

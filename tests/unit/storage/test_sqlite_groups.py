@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from words import Work, add, add_then_raise, connection_of, opened, wait_for, words
+from words import TABLE, Work, add, add_then_raise, commit_held, connection_of, nothing, opened, words, write_lock_held
 
 from muniment.errors import DatabaseUnavailable, TriggerDeactivated
 from muniment.storage.database import Transaction
@@ -25,12 +25,11 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
 
 async def in_one_group(database: SqliteDatabase, *works: Work) -> list[int | BaseException]:
     """The outcomes of work that waited together for the writer."""
-    gate = threading.Event()
-    first = asyncio.create_task(database.write(wait_for(gate)))
-    await asyncio.sleep(0.05)  # the writer has taken it, alone
-    rest = [asyncio.create_task(database.write(work)) for work in works]
-    await asyncio.sleep(0)
-    gate.set()
+    with commit_held(database):
+        first = asyncio.create_task(database.write(nothing))
+        await asyncio.sleep(0.05)  # the writer has taken it, alone
+        rest = [asyncio.create_task(database.write(work)) for work in works]
+        await asyncio.sleep(0.05)
     return (await asyncio.gather(first, *rest, return_exceptions=True))[1:]
 
 
@@ -79,13 +78,12 @@ async def test_work_sees_what_its_neighbours_did_before_it(database: SqliteDatab
 
 
 async def test_a_caller_that_left_changes_nothing_for_the_others(database: SqliteDatabase) -> None:
-    gate = threading.Event()
-    first = asyncio.create_task(database.write(wait_for(gate)))
-    await asyncio.sleep(0.05)
-    leaving, staying = (asyncio.create_task(database.write(add(word))) for word in ("left", "stayed"))
-    await asyncio.sleep(0)
-    leaving.cancel()
-    gate.set()
+    with commit_held(database):
+        first = asyncio.create_task(database.write(nothing))
+        await asyncio.sleep(0.05)
+        leaving, staying = (asyncio.create_task(database.write(add(word))) for word in ("left", "stayed"))
+        await asyncio.sleep(0.05)
+        leaving.cancel()
     await first
     await staying
     with pytest.raises(asyncio.CancelledError):
@@ -105,15 +103,16 @@ async def test_work_that_awaits_anything_else_is_refused_and_undone(database: Sq
 
 
 async def test_closing_commits_what_is_queued_and_takes_no_more(tmp_path: Path, database: SqliteDatabase) -> None:
-    gate = threading.Event()
     other = SqliteDatabase(tmp_path / "test.db")
-    tasks = [asyncio.create_task(other.write(work)) for work in (wait_for(gate), *map(add, "abc"))]
-    await asyncio.sleep(0.05)
-    closing = asyncio.create_task(other.close())
-    await asyncio.sleep(0.05)
-    with pytest.raises(DatabaseUnavailable):
-        await other.write(add("late"))
-    gate.set()
+    with commit_held(other):
+        tasks = [asyncio.create_task(other.write(nothing))]
+        await asyncio.sleep(0.05)
+        tasks += [asyncio.create_task(other.write(work)) for work in map(add, "abc")]
+        await asyncio.sleep(0.05)
+        closing = asyncio.create_task(other.close())
+        await asyncio.sleep(0.05)
+        with pytest.raises(DatabaseUnavailable):
+            await other.write(add("late"))
     await closing
     await asyncio.gather(*tasks)
     assert await words(database) == ["a", "b", "c"]
@@ -173,3 +172,51 @@ async def test_a_group_is_run_again_apart_only_when_one_that_fails_has_written(
     assert await words(database) == ["before", "after"]
     assert (said.count("ROLLBACK"), said.count("ROLLBACK TO job")) == (undone, undone)
     assert await database.fetch("SELECT seq FROM sqlite_sequence") == [(2,)]
+
+
+async def test_statements_run_on_the_event_loop_unless_another_process_is_writing(
+    database: SqliteDatabase, tmp_path: Path
+) -> None:
+    async def where(_: Transaction) -> int:
+        return threading.get_ident()
+
+    assert await database.write(where) == threading.get_ident()
+    with write_lock_held(tmp_path / "test.db"):
+        waiting = asyncio.create_task(database.write(where))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()  # and the loop went on
+    assert await waiting != threading.get_ident()
+
+
+async def test_one_that_fails_in_the_thread_is_told_so_and_its_neighbours_are_kept(
+    database: SqliteDatabase, tmp_path: Path
+) -> None:
+    with write_lock_held(tmp_path / "test.db"):
+        works = (add("before"), add_then_raise("gone", TriggerDeactivated("no")), add("after"))
+        waiting = [asyncio.create_task(database.write(work)) for work in works]
+        await asyncio.sleep(0.1)
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(outcomes[1], TriggerDeactivated)
+    assert await words(database) == ["before", "after"]
+
+
+async def test_jobs_of_a_loop_that_is_no_more_are_done(tmp_path: Path) -> None:
+    made = SqliteDatabase(tmp_path / "other.db")
+
+    async def leave_one_behind() -> None:
+        with commit_held(made):
+            first = asyncio.create_task(made.write(create))
+            await asyncio.sleep(0.05)
+            second = asyncio.create_task(made.write(add("left")))
+            await asyncio.sleep(0.05)
+            first.cancel()
+            second.cancel()
+
+    async def create(tx: Transaction) -> int:
+        return await tx.execute(TABLE)
+
+    await asyncio.to_thread(asyncio.run, leave_one_behind())
+    await asyncio.sleep(0.1)
+    await made.write(add("later"))
+    assert await words(made) == ["left", "later"]
+    await made.close()

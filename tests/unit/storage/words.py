@@ -61,14 +61,27 @@ def add_then_raise(word: str, error: BaseException) -> Work:
     return work
 
 
-def wait_for(gate: threading.Event) -> Work:
-    """Keep the writer thread busy until `gate` opens, so that others gather behind it."""
+async def nothing(_: Transaction) -> int:
+    """Take part in a commit."""
+    return 0
 
-    async def work(_: Transaction) -> int:
+
+@contextmanager
+def commit_held(database: SqliteDatabase) -> Generator[None]:
+    """Commits wait until the end of the block, so that others gather behind the first."""
+    gate, writer = threading.Event(), database._writer
+    original = writer._make_durable
+
+    def wait() -> None:
         assert gate.wait(10)
-        return 0
+        original()
 
-    return work
+    vars(writer)["_make_durable"] = wait
+    try:
+        yield
+    finally:
+        gate.set()
+        del vars(writer)["_make_durable"]
 
 
 async def words(database: SqliteDatabase) -> list[str]:

@@ -1,0 +1,192 @@
+"""Listings of triggers.
+
+Their order is `seq`, the order of commits. `created_at_ms` never decreases with it (the writer sees to that), so a
+bound on the time is a bound on `seq`, found by one look into an index.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+from msgspec import Meta
+
+from muniment.evm.address import Address
+from muniment.evm.signature import Signature
+from muniment.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, Page, PageQuery, Sort
+from muniment.ipfs.cid import BundleCid
+from muniment.storage.sql import Where, placeholders
+from muniment.triggers.store import ENDED
+from muniment.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Reads
+
+
+class TriggerQuery(PageQuery, frozen=True):
+    """Which triggers to list."""
+
+    sigs: (
+        Annotated[list[Signature], Meta(min_length=1, max_length=TRIGGER_SIGS_MAX, description="Only these")] | None
+    ) = None
+    function_cid: BundleCid | None = None
+    signer: Address | None = None
+    active: Annotated[bool, Meta(description="true: not deactivated and not past its end; false: the rest")] | None = (
+        None
+    )
+    created_after: Annotated[TimestampMs, Meta(description="Exclusive")] | None = None
+    created_before: Annotated[TimestampMs, Meta(description="Inclusive")] | None = None
+    sort: Sort = -1
+
+
+_ACTIVE: Final = "live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)"
+# A planner keeps conditions from outside out of a subquery that has a limit, and with them other indexes, which it
+# would walk from end to end (https://sqlite.org/optoverview.html, "the push-down optimization"). 2^63 - 1 is no limit.
+_FENCE: Final = "LIMIT 9223372036854775807"
+_EVERY_ROW_BY_TIME: Final = "triggers INDEXED BY triggers_by_creation"
+# Texts of statements kept: all mixes of filters but for the lengths of `sigs`.
+_STATEMENTS_KEPT: Final = 512
+# Pages kept as they are asked of the database, a kilobyte each: what pollers and wallets ask again and again.
+_PAGES_KEPT: Final = 1_024
+# Stands among the parameters of a page for the time at which it is read.
+_NOW: Final = object()
+
+
+class _Engine(NamedTuple):
+    """What an engine's way of reading asks of a statement; see `Reads`."""
+
+    settled_before: str
+    merges_unions: bool
+    times_differ_ms: int
+
+
+class _Asked(NamedTuple):
+    """A page as it is asked of the database: the statement and its parameters."""
+
+    sql: str
+    parameters: tuple[object, ...]
+    asks_the_time: bool
+
+
+async def search(database: Reads, query: TriggerQuery, now_ms: int) -> Page:
+    """A page of records in the order of commits."""
+    engine = _Engine(database.settled_before, database.merges_unions, database.times_differ_ms)
+    above, below = 0, OFFSET_MAX
+    if query.created_after is not None or query.created_before is not None:
+        above, below = await _times(database, query)
+    ask = _ask if query.sigs is None else _ask.__wrapped__  # a list is no key, and who names some names others next
+    asked = ask(query, engine, above, below)
+    parameters = asked.parameters
+    if asked.asks_the_time:
+        parameters = [now_ms if each is _NOW else each for each in parameters]
+    fetch = database.fetch if query.offset <= OFFSET_QUICK_MAX else database.fetch_slow
+    return Page.of(await fetch(asked.sql, parameters), query.limit)
+
+
+async def _times(database: Reads, query: TriggerQuery) -> tuple[int, int]:
+    """Bounds on the time as bounds on `seq`; where neighbours' times may differ, wide ones."""
+    slack_ms, above, below = database.times_differ_ms, 0, OFFSET_MAX
+    if query.created_after is not None:
+        rows = await database.fetch(
+            "SELECT seq FROM triggers WHERE created_at_ms <= ? ORDER BY created_at_ms DESC, seq DESC LIMIT 1",
+            (query.created_after - slack_ms,),
+        )
+        above = rows[0][0] if rows else 0
+    if query.created_before is not None:
+        rows = await database.fetch(
+            "SELECT seq FROM triggers WHERE created_at_ms > ? ORDER BY created_at_ms, seq LIMIT 1",
+            (query.created_before + slack_ms,),
+        )
+        below = rows[0][0] if rows else OFFSET_MAX
+    return above, below
+
+
+@lru_cache(maxsize=_PAGES_KEPT)
+def _ask(query: TriggerQuery, engine: _Engine, above: int, below: int) -> _Asked:
+    """How to ask for a page of the rows whose `seq` lies between the two."""
+    where = _conditions(query, engine, above, below)
+    # Where times follow the order, their index is walked in place of the rows: an offset counts entries, not pages.
+    arms = _arms(query, by_time=bool(query.offset) and not engine.times_differ_ms and not str(where))
+    reach = min(query.offset + query.limit + 1, OFFSET_MAX)
+    is_ordered = all(arm.source == "triggers" for arm in arms) and (engine.merges_unions or len(arms) == 1)
+    is_first = is_ordered and not query.offset
+    sql = _page_sql(tuple((arm.source, arm.clause) for arm in arms), str(where), query.sort, is_first=is_first)
+    parameters: list[object] = []
+    for arm in arms:
+        parameters += [*arm.given, *where.parameters, *arm.values]
+        if not is_first:
+            parameters.append(reach)
+    parameters += [query.limit + 1, query.offset]
+    return _Asked(sql, tuple(parameters), _NOW in parameters)
+
+
+@lru_cache(maxsize=_STATEMENTS_KEPT)
+def _page_sql(arms: tuple[tuple[str, str], ...], conditions: str, sort: Sort, *, is_first: bool) -> str:
+    """The statement for a page of what the arms give, each a source and a clause on top of the conditions.
+
+    The first page of arms that an index has in order is merged from them as far as it goes. Else the rows are found
+    by their numbers alone, so that no record is read, and sorted, that is not shown.
+    """
+    direction = "ASC" if sort == 1 else "DESC"
+    chosen = [
+        source + conditions + (f"{' AND ' if conditions else ' WHERE '}{clause}" if clause else "")
+        for source, clause in arms
+    ]
+    if is_first:
+        merged = " UNION ALL ".join(f"SELECT seq, record FROM {each}" for each in chosen)  # noqa: S608 - text of ours
+        return f"{merged} ORDER BY 1 {direction} LIMIT ? OFFSET ?"
+    order = f"seq {direction}"
+    if chosen == [_EVERY_ROW_BY_TIME]:
+        order = f"created_at_ms {direction}, {order}"
+    selects = [f"SELECT * FROM (SELECT seq FROM {each} ORDER BY {order} LIMIT ?) arm" for each in chosen]  # noqa: S608 - text of ours
+    return (
+        f"SELECT t.seq, t.record FROM ({' UNION ALL '.join(selects)} ORDER BY 1 {direction} LIMIT ? OFFSET ?) page "  # noqa: S608 - text of ours
+        f"JOIN triggers t ON t.seq = page.seq ORDER BY t.seq {direction}"
+    )
+
+
+def _conditions(query: TriggerQuery, engine: _Engine, above: int, below: int) -> Where:
+    """What is asked of a row. Bounds by time and by cursor are one on either side: an index is walked from one."""
+    where = Where()
+    where.add_if("signer = ?", query.signer and query.signer.raw)
+    where.add_if("function_digest = ?", query.function_cid and query.function_cid.digest)
+    if engine.times_differ_ms:
+        # The exact times, where the bounds are wide. `+ 0` keeps the index on the time out of it: rows are walked in
+        # the order of `seq`.
+        where.add_if("created_at_ms + 0 > ?", query.created_after)
+        where.add_if("created_at_ms + 0 <= ?", query.created_before)
+    if query.cursor is not None:
+        seq = query.cursor.seq
+        above, below = (max(above, seq), below) if query.sort == 1 else (above, min(below, seq))
+    if above:
+        where.add("seq > ?", above)
+    if below < OFFSET_MAX:
+        where.add("seq < ?", below)
+    if query.sort == 1 and engine.settled_before:
+        where.add(f"seq < {engine.settled_before}")
+    return where
+
+
+class _Arm(NamedTuple):
+    """A part of the rows that one index gives, in order or few: where it is read from, and what is asked of a row."""
+
+    source: str = "triggers"
+    given: tuple[object, ...] = ()
+    clause: str = ""
+    values: tuple[object, ...] = ()
+
+
+def _arms(query: TriggerQuery, *, by_time: bool) -> list[_Arm]:
+    """The rows to choose from; apart from the state and the list of signatures, the conditions come on top."""
+    if query.sigs is not None:
+        listed = f"(SELECT * FROM triggers WHERE sig IN ({placeholders(len(query.sigs))}) {_FENCE}) listed"  # noqa: S608 - ? only
+        state = "" if query.active is None else _ACTIVE if query.active else f"NOT ({_ACTIVE})"
+        return [_Arm(listed, tuple(sig.raw for sig in query.sigs), state, (_NOW,) if state else ())]
+    if query.active is True:
+        return [_Arm(clause=_ACTIVE, values=(_NOW,))]
+    if query.active is False:
+        ended = f"(SELECT * FROM triggers WHERE {ENDED} {_FENCE}) ended"  # noqa: S608 - text of ours
+        return [_Arm(clause="live = 0"), _Arm(ended, (_NOW,))]
+    if query.signer is not None or query.function_cid is not None:
+        return [_Arm(clause="live = 0"), _Arm(clause="live = 1")]  # in their indexes `live` stands before `seq`
+    return [_Arm(_EVERY_ROW_BY_TIME if by_time else "triggers")]
