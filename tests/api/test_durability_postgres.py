@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -22,12 +23,12 @@ async def test_no_answer_leaves_before_its_commit_has_returned(
 ) -> None:
     gate, original = asyncio.Event(), postgres_transaction._make_durable
 
-    async def slow(connection: Any) -> None:
-        if held == "after the commit":
-            await original(connection)
-        await gate.wait()
+    async def slow(ending: Callable[[], Awaitable[object]]) -> object:
         if held == "before the commit":
-            await original(connection)
+            await gate.wait()
+        answer = await original(ending)
+        await gate.wait()
+        return answer
 
     monkeypatch.setattr(postgres_transaction, "_make_durable", slow)
     change: Change = getattr(changes, kind)

@@ -25,9 +25,10 @@ def _commit_and_die(self: Writer) -> None:
     _die()
 
 
-async def _commit_there_and_die(connection: Any) -> None:
-    await _commit_there(connection)
+async def _commit_there_and_die(ending: Any) -> Any:
+    answer = await _commit_there(ending)
     _die()
+    return answer
 
 
 Writer._make_durable = _commit_and_die

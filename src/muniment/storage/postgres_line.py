@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, Protocol
 
@@ -20,8 +19,8 @@ from muniment.storage.postgres_sql import TEXTS_KEPT
 class Connection(Protocol):
     """What this engine uses of the driver's connection, which carries no types."""
 
-    async def fetch(self, query: str, *values: object) -> list[Iterable[Any]]:
-        """All rows of a prepared statement."""
+    async def fetch(self, query: str, *values: object) -> list[Any]:
+        """All rows of a prepared statement; a slice of one is a tuple."""
         ...
 
     async def execute(self, query: str, *values: object, timeout: float | None = None) -> str:  # noqa: ASYNC109 - the driver's name
@@ -197,6 +196,16 @@ def _state(error: BaseException) -> str | None:
     """The SQLSTATE of the server's error."""
     state: Any = getattr(error, "sqlstate", None)
     return state if isinstance(error, asyncpg.PostgresError) and isinstance(state, str) else None
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether it says of a statement that was its own transaction that it did nothing.
+
+    The server does, by an error; what is worse ends the session, perhaps after the commit was on disk. The driver does
+    of values that it cannot send, and names no severity.
+    """
+    severity: Any = getattr(error, "severity_en", None)
+    return _state(error) is not None and severity in {None, "ERROR"} and not _says_lost(error)
 
 
 def is_worth_again(error: BaseException) -> bool:

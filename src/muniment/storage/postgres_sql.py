@@ -44,8 +44,13 @@ class Text:
         self.count = len(self._pieces) - 1
         self.alone = self._joined("${}")
         self.kind = self._kind(sql)
+        self.is_read = self.kind is Kind.READ
+        self.is_insert = self.kind is Kind.INSERT
         self.together: str | None = None
+        self.together_by_one: str | None = None
         self.told: tuple[int, ...] = ()
+        # No work was seen yet that went on after this insertion.
+        self.is_last = True
 
     def _kind(self, sql: str) -> Kind:
         if self._insert and len(_names(self._insert["columns"])) == self.count:
@@ -74,15 +79,19 @@ class Text:
         return self.together
 
     def _many_rows(self, arrays: str, types: list[str]) -> str:
-        """Insert many rows, and tell which went in by their short columns (`told`: which of the values those are)."""
+        """Insert many rows, and tell which went in by their short columns (`told`: which of the values those are).
+
+        Where all values of the first of these differ, that one says it (`together_by_one`).
+        """
         assert self._insert is not None  # noqa: S101 - this is the form of an insertion
         columns = _names(self._insert["columns"])
         self.told = tuple(index for index, each in enumerate(types) if each != "text") or tuple(range(len(types)))
-        returned = ", ".join(columns[index] for index in self.told)
-        return (
+        insertion = (
             f"INSERT INTO {self._insert['table']} ({', '.join(columns)}) SELECT * FROM unnest({arrays}) "  # noqa: S608 - as above
-            f"{self._insert['conflict'] or ''} RETURNING {returned}"
+            f"{self._insert['conflict'] or ''} RETURNING "
         )
+        self.together_by_one = insertion + columns[self.told[0]]
+        return insertion + ", ".join(columns[index] for index in self.told)
 
 
 class Texts:
@@ -91,15 +100,20 @@ class Texts:
     def __init__(self) -> None:
         """None is known yet."""
         self._find = lru_cache(TEXTS_KEPT)(Text)
+        self._find_unbounded = lru_cache(TEXTS_KEPT)(self._unbounded)
 
     def ask(self, sql: str, parameters: Parameters) -> tuple[Text, Parameters]:
         """The text of a statement, and the values that are not part of it."""
+        if text := self._find_unbounded(sql):
+            return text, parameters
         where = _bounds(sql)
-        if not where:
-            return self._find(sql, ()), parameters
         bounds = tuple(_whole(parameters[index]) for index in where)
         rest = [value for index, value in enumerate(parameters) if index not in where]
         return self._find(sql, bounds), rest
+
+    def _unbounded(self, sql: str) -> Text | None:
+        """The text of a statement all of whose values stay parameters."""
+        return None if _bounds(sql) else self._find(sql, ())
 
 
 def _whole(value: object) -> int:

@@ -23,9 +23,8 @@ async def fetch_together(connection: Connection, text: Text, asked: Sequence[Par
     answers: list[list[Row]] = [[] for _ in asked]
     sql = text.together or await _learn(connection, text)
     for record in await connection.fetch(sql, *_columns(asked)):
-        row: Row = tuple(record)
-        mine: list[Row] = answers[int(row[0]) - 1]
-        mine.append(row[1:])
+        number: int = record[0]
+        answers[number - 1].append(record[1:])
     return answers
 
 
@@ -33,43 +32,71 @@ async def execute_together(connection: Connection, text: Text, asked: Sequence[P
     """How many rows each of `asked` changed, in their order."""
     if text.kind is not Kind.INSERT or len(asked) == 1:
         return [await _execute(connection, text.alone, each) for each in asked]
-    if text.together is None:
-        await _learn(connection, text)
-    first, later = _tellable(text, asked)
-    counts = [0] * len(asked)
-    for index in await _insert(connection, text, [(index, asked[index]) for index in first]):
-        counts[index] = 1
+    counts, later = await _insert_tellable(connection, text, asked)
     for index in later:
         counts[index] = await _execute(connection, text.alone, asked[index])
     return counts
 
 
-def _tellable(text: Text, asked: Sequence[Parameters]) -> tuple[list[int], list[int]]:
+async def add_together(connection: Connection, text: Text, asked: Sequence[Parameters]) -> list[int]:
+    """Add rows by one statement alone, so that all are added or none; 1 for each that went in.
+
+    0 is for one that did not, or was not sent because it could not have been told from another.
+    """
+    if len(asked) == 1:
+        return [await _execute(connection, text.alone, asked[0])]
+    counts, _ = await _insert_tellable(connection, text, asked)
+    return counts
+
+
+async def _insert_tellable(
+    connection: Connection, text: Text, asked: Sequence[Parameters]
+) -> tuple[list[int], Sequence[int]]:
+    """Insert those that can be told apart: 1 for each that went in, and which were left out."""
+    if text.together is None:
+        await _learn(connection, text)
+    told, sql = text.told[:1], text.together_by_one
+    first, later = range(len(asked)), list[int]()
+    if len({values[told[0]] for values in asked}) < len(asked):
+        told, sql = text.told, text.together
+        first, later = _tellable(asked, told)
+    assert sql is not None  # noqa: S101 - it was learned before
+    counts = [0] * len(asked)
+    for index in await _insert(connection, sql, asked, first, told):
+        counts[index] = 1
+    return counts, later
+
+
+def _tellable(asked: Sequence[Parameters], told: Sequence[int]) -> tuple[Sequence[int], list[int]]:
     """Which can be told apart by the columns that come back, or are equal to one that can; and the rest."""
     seen: dict[tuple[object, ...], Parameters] = {}
     first: list[int] = []
     later: list[int] = []
     for index, each in enumerate(asked):
-        (first if seen.setdefault(_told(text, each), each) == each else later).append(index)
+        (first if seen.setdefault(_told(each, told), each) == each else later).append(index)
     return first, later
 
 
-async def _insert(connection: Connection, text: Text, rows: list[tuple[int, Parameters]]) -> list[int]:
-    """Insert rows, the smallest first, so that two writers of the same rows wait for each other in one order.
+async def _insert(
+    connection: Connection, sql: str, asked: Sequence[Parameters], first: Sequence[int], told: Sequence[int]
+) -> list[int]:
+    """Insert rows of `asked`, those with the numbers `first`; which of them went in.
 
-    Of equal rows the first one counts as the one that went in.
+    The smallest goes first, so that two writers of the same rows wait for each other in one order. Of equal rows the
+    first one counts as the one that went in.
     """
-    rows.sort(key=lambda row: _order(row[1]))
+    numbers = sorted(first, key=lambda number: _order(asked[number]))
+    records = await connection.fetch(sql, *_columns([asked[number] for number in numbers]))
+    if len(records) == len(numbers):
+        return numbers
     waiting: dict[tuple[object, ...], list[int]] = {}
-    for index, values in rows:
-        waiting.setdefault(_told(text, values), []).append(index)
-    assert text.together is not None  # noqa: S101 - it was learned before
-    records = await connection.fetch(text.together, *_columns([values for _, values in rows]))
+    for number in numbers:
+        waiting.setdefault(_told(asked[number], told), []).append(number)
     return [waiting[tuple(record)].pop(0) for record in records]
 
 
-def _told(text: Text, values: Parameters) -> tuple[object, ...]:
-    return tuple(values[index] for index in text.told)
+def _told(values: Parameters, told: Sequence[int]) -> tuple[object, ...]:
+    return tuple(values[index] for index in told)
 
 
 def _order(values: Parameters) -> tuple[bytes, str]:

@@ -1,23 +1,25 @@
 """Work of many callers in one transaction, in step: statements that wait at the same step travel together.
 
-Each piece of work is a coroutine that hands out its next statement and is given the answer.
+Most work reads, and then adds one row: that one statement is its transaction, and neither a beginning nor an end of it
+has to be said. Whether it is the last one only the work itself can say, so it is asked before (`_guess`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
-from dataclasses import dataclass, field
-from types import coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from muniment.storage.postgres_sql import Kind, Text, Texts
-from muniment.storage.postgres_together import execute_together, fetch_together
+from muniment.storage.postgres_line import is_refusal
+from muniment.storage.postgres_together import add_together, execute_together, fetch_together
+from muniment.storage.postgres_work import Run, begin, end
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from muniment.storage.database import Parameters, Row, Work
+    from muniment.storage.database import Parameters, Work
     from muniment.storage.postgres_line import Connection
+    from muniment.storage.postgres_sql import Text, Texts
+
+T = TypeVar("T")
 
 
 class CommitLost(Exception):
@@ -28,104 +30,112 @@ class _Entangled(Exception):
     """Work that had changed or locked a row lost another to a neighbour who is not done: they cannot go on together."""
 
 
-class _Step(NamedTuple):
-    """A statement that a piece of work waits for."""
+async def commit(
+    connection: Connection, texts: Texts, works: Sequence[Work[Any]], *, may_guess: bool
+) -> Sequence[Run | None] | None:
+    """Do `works` together; what came of each. The driver's errors come out, and nothing was done then.
 
-    text: Text
-    values: Parameters
-    counts: bool  # the answer is how many rows changed, and not the rows
-
-
-@coroutine
-def _ask(step: _Step) -> Generator[_Step, Any, Any]:
-    """Wait for the answer to `step`."""
-    return (yield step)
-
-
-class PostgresTransaction:
-    """A `Transaction` whose statements are sent by whoever drives the work."""
-
-    for_update: str = " FOR UPDATE"
-
-    def __init__(self, texts: Texts) -> None:
-        """Statements are looked up in `texts`."""
-        self._texts = texts
-
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
-        """All rows of a query."""
-        return cast("list[Row]", await _ask(_Step(*self._texts.ask(sql, parameters), counts=False)))
-
-    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
-        """The first row of a query, if there is one."""
-        rows = await self.fetch(sql, parameters)
-        return rows[0] if rows else None
-
-    async def execute(self, sql: str, parameters: Parameters = ()) -> int:
-        """Run a statement; how many rows it changed."""
-        return cast("int", await _ask(_Step(*self._texts.ask(sql, parameters), counts=True)))
-
-
-@dataclass(slots=True, eq=False)
-class Outcome:
-    """What came of a piece of work: its result or what it raised, and whether it had changed anything before."""
-
-    result: object = None
-    error: BaseException | None = None
-    changed: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class _Run:
-    work: Coroutine[_Step, Any, Any]
-    step: _Step | None = None
-    # Its row was there already. It may be a neighbour's who is not done yet: this one goes on when all others are.
-    lost: bool = False
-    is_behind: bool = False
-    outcome: Outcome = field(default_factory=Outcome)
-
-    def go_on(self, answer: object) -> None:
-        """Give the answer to the last step, none to begin with; run up to the next."""
-        if self.step is not None and (self.step.counts or self.step.text.kind is not Kind.READ):
-            self.outcome.changed = self.outcome.changed or bool(answer)
-            self.lost = not answer and self.step.text.kind is Kind.INSERT and not self.is_behind
-        self.step = None
-        try:
-            self.step = self.work.send(answer)
-        except StopIteration as stop:
-            self.outcome.result = stop.value
-        except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who gets it
-            self.outcome.error = error
-
-
-async def commit(connection: Connection, texts: Texts, works: Sequence[Work[Any]]) -> list[Outcome] | None:
-    """Do `works` in one transaction; what came of each. The driver's errors come out, and nothing was done then.
-
-    None, and nothing was done, when they must be done one by one: one raised after it had changed something, which can
-    be undone only with the others, or they came into each other's way. Raises `CommitLost`.
+    None for one of them: its row was there already, where the guess was that it is new. It did nothing, and must be
+    done again without a guess. None for all: nothing was done, and they must be done one by one, because one raised
+    after it had changed something, which can be undone only with the others, or they came into each other's way.
+    Raises `CommitLost`.
     """
+    runs = begin(texts, works)
+    try:
+        was_answered = await _read(connection, runs)
+        # A connection that has just answered was not lost while nobody used it. On any other a transaction is begun,
+        # which finds that out without harm: a single statement that is lost may have been committed or not.
+        if may_guess and was_answered and (text := _text_in_common(runs)):
+            adding = [run for run in runs if run.step is not None]
+            rows = _values(adding)
+            if _guess(text, adding):
+                return await _add(connection, text, rows, runs, adding)
+            end(runs)
+            runs = begin(texts, works)
+            await _read(connection, runs)
+        return await _transact(connection, runs)
+    finally:
+        end(runs)
+
+
+async def _read(connection: Connection, runs: Sequence[Run]) -> bool:
+    """Drive all up to their first statement that is no query; whether there was an answer to any.
+
+    No transaction is needed for that: also inside of one each statement would see what is committed when it begins.
+    """
+    was_answered = False
+    while groups := _grouped([run for run in runs if run.step is not None and run.step[0].is_read]):
+        await _answer(connection, groups)
+        was_answered = True
+    return was_answered
+
+
+def _text_in_common(runs: Sequence[Run]) -> Text | None:
+    """The insertion that all wait for who are not over, if it is one that work ended with so far."""
+    waiting = {(run.step[0], run.step[2]) for run in runs if run.step is not None}
+    if len(waiting) != 1:
+        return None
+    ((text, counts),) = waiting
+    return text if counts and text.is_insert and text.is_last else None
+
+
+def _guess(text: Text, adding: Sequence[Run]) -> bool:
+    """Tell each that its row went in, before it is sent: whether all are over with that, and none has raised.
+
+    If they are, their rows are all that they change.
+    """
+    for run in adding:
+        run.go_on(1)
+    if any(run.step is not None for run in adding):
+        text.is_last = False
+        return False
+    return all(run.error is None for run in adding)
+
+
+async def _add(
+    connection: Connection, text: Text, rows: Sequence[Parameters], runs: Sequence[Run], adding: Sequence[Run]
+) -> Sequence[Run | None]:
+    """Add the rows of `adding` in one statement, which is its own transaction; None for those told so wrongly."""
+    try:
+        counts = await _make_durable(lambda: add_together(connection, text, rows))
+    except BaseException as error:
+        if is_refusal(error) and not connection.is_closed():
+            raise
+        connection.terminate()
+        raise CommitLost from error
+    if all(counts):
+        return runs
+    wrong = {run for run, count in zip(adding, counts, strict=True) if not count}
+    return [None if run in wrong else run for run in runs]
+
+
+async def _transact(connection: Connection, runs: Sequence[Run]) -> Sequence[Run] | None:
+    """Do the rest of all in one transaction; see `commit`."""
+    if all(run.step is None for run in runs):
+        return runs
     await connection.execute("BEGIN")
     try:
-        outcomes = await _in_step(connection, texts, works)
+        await _in_step(connection, runs)
     except _Entangled:
         await _roll_back(connection)
         return None
     except BaseException:
         await _roll_back(connection)
         raise
-    if any(outcome.error is not None and outcome.changed for outcome in outcomes):
+    if any(run.error is not None and run.changed for run in runs):
         await _roll_back(connection)
-        return outcomes if len(outcomes) == 1 else None
+        return runs if len(runs) == 1 else None
     try:
-        await _make_durable(connection)
+        await _make_durable(lambda: connection.execute("COMMIT"))
     except BaseException as error:
         connection.terminate()
         raise CommitLost from error
-    return outcomes
+    return runs
 
 
-async def _make_durable(connection: Connection) -> None:
-    """Return once the transaction is on disk (and on synchronous standbys): what `synchronous_commit` says."""
-    await connection.execute("COMMIT")
+async def _make_durable(ending: Callable[[], Awaitable[T]]) -> T:
+    """Send what commits; its answer, once that is on disk (and on synchronous standbys, see `synchronous_commit`)."""
+    return await ending()
 
 
 async def _roll_back(connection: Connection) -> None:
@@ -137,55 +147,58 @@ async def _roll_back(connection: Connection) -> None:
         raise
 
 
-async def _in_step(connection: Connection, texts: Texts, works: Sequence[Work[Any]]) -> list[Outcome]:
-    transaction = PostgresTransaction(texts)
-    runs = [_Run(cast("Coroutine[_Step, Any, Any]", work(transaction))) for work in works]
-    try:
-        for run in runs:
-            run.go_on(None)
-        await _to_their_ends(connection, runs)
-        for run in [run for run in runs if run.lost]:  # each to its end: it may have lost to one of these, too
-            run.lost, run.is_behind = False, True
-            await _to_their_ends(connection, [run])
-    finally:
-        for run in runs:
-            run.work.close()
-    return [run.outcome for run in runs]
+async def _in_step(connection: Connection, runs: Sequence[Run]) -> None:
+    await _to_their_ends(connection, runs)
+    for run in [run for run in runs if run.lost]:  # each to its end: it may have lost to one of these, too
+        run.lost, run.is_behind = False, True
+        await _to_their_ends(connection, [run])
 
 
-async def _to_their_ends(connection: Connection, runs: list[_Run]) -> None:
+async def _to_their_ends(connection: Connection, runs: Sequence[Run]) -> None:
     """Drive `runs` together as far as they are only reading and adding rows, then one after the other.
 
     In transactions of their own, a row that one has changed or locked would keep the others waiting until it is done.
     Here nothing keeps them, so from its first such statement on a piece of work is alone.
     """
-    while groups := _grouped(runs):
-        for (text, counts), members in groups.items():
-            answers = await _together(connection, text, members, counts=counts)
-            for run, answer in zip(members, answers, strict=True):
-                run.go_on(answer)
+    while groups := _grouped([run for run in runs if not run.lost]):
+        await _answer(connection, groups)
     for run in runs:
         if run.lost:
             continue
         while run.step is not None:
-            (answer,) = await _together(connection, run.step.text, [run], counts=run.step.counts)
+            text, _, counts = run.step
+            (answer,) = await _together(connection, text, [run], counts=counts)
             run.go_on(answer)
             if run.lost and len(runs) > 1:
                 raise _Entangled
             run.lost = False
 
 
-async def _together(connection: Connection, text: Text, members: list[_Run], *, counts: bool) -> Sequence[object]:
-    asked = [run.step.values for run in members if run.step is not None]
+async def _answer(connection: Connection, groups: dict[tuple[Text, bool], list[Run]]) -> None:
+    for (text, counts), members in groups.items():
+        answers = await _together(connection, text, members, counts=counts)
+        for run, answer in zip(members, answers, strict=True):
+            run.go_on(answer)
+
+
+async def _together(connection: Connection, text: Text, members: list[Run], *, counts: bool) -> Sequence[object]:
+    asked = _values(members)
     if counts:
         return await execute_together(connection, text, asked)
     return await fetch_together(connection, text, asked)
 
 
-def _grouped(runs: list[_Run]) -> dict[tuple[Text, bool], list[_Run]]:
+def _values(runs: Sequence[Run]) -> list[Parameters]:
+    """The values of the statements that they wait for."""
+    return [run.step[1] for run in runs if run.step is not None]
+
+
+def _grouped(runs: Sequence[Run]) -> dict[tuple[Text, bool], list[Run]]:
     """Those that wait for the same statement, in the order in which they came."""
-    groups: dict[tuple[Text, bool], list[_Run]] = {}
+    groups: dict[tuple[Text, bool], list[Run]] = {}
     for run in runs:
-        if run.step is not None and run.step.text.kind is not Kind.OTHER and not run.lost:
-            groups.setdefault((run.step.text, run.step.counts), []).append(run)
+        if run.step is not None:
+            text, _, counts = run.step
+            if text.is_read or text.is_insert:
+                groups.setdefault((text, counts), []).append(run)
     return groups

@@ -10,6 +10,7 @@ import random
 import time
 from collections import deque
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
@@ -17,11 +18,14 @@ import structlog
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.postgres_lanes import Lanes
 from muniment.storage.postgres_line import DRIVER_ERRORS, Door, Line, as_raised, is_worth_again, reason
-from muniment.storage.postgres_transaction import CommitLost, Outcome, commit
+from muniment.storage.postgres_transaction import CommitLost, commit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muniment.storage.database import Work
     from muniment.storage.postgres_sql import Texts
+    from muniment.storage.postgres_work import Run
 
 T = TypeVar("T")
 
@@ -29,6 +33,8 @@ T = TypeVar("T")
 WRITE_LINES: Final = 2
 # Jobs in one transaction, as on SQLite: beyond a few hundred the commit is a small part of each.
 GROUP_SIZE_MAX: Final = 256
+# Jobs that make a group worth its round trips while another group is on its way.
+WORTH_A_LINE: Final = 8
 # Writes that wait: about a second of what a process can serve. More are refused at once.
 WRITES_WAITING_MAX: Final = 10_000
 # How long a write may wait for its turn; then its client has been waiting long enough.
@@ -38,6 +44,8 @@ TRIES_MAX: Final = 5
 # Before work that was a deadlock's victim begins again, by chance up to this, then twice this, …: two that come back at
 # once would meet again.
 _PAUSE_SECONDS: Final = 0.02
+
+_ORDER: Final = attrgetter("order")
 
 _log = structlog.get_logger(__name__)
 
@@ -51,14 +59,14 @@ class _Job:
     future: asyncio.Future[Any]
     until: float
 
-    def tell(self, outcome: Outcome) -> None:
+    def tell(self, error: BaseException | None, result: object = None) -> None:
         """Wake the caller, unless it went away."""
         if self.future.done():
             return
-        if outcome.error is None:
-            self.future.set_result(outcome.result)
+        if error is None:
+            self.future.set_result(result)
         else:
-            self.future.set_exception(outcome.error)
+            self.future.set_exception(error)
 
 
 class Writer:
@@ -68,16 +76,17 @@ class Writer:
         """Connections are made when they are needed."""
         self._texts = texts
         self._waiting: deque[_Job] = deque()
-        self._lanes = Lanes([Line(door) for _ in range(WRITE_LINES)], self._next, self._serve)
+        lines = [Line(door) for _ in range(WRITE_LINES)]
+        self._lanes = Lanes(lines, self._next, self._serve, waiting=self._waiting.__len__, worth=WORTH_A_LINE)
 
-    async def submit(self, work: Work[T], order: bytes) -> T:
-        """Wait until `work` is committed, or raise what it raised."""
+    def submit(self, work: Work[T], order: bytes) -> asyncio.Future[T]:
+        """What `work` returned or raised, once it is committed."""
         if len(self._waiting) >= WRITES_WAITING_MAX:
             raise DatabaseUnavailable("too many writes are waiting for the database")
         job = _Job(work, order, asyncio.get_running_loop().create_future(), time.monotonic() + WAITING_SECONDS_MAX)
         self._waiting.append(job)
         self._lanes.wake()
-        return await job.future
+        return job.future
 
     async def close(self) -> None:
         """Do what waits, then close the connections."""
@@ -86,13 +95,13 @@ class Writer:
     def _next(self) -> list[_Job] | None:
         count = min(len(self._waiting), GROUP_SIZE_MAX)
         jobs = [self._waiting.popleft() for _ in range(count)]
-        jobs.sort(key=lambda job: job.order)  # stable: of equal keys the first goes first
+        jobs.sort(key=_ORDER)  # stable: of equal keys the first goes first
         return jobs or None
 
-    async def _serve(self, line: Line, jobs: list[_Job]) -> None:
+    async def _serve(self, line: Line, jobs: list[_Job], *, may_guess: bool = True) -> None:
         """Do `jobs` together, or else one by one."""
         try:
-            outcomes = await self._commit(line, jobs)
+            outcomes = await self._commit(line, jobs, may_guess=may_guess)
         except Exception as error:  # noqa: BLE001 - whatever it is, these callers wait for it, and others for the line
             if len(jobs) == 1 or isinstance(error, DatabaseUnavailable):
                 _fail(jobs, error)
@@ -100,13 +109,19 @@ class Writer:
             outcomes = None
         if outcomes is None:
             for job in jobs:
-                await self._serve(line, [job])
+                await self._serve(line, [job], may_guess=may_guess)
             return
+        again: list[_Job] = []
         for job, outcome in zip(jobs, outcomes, strict=True):
-            job.tell(outcome)
+            if outcome is None:
+                again.append(job)
+            else:
+                job.tell(outcome.error, outcome.result)
+        if again:
+            await self._serve(line, again, may_guess=False)
 
-    async def _commit(self, line: Line, jobs: list[_Job]) -> list[Outcome] | None:
-        """What came of each; None or an error when they must be done one by one.
+    async def _commit(self, line: Line, jobs: list[_Job], *, may_guess: bool) -> Sequence[Run | None] | None:
+        """What came of each, None for those that must be done again; None or an error: one by one.
 
         Raises `DatabaseUnavailable` for all of them when it is the database that fails.
         """
@@ -116,7 +131,8 @@ class Writer:
             if time.monotonic() > until:
                 break
             try:
-                return await commit(await line.open(), self._texts, [job.work for job in jobs])
+                works = [job.work for job in jobs]
+                return await commit(await line.open(), self._texts, works, may_guess=may_guess)
             except CommitLost as error:
                 raise DatabaseUnavailable(
                     "the database was lost while it committed: read whether the change is there"
@@ -140,4 +156,4 @@ def _fail(jobs: list[_Job], error: Exception) -> None:
     _log.error("write failed", error=reason(error.__cause__ or error), detail=str(error), jobs=len(jobs))
     for job in jobs:
         own = DatabaseUnavailable(error.detail) if isinstance(error, DatabaseUnavailable) else error
-        job.tell(Outcome(error=own))
+        job.tell(own)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -127,8 +127,8 @@ async def test_a_connection_lost_during_commit_is_told_and_not_repeated(
         begun.append(1)
         await transaction.execute(ADD, (b"x" * 20,))
 
-    async def lose(connection: Any) -> None:
-        await connection.execute("COMMIT")
+    async def lose(ending: Callable[[], Awaitable[object]]) -> None:
+        await ending()
         raise ConnectionResetError
 
     with monkeypatch.context() as patch:

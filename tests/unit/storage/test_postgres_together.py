@@ -11,9 +11,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from muniment.errors import TriggerNotFound
+from muniment.errors import DatabaseUnavailable, TriggerNotFound
 from muniment.evm.address import Address
-from muniment.storage import open_database
+from muniment.storage import open_database, postgres_reader
 from muniment.storage.database import Transaction
 from muniment.storage.postgres import PostgresDatabase
 from muniment.storage.postgres_line import Connection
@@ -73,6 +73,21 @@ async def test_reads_of_one_text_are_one_statement_with_an_answer_for_each(
     assert len([sql for sql in sent if "FROM users" in sql]) == 1
 
 
+async def test_reads_of_two_texts_go_on_two_connections(database: PostgresDatabase) -> None:
+    await asyncio.gather(*(database.fetch(NAME, (address(number),)) for number in range(10)))
+    assert database.connections_made == 1
+    await asyncio.gather(database.fetch(NAME, (address(1),)), database.fetch("SELECT 1"))
+    assert database.connections_made == 2
+
+
+async def test_as_many_reads_as_wait_are_counted(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_reader, "READS_WAITING_MAX", 2)
+    for _ in range(3):
+        assert await asyncio.gather(*(database.fetch("SELECT 1") for _ in range(2))) == [[(1,)]] * 2
+    told = await asyncio.gather(*(database.fetch("SELECT 1") for _ in range(3)), return_exceptions=True)
+    assert [type(each) for each in told] == [list, list, DatabaseUnavailable]
+
+
 async def test_a_lone_read_is_the_statement_itself(database: PostgresDatabase, sent: list[str]) -> None:
     assert await database.fetch_one(NAME, (address(1),)) is None
     assert sent[-1] == "SELECT name FROM users WHERE address = $1"
@@ -95,6 +110,17 @@ async def test_rows_that_differ_only_in_their_text_are_told_apart(database: Post
     counts = await asyncio.gather(*(database.write(adding(7, name)) for name in names))
     assert sum(counts) == 1
     assert await database.fetch(NAME, (address(7),)) == [(names[counts.index(1)],)]
+
+
+async def test_rows_with_one_first_column_are_told_apart_by_the_others(database: PostgresDatabase) -> None:
+    use = "INSERT INTO used_nonces (address, nonce_window, slot) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+
+    async def use_all(*slots: int) -> list[int]:
+        rows = [(address(1), 1, slot) for slot in slots]
+        return await asyncio.gather(*(database.write(lambda tx, row=row: tx.execute(use, row)) for row in rows))
+
+    assert await use_all(2, 4) == [1, 1]
+    assert await use_all(1, 2, 3, 4, 5) == [1, 0, 1, 0, 1]
 
 
 async def test_a_bad_row_does_not_fail_its_neighbours(database: PostgresDatabase) -> None:
