@@ -17,6 +17,7 @@ import httpx
 
 import alone
 import figures
+import growth
 import pages
 import peer
 import seeding
@@ -37,6 +38,7 @@ class Measured:
     figures: dict[str, list[Load]] = field(default_factory=dict)
     bare_upload: dict[str, list[float]] = field(default_factory=dict)
     pages: pages.Micros = field(default_factory=dict)
+    growth: growth.Micros = field(default_factory=dict)
     processes: dict[str, dict[str, list[Load]]] = field(default_factory=dict)
 
 
@@ -44,6 +46,7 @@ def measure(scale: Scale) -> Measured:
     """Seed, then measure part by part."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
+        folders = {growth.FEW: home / "few", growth.SOME: home / "some", growth.ALL: home / "data"}
         data, few, peers = home / "data", home / "few", {name: home / f"{at}.db" for at, name in enumerate(peer.CURVES)}
         if not peer.is_installed():
             peers = {}
@@ -52,7 +55,7 @@ def measure(scale: Scale) -> Measured:
             cid = deploy(client)
             seeded = signed_triggers(range(scale.registered), cid)
             register(service, seeded)
-        _seed(scale, cid, data, few, list(peers.values()))
+        _seed(scale, cid, folders, list(peers.values()))
         found = Measured()
         traffic = Traffic(scale, cid, seeded)
         _measure_loads(found, scale, data, peers, traffic, (cid, seeded))
@@ -61,18 +64,26 @@ def measure(scale: Scale) -> Measured:
         found.bare_upload = figures.bare_upload(home, scale.rounds)
         found.pages = pages.measure(scale, few, data)
         found.processes = two_processes.measure(scale, data, traffic)
+        found.growth = growth.measure(scale, folders, cid)
         return found
 
 
-def _seed(scale: Scale, cid: str, data: Path, few: Path, peers: list[Path]) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "muniment", "migrate", "--data-dir", str(few)], check=True, stdout=subprocess.DEVNULL
-    )
-    shutil.copytree(data, few, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.db*"))
-    seeding.some(data / "muniment.db", pages.FEW, few / "muniment.db")
+def _seed(scale: Scale, cid: str, folders: Mapping[str, Path], peers: list[Path]) -> None:
+    data = folders[growth.ALL]
+    _copy_some(data, pages.FEW, folders[growth.FEW])
     seeding.spread(data / "muniment.db", scale.copies)
+    _copy_some(data, scale.some_triggers, folders[growth.SOME])
     if peers:
         seeding.for_peer(data / "muniment.db", cid, peers)
+
+
+def _copy_some(data: Path, count: int, to: Path) -> None:
+    """A registry with the same secrets, blocks and functions, and the first `count` triggers."""
+    subprocess.run(
+        [sys.executable, "-m", "muniment", "migrate", "--data-dir", str(to)], check=True, stdout=subprocess.DEVNULL
+    )
+    shutil.copytree(data, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.db*"))
+    seeding.some(data / "muniment.db", count, to / "muniment.db")
 
 
 def _measure_loads(

@@ -22,7 +22,7 @@ Micros = dict[str, list[float]]
 
 
 def measure(scale: Scale, few_dir: Path, many_dir: Path) -> Micros:
-    """What a page of ten takes from request to answer."""
+    """The CPU time of a page of ten from request to answer."""
     return asyncio.run(_compare(scale, few_dir, many_dir))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import growth
+import memory
 import on_postgres
 import on_sqlite
 import pages
@@ -53,6 +55,41 @@ def of_sqlite(found: on_sqlite.Measured, recovery_micros: float) -> Ratios:
             [load.requests / load.busiest_seconds for load in two], [load.per_cpu_second for load in one]
         )
     return ratios
+
+
+def of_growth(micros: growth.Micros) -> Ratios:
+    """Times in larger tables over those in the smallest."""
+    return {
+        growth_of(operation, size): _over(by_size[size], by_size[growth.FEW])
+        for operation, by_size in micros.items()
+        for size in (growth.SOME, growth.ALL)
+    }
+
+
+def growth_of(operation: str, size: str) -> str:
+    """The name of what an operation costs in a larger table."""
+    return f"{operation}: among {size} / among {growth.FEW}"
+
+
+def of_memory(found: Mapping[str, list[memory.Resident]]) -> Ratios:
+    """What the uploads of the most clients add to a process, over what they upload."""
+    most = {engine: max(measured, key=lambda each: each.clients) for engine, measured in found.items()}
+    return {memory_of(engine, each.clients): [each.share] for engine, each in most.items()}
+
+
+def memory_of(engine: str, clients: int) -> str:
+    """The name of what many uploads at once add to a process."""
+    return f"memory that {clients} uploads of 16 MiB add on {engine} / their bytes"
+
+
+def of_starts(seconds: Mapping[str, list[float]]) -> Ratios:
+    """Seconds, as they are: nothing else starts beside these to be compared with."""
+    return {start_of(name): each for name, each in seconds.items()}
+
+
+def start_of(name: str) -> str:
+    """The name of what a start takes."""
+    return f"{name}, seconds"
 
 
 def two_processes(operation: str, *, by: str) -> str:

@@ -6,10 +6,13 @@ import statistics
 from collections.abc import Iterable, Mapping
 
 import balances
+import growth
 import intents
+import memory
 import on_postgres
 import on_sqlite
 from ratios import Ratios
+from scale import Scale
 from server import CONNECTIONS, Load
 from targets import BY_NAME
 from traffic import Loads
@@ -21,8 +24,8 @@ def show_verification(micros: Mapping[str, list[float]]) -> None:
         print(f"  {name:26} {spread(values, 1)}")
 
 
-def show_sqlite(found: on_sqlite.Measured, triggers: int) -> None:
-    print(f"\nOver HTTP on SQLite, {triggers:,} triggers, {CONNECTIONS} connections, one process")
+def show_sqlite(found: on_sqlite.Measured, scale: Scale) -> None:
+    print(f"\nOver HTTP on SQLite, {scale.triggers:,} triggers, {CONNECTIONS} connections, one process")
     _show_loads(found.loads)
     print(f"  {'a durable insert alone, CPU µs':32} {spread(found.inserts, 1)}")
     print()
@@ -31,9 +34,12 @@ def show_sqlite(found: on_sqlite.Measured, triggers: int) -> None:
         _show_load(operation, "muniment", loads)
     for name, micros in found.bare_upload.items():
         print(f"  {name + ', µs':32} {spread(micros, 0)}")
-    print("\nA page of ten, microseconds, in process")
+    print("\nA page of ten, CPU microseconds, in process")
     for name, micros in found.pages.items():
         print(f"  {name:34} {spread(micros, 0)}")
+    print(f"\nAs the table grows, CPU microseconds, in process: 1,000, {scale.some_triggers:,}, {scale.triggers:,}")
+    for operation, by_size in found.growth.items():
+        print(f"  {operation:32}{''.join(f'{spread(by_size[size], 0):>28}' for size in growth.SIZES)}")
     print("\nProcesses on one database")
     _head()
     for operation, by_count in found.processes.items():
@@ -45,6 +51,22 @@ def show_postgres(found: on_postgres.Measured, triggers: int) -> None:
     print(f"\nOver HTTP on PostgreSQL, {triggers:,} triggers; the CPU time is the server's without PostgreSQL's own")
     _show_loads(found.loads)
     print(f"  {'pgbench, inserts by the clock':48}{'':>26}{spread(found.pgbench, 0):>28}")
+
+
+def show_memory(found: Mapping[str, list[memory.Resident]]) -> None:
+    print(
+        "\nResident memory of one process, MiB: ready, at most while modules of 16 MiB are uploaded at once, and after"
+    )
+    for engine, measured in found.items():
+        for each in measured:
+            sizes = f"{each.ready:6.0f} {each.peak:8.0f} {each.after:8.0f}"
+            print(f"  {engine:12} {each.clients:3} at once {sizes}   in {each.seconds:.1f} s")
+
+
+def show_starts(seconds: Mapping[str, list[float]]) -> None:
+    print("\nStarts, seconds by the clock")
+    for name, taken in seconds.items():
+        print(f"  {name:38} {spread(taken, 3)}")
 
 
 def show_balances(readings: Mapping[str, list[balances.Cost]] | None) -> None:
@@ -67,7 +89,7 @@ def show_intents(imported: intents.Imported, pages: intents.Micros) -> None:
     rate = imported.lines / imported.seconds
     print(f"\nImporting {imported.lines:,} intents: {imported.seconds:.1f} s, {rate:,.0f} lines a second")
     print(
-        f"Reading, microseconds among {intents.FEW:,} and {intents.MANY:,} intents, in process; goal: ratio at most 1.3"
+        f"Reading, CPU microseconds among {intents.FEW:,} and {intents.MANY:,} intents, in process; goal: at most 1.3"
     )
     for name, micros in pages.items():
         few, many = micros["few"], micros["many"]

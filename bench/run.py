@@ -12,11 +12,13 @@ from typing import Any
 
 import balances
 import intents
+import memory
 import on_postgres
 import on_sqlite
 import peer
 import ratios
 import report
+import startup
 import verification
 from scale import FULL, QUICK
 from targets import JSON_FILE
@@ -31,13 +33,19 @@ def main() -> None:
     micros = verification.measure()
     report.show_verification(micros)
     on_one_file = on_sqlite.measure(scale)
-    report.show_sqlite(on_one_file, scale.triggers)
+    report.show_sqlite(on_one_file, scale)
     on_a_cluster = on_postgres.measure(scale)
     report.show_postgres(on_a_cluster, scale.rows_on_postgres + scale.registered)
+    resident, starts = memory.measure(scale), startup.measure(scale)
+    report.show_memory(resident)
+    report.show_starts(starts)
     found = {
         **ratios.of_verification(micros),
         **ratios.of_sqlite(on_one_file, statistics.median(micros[verification.RECOVERY])),
         **ratios.of_postgres(on_a_cluster),
+        **ratios.of_growth(on_one_file.growth),
+        **ratios.of_memory(resident),
+        **ratios.of_starts(starts),
     }
     rest: dict[str, Any] = {}
     if not scale.is_quick:
@@ -52,7 +60,7 @@ def main() -> None:
     }  # fmt: skip
     kept = {
         "machine": machine, "ratios": found, "verification": micros, "sqlite": on_one_file, "postgresql": on_a_cluster,
-        **rest,
+        "memory": resident, "starts": starts, **rest,
     }  # fmt: skip
     JSON_FILE.write_text(json.dumps(kept, indent=1, default=vars), "utf-8")
     print(f"\nEvery round is in {JSON_FILE.name}; {machine['seconds']} s, load {os.getloadavg()[0]:.1f} at the end")

@@ -89,9 +89,10 @@ def for_peer(database: Path, cid: str, peers: list[Path]) -> None:
 
 
 def some(database: Path, count: int, few: Path) -> None:
-    """Put the first `count` triggers into `few`, a migrated and empty database."""
+    """Put the functions and the first `count` triggers into `few`, a migrated and empty database."""
     with closing(_quick(few)) as connection:
         connection.execute("ATTACH ? AS theirs", (str(database),))
+        connection.execute("INSERT INTO functions SELECT * FROM theirs.functions")
         connection.execute(
             f"INSERT INTO triggers ({_EVERYTHING}) SELECT {_EVERYTHING} FROM theirs.triggers ORDER BY seq LIMIT ?",  # noqa: S608 - columns of ours
             (count,),

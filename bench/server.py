@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Self
 HERE = Path(__file__).parent
 CONNECTIONS = 32
 _LOAD_SECONDS_MAX = 120
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_libc = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
@@ -67,15 +69,15 @@ class Server:
         self._process.wait(timeout=60)
         self._process.stdout.close()
 
+    @property
+    def pid(self) -> int:
+        """The process that was started."""
+        return self._process.pid
+
     def cpu_seconds(self) -> dict[int, float]:
-        """User and system time, all threads, of the process and of its workers (proc(5), fields 14 and 15)."""
-        pid = self._process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
-        seconds = dict[int, float]()
-        for each in (pid, *map(int, children)):
-            fields = Path(f"/proc/{each}/stat").read_text("ascii").rpartition(")")[2].split()
-            seconds[each] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
-        return seconds
+        """User and system time, all threads, of the process and of its workers."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("ascii").split()
+        return {each: _cpu_seconds(each) for each in (self.pid, *map(int, children))}
 
     def load(self, requests: list[bytes]) -> Load:
         """Send each request once; every answer must be 200."""
@@ -90,6 +92,18 @@ class Server:
         said = json.loads(done.stdout)
         assert said["failed"] == 0, said["first"]
         return Load(len(requests), said["seconds"], sum(spent), max(spent))
+
+
+def _cpu_seconds(pid: int) -> float:
+    """The CPU time of a process, threads that have ended included, by its own clock: it counts nanoseconds.
+
+    clock_getcpuclockid(3). In /proc the same time is in ticks of a hundredth of a second, or of living threads only.
+    """
+    clock = ctypes.c_int()
+    failure = _libc.clock_getcpuclockid(pid, ctypes.byref(clock))
+    if failure:
+        raise OSError(failure, os.strerror(failure))
+    return time.clock_gettime_ns(clock.value) / 1e9
 
 
 def get(target: str) -> bytes:

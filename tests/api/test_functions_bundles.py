@@ -180,6 +180,16 @@ async def test_other_bytes_of_the_same_name_and_version_are_refused(
     assert await deploy(client, Bundle(version="1.0.1", description="Logs two lines"))
 
 
+async def test_a_module_that_is_none_is_refused_as_such_under_a_taken_version_too(
+    client: httpx.AsyncClient, nothing_stored: NothingStored
+) -> None:
+    await deploy(client, Bundle())
+    key = await key_of(client)
+    async with nothing_stored():
+        response = await post_bundle(client, key, Bundle(wasm=b"no module"))
+    assert (response.status_code, response.json()["code"]) == (400, "invalid-wasm")
+
+
 async def test_other_bytes_at_once_under_one_name_and_version_leave_one(client: httpx.AsyncClient) -> None:
     key = await key_of(client)
     bundles = [Bundle(description=f"Variant {number}") for number in range(8)]

@@ -80,11 +80,10 @@ def _next_slot(context: Context, address: bytes, free: list[int]) -> int:
 
 def signed_nonce(ring: Ring, address: Address, signature: Signature, now_ms: int) -> Nonce | None:
     """The acceptable nonce of `address` that `signature` signs (EIP-191, text or bytes); None if it signs none."""
-    candidates = list(_acceptable(ring, address, now_ms))
-    for nonce in candidates:  # the text is what nearly all wallets sign
+    for nonce in _acceptable(ring, address, now_ms):  # the text is what nearly all wallets sign
         if recover(personal_digest(nonce.text.encode()), signature) == address:
             return nonce
-    for nonce in candidates:
+    for nonce in _acceptable(ring, address, now_ms):
         if recover(personal_digest(nonce.raw), signature) == address:
             return nonce
     return None
@@ -101,11 +100,15 @@ async def use_nonce(transaction: Transaction, address: Address, nonce: Nonce) ->
 
 
 def _acceptable(ring: Ring, address: Address, now_ms: int) -> Iterator[Nonce]:
-    """The nonces of the current, the previous and (clocks differ) the next window, the likeliest first."""
-    current = now_ms // WINDOW_MS
+    """The nonces of the current, the previous and (clocks differ) the next window, the likeliest first.
+
+    Which is the one that was given last by this process, and then the ones before it.
+    """
+    current, last = now_ms // WINDOW_MS, _last_slots.get(address.raw, 0)
+    slots = sorted(range(SLOTS), key=lambda slot: (last - slot) % SLOTS)
     for secret in ring.secrets[:SECRETS_TRIED]:
         for window in (current, current - 1, current + 1):
-            for slot in range(SLOTS):
+            for slot in slots:
                 yield _nonce(secret.nonce_key, address, window, slot)
 
 

@@ -2,44 +2,105 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, Final
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Final, Self
 
 from muniment.errors import StorageUnavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from _typeshed import ReadableBuffer
+# Up to here an upload waits in memory, for as long as its client takes: most bundles are 80 to 140 KB.
+SPOOL_MEMORY_MAX: Final = 256 * 1024
+# What is read of a file at once.
+_PIECE_BYTES: Final = 256 * 1024
 
-# Up to here an upload waits in memory: most bundles are 80 to 140 KB.
-SPOOL_MEMORY_MAX: Final = 1024 * 1024
 
+class Spool:
+    """An upload on its way: in memory first, then in a file without a name, which no crash can leave behind.
 
-class Spool(SpooledTemporaryFile[bytes]):
-    """An upload on its way: in memory first, then in a file without a name, which no crash can leave behind."""
+    One writer, then as many readers as there are. Every method raises `StorageUnavailable` when the disk fails.
+    """
 
     def __init__(self, directory: Path) -> None:
-        """In memory up to 1 MiB, then in `directory`."""
-        super().__init__(max_size=SPOOL_MEMORY_MAX, dir=str(directory))
+        """In memory up to `SPOOL_MEMORY_MAX`, then in `directory`."""
+        self._directory = directory
+        self._memory = bytearray()
+        self._file: IO[bytes] | None = None
+        self._size = 0
+        self._hash = hashlib.sha256()
+        self.closed = False
 
-    def write(self, s: ReadableBuffer) -> int:
-        """Raises `StorageUnavailable` at once when the disk does not take it."""
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether it has become too large to wait in memory."""
+        return self._file is not None
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append `data`."""
+        self._hash.update(data)
+        self._size += len(data)
+        if self._file is None and self._size <= SPOOL_MEMORY_MAX:
+            self._memory += data
+            return
         with disk_failures():
-            written = super().write(s)
-            self.flush()
-        return written
+            if self._file is None:
+                self._file = TemporaryFile(buffering=0, dir=self._directory)  # noqa: SIM115 - `close` closes it
+                _append(self._file, self._memory)
+                self._memory = bytearray()
+            _append(self._file, data)
+
+    def sha256(self) -> bytes:
+        """The digest of what was written."""
+        return self._hash.digest()
+
+    def whole(self) -> bytearray:
+        """What was written, in one piece, which is not to be changed: a copy where it is on the disk."""
+        if self._file is None:
+            return self._memory
+        content, at = bytearray(self._size), 0
+        with disk_failures(), memoryview(content) as rest:
+            while read := os.preadv(self._file.fileno(), [rest[at:]], at):
+                at += read
+        if at < self._size:
+            raise StorageUnavailable("the block store does not answer: an upload was cut short")
+        return content
+
+    def pieces(self) -> Iterator[bytes]:
+        """What was written, little by little."""
+        if self._file is None:
+            yield bytes(self._memory)
+            return
+        at = 0
+        with disk_failures():
+            while piece := os.pread(self._file.fileno(), _PIECE_BYTES, at):
+                at += len(piece)
+                yield piece
 
     def close(self) -> None:
         """Forget the content; a failing disk is no matter any more."""
-        with suppress(OSError):
-            super().close()
+        self.closed = True
+        self._memory = bytearray()
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _append(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:
+    """Write all of `data`: the system may take less at a time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 @contextmanager

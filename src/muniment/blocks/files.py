@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from muniment.blocks.disk import Spool, disk_failures
 from muniment.errors import ContentNotFound
@@ -42,12 +42,13 @@ class FileBlockStore:
 
     def put_many(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
         """Store pairs of digest and bytes, which must belong together; durable when this returns."""
-        touched: set[Path] = set()
+        touched: set[str] = set()
         with disk_failures():
             for digest, data in blocks:
-                path = self._path(digest)
-                self._put(path, data)
-                touched.add(path.parent)
+                name = digest.hex()
+                shard = f"{self._root}/{name[:_SHARD_LENGTH]}"
+                self._put(shard, name[_SHARD_LENGTH:], data)
+                touched.add(shard)
             # Also where the block was there already: whoever put it may not have come as far as this.
             for shard in sorted(touched):
                 _flush_directory(shard)
@@ -82,8 +83,8 @@ class FileBlockStore:
                 names = sorted(path.name for path in (self._root / shard).iterdir())
             yield from (bytes.fromhex(shard + name) for name in names if _BLOCK_NAME.fullmatch(name))
 
-    def open_spool(self) -> IO[bytes]:
-        """A place for an upload: in memory up to 1 MiB, then a nameless file beside the blocks."""
+    def open_spool(self) -> Spool:
+        """A place for an upload: in memory while it is small, then a nameless file beside the blocks."""
         return Spool(self._temporary)
 
     def _path(self, digest: bytes) -> Path:
@@ -107,7 +108,7 @@ class FileBlockStore:
         """Try it out: it needs Linux, /proc and a file system that has it (not NFS, for one)."""
         probe = self._temporary / secrets.token_hex(16)
         try:
-            _write_unnamed(probe, b"")
+            _write_unnamed(str(self._temporary), probe.name, b"")
         except OSError:
             return False
         finally:
@@ -115,17 +116,18 @@ class FileBlockStore:
                 probe.unlink()
         return True
 
-    def _put(self, path: Path, data: bytes) -> None:
+    def _put(self, shard: str, name: str, data: bytes) -> None:
         if len(data) > BLOCK_SIZE_MAX:
             raise ValueError(f"a block has at most {BLOCK_SIZE_MAX} bytes")
-        if path.exists():
-            if not _holds(path, data):
-                self._replace(path, data)
+        path = f"{shard}/{name}"
+        if os.path.exists(path):  # noqa: PTH110 - a bundle is three blocks, and making paths takes longer than the system
+            if not _holds(Path(path), data):
+                self._replace(Path(path), data)
         elif self._links_unnamed:
             with suppress(FileExistsError):  # another writer was faster, with the same bytes
-                _write_unnamed(path, data)
+                _write_unnamed(shard, name, data)
         else:
-            self._replace(path, data)
+            self._replace(Path(path), data)
 
     def _replace(self, path: Path, data: bytes) -> None:
         temporary = self._temporary / secrets.token_hex(16)
@@ -156,17 +158,14 @@ def _holds(path: Path, data: bytes) -> bool:
         raise
 
 
-def _write_unnamed(path: Path, data: bytes) -> None:
-    """Write a file that gets its name, `path`, when it is safe on disk; raises `FileExistsError`."""
-    descriptor = os.open(path.parent, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, _FILE_MODE)
+def _write_unnamed(directory: str, name: str, data: bytes) -> None:
+    """Write a file that gets its name when it is safe on disk; raises `FileExistsError`."""
+    descriptor = os.open(directory, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, _FILE_MODE)
     try:
         _write_through(descriptor, data)
-        # With a directory descriptor this is linkat(2) with AT_SYMLINK_FOLLOW, as open(2) shows for O_TMPFILE.
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.link(f"/proc/self/fd/{descriptor}", path.name, dst_dir_fd=directory, follow_symlinks=True)
-        finally:
-            os.close(directory)
+        # Given any descriptor, this is linkat(2) with AT_SYMLINK_FOLLOW, as open(2) shows for O_TMPFILE. What it is of
+        # does not matter: the first path is absolute, and nothing but the first is looked up from there.
+        os.link(f"/proc/self/fd/{descriptor}", f"{directory}/{name}", src_dir_fd=descriptor, follow_symlinks=True)
     finally:
         os.close(descriptor)
 
@@ -178,7 +177,7 @@ def _write_through(descriptor: int, data: bytes) -> None:
     os.fsync(descriptor)
 
 
-def _flush_directory(directory: Path) -> None:
+def _flush_directory(directory: Path | str) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

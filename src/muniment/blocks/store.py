@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import IO, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from muniment.blocks.disk import Spool
 
 
 class BlockStore(Protocol):
@@ -36,6 +39,6 @@ class BlockStore(Protocol):
         """The digests of all blocks in their order, so that two stores can be compared."""
         ...
 
-    def open_spool(self) -> IO[bytes]:
+    def open_spool(self) -> Spool:
         """A place for an upload on its way, of which nothing is left when it is closed or the process dies."""
         ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from muniment.blocks.disk import Spool, disk_failures
 from muniment.errors import ContentNotFound, StorageUnavailable, Unavailable
@@ -87,8 +87,8 @@ class TableBlockStore:
             for (last,) in rows:
                 yield last
 
-    def open_spool(self) -> IO[bytes]:
-        """A place for an upload: in memory up to 1 MiB, then a nameless file on this machine."""
+    def open_spool(self) -> Spool:
+        """A place for an upload: in memory while it is small, then a nameless file on this machine."""
         return Spool(self._spools)
 
     def _put(self, batch: dict[bytes, bytes]) -> None:

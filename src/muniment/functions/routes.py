@@ -6,6 +6,7 @@ import asyncio
 import io
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Semaphore
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import msgspec
@@ -28,9 +29,14 @@ from muniment.wire import decode_text, encode, iso_time
 if TYPE_CHECKING:
     from muniment.evm.address import Address
 
-# A module of 16 MiB takes some 35 MiB while it is checked, and one thread of the validator a whole core.
-CHECKS_AT_ONCE: Final = 2
-_checkers: Final = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="bundle-check")
+# Uploads that are checked and stored at once in a process: those that wait in memory, and those on the disk. Either
+# have threads of their own, so that nobody's 100 KB wait behind somebody's 16 MiB.
+_AT_ONCE: Final = 4
+_small: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="small-bundle")
+_large: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="large-bundle")
+# A check takes a whole core, and for a module of 16 MiB some 35 MiB of memory.
+_small_checks: Final = Semaphore(2)
+_large_checks: Final = Semaphore(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +102,7 @@ async def create_function(context: Context, caller: KeyCaller, upload: BundleUpl
             WASM: FileDue(settings.wasm_bytes_max, wasm),
         }
         await receive_files(upload.request, "file", due)
-        loop = asyncio.get_running_loop()
-        bundle = await loop.run_in_executor(_checkers, read_bundle, manifest.getvalue(), wasm)
-        record = await _register(context, caller.address, bundle)
+        record = await _register(context, caller.address, read_bundle(manifest.getvalue(), wasm))
     return Ready(record.encode())
 
 
@@ -107,10 +111,20 @@ async def _register(context: Context, creator: Address, bundle: Bundle) -> str:
     manifest = bundle.manifest
     name, version = manifest.name, str(manifest.version)
     known = await store.find_content(context.database, bundle.content)
-    await store.refuse_taken(context.database, creator, name, version, bundle.content)
-    profile = profile_of(_decoded(known).cid) if known else context.profile
-    blocks = bundle.blocks(profile)
-    await asyncio.to_thread(context.blocks.put_many, blocks)
+    taken = await store.find_taken(context.database, creator, name, version, bundle.content)
+    blocks = bundle.blocks(profile_of(_decoded(known).cid) if known else context.profile)
+
+    threads, checks = (_large, _large_checks) if bundle.wasm.is_on_disk else (_small, _small_checks)
+
+    def check_and_store() -> None:
+        with checks:
+            bundle.check_module()
+        if taken:
+            raise taken
+        context.blocks.put_many(blocks)
+
+    # Each change of threads costs as much as hashing a usual bundle: both are done in one.
+    await asyncio.get_running_loop().run_in_executor(threads, check_and_store)
     now_ms = context.now_ms()
     function = Function(
         cid=blocks.root.cid, name=name, version=manifest.version, description=manifest.description,

@@ -62,17 +62,18 @@ async def find_inputs(database: Database, digest: bytes) -> dict[str, str] | Non
     return msgspec.json.decode(row[0], type=dict[str, str]) if row else None
 
 
-async def refuse_taken(
+async def find_taken(
     database: Database | Transaction, creator: Address, name: str, version: str, content: bytes
-) -> None:
-    """Raise `VersionTaken` when `creator` has other bytes under this name and version."""
+) -> VersionTaken | None:
+    """The refusal that is due when `creator` has other bytes under this name and version."""
     row = await database.fetch_one(
         """SELECT f.content FROM function_creators c JOIN functions f ON f.seq = c.function_seq
            WHERE c.creator = ? AND c.name = ? AND c.version = ?""",
         (creator.raw, name, version),
     )
-    if row is not None and row[0] != content:
-        raise VersionTaken(f"you have deployed other bytes as {name} {version}; raise the version in manifest.json")
+    if row is None or row[0] == content:
+        return None
+    return VersionTaken(f"you have deployed other bytes as {name} {version}; raise the version in manifest.json")
 
 
 async def insert(transaction: Transaction, new: NewFunction, creator: Address, name: str, version: str) -> str:
@@ -80,7 +81,8 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
 
     Returns the record that counts, the first one. Raises `VersionTaken`.
     """
-    await refuse_taken(transaction, creator, name, version, new.content)
+    if taken := await find_taken(transaction, creator, name, version, new.content):
+        raise taken
     await transaction.execute(
         """INSERT INTO functions (digest, content, inputs, created_at_ms, record) VALUES (?, ?, ?, ?, ?)
            ON CONFLICT DO NOTHING""",
@@ -91,8 +93,9 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
            SELECT ?, seq, ?, ? FROM functions WHERE content = ? ON CONFLICT DO NOTHING""",
         (creator.raw, name, version, new.content),
     )
-    if not joined:  # the creator had joined before, or takes the version with other bytes at this very moment
-        await refuse_taken(transaction, creator, name, version, new.content)
+    # Where none was inserted the creator had joined before, or takes the version with other bytes at this very moment.
+    if not joined and (taken := await find_taken(transaction, creator, name, version, new.content)):
+        raise taken
     record = await find_content(transaction, new.content)
     assert record is not None  # noqa: S101 - it was there or was inserted, in this transaction
     return record

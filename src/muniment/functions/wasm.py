@@ -8,8 +8,10 @@ which proposals are taken, what this costs and why these limits.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from muniment.errors import InvalidWasm
@@ -51,23 +53,25 @@ _COMPONENT_LAYER: Final = b"\1\0"
 _NUMBER_TYPES: Final = bytes((0x7F, 0x7E, 0x7D, 0x7C, 0x7B, 0x70, 0x6F))
 _REFERENCE_TYPES: Final = (0x70, 0x6F)
 _U32_MAX: Final = 2**32 - 1
+# malloc.h of glibc.
+_M_MMAP_THRESHOLD: Final = -3
 # How much of the validator's own words a message repeats: they can quote names of the module.
 _REASON_LENGTH: Final = 300
 
 
-def check_wasm(data: bytes | memoryview | mmap.mmap) -> None:
+def check_wasm(data: bytes | bytearray | memoryview | mmap.mmap) -> None:
     """Accept a core WebAssembly module, or raise `InvalidWasm` saying what is wrong and where.
 
     Takes 0.1 s for 16 MiB of ordinary code and a few seconds for the worst within the limits; run it in a thread,
-    the validator lets others run meanwhile. It makes one copy of `data`, two where that is not `bytes`.
+    the validator lets others run meanwhile. It makes one copy of `data`, two where that is a view or a mapped file.
     """
-    module = data if isinstance(data, bytes) else bytes(data)
+    module = data if isinstance(data, (bytes, bytearray)) else bytes(data)
     _check_preamble(module)
     _Scan(module).run()
     _validate(module)
 
 
-def _check_preamble(module: bytes) -> None:
+def _check_preamble(module: bytes | bytearray) -> None:
     if not module:
         raise InvalidWasm("function.wasm is empty")
     if not module.startswith(_MAGIC):
@@ -83,7 +87,7 @@ def _check_preamble(module: bytes) -> None:
 class _Scan:
     """One walk over the sections of a module; `at` is where it stands, `end` where the current section ends."""
 
-    def __init__(self, module: bytes) -> None:
+    def __init__(self, module: bytes | bytearray) -> None:
         self.module = module
         self.at = len(_PREAMBLE)
         self.end = len(module)
@@ -237,10 +241,21 @@ class _Scan:
         return InvalidWasm(f"function.wasm at byte {self.at}: {what}")
 
 
+@cache
+def _give_back() -> None:
+    """Have glibc return to the system whatever is freed of a mebibyte and more, as at first it does (mallopt(3)).
+
+    After the first such piece it would keep the next for the thread that had it: for each some 30 MB, for good.
+    """
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # other C libraries have none
+        mallopt(_M_MMAP_THRESHOLD, 1024 * 1024)
+
+
 def _engine() -> Engine:
     """The validator with its proposals, each by name, not by the defaults of its version. It takes 50 µs to make."""
     from wasmtime import Config, Engine  # noqa: PLC0415 - 30 MB that only an upload needs
 
+    _give_back()
     config = Config()
     # WebAssembly 2.0. Sign extension, non-trapping conversions and mutable globals have no switch: always on.
     config.wasm_simd = True
@@ -255,7 +270,7 @@ def _engine() -> Engine:
     return Engine(config)
 
 
-def _validate(module: bytes) -> None:
+def _validate(module: bytes | bytearray) -> None:
     from wasmtime import Module, WasmtimeError  # noqa: PLC0415 - 30 MB that only an upload needs
 
     try:

@@ -39,7 +39,7 @@ class FormParser:
 
     def __init__(self, boundary: str) -> None:
         """Parse a form whose parts `boundary` delimits."""
-        self._events: list[Part | bytes] = []
+        self._events: list[Part | memoryview] = []
         self._headers: list[tuple[bytes, bytes]] = []
         self._field, self._value = bytearray(), bytearray()
         self._is_closed = False
@@ -50,14 +50,14 @@ class FormParser:
                 "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
                 "on_header_end": self._end_header,
                 "on_headers_finished": self._end_head,
-                "on_part_data": lambda data, start, end: self._events.append(data[start:end]),
+                "on_part_data": lambda data, start, end: self._events.append(memoryview(data)[start:end]),
                 "on_end": self._end,
             },
             max_header_count=HEADERS_MAX,
             max_header_size=HEADER_BYTES_MAX,
         )
 
-    def feed(self, chunk: bytes) -> Iterator[Part | bytes]:
+    def feed(self, chunk: bytes) -> Iterator[Part | memoryview]:
         """What `chunk` completes: each part followed by its bytes, in pieces.
 
         What comes behind the last delimiter is ignored (RFC 2046 section 5.1.1).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import IO, Final
+from typing import Final, Protocol
 
 from muniment.errors import BodyTooLarge, InvalidUpload, UnsupportedMediaType
 from muniment.http.multipart import FormParser, Part
@@ -21,12 +21,20 @@ _CONTENT_TYPE: Final = re.compile(
 FRAMING_BYTES_MAX: Final = 16 * 1024
 
 
+class Sink(Protocol):
+    """Where the bytes of a file go, piece by piece."""
+
+    def write(self, data: memoryview, /) -> object:
+        """Take a piece, which must not be kept: it may be a part of something much larger."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class FileDue:
     """A file that the form must hold: its limit, and where its bytes go."""
 
     bytes_max: int
-    sink: IO[bytes]
+    sink: Sink
 
 
 async def receive_files(request: Request, field: str, due: Mapping[str, FileDue]) -> None:
@@ -50,15 +58,15 @@ class _Files:
         self._field = field
         self._due = due
         self._seen: set[str] = set()
-        self._write: Callable[[bytes], None] | None = None
+        self._write: Callable[[memoryview], None] | None = None
 
-    def take(self, event: Part | bytes) -> None:
+    def take(self, event: Part | memoryview) -> None:
         if isinstance(event, Part):
             self._write = self._start(event)
         elif self._write is not None:
             self._write(event)
 
-    def _start(self, part: Part) -> Callable[[bytes], None]:
+    def _start(self, part: Part) -> Callable[[memoryview], None]:
         name = part.filename
         if part.name != self._field:
             raise InvalidUpload(f"every part is called {self._field}, not {part.name[:40]!r}")
@@ -69,7 +77,7 @@ class _Files:
         self._seen.add(name)
         due, written = self._due[name], 0
 
-        def write(data: bytes) -> None:
+        def write(data: memoryview) -> None:
             nonlocal written
             written += len(data)
             if written > due.bytes_max:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import IO, Final
+from typing import Final
 
 from muniment.errors import Integrity
 from muniment.ipfs.block import BLOCK_SIZE_MAX, Block, block_of
@@ -99,12 +99,6 @@ class Import:
         if self._root is None:
             raise RuntimeError("the import has not ended")
         return self._root
-
-
-def read_pieces(stream: IO[bytes], size: int = 262_144) -> Iterator[bytes]:
-    """What is left of a binary file, in pieces of up to `size` bytes."""
-    while piece := stream.read(size):
-        yield piece
 
 
 def import_file(pieces: Iterable[bytes], profile: Profile) -> Generator[Block, None, Root]:

@@ -9,11 +9,12 @@ import pytest
 
 from builders import Wallet
 from conftest import Clock
+from muniment.auth import nonces
 from muniment.auth.nonces import SLOTS, WINDOW_MS, issue_nonce, signed_nonce, use_nonce
 from muniment.auth.secrets import ring_of
 from muniment.context import Context
 from muniment.evm.address import Address
-from muniment.evm.signature import Signature
+from muniment.evm.signature import Signature, recover
 
 OWNER = Wallet(51)
 ADDRESS = Address.parse(OWNER.address)
@@ -30,9 +31,9 @@ async def test_a_nonce_is_the_mac_of_fields_of_fixed_width(context: Context, clo
 
 
 async def test_devices_that_ask_one_after_the_other_get_every_slot(context: Context) -> None:
-    nonces = [await issue_nonce(context, ADDRESS) for _ in range(SLOTS)]
-    assert sorted(nonce.slot for nonce in nonces) == list(range(SLOTS))
-    assert len({nonce.raw for nonce in nonces}) == SLOTS
+    given = [await issue_nonce(context, ADDRESS) for _ in range(SLOTS)]
+    assert sorted(nonce.slot for nonce in given) == list(range(SLOTS))
+    assert len({nonce.raw for nonce in given}) == SLOTS
 
 
 async def test_slots_that_were_used_are_left_out(context: Context) -> None:
@@ -64,6 +65,23 @@ async def test_a_signature_finds_its_nonce(context: Context, clock: Clock, *, as
         signature = Signature.parse(OWNER.sign_text(nonce.text) if as_text else OWNER.sign_bytes(nonce.raw))
         assert signed_nonce(ring, ADDRESS, signature, clock.now_ms) == nonce
         assert signed_nonce(ring, Address.parse(Wallet(52).address), signature, clock.now_ms) is None
+
+
+async def test_the_nonce_that_was_given_last_is_found_by_one_recovery(
+    context: Context, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring, digests = ring_of(context.secrets()), list[bytes]()
+
+    def recovered(digest: bytes, signature: Signature) -> Address | None:
+        digests.append(digest)
+        return recover(digest, signature)
+
+    monkeypatch.setattr(nonces, "recover", recovered)
+    for _ in range(SLOTS):
+        nonce = await issue_nonce(context, ADDRESS)
+        digests.clear()
+        assert signed_nonce(ring, ADDRESS, Signature.parse(OWNER.sign_text(nonce.text)), clock.now_ms) == nonce
+        assert len(digests) == 1
 
 
 async def test_a_nonce_given_just_before_a_rotation_is_taken_after_it(context: Context, clock: Clock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,8 @@ def test_a_spool_gives_back_what_it_took_and_has_no_name(kept: Kept, store: Bloc
         for at in range(0, size, 65_536):
             spool.write(data[at : at + 65_536])
         assert kept.count() == 0
-        spool.seek(0)
-        assert spool.read() == data
+        assert spool.sha256() == sha256(data).digest()
+        assert spool.whole() == data
+        assert b"".join(spool.pieces()) == data
+        assert spool.is_on_disk == (size > SPOOL_MEMORY_MAX)
     assert spool.closed

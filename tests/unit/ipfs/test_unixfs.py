@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tracemalloc
 from collections.abc import Iterator
 
@@ -22,7 +21,6 @@ from muniment.ipfs.unixfs import (
     encode_file_data,
     import_file,
     import_files,
-    read_pieces,
 )
 
 MIB = 1 << 20
@@ -36,12 +34,6 @@ def test_the_sizes_of_the_pieces_change_nothing(step: int) -> None:
     assert list(whole) == list(in_pieces)
     assert whole.root == in_pieces.root
     assert whole.root.size == len(data)
-
-
-def test_a_binary_file_is_read_in_pieces() -> None:
-    data = bytes(range(256)) * 5000
-    assert b"".join(read_pieces(io.BytesIO(data), 1000)) == data
-    assert {len(piece) for piece in read_pieces(io.BytesIO(data), 1000)} == {1000}
 
 
 def test_a_long_file_is_imported_in_constant_memory() -> None:
