@@ -17,6 +17,7 @@ from traffic import CREATE, LIST, ONE, Loads
 Ratios = dict[str, list[float]]
 
 NEW_TYPES, SEEN_TYPES = "verify, types never seen / bare recovery", "verify / bare recovery"
+NEW_VALUES = "verify, values never seen / bare recovery"
 CREATE_ALONE = "POST /triggers / (recovery + insert alone)"
 PGBENCH = "POST /triggers on PostgreSQL / pgbench"
 PAIR_PGBENCH = "POST /triggers on PostgreSQL, two processes / pgbench"
@@ -34,6 +35,7 @@ def of_verification(micros: Mapping[str, list[float]]) -> Ratios:
     return {
         SEEN_TYPES: _over(micros[verification.VERIFY], floor),
         NEW_TYPES: _over(micros[verification.NEW_TYPES], floor),
+        NEW_VALUES: _over(micros[verification.NEW_VALUES], floor),
     }
 
 

@@ -54,7 +54,8 @@ class Cursor(ProvedText):
     @classmethod
     def after(cls, seq: int) -> Self:
         """The cursor behind the row with sequence number `seq`."""
-        return cls(base64.urlsafe_b64encode(f"s-{seq}".encode()).decode().rstrip("="))
+        # Of digits and these two signs come neither of the two characters that base64url has for others.
+        return cls(binascii.b2a_base64(b"s-%d" % seq, newline=False).rstrip(b"=").decode())
 
     @property
     def seq(self) -> int:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from muniment.storage.turns import QUIET_TURNS, TURNS_MAX
+
 if TYPE_CHECKING:
     from muniment.storage.postgres_line import Line
 
@@ -18,9 +20,10 @@ PATIENCE_SECONDS: Final = 0.005
 class Lanes(Generic[G]):
     """Serves groups of what waits, on as many connections as it was given.
 
-    A connection takes a group in the next turn of the event loop, so what arrives in one turn travels together; then
-    whatever has gathered, until nothing waits. While one is on its way, another sets off only with a group that is
-    worth its round trips; fewer go with the first one when that comes back.
+    A connection takes a group in the next turn of the event loop, so what arrives in one turn travels together (where a
+    group has a worth, it waits until turns bring no more); then whatever has gathered, until nothing waits. While one
+    is on its way, another sets off only with a group that is worth its round trips; fewer go with the first one when
+    that comes back.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class Lanes(Generic[G]):
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, line: Line) -> None:
+        if self._worth > 1:
+            await self._gather()
         self._starting = False
         try:
             while (group := self._next_group()) is not None:
@@ -76,6 +81,17 @@ class Lanes(Generic[G]):
                 await self._serve(line, group)
         finally:
             self._idle.append(line)
+
+    async def _gather(self) -> None:
+        """Wait as long as the loop turns with more coming, within bounds."""
+        seen, quiet = self._waiting(), 0
+        for _ in range(TURNS_MAX):
+            await asyncio.sleep(0)
+            count = self._waiting()
+            quiet = quiet + 1 if count == seen else 0
+            if quiet == QUIET_TURNS:
+                return
+            seen = count
 
     async def close(self) -> None:
         """Serve what waits, then close the connections."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import structlog
 
 from muniment.errors import DatabaseUnavailable
+from muniment.storage.turns import QUIET_TURNS, TURNS_MAX
 
 if TYPE_CHECKING:
     from muniment.storage.database import Parameters, Row, Work
@@ -23,10 +24,6 @@ T = TypeVar("T")
 
 # Jobs in one transaction. Beyond a few hundred the fsync is a small part of each, and the first waits for the last.
 GROUP_SIZE_MAX: Final = 256
-# Turns of the loop without a new job after which a group starts, and with new jobs at the latest: by then a few
-# hundred requests have been looked at, which takes as long as a commit.
-_QUIET_TURNS: Final = 2
-_TURNS_MAX: Final = 16
 
 _log = structlog.get_logger(__name__)
 
@@ -127,15 +124,11 @@ class Writer:
         self._connection.close()
 
     def _gather(self, seen: int, quiet: int, turns: int) -> None:
-        """Start the next group once the loop has turned twice without more coming, or often enough.
-
-        A request that has arrived takes two turns to get here. A lone one loses microseconds; of many that come at
-        once the first does not leave alone, with a commit of its own that the others would wait for.
-        """
+        """Start the next group once the loop has turned without more coming, or often enough."""
         with self._door:
             count = len(self._queue)
             quiet = quiet + 1 if count == seen else 0
-            waits = not self._is_busy and quiet < _QUIET_TURNS and turns < _TURNS_MAX
+            waits = not self._is_busy and quiet < QUIET_TURNS and turns < TURNS_MAX
             self._is_gathering = waits
         if waits:
             asyncio.get_running_loop().call_soon(self._gather, count, quiet, turns + 1)

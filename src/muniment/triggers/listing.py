@@ -52,14 +52,6 @@ _PAGES_KEPT: Final = 1_024
 _NOW: Final = object()
 
 
-class _Engine(NamedTuple):
-    """What an engine's way of reading asks of a statement; see `Reads`."""
-
-    settled_before: str
-    merges_unions: bool
-    times_differ_ms: int
-
-
 class _Asked(NamedTuple):
     """A page as it is asked of the database: the statement and its parameters."""
 
@@ -70,11 +62,11 @@ class _Asked(NamedTuple):
 
 async def search(database: Reads, query: TriggerQuery, now_ms: int) -> Page:
     """A page of records in the order of commits."""
-    engine = _Engine(database.settled_before, database.merges_unions, database.times_differ_ms)
     above, below = 0, OFFSET_MAX
     if query.created_after is not None or query.created_before is not None:
         above, below = await _times(database, query)
     ask = _ask if query.sigs is None else _ask.__wrapped__  # a list is no key, and who names some names others next
+    engine = database.settled_before, database.merges_unions, database.times_differ_ms
     asked = ask(query, engine, above, below)
     parameters = asked.parameters
     if asked.asks_the_time:
@@ -102,13 +94,14 @@ async def _times(database: Reads, query: TriggerQuery) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=_PAGES_KEPT)
-def _ask(query: TriggerQuery, engine: _Engine, above: int, below: int) -> _Asked:
-    """How to ask for a page of the rows whose `seq` lies between the two."""
-    where = _conditions(query, engine, above, below)
+def _ask(query: TriggerQuery, engine: tuple[str, bool, int], above: int, below: int) -> _Asked:
+    """How to ask for a page of the rows whose `seq` lies between the two; `engine` says how it reads (see `Reads`)."""
+    settled_before, merges_unions, times_differ_ms = engine
+    where = _conditions(query, settled_before, times_differ_ms, above, below)
     # Where times follow the order, their index is walked in place of the rows: an offset counts entries, not pages.
-    arms = _arms(query, by_time=bool(query.offset) and not engine.times_differ_ms and not str(where))
+    arms = _arms(query, by_time=bool(query.offset) and not times_differ_ms and not str(where))
     reach = min(query.offset + query.limit + 1, OFFSET_MAX)
-    is_ordered = all(arm.source == "triggers" for arm in arms) and (engine.merges_unions or len(arms) == 1)
+    is_ordered = all(arm.source == "triggers" for arm in arms) and (merges_unions or len(arms) == 1)
     is_first = is_ordered and not query.offset
     sql = _page_sql(tuple((arm.source, arm.clause) for arm in arms), str(where), query.sort, is_first=is_first)
     parameters: list[object] = []
@@ -145,12 +138,12 @@ def _page_sql(arms: tuple[tuple[str, str], ...], conditions: str, sort: Sort, *,
     )
 
 
-def _conditions(query: TriggerQuery, engine: _Engine, above: int, below: int) -> Where:
+def _conditions(query: TriggerQuery, settled_before: str, times_differ_ms: int, above: int, below: int) -> Where:
     """What is asked of a row. Bounds by time and by cursor are one on either side: an index is walked from one."""
     where = Where()
     where.add_if("signer = ?", query.signer and query.signer.raw)
     where.add_if("function_digest = ?", query.function_cid and query.function_cid.digest)
-    if engine.times_differ_ms:
+    if times_differ_ms:
         # The exact times, where the bounds are wide. `+ 0` keeps the index on the time out of it: rows are walked in
         # the order of `seq`.
         where.add_if("created_at_ms + 0 > ?", query.created_after)
@@ -162,8 +155,8 @@ def _conditions(query: TriggerQuery, engine: _Engine, above: int, below: int) ->
         where.add("seq > ?", above)
     if below < OFFSET_MAX:
         where.add("seq < ?", below)
-    if query.sort == 1 and engine.settled_before:
-        where.add(f"seq < {engine.settled_before}")
+    if query.sort == 1 and settled_before:
+        where.add(f"seq < {settled_before}")
     return where
 
 

@@ -130,7 +130,21 @@ async def test_what_a_group_leaves_goes_on_the_other_connection_at_once(worth: i
     waiting = Waiting(worth=worth)
     waiting.add(*range(8))
     await a_turn()
+    await a_turn()
     assert waiting.groups == [[0, 1, 2, 3, 4], [5, 6, 7]]
+
+
+@pytest.mark.parametrize(("worth", "groups"), [(1, [[1], [2]]), (3, [[1, 2, 3, 4]])])
+async def test_a_group_that_has_a_worth_waits_for_what_the_next_turns_bring(
+    worth: int, groups: list[list[int]]
+) -> None:
+    waiting = Waiting(worth=worth)
+    for number in range(1, 5):
+        waiting.add(number)
+        await asyncio.sleep(0)
+    await a_turn()
+    await a_turn()
+    assert waiting.groups == groups
 
 
 async def test_closing_serves_what_waits() -> None:

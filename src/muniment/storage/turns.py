@@ -1,0 +1,15 @@
+"""How long a group of writes waits for company, in turns of the event loop.
+
+A request that has arrived takes two turns to become a write. A lone one loses some ten microseconds by waiting for
+them; of many that arrive together the first does not leave alone, with a commit that the others would wait for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Turns without a new write after which a group starts.
+QUIET_TURNS: Final = 2
+# Turns after which it starts all the same: a few hundred requests have been looked at by then, which takes as long as
+# a commit.
+TURNS_MAX: Final = 16
