@@ -147,6 +147,13 @@ async def test_a_content_coding_is_415(client: httpx.AsyncClient, nothing_stored
     assert response.status_code == 415
 
 
+@pytest.mark.parametrize("coding", ["identity", "Identity", ""])
+async def test_a_body_that_is_not_coded_may_say_so(client: httpx.AsyncClient, coding: str) -> None:
+    content = b'{"address":"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"}'
+    headers = {"content-type": "application/json", "content-encoding": coding}
+    assert (await client.post("/users/nonce", content=content, headers=headers)).status_code == 200
+
+
 async def test_bad_input_5_a_body_over_the_limit_is_413(post: Post) -> None:
     await refuse(post, 413, "body-too-large", b" " * (BODY_BYTES_MAX + 1))
     assert (await post("/triggers", b" " * (BODY_BYTES_MAX + 1))).headers["connection"] == "close"

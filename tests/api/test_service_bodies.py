@@ -115,6 +115,18 @@ def test_bad_input_5_a_byte_per_second_is_cut_off_and_others_are_served_meanwhil
     assert BODY_TIMEOUT_S - 0.2 <= elapsed < BODY_TIMEOUT_S + 4
 
 
+def test_bad_input_5_the_time_of_a_body_that_begins_late_does_not_begin_anew(
+    running: Service, connection: socket.socket
+) -> None:
+    del running
+    started = time.monotonic()
+    connection.sendall(head("/users/nonce", b"Content-Length: 10240"))
+    time.sleep(0.8 * BODY_TIMEOUT_S)
+    connection.sendall(b" ")
+    assert read_to_end(connection).startswith(b"HTTP/1.1 408 ")
+    assert time.monotonic() - started < 1.6 * BODY_TIMEOUT_S
+
+
 def test_bad_input_5_a_slow_body_that_keeps_its_pace_is_read(running: Service, connection: socket.socket) -> None:
     del running
     content = ADDRESS.ljust(60_000)  # at 16 KiB a second it may take 3.7 s longer than the time-out

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from muniment.app import Application
 
-# The target and the header fields may have 32 KiB each before they are refused by their own names.
+# The target and the header fields may have 32 KiB each before they are refused by their own names. Of a head that
+# begins behind other bytes the first piece is not counted, which is as much as one read gives at most.
 HEAD_BYTES_MAX: Final = 128 * 1024
 _TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 _TOO_LATE: Final = b"408 Request Timeout"
@@ -67,22 +68,39 @@ class BoundedHeads(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over, whoever ended it."""
         self._forget_head()
-        if self.timeout_keep_alive_task is not None:
-            self.timeout_keep_alive_task.cancel()
-            self.timeout_keep_alive_task = None
+        self._forget_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come. Most heads come in one piece, and then no timer is ever set."""
+        before = self.cycle
         super().data_received(data)
         if self._is_head_open:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self._refuse(_TOO_LARGE)
-            elif self._head_timer is None and not self.transport.is_closing():
-                self._await_head()
+            if self._head_timer is None or self.cycle is not before:
+                self._forget_head()  # this one began somewhere in `data`, perhaps behind others
+                if not self.transport.is_closing():
+                    self._await_head()
+            else:
+                self._head_bytes += len(data)
+                if self._head_bytes > HEAD_BYTES_MAX:
+                    self._refuse(_TOO_LARGE)
         elif self._head_bytes or self._head_timer is not None:
             self._forget_head()
+        if self._idle_since is None and self._is_all_answered:
+            # What came begins no request: the rest of a body that nobody waited for, or an empty line.
+            self._idle_since = self.loop.time()
+
+    @property
+    def _is_all_answered(self) -> bool:
+        """Whether there was a request, and the last one has its answer."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and cycle.response_complete
+
+    @property
+    def _is_answer_due(self) -> bool:
+        """Whether there was a request, and the last one waits for its answer."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return cycle is not None and not cycle.response_complete
 
     @property
     def _is_head_open(self) -> bool:
@@ -96,8 +114,11 @@ class BoundedHeads(HttpToolsProtocol):
         if is_simple and self.timeout_keep_alive_task is not None:
             self.server_state.total_requests += 1
         else:
+            if not self.pipeline:
+                self._forget_timer()  # uvicorn sets another
             super().on_response_complete()
-        self._idle_since = self.loop.time()
+        if self._is_all_answered:
+            self._idle_since = self.loop.time()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close the connection if it has been idle for so long, else look again when it will have been."""
@@ -124,6 +145,11 @@ class BoundedHeads(HttpToolsProtocol):
         application = cast("Application", self.config.loaded_app)
         self._head_timer = self.loop.call_later(application.context.settings.body_timeout_s, self._refuse, _TOO_LATE)
 
+    def _forget_timer(self) -> None:
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
+
     def _forget_head(self) -> None:
         self._head_bytes = 0
         if self._head_timer is not None:
@@ -131,6 +157,11 @@ class BoundedHeads(HttpToolsProtocol):
             self._head_timer = None
 
     def _refuse(self, status: bytes) -> None:
+        """End the connection, after the answers that are due: this one would be taken for the first of them."""
         self._forget_head()
+        if self._is_answer_due:
+            self.cycle.keep_alive = False
+            self.flow.pause_reading()
+            return
         self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
         self.transport.close()

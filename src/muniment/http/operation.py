@@ -23,7 +23,7 @@ import structlog
 from muniment.errors import Fault, InternalError, InvalidBody, Refusal, UnsupportedMediaType
 from muniment.http.problems import problem
 from muniment.http.query import QueryReader
-from muniment.http.reply import NO_CONTENT, Ready, Reply, Streamed, send_reply
+from muniment.http.reply import NO_CONTENT, WRITE, Ready, Reply, Streamed, send_reply
 from muniment.http.request import ClientGone, Request
 from muniment.wire import ProvedText, decode_text, encode, parse_json, refusal_of
 
@@ -85,6 +85,7 @@ class Operation:
         except Refusal as refusal:
             reply = refused(refusal, scope)
         except ClientGone:
+            scope.pop(WRITE, None)  # as `send_reply` does
             return
         except Exception:  # noqa: BLE001 - the last resort: logged whole, shown not at all
             _log.exception("crash", operation=f"{self.method} {self.path}", request_id=scope["muniment.id"])

@@ -73,21 +73,24 @@ class Request:
         slowly, `UnsupportedMediaType` for a content coding, `ClientGone`.
         """
         self._refuse_unread(bytes_max)
-        async for chunk in self._chunks_from(b"", bytes_max):
+        async for chunk in self._chunks_from(b"", bytes_max, asyncio.get_running_loop().time()):
             yield chunk
 
     async def body(self) -> bytes:
         """The whole body, within the limit for JSON bodies. Raises what `chunks` raises."""
         bytes_max = self.limits.body_bytes_max
         self._refuse_unread(bytes_max)
-        first, more = await self._next_chunk(asyncio.get_running_loop().time() + self.limits.body_timeout_s)
+        started = asyncio.get_running_loop().time()
+        first, more = await self._next_chunk(started + self.limits.body_timeout_s)
         if not more and len(first) <= bytes_max:
             return first
-        return b"".join([chunk async for chunk in self._chunks_from(first, bytes_max, more=more)])
+        return b"".join([chunk async for chunk in self._chunks_from(first, bytes_max, started, more=more)])
 
-    async def _chunks_from(self, chunk: bytes, bytes_max: int, *, more: bool = True) -> AsyncGenerator[bytes]:
-        """`chunk`, and what follows if there is more."""
-        started, received = asyncio.get_running_loop().time(), 0
+    async def _chunks_from(
+        self, chunk: bytes, bytes_max: int, started: float, *, more: bool = True
+    ) -> AsyncGenerator[bytes]:
+        """`chunk`, and what follows if there is more, of a body that was first waited for when it was `started`."""
+        received = 0
         while True:
             received += len(chunk)
             if received > bytes_max:
@@ -121,7 +124,8 @@ class Request:
         return message.get("body", b""), message.get("more_body", False)
 
     def _refuse_unread(self, bytes_max: int) -> None:
-        if (coding := self.header(b"content-encoding")) is not None and coding.lower() != "identity":
+        coding = self.header(b"content-encoding")
+        if coding and coding.lower() != "identity":
             raise UnsupportedMediaType("a content coding is not taken; send the body as it is")
         announced = self.header(b"content-length")
         if announced is not None and announced.isdecimal() and int(announced[:20]) > bytes_max:

@@ -71,10 +71,12 @@ class Lanes(Generic[G]):
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, line: Line) -> None:
-        if self._worth > 1:
-            await self._gather()
-        self._starting = False
         try:
+            try:
+                if self._worth > 1:
+                    await self._gather()
+            finally:
+                self._starting = False
             while (group := self._next_group()) is not None:
                 if self._waiting():  # of another kind, or too many for one group
                     self.wake()

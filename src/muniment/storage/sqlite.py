@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.storage.migrate import LEDGER, migrations, missing
-from muniment.storage.sqlite_writer import Writer, is_failure
+from muniment.storage.sqlite_work import is_failure
+from muniment.storage.sqlite_writer import Writer
 
 if TYPE_CHECKING:
     from pathlib import Path

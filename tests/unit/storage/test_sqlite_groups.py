@@ -134,6 +134,34 @@ async def test_a_failing_commit_keeps_nothing_and_tells_every_caller(
     assert await words(database) == ["later"]
 
 
+class FailsToRollBack:
+    """A connection that cannot undo a transaction the first times."""
+
+    def __init__(self, connection: sqlite3.Connection, times: int) -> None:
+        self._connection = connection
+        self._times = times
+
+    def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        if sql == "ROLLBACK" and self._times:
+            self._times -= 1
+            raise sqlite3.OperationalError("disk I/O error")
+        return self._connection.execute(sql, parameters)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._connection, name)
+
+
+async def test_what_could_not_be_undone_is_not_committed_either(database: SqliteDatabase) -> None:
+    vars(database._writer)["_connection"] = FailsToRollBack(connection_of(database), 2)
+    outcomes = await in_one_group(database, add("a"), add_then_raise("b", TriggerDeactivated("no")))
+    assert [type(each) for each in outcomes] == [DatabaseUnavailable, DatabaseUnavailable]
+    assert await words(database) == []
+    with pytest.raises(DatabaseUnavailable):
+        await database.write(add("while it is being undone"))
+    await database.write(add("later"))
+    assert await words(database) == ["later"]
+
+
 async def test_an_error_of_the_writer_itself_does_not_end_it(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,3 +248,22 @@ async def test_jobs_of_a_loop_that_is_no_more_are_done(tmp_path: Path) -> None:
     await made.write(add("later"))
     assert await words(made) == ["left", "later"]
     await made.close()
+
+
+async def test_a_loop_that_ends_before_it_starts_a_group_leaves_that_to_another(
+    database: SqliteDatabase,
+) -> None:
+    async def submit_and_end() -> None:
+        writing = database.write(add("left"))
+        writing.send(None)  # as far as to wait for its outcome
+        writing.close()
+
+    def run() -> None:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(submit_and_end())
+        loop.close()
+
+    await asyncio.to_thread(run)
+    assert await words(database) == []
+    await asyncio.wait_for(database.write(add("later")), 10)
+    assert await words(database) == ["left", "later"]
