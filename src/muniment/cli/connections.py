@@ -15,8 +15,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from muniment.http.reply import WRITE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from uvicorn._types import ASGI3Application
 
     from muniment.app import Application
@@ -93,19 +91,19 @@ class BoundedHeads(HttpToolsProtocol):
     @property
     def _is_all_answered(self) -> bool:
         """Whether there was a request, and the last one has its answer."""
-        cycle = cast("RequestResponseCycle | None", self.cycle)
+        cycle: Any = self.cycle  # none before the first request, other than its type says
         return cycle is not None and cycle.response_complete
 
     @property
     def _is_answer_due(self) -> bool:
         """Whether there was a request, and the last one waits for its answer."""
-        cycle = cast("RequestResponseCycle | None", self.cycle)
+        cycle: Any = self.cycle  # none before the first request, other than its type says
         return cycle is not None and not cycle.response_complete
 
     @property
     def _is_head_open(self) -> bool:
         """Whether a request has begun whose head is not complete; a new connection owes one from the beginning."""
-        scope = cast("Mapping[str, object] | None", self.scope)
+        scope: Any = self.scope  # none before the first request, as well
         return scope is None or "method" not in scope
 
     def on_response_complete(self) -> None:
@@ -138,7 +136,8 @@ class BoundedHeads(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Called by uvicorn when a request's turn has come, its answer not begun."""
         cycle.__class__ = OneWrite  # uvicorn names its class itself
-        cast("dict[str, Any]", cycle.scope)[WRITE] = cast("OneWrite", cycle).write
+        one_write: Any = cycle
+        one_write.scope[WRITE] = one_write.write
         super()._start_asgi_task(cycle, app)
 
     def _await_head(self) -> None:
