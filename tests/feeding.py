@@ -23,6 +23,8 @@ SOLVER = Wallet(72)
 SETTLER = "0x609d831C0068844e11eF85a273c7F356212Fd6D1"
 # A day after the time of the tests.
 DEADLINE = 1_795_290_480
+# In the year 2096, for services that look at the clock on the wall.
+FAR_DEADLINE = 4_000_000_000
 HEX32 = "0x" + "ab" * 32
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from crashing import Site
-from feeding import Feeder, IntentDraft, hash_of_proposal, log, proposal
+from feeding import FAR_DEADLINE, Feeder, IntentDraft, hash_of_proposal, log, proposal
 from service import Service
 
 
@@ -27,7 +27,7 @@ async def test_what_processes_acknowledge_is_there_once_and_the_status_is_one(si
     limits = httpx.Limits(max_connections=20, max_keepalive_connections=0)
     async with httpx.AsyncClient(base_url=site.urls[0], timeout=30, limits=limits) as client:
         feeder = Feeder(client, site.command("operators", "add", "relayer"))
-        draft = IntentDraft()
+        draft = IntentDraft(deadline=FAR_DEADLINE)
         first = await asyncio.gather(*(feeder.put(draft.saying(logs=[log(n)])) for n in range(10)))
         assert {answer.status_code for answer in first} == {200}
         appended = [
