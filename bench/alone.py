@@ -6,10 +6,12 @@ import os
 import sqlite3
 import time
 from contextlib import closing
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 from muniment.storage.sqlite import connect
+from samples import SIGNERS
 from scale import Scale
 from server import CONNECTIONS
 
@@ -26,10 +28,12 @@ def inserts(database: Path, scale: Scale) -> list[float]:
     The rows, the table and its indexes are the service's own, and so is the connection (WAL, synchronous=FULL).
     """
     with closing(connect(database)) as connection:
+        # Of many signers, as those that come by HTTP are.
         like = connection.execute(
             "SELECT signer, function_digest, protocol, end_date_ms, created_at_ms, record FROM triggers "
-            "ORDER BY seq DESC LIMIT 1"
-        ).fetchone()
+            "ORDER BY seq DESC LIMIT ?",
+            (len(SIGNERS),),
+        ).fetchall()
         found: list[float] = []
         for number in range(scale.rounds + 1):
             micros = _round(connection, like)
@@ -38,10 +42,9 @@ def inserts(database: Path, scale: Scale) -> list[float]:
     return found
 
 
-def _round(connection: sqlite3.Connection, like: tuple[Any, ...]) -> float:
-    signer, function_digest, protocol, *rest = like
+def _round(connection: sqlite3.Connection, like: list[tuple[Any, ...]]) -> float:
     rows = [
-        (os.urandom(65), signer, os.urandom(32), function_digest, protocol, *rest) for _ in range(_GROUPS * CONNECTIONS)
+        (os.urandom(65), signer, os.urandom(32), *rest) for signer, *rest in islice(cycle(like), _GROUPS * CONNECTIONS)
     ]
     started = time.process_time_ns()
     for first in range(0, len(rows), CONNECTIONS):

@@ -65,9 +65,13 @@ class Application:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection event. What it calls returns awaitables; servers tell ASGI 3 by a coroutine function."""
+        """Serve one connection event. It is a coroutine function because servers tell ASGI 3 by that."""
+        await self.serve(scope, receive, send)
+
+    def serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """The same for a server that needs no telling; a coroutine less is a hundredth of a read."""
         scope["muniment.context"] = self.context
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: object) -> AsyncGenerator[None]:

@@ -61,6 +61,7 @@ class BoundedHeads(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """A client has connected, and owes a request."""
         super().connection_made(transport)
+        self.app = cast("Application", self.config.loaded_app).serve
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -57,7 +57,9 @@ class Manners:
         if refusal := _excess(scope):
             served: Awaitable[None] = send_reply(refused(refusal, scope), scope, send)
         else:
-            scope["path"] = _matched_path(scope)
+            raw: bytes = scope["raw_path"]
+            if b"%" in raw or raw[:1] != b"/" or raw[:2] == b"//" or not raw.isascii():
+                scope["path"] = _matched_path(raw)  # else the server's reading is the same
             served = self._app(scope, receive, send)
         return _logged(served, scope, trace_id) if self._log_requests else served
 
@@ -101,13 +103,13 @@ def _excess(scope: Scope) -> Refusal | None:
     return None
 
 
-def _matched_path(scope: Scope) -> str:
+def _matched_path(sent: bytes) -> str:
     """The path that routes are matched on: as it was sent, so that `%2f` is not a slash.
 
     An absolute-form target (RFC 9112 section 3.2.2) loses its scheme and authority; doubled leading slashes are one,
     because a client whose base URL ends in a slash sends them.
     """
-    raw: str = scope["raw_path"].decode("latin-1")
+    raw = sent.decode("latin-1")
     if not raw.startswith("/"):
         raw = "/" + raw.partition("://")[2].partition("/")[2]
     return "/" + raw.lstrip("/") if raw.startswith("//") else raw

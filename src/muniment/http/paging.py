@@ -54,13 +54,17 @@ class Cursor(ProvedText):
     @classmethod
     def after(cls, seq: int) -> Self:
         """The cursor behind the row with sequence number `seq`."""
-        # Of digits and these two signs come neither of the two characters that base64url has for others.
-        return cls(binascii.b2a_base64(b"s-%d" % seq, newline=False).rstrip(b"=").decode())
+        return cls(_cursor_after(seq).decode())
 
     @property
     def seq(self) -> int:
         """The sequence number of the row before."""
         return int(base64.urlsafe_b64decode(self + "=" * (-len(self) % 4))[2:])
+
+
+def _cursor_after(seq: int) -> bytes:
+    # Of digits and these two signs come neither of the two characters that base64url has for others.
+    return binascii.b2a_base64(b"s-%d" % seq, newline=False).rstrip(b"=")
 
 
 Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Rows to skip; a cursor is faster and misses none")]
@@ -117,8 +121,8 @@ def next_link(
     else:
         last = page.last_seq
     asked = _without_place if len(query_string) <= _KEPT_BYTES_MAX else _without_place.__wrapped__
-    cursor = Cursor.after(last).encode()
-    return ((b"link", b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), cursor)),)
+    link = b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), _cursor_after(last))
+    return ((b"link", link),)
 
 
 @lru_cache(maxsize=_QUERIES_KEPT)

@@ -95,15 +95,13 @@ def _is_written(reply: Ready[Any], scope: Scope, write: Write) -> bool:
     """Whether the server took the whole answer."""
     if scope["method"] == "HEAD":
         return False
-    if reply.headers is _JSON_ONLY:
-        own = _JSON_LINE
-    else:
-        if not _ABOUT_THE_CONNECTION.isdisjoint(dict(reply.headers)):
-            return False
-        own = _lines(reply.headers)
+    is_json = reply.headers[:1] == _JSON_ONLY
+    own = _JSON_LINE if is_json else b""
+    for name, value in reply.headers[is_json:]:
         # Without a line end in a value no other headers can come out than those that were given.
-        if own.translate(None, _TEXT) != b"\r\n" * len(reply.headers):
+        if name in _ABOUT_THE_CONNECTION or value.translate(None, _TEXT):
             return False
+        own = b"%b%b: %b\r\n" % (own, name, value)
     if reply.status not in _WITHOUT_LENGTH:
         own = b"%bcontent-length: %d\r\n" % (own, len(reply.body))
     lines = b"%bx-request-id: %b\r\n%b" % (own, scope["muniment.id"].encode(), _ALWAYS_LINES)

@@ -69,7 +69,7 @@ def create_answering(gate: asyncio.Event | None = None) -> Any:
     class App:
         context = Context
 
-        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def serve(self, scope: Any, receive: Any, send: Any) -> None:
             del receive
             if gate is not None:
                 await gate.wait()
