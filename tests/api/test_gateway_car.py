@@ -203,7 +203,7 @@ async def test_a_large_car_is_sent_as_it_is_read(world: World) -> None:
         sent.append((len(message.get("body", b"")), len(world.store.read)))
 
     scope = {"type": "http", "method": "GET", "raw_path": f"/ipfs/{bundle.root.cid}".encode(), "headers": [],
-             "query_string": b"format=car", "path": "", "root_path": ""}  # fmt: skip
+             "query_string": b"format=car", "path": f"/ipfs/{bundle.root.cid}", "root_path": ""}  # fmt: skip
     await world.app(scope, never, send)
     bodies = [(length, reads) for length, reads in sent if length]
     assert len(bodies) == 9  # each leaf for itself, and the manifest

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from muniment.cli.at_once import JOINED_BYTES_MAX, AnswersAtOnce, whole
 from muniment.http.reply import WRITE
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 HEAD_BYTES_MAX: Final = 128 * 1024
 _TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 _TOO_LATE: Final = b"408 Request Timeout"
-# Put behind its head a body is copied, which for a longer one costs more than a second write.
-_JOINED_BYTES_MAX: Final = 64 * 1024
 
 
 class OneWrite(RequestResponseCycle):
@@ -34,20 +33,19 @@ class OneWrite(RequestResponseCycle):
     def write(self, status: int, lines: bytes, body: bytes) -> bool:
         """Write a whole answer, unless something is special about it or the connection; whether it was written."""
         if (
-            len(body) > _JOINED_BYTES_MAX or self.response_started or self.disconnected or not self.keep_alive
+            len(body) > JOINED_BYTES_MAX or self.response_started or self.disconnected or not self.keep_alive
             or self.flow.write_paused or self.access_log
         ):  # fmt: skip
             return False
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        shared = [b"%b: %b\r\n" % pair for pair in self.default_headers]
-        self.transport.write(b"".join([STATUS_LINE[status], *shared, lines, b"\r\n", body]))
+        self.transport.write(whole(status, self.default_headers, lines) + body)
         self.message_event.set()
         self.on_response()
         return True
 
 
-class BoundedHeads(HttpToolsProtocol):
+class BoundedHeads(AnswersAtOnce):
     """uvicorn's protocol; a head that is too long or too late ends the connection.
 
     A connection that is kept alive has one timer for as long as it lives, which looks at the time when it goes off:
@@ -92,8 +90,8 @@ class BoundedHeads(HttpToolsProtocol):
     @property
     def _is_all_answered(self) -> bool:
         """Whether there was a request, and the last one has its answer."""
-        cycle: Any = self.cycle  # none before the first request, other than its type says
-        return cycle is not None and cycle.response_complete
+        cycle: Any = self.cycle  # none before the first request that was not answered at once
+        return self.scope is not None and (cycle is None or cycle.response_complete)  # pyright: ignore[reportUnnecessaryComparison] - none before the first
 
     @property
     def _is_answer_due(self) -> bool:

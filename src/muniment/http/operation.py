@@ -70,6 +70,7 @@ class Operation:
     reads: Mapping[str, str]
     hints: Mapping[str, Any]
     sources: tuple[tuple[str, Source, bool], ...]
+    at_once: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request as an ASGI application.
@@ -100,11 +101,14 @@ def operation(
     refuses: tuple[type[Refusal], ...] = (),
     answers: Mapping[int, Answer] | None = None,
     reads: Mapping[str, str] | None = None,
+    at_once: bool = False,
 ) -> Callable[[Handler], Operation]:
     """Declare a handler as the operation `method path`.
 
     `refuses` are the refusals that its rules can end in, beside those that its parameters bring along; `answers`
     those beside the one that its return annotation says; `reads` the optional header fields it heeds and what for.
+    `at_once` says of a GET that it awaits nothing but reads of the database: where those wait for nobody, a server may
+    try it while it is still reading, and begin anew if it waits after all.
     """
 
     def declare(handler: Handler) -> Operation:
@@ -118,7 +122,7 @@ def operation(
         )
         return Operation(
             method=method, path=path, handler=handler, refuses=refuses,
-            answers=answers or {}, reads=reads or {}, hints=hints, sources=sources,
+            answers=answers or {}, reads=reads or {}, hints=hints, sources=sources, at_once=at_once,
         )  # fmt: skip
 
     return declare

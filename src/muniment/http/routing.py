@@ -25,7 +25,9 @@ class Resource:
     def __init__(self, operations: Iterable[Operation]) -> None:
         """Serve `operations`, which share a path."""
         self._by_method = {each.method: each for each in operations}
-        if get := self._by_method.get("GET"):
+        get = self._by_method.get("GET")
+        self.is_at_once = get is not None and get.at_once
+        if get is not None:
             self._by_method["HEAD"] = get
         self._allow = ", ".join([*sorted(self._by_method), "OPTIONS"]).encode()
 
@@ -93,6 +95,13 @@ class Paths:
                 else:
                     self._by_beginning[beginning] = template
         self._router = Router(lifespan=lifespan)  # for its part in the lifespan protocol
+
+    def is_at_once(self, path: str) -> bool:
+        """Whether the GET of `path` may be tried at once; `path` needs no decoding."""
+        resource = self._plain.get(path)
+        if resource is None and (found := self._by_beginning.get(path.rpartition("/")[0])):
+            resource = found.resource
+        return resource is not None and resource.is_at_once
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request, or the lifespan."""

@@ -15,7 +15,7 @@ from muniment.intents import feeding, listing, store
 from muniment.intents.types import Intent
 
 
-@operation("GET", "/intents", refuses=(InvalidTimestamp,))
+@operation("GET", "/intents", refuses=(InvalidTimestamp,), at_once=True)
 async def list_intents(context: Context, request: Request, query: listing.IntentQuery) -> Ready[list[Intent]]:
     """List intents, each with the newest 50 of its proposals and logs.
 

@@ -57,6 +57,11 @@ class Reads(Protocol):
         ...
 
     @property
+    def is_at_hand(self) -> bool:
+        """Whether `fetch` and `fetch_one` are done when they return: awaiting them suspends nothing."""
+        ...
+
+    @property
     def merges_unions(self) -> bool:
         """Whether a UNION ALL with an order and a limit is read from the indexes of its parts only as far as it goes.
 

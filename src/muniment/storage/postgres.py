@@ -38,6 +38,7 @@ TIMES_DIFFER_MS_MAX: Final = 15_000
 class PostgresDatabase:
     """A `Database` on a server."""
 
+    is_at_hand: bool = False
     settled_before: str = "settled_seq()"
     merges_unions: bool = False
     times_differ_ms: int = TIMES_DIFFER_MS_MAX

@@ -57,6 +57,7 @@ class ReplicatedDatabase(PostgresDatabase):
 class _Reading:
     """The `Reads` of one request: of a replica as long as that has the answers, then of the primary."""
 
+    is_at_hand: bool = False
     settled_before: str = PostgresDatabase.settled_before
     merges_unions: bool = PostgresDatabase.merges_unions
     times_differ_ms: int = TIMES_DIFFER_MS_MAX

@@ -51,6 +51,7 @@ _STATEMENTS_CACHED: Final = 256
 class SqliteDatabase:
     """A `Database` in one file (and its -wal and -shm beside it)."""
 
+    is_at_hand: bool = True
     settled_before: str = ""
     merges_unions: bool = True
     times_differ_ms: int = 0
@@ -106,6 +107,7 @@ class SqliteDatabase:
     async def fetch_slow(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows, read in a thread of its own connection, interrupted at the deadline."""
         loop = asyncio.get_running_loop()
+        await asyncio.sleep(0)  # who cannot wait leaves here, with nothing begun
         deadline = time.monotonic() + SLOW_READ_SECONDS_MAX
         return await loop.run_in_executor(self._slow, self._fetch_until, deadline, sql, parameters)
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _CONFIG_REFUSALS = (errors.InvalidTypedData, errors.InvalidConfig, errors.InvalidTimestamp, UnknownFunction)
 
 
-@operation("GET", "/triggers")
+@operation("GET", "/triggers", at_once=True)
 async def list_triggers(context: Context, request: Request, query: TriggerQuery) -> Ready[list[Trigger]]:
     """List triggers.
 
@@ -66,6 +66,7 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
 @operation(
     "GET", "/triggers/{sig}", refuses=(TriggerNotFound,),
     answers={304: Answer("Not modified")}, reads={"if-none-match": "ETags that the client has"},
+    at_once=True,
 )  # fmt: skip
 async def get_trigger(context: Context, request: Request, sig: Signature) -> Ready[Trigger]:
     """Read a trigger.

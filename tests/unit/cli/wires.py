@@ -69,6 +69,9 @@ def create_answering(gate: asyncio.Event | None = None) -> Any:
     class App:
         context = Context
 
+        def is_at_once(self, path: str) -> bool:
+            return path == "/at-once"
+
         async def serve(self, scope: Any, receive: Any, send: Any) -> None:
             del receive
             if gate is not None:

@@ -1,0 +1,81 @@
+"""Which requests are answered while they are read, and that nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from wires import protocol
+
+from muniment.app import Application, create_app
+from muniment.storage.sqlite import SqliteDatabase
+
+# Says that there is no body, which sends a request on the long way.
+LONG = "content-length: 0\r\n"
+
+
+async def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Application:
+    monkeypatch.setenv("MUNIMENT_DATA_DIR", str(tmp_path))
+    app = create_app()
+    await app.context.database.migrate()
+    return app
+
+
+async def said(app: Application, request: bytes) -> bytes:
+    """The answer to one request on a connection of its own."""
+    made, transport = protocol(app)
+    made.data_received(request)
+    for _ in range(1_000):
+        if transport.written:
+            break
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    made.connection_lost(None)
+    return b"".join(transport.written)
+
+
+async def test_a_page_that_waits_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = await opened(tmp_path, monkeypatch)
+    asked: list[str] = []
+    fetch = SqliteDatabase._fetch_until
+
+    def listen(self: SqliteDatabase, deadline: float, sql: str, parameters: Any) -> Any:
+        asked.append(sql)
+        return fetch(self, deadline, sql, parameters)
+
+    monkeypatch.setattr(SqliteDatabase, "_fetch_until", listen)
+    assert (await said(app, b"GET /triggers?offset=2000 HTTP/1.1\r\nhost: test\r\n\r\n")).endswith(b"\r\n\r\n[]")
+    assert len(asked) == 1
+    await app.context.database.close()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "headers", "long"),
+    [
+        ("GET /triggers", "", 0), ("GET /triggers?limit=3", "x-request-id: a\r\n", 0), ("GET /triggers/0x", "", 0),
+        ("GET /healthz", "", 1), ("GET /triggers", LONG, 1), ("GET /triggers", "connection: close\r\n", 1),
+        ("GET /triggers", "transfer-encoding: chunked\r\n", 1), ("GET /triggers?offset=5000", "", 1),
+        ("HEAD /triggers", "", 1),
+    ],
+)  # fmt: skip
+async def test_the_short_way_is_taken_where_it_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_line: str, headers: str, long: int
+) -> None:
+    app = await opened(tmp_path, monkeypatch)
+    begun: list[object] = []
+    begin = HttpToolsProtocol._start_asgi_task
+
+    def listen(self: HttpToolsProtocol, *more: Any) -> None:
+        begun.append(more)
+        begin(self, *more)
+
+    monkeypatch.setattr(HttpToolsProtocol, "_start_asgi_task", listen)
+    end = "0\r\n\r\n" if "chunked" in headers else ""
+    answer = await said(app, f"{request_line} HTTP/1.1\r\nhost: test\r\n{headers}\r\n{end}".encode())
+    assert answer.startswith(b"HTTP/1.1 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert len(begun) == long
+    await app.context.database.close()
