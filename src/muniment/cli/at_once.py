@@ -24,6 +24,8 @@ JOINED_BYTES_MAX: Final = 64 * 1024
 # One poll of libuv may tell of 1,024 sockets, and then it polls again before other callbacks run. With fewer there is
 # nobody who asks later, and knows more, than those whose reads share a view of the database in this turn.
 _CONNECTIONS_MAX: Final = 1_000
+# Of requests that come in one read, so many are answered before others have their turn: less than a millisecond.
+AT_ONCE_PER_READ: Final = 16
 _ANNOUNCES_A_BODY: Final = frozenset({b"content-length", b"transfer-encoding", b"expect"})
 
 
@@ -33,14 +35,16 @@ def whole(status: int, shared: Sequence[tuple[bytes, bytes]], lines: bytes) -> b
 
 
 class AnswersAtOnce(HttpToolsProtocol):
-    """uvicorn's protocol, which tries at once what may be."""
+    """uvicorn's protocol, which tries at once what may be. Before each read it is told how much that is."""
 
     _was_at_once = False
+    _may_try = 0
 
     def on_headers_complete(self) -> None:
         """A head is complete."""
         path, _, query = self.url.partition(b"?")
-        self._was_at_once = self._may_be_at_once(path, query) and self._is_answered(path, query)
+        self._may_try -= 1
+        self._was_at_once = self._may_be_at_once(path) and self._is_answered(path, query)
         if not self._was_at_once:
             super().on_headers_complete()
 
@@ -49,14 +53,14 @@ class AnswersAtOnce(HttpToolsProtocol):
         if not self._was_at_once:
             super().on_message_complete()
 
-    def _may_be_at_once(self, path: bytes, query: bytes) -> bool:
+    def _may_be_at_once(self, path: bytes) -> bool:
         """Whether this is a plain GET, its turn has come, and the application most likely waits for nothing."""
         parser: Any = self.parser
         cycle: Any = self.cycle  # none before the first request, other than its type says
         return (
-            parser.get_method() == b"GET"
+            self._may_try >= 0 and parser.get_method() == b"GET"
             and (cycle is None or cycle.response_complete)
-            and path.isascii() and b"%" not in path and b"#" not in query
+            and path.isascii() and b"%" not in path and b"#" not in self.url
             and cast("Application", self.config.loaded_app).is_at_once(path.decode("ascii"))
             and parser.get_http_version() == "1.1" and parser.should_keep_alive() and not parser.should_upgrade()
             and _ANNOUNCES_A_BODY.isdisjoint(dict(self.headers))

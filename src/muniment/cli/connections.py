@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from muniment.cli.at_once import JOINED_BYTES_MAX, AnswersAtOnce, whole
+from muniment.cli.at_once import AT_ONCE_PER_READ, JOINED_BYTES_MAX, AnswersAtOnce, whole
 from muniment.http.reply import WRITE
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class BoundedHeads(AnswersAtOnce):
     def data_received(self, data: bytes) -> None:
         """Bytes have come. Most heads come in one piece, and then no timer is ever set."""
         before = self.cycle
+        self._may_try = AT_ONCE_PER_READ
         super().data_received(data)
         if self._is_head_open:
             if self._head_timer is None or self.cycle is not before:

@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from wires import protocol
 
 from muniment.app import Application, create_app
+from muniment.cli.at_once import AT_ONCE_PER_READ
 from muniment.storage.sqlite import SqliteDatabase
 
 # Says that there is no body, which sends a request on the long way.
@@ -49,6 +50,21 @@ async def test_a_page_that_waits_is_asked_for_once(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(SqliteDatabase, "_fetch_until", listen)
     assert (await said(app, b"GET /triggers?offset=2000 HTTP/1.1\r\nhost: test\r\n\r\n")).endswith(b"\r\n\r\n[]")
     assert len(asked) == 1
+    await app.context.database.close()
+
+
+async def test_many_that_come_in_one_read_let_others_have_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = await opened(tmp_path, monkeypatch)
+    made, transport = protocol(app)
+    for _ in range(2):
+        made.data_received(b"GET /triggers HTTP/1.1\r\nhost: test\r\n\r\n" * 40)
+        assert len(transport.written) == AT_ONCE_PER_READ
+        await asyncio.sleep(0.1)
+        assert len(transport.written) == 40
+        transport.written.clear()
+    made.connection_lost(None)
     await app.context.database.close()
 
 
