@@ -61,7 +61,7 @@ async def said(world: World, target: str, more: str) -> tuple[int, dict[str, str
 HEADERS = ["", "accept: application/xml\r\n", 'if-none-match: "no"\r\n', "if-none-match: *\r\n", "x-a: 1\r\nx-a: 2\r\n"]
 
 
-@pytest.mark.parametrize("more", [*HEADERS, "if-none-match: a\r\nif-none-match: b\r\n", f"x-a: {'x' * 33_000}\r\n"])
+@pytest.mark.parametrize("more", [*HEADERS, "if-none-match: a\r\nif-none-match: b\r\n"])
 async def test_both_ways_say_the_same(world: World, more: str) -> None:
     for target in targets(world):
         assert await said(world, target, more) == await said(world, target, more + LONG), target

@@ -55,6 +55,7 @@ class BoundedHeads(AnswersAtOnce):
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
     _idle_since: float | None = None
+    _served: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """A client has connected, and owes a request."""
@@ -66,6 +67,9 @@ class BoundedHeads(AnswersAtOnce):
         """It is over, whoever ended it."""
         self._forget_head()
         self._forget_timer()
+        if self._served is not None and not self._served.response_complete:
+            self._served.disconnected = True  # uvicorn tells the request that came last
+        self.pipeline.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -108,6 +112,11 @@ class BoundedHeads(AnswersAtOnce):
 
     def on_response_complete(self) -> None:
         """An answer is written: the next request begins, or the connection is idle from now on."""
+        if self.pipeline and not self.transport.is_closing():
+            # uvicorn would read on after each answer, and a client that only sends would fill the memory.
+            self.server_state.total_requests += 1
+            self._start_asgi_task(*self.pipeline.pop())
+            return
         is_simple = not self.pipeline and not self.flow.read_paused and not self.transport.is_closing()
         if is_simple and self.timeout_keep_alive_task is not None:
             self.server_state.total_requests += 1
@@ -136,6 +145,7 @@ class BoundedHeads(AnswersAtOnce):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         """Called by uvicorn when a request's turn has come, its answer not begun."""
         cycle.__class__ = OneWrite  # uvicorn names its class itself
+        self._served = cycle
         one_write: Any = cycle
         one_write.scope[WRITE] = one_write.write
         super()._start_asgi_task(cycle, app)

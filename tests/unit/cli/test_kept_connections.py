@@ -117,3 +117,29 @@ async def test_a_head_that_is_too_long_does_not_get_the_answer_of_the_request_be
     assert said.count(b"HTTP/1.1") == 1
     assert b"connection: close\r\n" in said
     made.connection_lost(None)
+
+
+async def test_nothing_more_is_read_while_requests_wait_behind_one() -> None:
+    gate = asyncio.Event()
+    made, transport = protocol(create_answering(gate))
+    made.data_received(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n" * 40)
+    gate.set()
+    paused: list[bool] = []
+    while len(transport.written) < 40:
+        paused.append(transport.is_paused)
+        await asyncio.sleep(0)
+    assert all(paused)
+    await asyncio.sleep(0.01)
+    assert not transport.is_paused
+    made.connection_lost(None)
+
+
+async def test_a_client_that_left_with_requests_waiting_is_answered_no_more() -> None:
+    gate = asyncio.Event()
+    made, transport = protocol(create_answering(gate))
+    made.data_received(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n" * 3)
+    await asyncio.sleep(0.01)
+    made.connection_lost(None)
+    gate.set()
+    await asyncio.sleep(0.05)
+    assert transport.written == []

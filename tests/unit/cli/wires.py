@@ -18,6 +18,7 @@ class Transport:
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self.is_closed = False
+        self.is_paused = False
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
@@ -25,9 +26,11 @@ class Transport:
     def close(self) -> None:
         self.is_closed = True
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.is_paused = True
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
     def get_extra_info(self, name: str) -> None:
         del name
