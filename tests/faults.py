@@ -62,7 +62,7 @@ async def end_our_sessions(admin: Any) -> None:
 
 
 async def until_none_of_ours(admin: Any) -> None:
-    await until(lambda: admin.fetchval(f"SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}"))  # noqa: S608 - likewise
+    await until(lambda: admin.fetchval(f"SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}"))  # noqa: S608 - our own words
 
 
 def server_pids(site: Site) -> list[int]:

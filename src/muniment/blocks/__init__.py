@@ -39,7 +39,7 @@ def open_blocks(
             f"blocks are kept in file:, file:///path, {IN_DATABASE} or {engine} (the database of this service), "
             f"not in another {url.partition(':')[0]!r} place"
         )
-    from muniment.blocks.table import TableBlockStore  # noqa: PLC0415 - as above
+    from muniment.blocks.table import TableBlockStore  # noqa: PLC0415 - a store is loaded only when it is used
 
     return TableBlockStore(database, loop, spools=data_dir / "spools")
 

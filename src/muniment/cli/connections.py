@@ -96,7 +96,7 @@ class BoundedHeads(AnswersAtOnce):
     def _is_all_answered(self) -> bool:
         """Whether there was a request, and the last one has its answer."""
         cycle: Any = self.cycle  # none before the first request that was not answered at once
-        return self.scope is not None and (cycle is None or cycle.response_complete)  # pyright: ignore[reportUnnecessaryComparison] - none before the first
+        return self.scope is not None and (cycle is None or cycle.response_complete)  # pyright: ignore[reportUnnecessaryComparison] - uvicorn types a scope, and has none before the first request
 
     @property
     def _is_answer_due(self) -> bool:

@@ -90,7 +90,7 @@ def import_intents(config: Path | None, file: str, restart: bool, as_json: bool,
 @common
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary, on standard error, as JSON.")
-def export_intents(config: Path | None, file: str, as_json: bool, **flags: object) -> None:  # noqa: FBT001 - likewise
+def export_intents(config: Path | None, file: str, as_json: bool, **flags: object) -> None:  # noqa: FBT001 - click passes by name
     """Write every intent to FILE (default: standard output), as `import` reads them.
 
     A file appears when it is whole.

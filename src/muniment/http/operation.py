@@ -108,7 +108,7 @@ def operation(
     `refuses` are the refusals that its rules can end in, beside those that its parameters bring along; `answers`
     those beside the one that its return annotation says; `reads` the optional header fields it heeds and what for.
     `at_once` says of a GET that it awaits nothing but reads of the database: where those wait for nobody, a server may
-    try it while it is still reading, and begin anew if it waits after all.
+    try it while it is still reading, in no task, and begin anew if it waits after all.
     """
 
     def declare(handler: Handler) -> Operation:

@@ -110,7 +110,7 @@ def _converter(kind: Type) -> Callable[[str, str], Any]:
         return _boolean
     if isinstance(kind, ListType):
         return _elements
-    assert isinstance(kind, (CustomType, msgspec.inspect.StrType, LiteralType)), kind  # noqa: S101 - as above
+    assert isinstance(kind, (CustomType, msgspec.inspect.StrType, LiteralType)), kind  # noqa: S101 - said of our own declarations, at import
     return lambda _, text: text
 
 

@@ -22,7 +22,7 @@ def open_database(url: str, *, data_dir: Path) -> Database:
 
         return SqliteDatabase(data_dir / url.removeprefix("sqlite:///"))
     if url.startswith(("postgresql://", "postgres://")):
-        from muniment.storage.postgres import PostgresDatabase  # noqa: PLC0415 - likewise
+        from muniment.storage.postgres import PostgresDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
         return PostgresDatabase(url)
     raise ValueError(f"no database engine for {url.partition(':')[0]!r} URLs; sqlite:///… and postgresql://… are known")

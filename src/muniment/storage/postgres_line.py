@@ -43,7 +43,7 @@ class Connection(Protocol):
         """End it without a word."""
         ...
 
-    async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 - likewise
+    async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 - the parameter is the driver's
         """Say goodbye."""
         ...
 

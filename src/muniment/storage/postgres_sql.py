@@ -73,7 +73,7 @@ class Text:
         else:
             # A statement of ours, with no value in its text.
             self.together = (
-                f"SELECT q_.n, r_.* FROM unnest({arrays}) WITH ORDINALITY AS q_({names}, n) "  # noqa: S608 - as above
+                f"SELECT q_.n, r_.* FROM unnest({arrays}) WITH ORDINALITY AS q_({names}, n) "  # noqa: S608 - a statement of ours, with no value in its text
                 f"CROSS JOIN LATERAL ({self._joined('q_.p{}')}) r_"
             )
         return self.together
@@ -87,7 +87,7 @@ class Text:
         columns = _names(self._insert["columns"])
         self.told = tuple(index for index, each in enumerate(types) if each != "text") or tuple(range(len(types)))
         insertion = (
-            f"INSERT INTO {self._insert['table']} ({', '.join(columns)}) SELECT * FROM unnest({arrays}) "  # noqa: S608 - as above
+            f"INSERT INTO {self._insert['table']} ({', '.join(columns)}) SELECT * FROM unnest({arrays}) "  # noqa: S608 - a statement of ours, with no value in its text
             f"{self._insert['conflict'] or ''} RETURNING "
         )
         self.together_by_one = insertion + columns[self.told[0]]

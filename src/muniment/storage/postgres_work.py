@@ -18,7 +18,7 @@ Step: TypeAlias = "tuple[Text, Parameters, bool]"
 
 
 @coroutine
-def _ask(text: Text, values: Parameters, counts: bool) -> Generator[Step, Any, Any]:  # noqa: FBT001 - as in `Step`
+def _ask(text: Text, values: Parameters, counts: bool) -> Generator[Step, Any, Any]:  # noqa: FBT001 - the parts of a `Step`, in its order
     """Wait for the answer to a step."""
     return (yield (text, values, counts))
 

@@ -92,7 +92,7 @@ def run_apart(connection: sqlite3.Connection, job: Job) -> None:
     job.result = job.error = None
     try:
         job.result = _drive(job.work(SqliteTransaction(connection)))
-    except BaseException as error:  # noqa: BLE001 - as above
+    except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who gets it; the others go on
         _raise_failure(error)
         job.error = error
         connection.execute("ROLLBACK TO job")

@@ -140,6 +140,6 @@ async def settle_ended(transaction: Transaction, now_ms: int) -> int:
     # In the order of the index that holds these and no others. A planner that takes them for many would walk the table.
     ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"  # noqa: S608 - text of ours
     return await transaction.execute(
-        f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})",  # noqa: S608 - likewise
+        f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})",  # noqa: S608 - text of ours
         (now_ms, SWEPT_AT_ONCE),
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from wires import answered, create_answering, protocol
+from wires import Transport, answered, create_answering, protocol
+
+from muniment.cli.connections import BoundedHeads
 
 
 @pytest.mark.parametrize("idle_s", [0.05, 0.4], ids=["short", "long"])
@@ -21,13 +23,19 @@ async def test_an_idle_connection_is_closed_after_the_time_and_not_before(idle_s
     made.connection_lost(None)
 
 
-async def test_the_timer_of_an_idle_connection_spares_a_request_that_takes_long() -> None:
+async def kept_with_a_closed_gate() -> tuple[BoundedHeads, Transport, asyncio.Event]:
+    """A connection that had an answer and is kept for 0.1 s; the next answer waits for the gate."""
     gate = asyncio.Event()
     made, transport = protocol(create_answering(gate))
     vars(made)["timeout_keep_alive"] = 0.1
     gate.set()
     await answered(made, b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
     gate.clear()
+    return made, transport, gate
+
+
+async def test_the_timer_of_an_idle_connection_spares_a_request_that_takes_long() -> None:
+    made, transport, gate = await kept_with_a_closed_gate()
     made.data_received(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
     await asyncio.sleep(0.3)
     assert not transport.is_closed
@@ -40,12 +48,7 @@ async def test_the_timer_of_an_idle_connection_spares_a_request_that_takes_long(
 
 
 async def test_the_timer_spares_a_request_that_waited_behind_another() -> None:
-    gate = asyncio.Event()
-    made, transport = protocol(create_answering(gate))
-    vars(made)["timeout_keep_alive"] = 0.1
-    gate.set()
-    await answered(made, b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
-    gate.clear()
+    made, transport, gate = await kept_with_a_closed_gate()
     made.data_received(2 * b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
     await asyncio.sleep(0)
     gate.set()

@@ -73,5 +73,5 @@ async def test_a_writer_whose_answer_never_left_is_noted() -> None:
     noted: list[str] = []
     layer = NotesWriters(crash, Clients([]), noted.append)
     with pytest.raises(ConnectionError):
-        await layer(scope("192.0.2.1", method="POST"), None, None)  # type: ignore[arg-type] - likewise
+        await layer(scope("192.0.2.1", method="POST"), None, None)  # type: ignore[arg-type] - nothing is received or sent
     assert noted == ["192.0.2.1"]
