@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -52,9 +54,26 @@ def rows(data_dir: Path, sql: str) -> list[Any]:
 
 def launch(data_dir: Path, *arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "muniment", "intents", *map(str, arguments), "--data-dir", str(data_dir)]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+    # Unbuffered output would hide what waits in a buffer.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MUNIMENT_", "PYTHONUNBUF"))}
     output = subprocess.PIPE
     return subprocess.Popen(command, env=environ, stdin=stdin, stdout=output, stderr=output, text=False)
+
+
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has taken over the signal (proc(5): SigCgt)."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    assert caught is not None
+    return bool(int(caught[1], 16) >> (number - 1) & 1)
+
+
+def wait_until_full(pipe: int) -> None:
+    """Until its writer has written what goes in, and waits."""
+    before, now = -1, 0
+    while now == 0 or now != before:
+        time.sleep(0.2)
+        before, now = now, int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 @pytest.fixture
@@ -245,15 +264,35 @@ def test_an_export_that_fails_in_the_middle_leaves_no_file(file: Path, data: Pat
     assert [path.name for path in file.parent.iterdir()] == ["data"]
 
 
-def test_sigterm_ends_an_export_that_is_held_up(tmp_path: Path, data: Path) -> None:
-    intents(data, "import", "-", stdin=line(1, logs=[log(n, data="x" * 4_000) for n in range(1_000)]))
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("place", ["pipe", "standard output"])
+def test_a_signal_ends_an_export_that_is_held_up(
+    tmp_path: Path, data: Path, place: str, number: signal.Signals
+) -> None:
+    intents(data, "import", "-", stdin=joined([line(n) for n in range(1, 501)]))  # 300 KB; a pipe takes 64 KiB
     os.mkfifo(tmp_path / "pipe")
-    with launch(data, "export", tmp_path / "pipe") as process:  # a pipe that nobody reads holds it up
-        reader = os.open(tmp_path / "pipe", os.O_RDONLY)
-        os.read(reader, 1)
+    with launch(data, "export", tmp_path / "pipe" if place == "pipe" else "-") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        reader = os.open(tmp_path / "pipe", os.O_RDONLY) if place == "pipe" else os.dup(process.stdout.fileno())
+        try:
+            wait_until_full(reader)
+            process.send_signal(number)
+            assert process.wait(timeout=10) == 128 + number
+            assert process.stderr.read() == b"stopped: the export is not whole\n"
+        finally:
+            os.close(reader)
+            process.kill()
+
+
+def test_a_signal_ends_an_export_to_a_pipe_that_nobody_opens(tmp_path: Path, data: Path) -> None:
+    intents(data, "import", "-", stdin=line(1))
+    os.mkfifo(tmp_path / "pipe")
+    with launch(data, "export", tmp_path / "pipe") as process:
+        while not handles(process.pid, signal.SIGTERM):
+            time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=10) == 128 + signal.SIGTERM
-        os.close(reader)
 
 
 @pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt, OSError])

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -41,12 +41,15 @@ class _Impossible(click.ClickException):
 
 
 class _StoppedWhileWaiting(BaseException):
-    """A signal came while standard input was silent; nothing is in hand."""
+    """A signal came while a reader or a writer of ours waited for the other end; nothing is in hand."""
 
 
 @dataclass(slots=True)
 class _Stop:
-    """What SIGINT or SIGTERM asked for. Work ends between two batches; waiting for input ends at once."""
+    """What SIGINT or SIGTERM asked for. Work ends between two steps; waiting for the other end of a file ends at once.
+
+    Only that: an exception that a signal raises elsewhere may be lost, as in the callback of a weak reference.
+    """
 
     number: int = 0
     is_waiting: bool = False
@@ -66,6 +69,26 @@ class _Stop:
             for each, handler in before.items():
                 signal.signal(each, handler)
 
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        """Raise `_StoppedWhileWaiting` if a signal came before, or comes within."""
+        self.is_waiting = True
+        try:
+            if self.number:
+                raise _StoppedWhileWaiting
+            yield
+        finally:
+            self.is_waiting = False
+
+    async def aside(self, step: Awaitable[bytes | None]) -> bytes | None:
+        """Within `waiting`, do a step that no signal may interrupt."""
+        self.is_waiting = False
+        result = await step
+        self.is_waiting = True
+        if self.number:
+            raise _StoppedWhileWaiting
+        return result
+
 
 @dataclass(slots=True)
 class _Waiting:
@@ -75,13 +98,8 @@ class _Waiting:
     stop: _Stop
 
     def readline(self, size: int = -1, /) -> bytes:
-        self.stop.is_waiting = True
-        try:
-            if self.stop.number:
-                raise _StoppedWhileWaiting
+        with self.stop.waiting():
             return self.file.readline(size)
-        finally:
-            self.stop.is_waiting = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,35 +177,30 @@ def run_import(settings: Settings, place: str, *, restart: bool, as_json: bool) 
 def run_export(settings: Settings, place: str, *, as_json: bool) -> None:
     """Export every intent to the file at `place`, or to standard output for `-`."""
     configure_logs(settings)
-    exported, started = exporting.Exported(), time.monotonic()
+    exported, started, stop = exporting.Exported(), time.monotonic(), _Stop()
 
     async def export() -> None:
         database = open_database(settings.database_url, data_dir=settings.data_dir)
         try:
             await database.check()
-            with written(place) as file:
-                async for piece in exporting.lines(database, exported):
+            with stop.waiting(), written(place) as file:
+                pieces = exporting.lines(database, exported)
+                while (piece := await stop.aside(anext(pieces, None))) is not None:
                     file.write(piece)
         finally:
             await database.close()
 
-    with _told_in_one_line(), _sigterm_unwinds():
-        asyncio.run(export())
+    try:
+        with _told_in_one_line(), stop.listening():
+            asyncio.run(export())
+    except _StoppedWhileWaiting:
+        click.echo("stopped: the export is not whole", err=True)
+        raise SystemExit(128 + stop.number) from None
     seconds = round(time.monotonic() - started, 3)
     if as_json:
         click.echo(json.dumps({**asdict(exported), "seconds": seconds}), err=True)
     elif place != "-":
         click.echo(f"{exported.intents} intents, {exported.bytes} bytes; {seconds:.1f} s", err=True)
-
-
-@contextmanager
-def _sigterm_unwinds() -> Generator[None]:
-    """Let SIGTERM end the process as an exception, as Ctrl-C does, so that no half file is left behind."""
-    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

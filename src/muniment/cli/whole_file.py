@@ -21,15 +21,34 @@ def written(place: str) -> Generator[IO[bytes]]:
     """
     path = Path(place)
     if place == "-":
-        stream = sys.stdout.buffer
-        yield stream
-        stream.flush()
+        with _streamed(sys.stdout.buffer) as stream:
+            yield stream
     elif path.exists() and not path.is_file():
-        with path.open("wb") as file:
-            yield file
+        with path.open("wb") as file, _streamed(file) as stream:
+            yield stream
     else:
         with _moved_when_whole(path.resolve()) as file:  # a link goes on to lead to the file
             yield file
+
+
+@contextmanager
+def _streamed(stream: IO[bytes]) -> Generator[IO[bytes]]:
+    try:
+        yield stream
+        stream.flush()
+    except BaseException:
+        with suppress(OSError):  # io.UnsupportedOperation: a stream without a descriptor holds nobody up
+            _let_go(stream.fileno())
+        raise
+
+
+def _let_go(descriptor: int) -> None:
+    """Send what is still buffered nowhere: closing writes it out, and would wait for a reader that may never read."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, descriptor)
+    finally:
+        os.close(nowhere)
 
 
 @contextmanager
