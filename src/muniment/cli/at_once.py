@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from muniment.cli.framing import FramesRequests
 from muniment.http.reply import WRITE
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ JOINED_BYTES_MAX: Final = 64 * 1024
 _CONNECTIONS_MAX: Final = 1_000
 # Of requests that come in one read, so many are answered before others have their turn: less than a millisecond.
 AT_ONCE_PER_READ: Final = 16
+# Requests that may wait behind one that is not answered yet: two kilobytes each, of which one read can bring 14,000.
+WAITING_MAX: Final = 1_000
 _ANNOUNCES_A_BODY: Final = frozenset({b"content-length", b"transfer-encoding", b"expect"})
 
 
@@ -34,8 +37,8 @@ def whole(status: int, shared: Sequence[tuple[bytes, bytes]], lines: bytes) -> b
     return b"".join([STATUS_LINE[status], *[b"%b: %b\r\n" % pair for pair in shared], lines, b"\r\n"])
 
 
-class AnswersAtOnce(HttpToolsProtocol):
-    """uvicorn's protocol, which tries at once what may be. Before each read it is told how much that is."""
+class AnswersAtOnce(FramesRequests):
+    """A protocol that tries at once what may be. Before each read it is told how much that is."""
 
     _was_at_once = False
     _may_try = 0
@@ -46,6 +49,8 @@ class AnswersAtOnce(HttpToolsProtocol):
         self._may_try -= 1
         self._was_at_once = self._may_be_at_once(path) and self._is_answered(path, query)
         if not self._was_at_once:
+            if len(self.pipeline) >= WAITING_MAX:
+                raise _TooMuchError  # stops the parser; the connection ends behind the answers that are due
             super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -77,15 +82,15 @@ class AnswersAtOnce(HttpToolsProtocol):
         scope[WRITE] = self._write_at_once
         self._was_at_once = False
         application = cast("Application", self.config.loaded_app)
-        serving = cast("Coroutine[Any, Any, None]", application.serve(scope, _nothing, _more))
         try:
+            serving = cast("Coroutine[Any, Any, None]", application.serve(scope, _nothing, _more))
             serving.send(None)
+            serving.close()
         except StopIteration:
             pass
-        except Exception:  # noqa: BLE001, S110 - it is met again where it is reported, unless the answer is out
-            pass
-        else:
-            serving.close()
+        except Exception:
+            if self._was_at_once:  # else it is met again, where it is reported
+                self.logger.exception("Exception in ASGI application\n")  # as uvicorn says it
         return self._was_at_once
 
     def _write_at_once(self, status: int, lines: bytes, body: bytes) -> bool:
@@ -101,7 +106,7 @@ class AnswersAtOnce(HttpToolsProtocol):
 
 
 class _TooMuchError(Exception):
-    """The answer is not one whole."""
+    """The answer is not one whole, or too many requests wait."""
 
 
 async def _nothing() -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from muniment.cli.at_once import AT_ONCE_PER_READ, JOINED_BYTES_MAX, AnswersAtOnce, whole
+from muniment.cli.framing import HEAD_BYTES_MAX
 from muniment.http.reply import WRITE
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
     from muniment.app import Application
 
-# The target and the header fields may have 32 KiB each before they are refused by their own names. Of a head that
-# begins behind other bytes the first piece is not counted, which is as much as one read gives at most.
-HEAD_BYTES_MAX: Final = 128 * 1024
 _TOO_LARGE: Final = b"431 Request Header Fields Too Large"
 _TOO_LATE: Final = b"408 Request Timeout"
 
@@ -74,11 +72,10 @@ class BoundedHeads(AnswersAtOnce):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come. Most heads come in one piece, and then no timer is ever set."""
-        before = self.cycle
         self._may_try = AT_ONCE_PER_READ
         super().data_received(data)
         if self._is_head_open:
-            if self._head_timer is None or self.cycle is not before:
+            if self._head_timer is None or self._may_try != AT_ONCE_PER_READ:
                 self._forget_head()  # this one began somewhere in `data`, perhaps behind others
                 if not self.transport.is_closing():
                     self._await_head()
@@ -97,12 +94,6 @@ class BoundedHeads(AnswersAtOnce):
         """Whether there was a request, and the last one has its answer."""
         cycle: Any = self.cycle  # none before the first request that was not answered at once
         return self.scope is not None and (cycle is None or cycle.response_complete)  # pyright: ignore[reportUnnecessaryComparison] - uvicorn types a scope, and has none before the first request
-
-    @property
-    def _is_answer_due(self) -> bool:
-        """Whether there was a request, and the last one waits for its answer."""
-        cycle: Any = self.cycle  # none before the first request, other than its type says
-        return cycle is not None and not cycle.response_complete
 
     @property
     def _is_head_open(self) -> bool:
@@ -168,9 +159,6 @@ class BoundedHeads(AnswersAtOnce):
     def _refuse(self, status: bytes) -> None:
         """End the connection, after the answers that are due: this one would be taken for the first of them."""
         self._forget_head()
-        if self._is_answer_due:
-            self.cycle.keep_alive = False
-            self.flow.pause_reading()
-            return
-        self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
-        self.transport.close()
+        if not self._ends_behind_answers():
+            self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+            self.transport.close()

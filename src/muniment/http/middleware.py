@@ -50,7 +50,7 @@ class Manners:
             return self._app(scope, receive, send)
         # The last of each name, which is all there is of most: one look at the headers serves every later one.
         scope["muniment.fields"] = fields = dict(scope["headers"])
-        trace_id = _trace_id(fields) if b"traceparent" in fields else None
+        trace_id = _trace_id(scope, fields) if b"traceparent" in fields else None
         given = _given_id(fields) if b"x-request-id" in fields else None
         scope["muniment.id"] = given or trace_id or next(self._ids)
         scope["muniment.limits"] = self._limits
@@ -89,8 +89,10 @@ def _given_id(fields: Mapping[bytes, bytes]) -> str | None:
     return text if _REQUEST_ID.fullmatch(text) else None
 
 
-def _trace_id(fields: Mapping[bytes, bytes]) -> str | None:
-    """The W3C trace id of the request, if it is one."""
+def _trace_id(scope: Scope, fields: Mapping[bytes, bytes]) -> str | None:
+    """The W3C trace id of the request, if it is one and the only one: of two nobody can say which is meant."""
+    if len(fields) != len(scope["headers"]) and sum(name == b"traceparent" for name, _ in scope["headers"]) > 1:
+        return None
     match = _TRACEPARENT.fullmatch(fields[b"traceparent"].decode("latin-1"))
     return match[1] if match else None
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from wires import protocol
+from wires import create_answering, protocol
 
 from muniment.app import Application, create_app
 from muniment.cli.at_once import AT_ONCE_PER_READ
@@ -95,3 +95,42 @@ async def test_the_short_way_is_taken_where_it_may_be(
     assert answer.count(b"HTTP/1.1 ") == 1
     assert len(begun) == long
     await app.context.database.close()
+
+
+class Failing:
+    """An application that fails, before its answer or behind it."""
+
+    def __init__(self, *, is_answered: bool, is_sync: bool = False) -> None:
+        self.answering = create_answering()
+        self.context = self.answering.context
+        self.is_answered = is_answered
+        self.is_sync = is_sync
+
+    def is_at_once(self, path: str) -> bool:
+        return path == "/"
+
+    def serve(self, *given: Any) -> Any:
+        if self.is_sync:
+            raise ValueError("before it begins")
+        return self.failing(*given)
+
+    async def failing(self, *given: Any) -> None:
+        if self.is_answered:
+            await self.answering.serve(*given)
+        raise ValueError("while it serves")
+
+
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_an_error_before_the_answer_is_told_once(caplog: pytest.LogCaptureFixture, *, is_sync: bool) -> None:
+    answer = await said(
+        cast("Any", Failing(is_answered=False, is_sync=is_sync)), b"GET / HTTP/1.1\r\nhost: test\r\n\r\n"
+    )
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_an_error_behind_the_answer_is_told_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    answer = await said(cast("Any", Failing(is_answered=True)), b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert [(record.levelname, record.exc_info is not None) for record in caplog.records] == [("ERROR", True)]
