@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -19,6 +20,7 @@ from muniment.errors import DatabaseUnavailable
 from muniment.storage.postgres_lanes import Lanes
 from muniment.storage.postgres_line import DRIVER_ERRORS, Door, Line, as_raised, is_worth_again, reason
 from muniment.storage.postgres_transaction import CommitLost, commit
+from muniment.storage.turns import WAITING_SECONDS_MAX, WRITES_WAITING_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +37,6 @@ WRITE_LINES: Final = 2
 GROUP_SIZE_MAX: Final = 256
 # Jobs that make a group worth its round trips while another group is on its way.
 WORTH_A_LINE: Final = 8
-# Writes that wait: about a second of what a process can serve. More are refused at once.
-WRITES_WAITING_MAX: Final = 10_000
-# How long a write may wait for its turn; then its client has been waiting long enough.
-WAITING_SECONDS_MAX: Final = 10.0
 # A deadlock has one victim, and it begins again; five in a row are not by chance.
 TRIES_MAX: Final = 5
 # Before work that was a deadlock's victim begins again, by chance up to this, then twice this, …: two that come back at
@@ -153,7 +151,8 @@ class Writer:
 
 def _fail(jobs: list[_Job], error: Exception) -> None:
     """Tell each of them; an exception of its own, since each adds to its traceback."""
-    _log.error("write failed", error=reason(error.__cause__ or error), detail=str(error), jobs=len(jobs))
     for job in jobs:
         own = DatabaseUnavailable(error.detail) if isinstance(error, DatabaseUnavailable) else error
         job.tell(own)
+    with suppress(Exception):  # a line that cannot be written is no reason to serve nobody else
+        _log.error("write failed", error=reason(error.__cause__ or error), detail=str(error), jobs=len(jobs))

@@ -16,11 +16,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A piece of work, where its caller waits, and what came of it."""
+    """A piece of work, where its caller waits, until when it may begin, and what came of it."""
 
     work: Work[Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
+    until: float
     result: object = None
     error: BaseException | None = None
 
@@ -80,7 +81,7 @@ def is_run_cleanly(connection: sqlite3.Connection, job: Job) -> bool:
     try:
         job.result = _drive(job.work(transaction))
     except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who gets it; the others go on
-        _raise_failure(error)
+        _raise_failure(connection, error)
         job.error = error
     # A statement that changed no row may have taken a sequence number.
     return job.error is None or (not transaction.has_executed and connection.total_changes == before)
@@ -93,15 +94,18 @@ def run_apart(connection: sqlite3.Connection, job: Job) -> None:
     try:
         job.result = _drive(job.work(SqliteTransaction(connection)))
     except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who gets it; the others go on
-        _raise_failure(error)
+        _raise_failure(connection, error)
         job.error = error
         connection.execute("ROLLBACK TO job")
     connection.execute("RELEASE job")
 
 
-def _raise_failure(error: BaseException) -> None:
-    """Pass on a failure of the database itself, which may have ended the transaction: nobody's work is kept."""
-    if isinstance(error, sqlite3.DatabaseError) and is_failure(error):
+def _raise_failure(connection: sqlite3.Connection, error: BaseException) -> None:
+    """Pass on a failure of the database itself, or one that has ended the transaction: nobody's work is kept.
+
+    SQLite ends it when memory or the disk is not enough, and what came after would be committed on its own.
+    """
+    if (isinstance(error, sqlite3.DatabaseError) and is_failure(error)) or not connection.in_transaction:
         raise error
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections import deque
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.sqlite_work import Group, Job, is_run_cleanly, run_apart
-from muniment.storage.turns import QUIET_TURNS, TURNS_MAX
+from muniment.storage.turns import QUIET_TURNS, TURNS_MAX, WAITING_SECONDS_MAX, WRITES_WAITING_MAX
 
 if TYPE_CHECKING:
     from muniment.storage.database import Work
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 # Jobs in one transaction. Beyond a few hundred the fsync is a small part of each, and the first waits for the last.
 GROUP_SIZE_MAX: Final = 256
+# Between two looks whether another process still writes. It commits for milliseconds, and pauses for a few tenths of
+# one; SQLite's own waiting looks every tenth of a second in the end, and finds such a pause by rare chance.
+LOOK_SECONDS: Final = 0.004
 
 _log = structlog.get_logger(__name__)
 
@@ -36,10 +40,10 @@ class Writer:
     the whole group goes to the thread, which waits for its turn.
     """
 
-    def __init__(self, connection: sqlite3.Connection, *, patience_ms: int) -> None:
-        """Own `connection` from here on; the thread ends with `close`. `patience_ms` is for other processes."""
+    def __init__(self, connection: sqlite3.Connection, *, patience_s: float) -> None:
+        """Own `connection` from here on; the thread ends with `close`. `patience_s` is for other processes."""
         self._connection = connection
-        self._patience_ms = patience_ms
+        self._patience_s = patience_s
         connection.execute("PRAGMA busy_timeout=0")
         self._queue: deque[Job] = deque()
         # One group at a time has the connection, from its first statement to the end of its commit.
@@ -47,18 +51,23 @@ class Writer:
         # Until then this loop is waiting for more jobs to come, and starts the next one.
         self._gathering: asyncio.AbstractEventLoop | None = None
         self._closing = False
+        # The thread has ended: nothing is written any more.
+        self.is_over = False
         self._door = threading.Condition()  # around all of these; it is notified when a group is done
         self._given: SimpleQueue[Group | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._finish_groups, name="sqlite-writer", daemon=True)
+        self._in_hand: Group | None = None  # what the thread has taken, and not told of yet
+        self._thread = threading.Thread(target=self._serve, name="sqlite-writer", daemon=True)
         self._thread.start()
 
     async def submit(self, work: Work[T]) -> T:
         """Wait until `work` is committed, or raise what it, or the commit, raised."""
         loop = asyncio.get_running_loop()
-        job = Job(work, loop.create_future(), loop)
+        job = Job(work, loop.create_future(), loop, time.monotonic() + WAITING_SECONDS_MAX)
         with self._door:
             if self._closing:
                 raise DatabaseUnavailable("the database is closed")
+            if len(self._queue) >= WRITES_WAITING_MAX:
+                raise DatabaseUnavailable("too many writes are waiting for the database")
             self._queue.append(job)
             is_first = not self._is_gathering and not self._is_busy
             if is_first:
@@ -73,8 +82,9 @@ class Writer:
             self._closing = True
             while self._is_busy or self._queue:
                 if group := self._take():
-                    self._given.put(group)
-                self._door.wait()
+                    self._give(group)
+                elif self._is_busy:
+                    self._door.wait()
         self._given.put(None)
         self._thread.join()
         self._connection.close()
@@ -111,31 +121,73 @@ class Writer:
                     self._connection.execute("ROLLBACK")
                 else:
                     group.let_go()
-        except Exception as error:  # noqa: BLE001 - it is the group's outcome
+        except BaseException as error:
             self._undo(group, error)
-        self._given.put(group)
+            if not isinstance(error, Exception):  # it is meant for the loop, and the group's outcome all the same
+                raise
+        finally:
+            self._give(group)
 
     def _take(self) -> Group | None:
-        """What is queued, if nobody has the connection; the door is held."""
-        if self._is_busy or not self._queue:
+        """What is queued, if nobody has the connection; the door is held. Who has waited too long is told so."""
+        if self._is_busy:
+            return None
+        now, late = time.monotonic(), list[Job]()
+        while self._queue and self._queue[0].until < now:
+            late.append(self._queue.popleft())
+        _refuse(late, "the database is too busy")
+        if not self._queue:
             return None
         self._is_busy = True
         return Group([self._queue.popleft() for _ in range(min(len(self._queue), GROUP_SIZE_MAX))])
 
-    def _finish_groups(self) -> None:
-        while group := self._given.get():
-            try:
-                if not group.is_run and not group.is_undone:
-                    self._run(group)
-                if not group.is_undone:
-                    self._make_durable()
-            except Exception as error:  # noqa: BLE001 - a thread that ended would leave every later caller waiting
-                self._undo(group, error)
+    def _serve(self) -> None:
+        """Finish groups until it is closed. Were that to end by an error, all are told, now and later."""
+        try:
+            while group := self._given.get():
+                self._in_hand = group
+                self._finish(group)
+                _report(group.jobs)
+                self._in_hand = None
+                with self._door:
+                    self._is_busy = False
+                    self._door.notify_all()
+                self._call_next()
+        finally:
             with self._door:
-                self._is_busy = False
-                self._door.notify_all()
-            _report(group.jobs)
-            self._call_next()
+                self.is_over = self._closing = True
+            if self._in_hand:
+                self._given.put(self._in_hand)
+            self._refuse_all()
+
+    def _give(self, group: Group) -> None:
+        """Leave the rest to the thread."""
+        self._given.put(group)
+        if self.is_over:
+            self._refuse_all()
+
+    def _refuse_all(self) -> None:
+        """Keep nothing of what the thread, which has ended, would have finished."""
+        with self._door:
+            left = list(self._queue)
+            self._queue.clear()
+            with suppress(Empty):
+                while True:
+                    if group := self._given.get_nowait():
+                        left += group.jobs
+                        self._roll_back()
+                        self._is_busy = False
+            self._door.notify_all()
+        _refuse(left, "the database has no writer any more")
+
+    def _finish(self, group: Group) -> None:
+        try:
+            if not group.is_run and not group.is_undone:
+                self._run(group)
+            if not group.is_undone:
+                self._make_durable()
+        except BaseException as error:  # noqa: BLE001 - a thread that ended would leave every later caller waiting
+            self._undo(group, error)
 
     def _call_next(self) -> None:
         """Have the next group run on the loop of its first job, or here if that loop is no more."""
@@ -150,7 +202,7 @@ class Writer:
                 self._gathering = None
                 group = self._take()
             if group is not None:
-                self._given.put(group)
+                self._give(group)
 
     def _begin_at_once(self) -> bool:
         """Open a transaction; False when another process is writing."""
@@ -164,11 +216,12 @@ class Writer:
 
     def _begin_in_turn(self) -> None:
         """Open a transaction as soon as the other processes let us."""
-        self._connection.execute(f"PRAGMA busy_timeout={self._patience_ms}")
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        finally:
-            self._connection.execute("PRAGMA busy_timeout=0")
+        until = time.monotonic() + self._patience_s
+        while time.monotonic() < until:
+            if self._begin_at_once():
+                return
+            time.sleep(LOOK_SECONDS)
+        self._connection.execute("BEGIN IMMEDIATE")  # for the last time: what it raises is the outcome
 
     def _run(self, group: Group) -> None:
         """Run a group in the thread, which may wait."""
@@ -185,7 +238,7 @@ class Writer:
         """Return once the group is on disk: in WAL mode with synchronous=FULL a COMMIT ends with an fsync."""
         self._connection.execute("COMMIT")
 
-    def _undo(self, group: Group, error: Exception) -> None:
+    def _undo(self, group: Group, error: BaseException) -> None:
         """After a failure of the database itself nothing of the group is kept, and every caller is told.
 
         Also those whose work was refused: the reason may be a neighbour's row, which is gone now.
@@ -194,20 +247,28 @@ class Writer:
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         for job in group.jobs:
             job.error = DatabaseUnavailable(f"the database cannot write now: {name}")
+        self._roll_back()
+        with suppress(Exception):  # a line that cannot be written is no reason to tell nobody
+            _log.error("write failed", error=name, detail=str(error), jobs=len(group.jobs))
+
+    def _roll_back(self) -> None:
         with suppress(Exception):  # or BEGIN fails for the next group, and this is tried again
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-        _log.error("write failed", error=name, detail=str(error), jobs=len(group.jobs))
+
+
+def _refuse(jobs: list[Job], detail: str) -> None:
+    """Tell each that nothing of its work was kept."""
+    for job in jobs:
+        job.error = DatabaseUnavailable(detail)
+    _report(jobs)
 
 
 def _report(jobs: list[Job]) -> None:
     """Wake the callers, with one call into each event loop."""
     for loop in {job.loop for job in jobs}:
-        mine = [job for job in jobs if job.loop is loop]
-        try:
-            loop.call_soon_threadsafe(_resolve, mine)
-        except RuntimeError:  # the loop is closed: nobody waits any more
-            _log.warning("nobody waits for a write", jobs=len(mine))
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_resolve, [job for job in jobs if job.loop is loop])
 
 
 def _resolve(jobs: list[Job]) -> None:

@@ -1,4 +1,4 @@
-"""How long a group of writes waits for company, in turns of the event loop.
+"""How long writes wait: for company, in turns of the event loop, and for their own turn.
 
 A request that has arrived takes two turns to become a write. A lone one loses some ten microseconds by waiting for
 them; of many that arrive together the first does not leave alone, with a commit that the others would wait for.
@@ -13,3 +13,7 @@ QUIET_TURNS: Final = 2
 # Turns after which it starts all the same: a few hundred requests have been looked at by then, which takes as long as
 # a commit.
 TURNS_MAX: Final = 16
+# Writes of a process that wait: about a second of what it can serve. More are refused at once.
+WRITES_WAITING_MAX: Final = 10_000
+# How long a write may wait for its turn; then its client has been waiting long enough.
+WAITING_SECONDS_MAX: Final = 10.0

@@ -40,6 +40,10 @@ class TriggerQuery(PageQuery, frozen=True):
 
 
 _ACTIVE: Final = "live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)"
+# The same for a long walk, which reads no row then: those that ended since the last sweep are found by their own index.
+# SQLite makes a list of them once, and looks into it. PostgreSQL does so if it expects the list to fit into its memory,
+# and else reads it from end to end for every row; told to join instead, it reads more rows than it saves.
+_ACTIVE_IN_INDEX: Final = f"live = 1 AND seq NOT IN (SELECT seq FROM triggers WHERE {ENDED})"  # noqa: S608 - text of ours
 # A planner keeps conditions from outside out of a subquery that has a limit, and with them other indexes, which it
 # would walk from end to end (https://sqlite.org/optoverview.html, "the push-down optimization"). 2^63 - 1 is no limit.
 _FENCE: Final = "LIMIT 9223372036854775807"
@@ -97,9 +101,10 @@ async def _times(database: Reads, query: TriggerQuery) -> tuple[int, int]:
 def _ask(query: TriggerQuery, engine: tuple[str, bool, int], above: int, below: int) -> _Asked:
     """How to ask for a page of the rows whose `seq` lies between the two; `engine` says how it reads (see `Reads`)."""
     settled_before, merges_unions, times_differ_ms = engine
-    where = _conditions(query, settled_before, times_differ_ms, above, below)
     # Where times follow the order, their index is walked in place of the rows: an offset counts entries, not pages.
-    arms = _arms(query, by_time=bool(query.offset) and not times_differ_ms and not str(where))
+    by_time = bool(query.offset) and not times_differ_ms and _is_of_every_kind(query)
+    where = _times_asked(query) if by_time else _conditions(query, settled_before, times_differ_ms, above, below)
+    arms = [_Arm(_EVERY_ROW_BY_TIME)] if by_time else _arms(query, finds_in_lists=merges_unions)
     reach = min(query.offset + query.limit + 1, OFFSET_MAX)
     is_ordered = all(arm.source == "triggers" for arm in arms) and (merges_unions or len(arms) == 1)
     is_first = is_ordered and not query.offset
@@ -107,7 +112,7 @@ def _ask(query: TriggerQuery, engine: tuple[str, bool, int], above: int, below: 
     parameters: list[object] = []
     for arm in arms:
         parameters += [*arm.given, *where.parameters, *arm.values]
-        if not is_first:
+        if not is_first and len(arms) > 1:
             parameters.append(reach)
     parameters += [query.limit + 1, query.offset]
     return _Asked(sql, tuple(parameters), _NOW in parameters)
@@ -128,14 +133,29 @@ def _page_sql(arms: tuple[tuple[str, str], ...], conditions: str, sort: Sort, *,
     if is_first:
         merged = " UNION ALL ".join(f"SELECT seq, record FROM {each}" for each in chosen)  # noqa: S608 - text of ours
         return f"{merged} ORDER BY 1 {direction} LIMIT ? OFFSET ?"
-    order = f"seq {direction}"
-    if chosen == [_EVERY_ROW_BY_TIME]:
-        order = f"created_at_ms {direction}, {order}"
-    selects = [f"SELECT * FROM (SELECT seq FROM {each} ORDER BY {order} LIMIT ?) arm" for each in chosen]  # noqa: S608 - text of ours
+    if len(arms) == 1:  # skipped where it is walked, and not sorted
+        order = f"created_at_ms {direction}, seq" if arms[0][0] == _EVERY_ROW_BY_TIME else "seq"
+        page = f"SELECT seq FROM {chosen[0]} ORDER BY {order} {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
+    else:
+        selects = [f"SELECT * FROM (SELECT seq FROM {each} ORDER BY seq {direction} LIMIT ?) arm" for each in chosen]  # noqa: S608 - text of ours
+        page = f"{' UNION ALL '.join(selects)} ORDER BY 1 {direction} LIMIT ? OFFSET ?"
     return (
-        f"SELECT t.seq, t.record FROM ({' UNION ALL '.join(selects)} ORDER BY 1 {direction} LIMIT ? OFFSET ?) page "  # noqa: S608 - text of ours
-        f"JOIN triggers t ON t.seq = page.seq ORDER BY t.seq {direction}"
+        f"SELECT t.seq, t.record FROM ({page}) page JOIN triggers t ON t.seq = page.seq "  # noqa: S608 - text of ours
+        f"ORDER BY t.seq {direction}"
     )
+
+
+def _is_of_every_kind(query: TriggerQuery) -> bool:
+    """Whether nothing but the time is asked of a row."""
+    return query.sigs is None and query.signer is None and query.function_cid is None and query.active is None
+
+
+def _times_asked(query: TriggerQuery) -> Where:
+    """The exact times, where they follow the order."""
+    where = Where()
+    where.add_if("created_at_ms > ?", query.created_after)
+    where.add_if("created_at_ms <= ?", query.created_before)
+    return where
 
 
 def _conditions(query: TriggerQuery, settled_before: str, times_differ_ms: int, above: int, below: int) -> Where:
@@ -169,17 +189,18 @@ class _Arm(NamedTuple):
     values: tuple[object, ...] = ()
 
 
-def _arms(query: TriggerQuery, *, by_time: bool) -> list[_Arm]:
+def _arms(query: TriggerQuery, *, finds_in_lists: bool) -> list[_Arm]:
     """The rows to choose from; apart from the state and the list of signatures, the conditions come on top."""
     if query.sigs is not None:
         listed = f"(SELECT * FROM triggers WHERE sig IN ({placeholders(len(query.sigs))}) {_FENCE}) listed"  # noqa: S608 - ? only
         state = "" if query.active is None else _ACTIVE if query.active else f"NOT ({_ACTIVE})"
         return [_Arm(listed, tuple(sig.raw for sig in query.sigs), state, (_NOW,) if state else ())]
+    is_long = finds_in_lists and query.offset > OFFSET_QUICK_MAX
     if query.active is True:
-        return [_Arm(clause=_ACTIVE, values=(_NOW,))]
+        return [_Arm(clause=_ACTIVE_IN_INDEX if is_long else _ACTIVE, values=(_NOW,))]
     if query.active is False:
         ended = f"(SELECT * FROM triggers WHERE {ENDED} {_FENCE}) ended"  # noqa: S608 - text of ours
         return [_Arm(clause="live = 0"), _Arm(ended, (_NOW,))]
-    if query.signer is not None or query.function_cid is not None:
-        return [_Arm(clause="live = 0"), _Arm(clause="live = 1")]  # in their indexes `live` stands before `seq`
-    return [_Arm(_EVERY_ROW_BY_TIME if by_time else "triggers")]
+    if query.signer is not None or query.function_cid is not None or is_long:
+        return [_Arm(clause="live = 0"), _Arm(clause="live = 1")]  # in the indexes `live` stands before `seq`
+    return [_Arm()]

@@ -1,0 +1,174 @@
+"""Pages of triggers far behind an offset: the same rows as anybody would count, and on SQLite no other row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import httpx
+import pytest
+from hypothesis import given, settings as hypothesis_settings, strategies as st
+
+from conftest import NOW_MS
+from muniment.app import Application
+from muniment.context import Context
+from muniment.evm.address import Address
+from muniment.http.paging import OFFSET_QUICK_MAX
+from muniment.ipfs.cid import BundleCid, cid_v0
+from muniment.storage.database import Database, Transaction
+from muniment.storage.sqlite import SqliteDatabase
+from muniment.triggers.listing import TriggerQuery, search
+
+ROWS = 4 * OFFSET_QUICK_MAX
+# Rows of one time, so that an order by time alone would be none.
+OF_ONE_TIME = 7
+ENDS_MS = (0, 0, 0, NOW_MS + 1, NOW_MS + 2, NOW_MS, NOW_MS - 1)
+INSERT = """INSERT INTO triggers
+  (sig, signer, digest, function_digest, protocol, live, end_date_ms, created_at_ms, record)
+  VALUES (?, ?, ?, ?, 'Mimic', ?, ?, ?, ?)"""
+
+
+class Row(NamedTuple):
+    """A trigger as far as filters and the order are concerned."""
+
+    n: int
+    signer: bytes
+    function: bytes
+    live: int
+    end_date_ms: int
+    created_at_ms: int
+
+    @property
+    def is_active(self) -> bool:
+        return self.live == 1 and (self.end_date_ms == 0 or self.end_date_ms > NOW_MS)
+
+
+# The first signer and the first function have most; a few live ones have ended since the last sweep.
+STORED = [
+    Row(n, bytes([n % 13 == 0]) * 20, bytes([n % 11 == 0]) * 32, int(n % 17 > 1), ENDS_MS[n % 7], 1 + n // OF_ONE_TIME)
+    for n in range(ROWS)
+]
+
+
+async def fill(tx: Transaction) -> None:
+    for row in STORED:
+        sig, digest = row.n.to_bytes(65), row.n.to_bytes(32)
+        values = (row.signer, digest, row.function, row.live, row.end_date_ms, row.created_at_ms, f'{{"n":{row.n}}}')
+        await tx.execute(INSERT, (sig, *values))
+
+
+@pytest.fixture
+async def caller(app: Application, context: Context) -> httpx.AsyncClient:
+    """A client that does not mind that these records are no triggers."""
+    await context.database.write(fill)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")
+
+
+TIME_MAX = 2 + ROWS // OF_ONE_TIME
+FILTERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "active": st.sampled_from([True, True, False]),
+        "signer": st.sampled_from([0, 0, 1]),
+        "functionCid": st.sampled_from([0, 0, 1]),
+        "createdAfter": st.integers(0, TIME_MAX // 4),
+        "createdBefore": st.integers(TIME_MAX * 3 // 4, TIME_MAX),
+    },
+)
+# How far behind, in percent of what there is.
+PLACES = st.integers(0, 101)
+LIMITS = st.sampled_from([1, 10, 100])
+SORTS = st.sampled_from([1, -1])
+
+
+def chosen(query: dict[str, Any]) -> list[int]:
+    """What the filters leave, counted one by one."""
+    return [
+        row.n
+        for row in STORED
+        if query.get("active", row.is_active) == row.is_active
+        and query.get("signer", row.signer[0]) == row.signer[0]
+        and query.get("functionCid", row.function[0]) == row.function[0]
+        and query.get("createdAfter", -1) < row.created_at_ms <= query.get("createdBefore", ROWS)
+    ]
+
+
+def as_sent(query: dict[str, Any]) -> dict[str, str]:
+    """Filters that are numbers here, in the words of the interface."""
+    words = {
+        "active": lambda value: str(value).lower(),
+        "signer": lambda value: "0x" + (bytes([value]) * 20).hex(),
+        "functionCid": lambda value: str(cid_v0(bytes([value]) * 32)),
+    }
+    return {name: words.get(name, str)(value) for name, value in query.items()}
+
+
+@pytest.mark.parametrize("times_follow", [True, False], ids=["times follow the order", "times may differ"])
+async def test_a_page_far_behind_holds_what_anybody_would_count(
+    caller: httpx.AsyncClient, context: Context, *, times_follow: bool
+) -> None:
+    if not times_follow:  # as on PostgreSQL, and in a file that was copied from there
+        vars(context.database)["times_differ_ms"] = 3
+
+    asked: list[tuple[dict[str, Any], int, int, int]] = []
+
+    @hypothesis_settings(max_examples=200)
+    @given(FILTERS, PLACES, LIMITS, SORTS)
+    def ask(filters: dict[str, Any], place: int, limit: int, sort: int) -> None:
+        asked.append((filters, place, limit, sort))
+
+    ask()
+    deep = 0
+    for filters, place, limit, sort in asked:
+        there = chosen(filters)[::sort]
+        offset = len(there) * place // 100
+        deep += offset > OFFSET_QUICK_MAX and filters.get("active", False)
+        query = {**as_sent(filters), "offset": offset, "limit": limit, "sort": sort}
+        response = await caller.get("/triggers", params=query)
+        assert response.status_code == 200
+        assert [record["n"] for record in response.json()] == there[offset:][:limit], query
+    assert deep > 10  # of active ones, for which the two ways differ most
+
+
+class Recorder:
+    """A database that notes what it is asked."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.asked: list[tuple[str, Sequence[object]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    async def fetch_slow(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+        self.asked.append((sql, parameters))
+        return await self._database.fetch_slow(sql, parameters)
+
+
+# Ended ones are few, and their index has no signer and no function: of these the rows are looked at.
+READS_ROWS = ("SEARCH t USING INTEGER PRIMARY KEY", "SEARCH triggers USING INDEX triggers_by_end")
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("times_follow", [True, False], ids=["times follow the order", "times may differ"])
+@pytest.mark.parametrize("sort", [1, -1])
+@pytest.mark.parametrize("active", [True, False, None])
+@pytest.mark.parametrize("signer", [Address.from_raw(bytes(20)), None], ids=["a signer", ""])
+@pytest.mark.parametrize("function", [BundleCid.parse(str(cid_v0(bytes(32)))), None], ids=["a function", ""])
+async def test_rows_that_are_skipped_are_not_read(
+    context: Context, *, times_follow: bool, sort: Any, active: bool | None, signer: Any, function: Any
+) -> None:
+    database = context.database
+    assert isinstance(database, SqliteDatabase)
+    if not times_follow:
+        vars(database)["times_differ_ms"] = 3
+    recorder = Recorder(database)
+    query = TriggerQuery(
+        active=active, signer=signer, function_cid=function, sort=sort, offset=OFFSET_QUICK_MAX + 1, limit=10
+    )
+    await search(cast("Database", recorder), query, NOW_MS)
+    ((sql, parameters),) = recorder.asked
+    plan = [step for *_, step in await database.fetch(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+    tables = [step for step in plan if " triggers" in step or step.startswith("SEARCH t ")]
+    assert any("COVERING" in step for step in tables), plan
+    assert [step for step in tables if "COVERING" not in step and not step.startswith(READS_ROWS)] == []

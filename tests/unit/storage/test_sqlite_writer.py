@@ -1,0 +1,224 @@
+"""Whatever is raised, and wherever: each caller gets an outcome, and the writer goes on or says that it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from words import Work, add, commit_held, connection_of, nothing, opened, words, write_lock_held
+
+from muniment.errors import DatabaseUnavailable, NotReady, TriggerDeactivated
+from muniment.storage import sqlite_writer
+from muniment.storage.database import Transaction
+from muniment.storage.sqlite import SqliteDatabase
+
+# A writer that lost a job would keep its caller waiting for ever.
+ANSWER_SECONDS_MAX = 20
+
+
+class Halt(BaseException):
+    """What no `except Exception` catches."""
+
+
+def halt(*_: object) -> NoReturn:
+    raise Halt
+
+
+class BrokenLog:
+    """A log whose standard error was closed before the service started."""
+
+    def error(self, *_: object, **__: object) -> NoReturn:
+        raise AttributeError("'NoneType' object has no attribute 'write'")
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
+    async with opened(tmp_path / "test.db") as made:
+        yield made
+
+
+async def outcomes(database: SqliteDatabase, *works: Work) -> list[Any]:
+    """What came of work that was handed in together."""
+    async with asyncio.timeout(ANSWER_SECONDS_MAX):
+        return await asyncio.gather(*(database.write(work) for work in works), return_exceptions=True)
+
+
+def fill_up(database: SqliteDatabase) -> None:
+    """No page can be added any more: SQLite says that the disk is full."""
+    connection = connection_of(database)
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count={pages}")
+
+
+async def test_a_log_that_fails_keeps_nobody_waiting(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_up(database)
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_writer, "_log", BrokenLog())
+        told = await outcomes(database, add("a"), add("b" * 10_000))
+    assert [str(each) for each in told] == ["the database cannot write now: SQLITE_FULL"] * 2
+    connection_of(database).execute("PRAGMA max_page_count=1000000")
+    await outcomes(database, add("later"))
+    assert await words(database) == ["later"]
+
+
+async def test_a_log_that_fails_in_the_thread_does_not_end_it(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_writer, "_log", BrokenLog())
+        patch.setattr(sqlite_writer.Writer, "_make_durable", halt)
+        (told,) = await outcomes(database, add("a"))
+    assert isinstance(told, DatabaseUnavailable)
+    await outcomes(database, add("later"))
+    assert await words(database) == ["later"]
+
+
+async def test_what_is_raised_on_the_loop_is_the_outcome_of_the_group(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context.get("exception")))
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_writer.Writer, "_begin_at_once", halt)
+        told = await outcomes(database, add("a"), add("b"))
+    assert [type(each) for each in told] == [DatabaseUnavailable] * 2
+    assert [type(each) for each in raised] == [Halt]
+    await outcomes(database, add("later"))
+    assert await words(database) == ["later"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the end of the thread is the test
+@pytest.mark.parametrize("step", ["_finish", "_call_next"])
+async def test_a_writer_whose_thread_ends_tells_all_and_is_not_ready(
+    database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    await database.migrate()
+    await database.check()
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_writer, "GROUP_SIZE_MAX", 1)
+        patch.setattr(sqlite_writer.Writer, step, halt)
+        told = await outcomes(database, add("a"), add("b"), add("c"))
+    assert [type(each) for each in told[1:]] == [DatabaseUnavailable] * 2
+    kept = [] if step == "_finish" else ["a"]
+    assert isinstance(told[0], int) is bool(kept)
+    assert await words(database) == kept
+    (later,) = await outcomes(database, add("later"))
+    assert isinstance(later, DatabaseUnavailable)
+    with pytest.raises(NotReady, match="no writer"):
+        await database.check()
+    async with asyncio.timeout(ANSWER_SECONDS_MAX):  # the lock of the file was let go
+        other = SqliteDatabase(tmp_path / "test.db")
+        await other.write(add("theirs"))
+        await other.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the end of the thread is the test
+async def test_a_group_that_is_run_while_the_thread_ends_is_told_too_and_undone(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halt_soon(_: object) -> NoReturn:
+        time.sleep(0.3)
+        raise Halt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_writer.Writer, "_call_next", halt_soon)
+        assert await outcomes(database, add("a")) == [1]
+        await asyncio.sleep(0.05)  # the thread is about to end
+        (told,) = await outcomes(database, add("b"))
+    assert isinstance(told, DatabaseUnavailable)
+    assert await words(database) == ["a"]
+    assert not connection_of(database).in_transaction
+
+
+async def test_one_that_has_waited_too_long_is_refused_and_not_done(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_writer, "WAITING_SECONDS_MAX", 0.1)
+        with commit_held(database):
+            first = asyncio.create_task(database.write(add("first")))
+            await asyncio.sleep(0.05)
+            late = asyncio.create_task(database.write(add("late")))
+            await asyncio.sleep(0.3)
+        with pytest.raises(DatabaseUnavailable, match="too busy"):
+            await asyncio.wait_for(late, ANSWER_SECONDS_MAX)
+        await first
+    await outcomes(database, add("later"))
+    assert await words(database) == ["first", "later"]
+
+
+async def test_closing_waits_for_nobody_who_has_waited_too_long(
+    tmp_path: Path, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = SqliteDatabase(tmp_path / "test.db")
+    monkeypatch.setattr(sqlite_writer, "WAITING_SECONDS_MAX", 0.1)
+    with commit_held(other):
+        writing = [asyncio.create_task(other.write(nothing))]
+        await asyncio.sleep(0.05)
+        writing.append(asyncio.create_task(other.write(add("late"))))
+        closing = asyncio.create_task(other.close())
+        await asyncio.sleep(0.3)
+    await asyncio.wait_for(closing, ANSWER_SECONDS_MAX)
+    told = await asyncio.gather(*writing, return_exceptions=True)
+    assert [type(each) for each in told] == [int, DatabaseUnavailable]
+    assert await words(database) == []
+
+
+async def test_more_than_may_wait_are_refused_at_once(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_writer, "WRITES_WAITING_MAX", 2)
+    with commit_held(database):
+        first = asyncio.create_task(database.write(add("first")))
+        await asyncio.sleep(0.05)
+        waiting = [asyncio.create_task(database.write(add(word))) for word in ("a", "b")]
+        await asyncio.sleep(0)
+        with pytest.raises(DatabaseUnavailable, match="too many"):
+            await database.write(add("c"))
+    await asyncio.gather(first, *waiting)
+    assert await words(database) == ["first", "a", "b"]
+
+
+async def test_all_who_wait_for_a_lock_that_stays_are_told_in_time(
+    database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_writer, "WAITING_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(sqlite_writer, "GROUP_SIZE_MAX", 1)
+    vars(database._writer)["_patience_s"] = 0.2
+    with write_lock_held(tmp_path / "test.db"):
+        began = time.monotonic()
+        told = await outcomes(database, *(add(str(number)) for number in range(50)))
+        assert time.monotonic() - began < 5  # one after the other would take ten seconds
+    assert {type(each) for each in told} == {DatabaseUnavailable}
+    assert await words(database) == []
+
+
+@pytest.mark.parametrize("error", [TriggerDeactivated("no"), MemoryError(), sqlite3.IntegrityError("no")])
+async def test_work_that_ended_the_transaction_is_a_failure_for_all_of_it(
+    database: SqliteDatabase, error: Exception
+) -> None:
+    async def end_it(tx: Transaction) -> int:
+        await tx.fetch("ROLLBACK")  # as SQLite does by itself when memory is not enough
+        raise error
+
+    told = await outcomes(database, add("before"), end_it, add("after"))
+    assert [type(each) for each in told] == [DatabaseUnavailable] * 3
+    assert await words(database) == []
+    await outcomes(database, add("later"))
+    assert await words(database) == ["later"]
+
+
+async def test_a_caller_that_leaves_at_any_turn_takes_nobody_along(database: SqliteDatabase) -> None:
+    for turns in range(12):
+        leaving = asyncio.create_task(database.write(add(f"left {turns}")))
+        staying = asyncio.create_task(database.write(add(f"stayed {turns}")))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        leaving.cancel()
+        assert isinstance(await asyncio.wait_for(staying, ANSWER_SECONDS_MAX), int)
+    assert {f"stayed {turns}" for turns in range(12)} <= set(await words(database))
