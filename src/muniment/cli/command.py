@@ -137,6 +137,32 @@ def copy_blocks(config: Path | None, source: str, target: str, *, as_json: bool,
 
 
 @main.group()
+def database() -> None:
+    """The database that a registry is kept in."""
+
+
+@database.command("copy")
+@common
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--blocks", "blocks_url", help="Where blocks are kept beside TO; default: what MUNIMENT_BLOCKS_URL says.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def copy_database(
+    config: Path | None, source: str, target: str, blocks_url: str | None, *, as_json: bool, **flags: object
+) -> None:
+    """Copy a whole registry, but for its blocks, from one database to another that is empty.
+
+    FROM and TO are URLs of databases, or database: (the service's own). Stop whoever writes to FROM, and take the
+    blocks over with `muniment blocks copy` before. TO has nothing of it until it has everything. The status is 1 when
+    FROM was written to meanwhile.
+    """
+    from muniment.cli.database_copy import copy
+
+    with told_in_one_line():
+        raise SystemExit(copy(settings_of(config, **flags), source, target, blocks_url=blocks_url, as_json=as_json))
+
+
+@main.group()
 def users() -> None:
     """What an operator knows of users."""
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from muniment.storage.copying import Source, Target
     from muniment.storage.database import Database
     from muniment.storage.replicas import ReplicatedDatabase
 
@@ -17,15 +19,13 @@ def open_database(url: str, *, data_dir: Path) -> Database:
 
     Raises `ValueError` for a URL that no engine knows.
     """
-    if url.startswith("sqlite:///"):
+    if _engine(url) == "sqlite":
         from muniment.storage.sqlite import SqliteDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
-        return SqliteDatabase(data_dir / url.removeprefix("sqlite:///"))
-    if url.startswith(("postgresql://", "postgres://")):
-        from muniment.storage.postgres import PostgresDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
+        return SqliteDatabase(_path(url, data_dir))
+    from muniment.storage.postgres import PostgresDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
-        return PostgresDatabase(url)
-    raise ValueError(f"no database engine for {url.partition(':')[0]!r} URLs; sqlite:///… and postgresql://… are known")
+    return PostgresDatabase(url)
 
 
 def open_replicated(url: str, read_urls: Sequence[str], *, data_dir: Path, lag_s_max: float) -> ReplicatedDatabase:
@@ -36,3 +36,38 @@ def open_replicated(url: str, read_urls: Sequence[str], *, data_dir: Path, lag_s
     from muniment.storage.replicas import ReplicatedDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
     return ReplicatedDatabase(url, read_urls, writers=data_dir / "recent-writers", lag_s_max=lag_s_max)
+
+
+def open_source(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Source]:
+    """A view of the database at `url`, to be copied. Raises `ValueError` for a URL that no engine knows."""
+    if _engine(url) == "sqlite":
+        from muniment.storage.sqlite_copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
+
+        return source(_path(url, data_dir))
+    from muniment.storage.postgres_copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
+
+    return source(url)
+
+
+def open_target(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Target]:
+    """A transaction on the database at `url`, which was migrated: what is copied to it. Likewise."""
+    if _engine(url) == "sqlite":
+        from muniment.storage.sqlite_copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
+
+        return target(_path(url, data_dir))
+    from muniment.storage.postgres_copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
+
+    return target(url)
+
+
+def _engine(url: str) -> str:
+    """The engine of a database's URL. Raises `ValueError`."""
+    if url.startswith("sqlite:///"):
+        return "sqlite"
+    if url.startswith(("postgresql://", "postgres://")):
+        return "postgres"
+    raise ValueError(f"no database engine for {url.partition(':')[0]!r} URLs; sqlite:///… and postgresql://… are known")
+
+
+def _path(url: str, data_dir: Path) -> Path:
+    return data_dir / url.removeprefix("sqlite:///")

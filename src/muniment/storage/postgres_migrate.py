@@ -47,7 +47,7 @@ async def migrate(door: Door) -> list[str]:
         for migration in pending:
             await _apply(connection, migration, deadline)
         async with connection.transaction():
-            await _raise_base(connection)
+            await raise_base(connection)
         return [migration.name for migration in pending]
     except DRIVER_ERRORS as error:
         raise DatabaseUnavailable(f"the database cannot be migrated: {reason(error)}: {error}") from error
@@ -104,7 +104,7 @@ def _milliseconds(seconds: float) -> str:
     return str(int(seconds * 1000))
 
 
-async def _raise_base(connection: Connection) -> None:
+async def raise_base(connection: Connection) -> None:
     """See to it that new rows are numbered behind all that are there, also those of a restored dump."""
     highest = 0
     for (table,) in await connection.fetch(_NUMBERED):
