@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from muniment.cli.intent_commands import intents, operators
-from muniment.cli.options import common, settings_of, told, told_in_one_line, with_chains
+from muniment.cli.options import as_json_option, common, settings_of, told, told_in_one_line, with_chains
 from muniment.settings import variable
 
 
@@ -72,6 +72,46 @@ def verify(config: Path | None, **flags: object) -> None:
 
     with told_in_one_line():
         raise SystemExit(run(settings_of(config, **flags)))
+
+
+_directory = click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+
+
+@main.command()
+@common
+@_directory
+@as_json_option
+def backup(config: Path | None, directory: Path, *, as_json: bool, **flags: object) -> None:
+    """Back a registry on SQLite up to DIRECTORY, while it is served or not.
+
+    That is its database as it is at this moment, the blocks of its functions, and its secrets where they are in the
+    data directory. DIRECTORY holds nothing else. An earlier backup there is replaced once the new one is whole.
+    """
+    from muniment.cli.backup import run
+
+    with told_in_one_line():
+        run(settings_of(config, **flags), directory, as_json=as_json)
+
+
+@main.command()
+@common
+@_directory
+@click.option(
+    "--rotate/--no-rotate",
+    default=None,
+    help="End every API key, token and nonce of before, or revive those of the backup; a terminal is asked.",
+)
+@as_json_option
+def restore(config: Path | None, directory: Path, *, rotate: bool | None, as_json: bool, **flags: object) -> None:
+    """Make a registry of the backup in DIRECTORY, in a data directory that holds none.
+
+    The backup is checked first. What was interrupted leaves nothing that could be served; the same command again
+    goes on.
+    """
+    from muniment.cli.restore import run
+
+    with told_in_one_line():
+        run(settings_of(config, **flags), directory, rotate=rotate, as_json=as_json)
 
 
 @main.group()

@@ -1,0 +1,128 @@
+"""Registries that are backed up and restored, and what the tests ask of both commands."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+from click.testing import CliRunner, Result
+
+from builders import SAMPLES, TriggerDraft, Wallet, api_key_of, deploy, register
+from muniment.app import Application, build_context
+from muniment.auth.secrets import RingFile, Secret
+from muniment.cli.command import main
+from muniment.settings import Settings
+
+SECRET = "0a" * 32
+BIG = [("file", (name, (SAMPLES / "own-big" / name).read_bytes())) for name in ("manifest.json", "function.wasm")]
+
+
+def run(*words: str | Path, data: Path, **environ: str) -> Result:
+    return CliRunner().invoke(main, [*map(str, words), "--data-dir", str(data)], env=environ)
+
+
+def done(*words: str | Path, data: Path, **environ: str) -> Any:
+    """The summary as JSON; the command succeeds."""
+    result = run(*words, "--json", data=data, **environ)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refused(*words: str | Path, data: Path, **environ: str) -> str:
+    """The one line of a refusal, behind lines that name what is damaged."""
+    result = run(*words, data=data, **environ)
+    assert result.exit_code == 1, result.output
+    assert result.stdout == ""
+    *named, line = result.stderr.splitlines()
+    assert all(each.startswith("WRONG function ") for each in named), result.stderr
+    assert line.startswith("Error: ")
+    return line
+
+
+def fill(data: Path, work: Callable[[httpx.AsyncClient], Any], secret: str = "") -> None:
+    """Let a client work on the registry in `data`, which is made if there is none."""
+
+    async def filled() -> None:
+        context = build_context(Settings(data_dir=data, log_level="warning", secret=secret))
+        try:
+            await context.database.migrate()
+            transport = httpx.ASGITransport(app=Application(context))
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                await work(client)
+        finally:
+            await context.outgoing.close()
+            await context.database.close()
+
+    asyncio.run(filled())
+
+
+async def at_first(client: httpx.AsyncClient) -> None:
+    cid = await deploy(client)
+    for number in range(3):
+        await register(client, TriggerDraft(cid, version=f"1.0.{number}"))
+
+
+async def with_more(client: httpx.AsyncClient) -> None:
+    """A second function, whose module has several blocks."""
+    headers = {"x-api-key": await api_key_of(client, Wallet())}
+    assert (await client.post("/functions", files=BIG, headers=headers)).status_code == 200
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """Every file under `directory`, but for the empty lock."""
+    return {
+        str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file() and path.stat().st_size
+    }
+
+
+def rows(data: Path) -> list[str]:
+    """All that a database says."""
+    with closing(sqlite3.connect(f"{(data / 'muniment.db').as_uri()}?mode=ro", uri=True)) as connection:
+        return list(connection.iterdump())
+
+
+def blocks(directory: Path) -> list[Path]:
+    return sorted(path for path in (directory / "blocks").rglob("*") if path.is_file())
+
+
+def description(backup: Path) -> dict[str, Any]:
+    return json.loads((backup / "backup.json").read_text())
+
+
+def snapshot(backup: Path) -> Path:
+    return backup / description(backup)["snapshot"]
+
+
+def describe(backup: Path, **changes: Any) -> None:
+    (backup / "backup.json").write_text(json.dumps(description(backup) | changes))
+
+
+def ids(data: Path) -> list[str]:
+    assert (data / "secrets").exists()  # a ring that is not there would be made
+    return [Secret.derived_from(raw).id for raw in RingFile(data)()]
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def corrupt_index(path: Path) -> None:
+    """Swap two entries of an index, which only SQLite's own check finds."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'triggers_by_signer'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    content = bytearray(path.read_bytes())
+    start = (page - 1) * size
+    content[start + 8 : start + 10], content[start + 10 : start + 12] = (
+        content[start + 10 : start + 12],
+        content[start + 8 : start + 10],
+    )
+    path.write_bytes(content)

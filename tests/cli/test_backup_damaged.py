@@ -1,0 +1,151 @@
+"""`muniment restore`: what is not a whole backup is not restored, nor anything over a registry."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backing_up import (
+    at_first,
+    blocks,
+    corrupt_index,
+    describe,
+    done,
+    fill,
+    refused,
+    run,
+    sha256,
+    snapshot,
+    tree,
+)
+from muniment.auth.secrets import RingFile
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A registry with a function and three triggers."""
+    fill(tmp_path / "data", at_first)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def backup(data: Path, tmp_path: Path) -> Path:
+    """A backup of it."""
+    done("backup", tmp_path / "backup", data=data)
+    return tmp_path / "backup"
+
+
+def change(path: Path, how: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(how(path.read_bytes()))
+
+
+def with_other_database(backup: Path, damage: Callable[[Path], Any]) -> None:
+    """Put another database in, and describe it as the right one."""
+    path = snapshot(backup) / "muniment.db"
+    damage(path)
+    describe(backup, sha256=sha256(path))
+
+
+def sql(statement: str) -> Callable[[Path], None]:
+    def executed(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode=DELETE")
+            connection.execute(statement)
+            connection.commit()
+
+    return executed
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no description": (lambda backup: (backup / "backup.json").unlink(), "no whole backup in"),
+    "no JSON": (lambda backup: change(backup / "backup.json", lambda text: text[:-9]), "backup.json is damaged"),
+    "a list": (lambda backup: (backup / "backup.json").write_text("[]"), "backup.json is damaged"),
+    "newer": (lambda backup: describe(backup, format=2), "newer release, in format 2"),
+    "another place": (lambda backup: describe(backup, snapshot="../data"), "backup.json is damaged"),
+    "no database": (lambda backup: (snapshot(backup) / "muniment.db").unlink(), "No such file"),
+    "one bit": (
+        lambda backup: change(snapshot(backup) / "muniment.db", lambda data: data[:-1] + bytes([data[-1] ^ 1])),
+        "its SHA-256 differs",
+    ),
+    "cut short": (lambda backup: change(snapshot(backup) / "muniment.db", lambda data: data[:-1]), "SHA-256 differs"),
+    "damaged before": (lambda backup: with_other_database(backup, corrupt_index), "the database is damaged: "),
+    "something else": (
+        lambda backup: with_other_database(backup, lambda path: path.write_text("something else" * 99)),
+        "the database is damaged: file is not a database",
+    ),
+    "another database": (
+        lambda backup: with_other_database(backup, sql("DROP TABLE schema_migrations")),
+        "not one of this service",
+    ),
+    "of a newer release": (
+        lambda backup: with_other_database(backup, sql("INSERT INTO schema_migrations VALUES ('9999_new.sql', '', 0)")),
+        "has migration 9999_new.sql, which this older release lacks",
+    ),
+    "of another release": (
+        lambda backup: with_other_database(backup, sql("UPDATE schema_migrations SET sha256 = 'x'")),
+        "was applied with other contents",
+    ),
+    "a block is missing": (lambda backup: blocks(backup)[1].unlink(), "1 of 1 functions lack blocks"),
+    "a block is damaged": (lambda backup: blocks(backup)[2].write_bytes(b"x"), "1 of 1 functions lack blocks"),
+    "all blocks are missing": (lambda backup: shutil.rmtree(backup / "blocks"), "1 of 1 functions lack blocks"),
+    "no secrets": (lambda backup: (snapshot(backup) / "secrets").unlink(), "is not the ring of secrets"),
+    "half a secret": (
+        lambda backup: change(snapshot(backup) / "secrets", lambda text: text[:40]),
+        "cannot be read as a ring of secrets",
+    ),
+    "a secret less": (
+        lambda backup: change(snapshot(backup) / "secrets", lambda text: text[:65]),
+        "is not the ring of secrets",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("flag", ["--rotate", "--no-rotate"])
+def test_a_backup_that_is_not_whole_is_not_restored(data: Path, tmp_path: Path, name: str, flag: str) -> None:
+    damage, reason = DAMAGES[name]
+    run("secrets", "rotate", data=data)
+    backup, new = tmp_path / "backup", tmp_path / "new"
+    done("backup", backup, data=data)
+    damage(backup)
+    before = tree(tmp_path)
+    said = refused("restore", backup, flag, data=new)
+    assert reason in said, said
+    for raw in RingFile(data)():
+        assert raw.hex()[:40] not in said
+    assert tree(tmp_path) == before
+    assert not new.exists()
+
+
+def test_a_directory_that_is_none_is_not_restored(tmp_path: Path) -> None:
+    assert "no whole backup" in refused("restore", tmp_path / "backup", "--rotate", data=tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["muniment.db", "muniment.db-wal", "muniment.db-shm", "muniment.db-journal", "secrets"]
+)
+def test_a_registry_that_is_there_is_left_alone(backup: Path, tmp_path: Path, name: str) -> None:
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / name).write_bytes(b"")
+    assert f"new/{name} is there" in refused("restore", backup, "--rotate", data=new)
+    assert [(path.name, path.read_bytes()) for path in new.iterdir()] == [(name, b"")]
+
+
+def test_a_whole_registry_is_left_alone(data: Path, backup: Path) -> None:
+    before = tree(data)
+    for flag in ("--rotate", "--no-rotate"):
+        assert "holds no registry" in refused("restore", backup, flag, data=data)
+    assert tree(data) == before
+
+
+def test_without_a_terminal_one_of_both_must_be_said(backup: Path, tmp_path: Path) -> None:
+    assert "say --rotate or --no-rotate" in refused("restore", backup, data=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
