@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,19 @@ from muniment.settings import variable
 @click.version_option(package_name="muniment", message="muniment %(version)s")
 def main() -> None:
     """Registry and intent service for wallet-signed automation on EVM chains."""
+    _fill_standard_streams()
+
+
+def _fill_standard_streams() -> None:
+    """Lead standard streams that were closed at start nowhere.
+
+    Python has none then, and the next file that is opened takes the number: a database, into which errors are printed.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - it stays open as long as the process
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 @main.command()
