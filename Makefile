@@ -1,5 +1,6 @@
 # Two commands do everything: `make run` and `make test`. They install what they need into .venv.
 
+# What .venv is made with, once; to run on another: make clean && make test PYTHON=python3.13
 PYTHON ?= python3
 DATA ?= data
 PORT ?= 8787

@@ -28,6 +28,9 @@ CONNECTIONS_MAX: Final = 64
 _KEEPALIVE_SECONDS: Final = 30
 # RFC 6052 section 2.1: the last 32 bits are an IPv4 address, to which a translator passes the request on.
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+# Blocks of IANA's special-purpose address registries of which Python's releases differ in whether they are global:
+# protocol assignments (RFC 6890, 2928), translation inside a network (RFC 8215), documentation (RFC 9637).
+_SPECIAL: Final = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "2001::/23", "64:ff9b:1::/48", "3fff::/20")))
 
 _IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -49,7 +52,7 @@ def is_public(address: _IPAddress) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
         if inner is not None:
             return is_public(inner)
-    return address.is_global and not address.is_multicast
+    return address.is_global and not address.is_multicast and not any(address in block for block in _SPECIAL)
 
 
 class _CheckedConnections(httpcore.AsyncNetworkBackend):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, cast
 
@@ -71,6 +72,7 @@ def test_the_setting_decides(tmp_path: Path) -> None:
     assert isinstance(context.blocks, TableBlockStore)
     with pytest.raises(RuntimeError, match="no event loop"):
         context.blocks.has(bytes(32))
+    asyncio.run(context.database.close())
 
 
 async def test_the_context_takes_the_loop_that_runs(tmp_path: Path) -> None:

@@ -167,7 +167,9 @@ async def test_what_is_no_http_url_is_refused(url: str) -> None:
         ("0.0.0.0", False),  # noqa: S104 - an address that is refused
         ("100.64.0.1", False), ("224.0.0.1", False), ("255.255.255.255", False), ("::1", False), ("::", False),
         ("fe80::1", False), ("fd00::1", False), ("ff02::1", False), ("::ffff:169.254.169.254", False),
-        ("64:ff9b::a9fe:a9fe", False), ("2002:7f00:1::", False),
+        ("64:ff9b::a9fe:a9fe", False), ("2002:7f00:1::", False), ("64:ff9b:1::a9fe:a9fe", False),
+        # Python's releases differ in whether these are global.
+        ("192.0.0.8", False), ("192.0.0.192", False), ("2001:20::1", False), ("3fff::1", False),
     ],
 )  # fmt: skip
 def test_an_address_is_public_or_not(address: str, public: bool) -> None:  # noqa: FBT001 - an expected value
