@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -17,11 +16,13 @@ import pytest
 
 from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
+from ports import free_port
 
 ANVIL = Path(__file__).parent / "node/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
 CONTRACTS = Path(__file__).parent / "contracts"
 MULTICALL3 = Address("0xcA11bde05977b3631167028862bE2a173976CA11")
-START_SECONDS_MAX = 20
+# These end a hang of anvil, however busy the machine is.
+SECONDS_MAX = 60
 
 # For `pytestmark`: these tests are left out for one reason only.
 CHAIN_TESTS = [
@@ -31,12 +32,6 @@ CHAIN_TESTS = [
         reason=f"anvil is not there for {platform.system()} {platform.machine()}: run tests/node/install.py",
     ),
 ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def selector(signature: str) -> bytes:
@@ -80,11 +75,11 @@ class LocalChain:
         self._port = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
-        self._client = httpx.Client(timeout=20, trust_env=False)
+        self._client = httpx.Client(timeout=SECONDS_MAX, trust_env=False)
         self._accounts: list[str] = []
 
     def start(self) -> Self:
-        self._port = self._port or _free_port()
+        self._port = self._port or free_port()
         command = [
             str(ANVIL), "--host", "127.0.0.1", "--port", str(self._port), "--chain-id", str(self.chain_id), "--silent",
             *(("--state", str(self._state)) if self._state else ()),
@@ -100,7 +95,7 @@ class LocalChain:
         return self
 
     def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + START_SECONDS_MAX
+        deadline = time.monotonic() + SECONDS_MAX
         while True:
             try:
                 self._accounts = self.ask("eth_accounts")
@@ -114,7 +109,7 @@ class LocalChain:
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()  # SIGKILL ends a paused process too
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=SECONDS_MAX)
             self.process = None
         self._client.close()
 
@@ -122,7 +117,7 @@ class LocalChain:
         """End, and keep the state; `start` goes on from there."""
         assert self.process is not None
         self.process.terminate()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=SECONDS_MAX)
         self.process = None
 
     def __enter__(self) -> Self:
@@ -153,7 +148,7 @@ class LocalChain:
             self.ask("anvil_setBalance", sender, hex(10**18))
         transaction = {"from": sender or self._accounts[0], "data": "0x" + data.hex(), "gas": hex(8_000_000)}
         done = self.ask("eth_sendTransaction", {**transaction, **({} if to is None else {"to": to})})
-        deadline = time.monotonic() + START_SECONDS_MAX
+        deadline = time.monotonic() + SECONDS_MAX
         while (receipt := self.ask("eth_getTransactionReceipt", done)) is None:
             assert time.monotonic() < deadline, "the transaction was not mined"
             time.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings as hypothesis_settings
 
 from conformance import check_answer
@@ -32,6 +34,32 @@ hypothesis_settings.register_profile(
     "muniment", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 hypothesis_settings.load_profile("muniment")
+
+# A shell starts what runs in its background with SIGINT ignored, which every process under test would inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Neither is a disk that stands still for a while: a client waits longer than the five seconds of httpx.
+for _phase in ("connect", "read", "write", "pool"):
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _phase, 60.0)
+
+# A command configures the logs of its process, and each logger keeps how it was first used: here that would be seen by
+# whatever test comes behind.
+_configure_logs: Callable[..., None] = structlog.configure
+
+
+def _configure_logs_uncached(**given: Any) -> None:
+    _configure_logs(**{**given, "cache_logger_on_first_use": False})
+
+
+_structlog: Any = structlog
+_structlog.configure = _configure_logs_uncached
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_its_own() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction] - pytest uses it for every test
+    yield
+    structlog.reset_defaults()
 
 
 @dataclass

@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import secrets
-import socket
 import statistics
 import subprocess
 import sys
@@ -20,11 +19,14 @@ import httpx
 
 from builders import Wallet, deploy
 from loading import Load
+from ports import free_port
 from postgres import Cluster
 from service import Service
 
 # Between two kills the load is let work for this long at most.
 ROUND_SECONDS_MAX = 0.5
+# After the last one clients may go on for so long until enough is written.
+SLOW_SECONDS_MAX = 300
 
 
 @dataclass
@@ -51,7 +53,7 @@ class Site:
 
     async def load(self) -> Load:
         """Clients for every process, with a function to make triggers for."""
-        async with httpx.AsyncClient(base_url=self.urls[0], timeout=30) as client:
+        async with httpx.AsyncClient(base_url=self.urls[0]) as client:
             cid = await deploy(client, wallet=Wallet(secrets.randbits(64)))  # each has few nonces in a while
         return Load(self.urls, cid, self.command("operators", "add", f"relayer-{secrets.token_hex(4)}"))
 
@@ -59,7 +61,7 @@ class Site:
 @contextmanager
 def on_sqlite(folder: Path) -> Generator[Site]:
     """Two workers on one file."""
-    with Service(folder / "data", workers=2, port=_free_port()) as service:
+    with Service(folder / "data", workers=2, port=free_port()) as service:
         yield Site(folder / "data", [service], {})
 
 
@@ -71,7 +73,7 @@ def on_postgres(folder: Path, *, config: str = "", processes: int = 2) -> Genera
         site = Site(folder / "data", [], environment, cluster)
         site.command("migrate")
         for _ in range(processes):
-            service = Service(folder / "data", port=_free_port(), environment=environment)
+            service = Service(folder / "data", port=free_port(), environment=environment)
             site.services.append(stack.enter_context(service))
         yield site
 
@@ -107,11 +109,10 @@ async def kill_again_and_again(site: Site, rounds: int) -> Course:
     async with await site.load() as load:
         for _ in range(rounds):
             await course.round(site, load)
+        # On a slow disk not much is written between two kills.
+        await load.until(lambda: load.is_of_every_kind(10 * rounds), SLOW_SECONDS_MAX)
     seconds = time.monotonic() - began
     await load.check()
-    assert len(load.triggers) > 10 * rounds
-    assert load.ended
-    assert load.intents
     said = site.command("verify")
     assert "everything is as it was" in said, said
     print(  # noqa: T201 - shown with -s, and when the test fails
@@ -127,8 +128,3 @@ def _shown(name: str, seconds: list[float]) -> str:
         return f"{name} never killed"
     times = f"{statistics.median(seconds):.2f} s after it was back, {max(seconds):.2f} at most"
     return f"{name} killed {len(seconds)} times, a write {times}"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]

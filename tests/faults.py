@@ -10,27 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from builders import TriggerDraft
 from crashing import Site
+from loading import RECOVERY_SECONDS_MAX
+from service import is_there
 
 Draft = Callable[[], TriggerDraft]
 
-# The bounds of the engine (a statement 7 s, then 3 s to connect again), and as much again for a busy machine.
-ANSWER_SECONDS_MAX = 20
-# A failed attempt to connect is repeated after two seconds at most.
-RECOVERY_SECONDS_MAX = 15
+# The bounds of the engine (a statement 7 s, then 3 s to connect again), and twice as much again for a busy machine.
+ANSWER_SECONDS_MAX = 30
 OURS = "application_name = 'muniment' AND pid <> pg_backend_pid()"
-
-
-async def until_it_is_ready(caller: httpx.AsyncClient) -> float:
-    """Wait until the service says that it is ready, without a restart; how long that took."""
-    began = time.monotonic()
-    while (response := await caller.get("/readyz")).status_code != 200:
-        assert time.monotonic() - began < RECOVERY_SECONDS_MAX, response.text
-        await asyncio.sleep(0.02)
-    return time.monotonic() - began
 
 
 async def assert_unavailable(*requests: Any, code: str = "database-unavailable") -> None:
@@ -44,7 +33,7 @@ async def assert_unavailable(*requests: Any, code: str = "database-unavailable")
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait for something that comes by itself."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(RECOVERY_SECONDS_MAX):
         while not await holds():  # noqa: ASYNC110 - another process makes it so
             await asyncio.sleep(0.02)
 
@@ -65,28 +54,26 @@ async def until_none_of_ours(admin: Any) -> None:
     await until(lambda: admin.fetchval(f"SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}"))  # noqa: S608 - our own words
 
 
-def server_pids(site: Site) -> list[int]:
-    """The server's first process, then its others."""
-    assert site.cluster is not None
-    first = int((site.cluster.data / "postmaster.pid").read_text().split()[0])
-    return [first, *map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split())]
-
-
 @contextmanager
 def limited_files(site: Site, size: int) -> Generator[None]:
     """No file of the server grows beyond `size` bytes."""
     try:
-        for pid in server_pids(site):
-            limit_files(site, pid, str(size))
+        limit_files(site, str(size))
         yield
     finally:
-        for pid in server_pids(site):
-            limit_files(site, pid, "unlimited")
+        limit_files(site, "unlimited")
 
 
-def limit_files(site: Site, pid: int, size: str) -> None:
+def limit_files(site: Site, size: str) -> None:
     """As the server's own user: another may not, unless it has every right there is."""
     program = shutil.which("prlimit")
     assert site.cluster is not None
     assert program is not None, "util-linux is needed"
-    site.cluster.run(program, "--pid", pid, f"--fsize={size}:unlimited")
+    first = int((site.cluster.data / "postmaster.pid").read_text().split()[0])
+    limit = f"--fsize={size}:unlimited"
+    site.cluster.run(program, "--pid", first, limit)  # first, since those that it starts from now on inherit it
+    for pid in Path(f"/proc/{first}/task/{first}/children").read_text().split():
+        try:
+            site.cluster.run(program, "--pid", pid, limit)
+        except RuntimeError:
+            assert not is_there(int(pid)), "a process of the server that goes on has no such limit"

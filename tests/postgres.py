@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import asyncpg
+
+from ports import free_port
 
 # What a start may take on a busy machine, recovery after a kill included.
 _START_SECONDS = 60.0
@@ -57,7 +58,7 @@ class Cluster:
         self._user = _unprivileged()
         self._server: subprocess.Popen[Any] | None = None
         self._paused: list[int] = []
-        self.port = _free_port()
+        self.port = free_port()
         try:
             self._make(of)
             settings = f"{_CONFIG}\nport = {self.port}\nfsync = {'on' if fsync else 'off'}\n{config}\n"
@@ -242,9 +243,3 @@ def _may_run(program: Path, user: pwd.struct_passwd) -> bool:
     except OSError:
         return False
     return done.returncode == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

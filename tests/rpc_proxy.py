@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 
 import httpx
+
+from local_server import LocalServer
 
 Reply = tuple[int, dict[str, str], bytes]
 
@@ -47,13 +49,12 @@ class RpcProxy:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the signature is http.server's
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = LocalServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @staticmethod
     def passed_on(upstream: str, calls: list[dict[str, Any]], change: Any) -> Reply:
-        answers = httpx.post(upstream, json=calls, timeout=20, trust_env=False).json()
+        answers = httpx.post(upstream, json=calls, timeout=60, trust_env=False).json()
         if change is not None:
             by_id = {call["id"]: call for call in calls}
             answers = [change(by_id[answer["id"]], answer) for answer in answers]

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 import httpx
 
-START_SECONDS_MAX = 30
+# These end a hang: a busy machine, or one whose disk stands still for a while, is no fault of the service.
+START_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 90
 
 
 class Service:
@@ -29,6 +32,7 @@ class Service:
         environment: dict[str, str] | None = None,
     ) -> None:
         self.data_dir = data_dir
+        self._workers = workers
         self._command = [
             sys.executable, *program, "serve", "--port", str(port), "--host", "127.0.0.1",
             "--data-dir", str(data_dir), "--workers", str(workers),
@@ -66,16 +70,18 @@ class Service:
         self.url = said.partition("listens on ")[2].split()[0]
 
     def wait_until_ready(self) -> None:
+        """Until it says that it is, and each of its workers takes connections: which one answers is left to chance."""
         self._read_url()
         deadline = time.monotonic() + START_SECONDS_MAX
-        while True:
-            try:
-                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
+        while not (self._is_ready() and (self._workers == 1 or len(self.serving_pids()) == self._workers)):
             assert time.monotonic() < deadline, "the service is not ready"
             time.sleep(0.02)
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
 
     @property
     def pid(self) -> int:
@@ -84,15 +90,24 @@ class Service:
         return self.process.pid
 
     def worker_pids(self) -> set[int]:
-        """The processes that serve, when there are several."""
+        """The processes that serve, or are about to, when there are several."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return {int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+        return {int(pid) for pid in children if b"spawn_main" in _read(f"/proc/{pid}/cmdline")}
+
+    def serving_pids(self) -> set[int]:
+        """Those of the workers that take connections already."""
+        inode = _listening(int(self.url.rpartition(":")[2]))
+        return {pid for pid in self.worker_pids() if _waits_for(pid, inode)}
 
     def kill(self) -> None:
-        """SIGKILL to every process of the service."""
-        assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """SIGKILL to every process of the service; returns once all have ended, and the port is free."""
+        group = self.pid
+        os.killpg(group, signal.SIGKILL)
         self.wait()
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while _is_alive(group):
+            assert time.monotonic() < deadline, "a process does not end"
+            time.sleep(0.005)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal to the first process, as an operator or a supervisor does; the exit status."""
@@ -104,7 +119,7 @@ class Service:
         """Wait for the end; the exit status."""
         assert self.process is not None
         assert self.process.stdout is not None
-        status = self.process.wait(timeout=40)
+        status = self.process.wait(timeout=STOP_SECONDS_MAX)
         self.process.stdout.close()
         self.process = None
         return status
@@ -119,3 +134,50 @@ class Service:
     def __exit__(self, *_: object) -> None:
         if self.process is not None:
             self.stop()
+
+
+def _read(path: str) -> bytes:
+    """What a file of proc(5) says; nothing when its process is gone."""
+    try:
+        return Path(path).read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def is_there(pid: int) -> bool:
+    """Whether the process has not ended."""
+    return _state_and_group(pid)[0] not in {"", "Z", "X"}
+
+
+def _is_alive(group: int) -> bool:
+    """Whether a process of the group has not ended. Nobody may have asked yet for the status of one that has."""
+    pids = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
+    return any(at == str(group) and state not in {"Z", "X"} for state, at in map(_state_and_group, pids))
+
+
+def _state_and_group(pid: int) -> tuple[str, str]:
+    _, _, after_name = _read(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")
+    state, _, group, *_ = [*after_name.split(), "", "", ""]
+    return state, group
+
+
+def _listening(port: int) -> str:
+    """The inode of the socket that listens on 127.0.0.1."""
+    for line in _read("/proc/net/tcp").decode().splitlines():
+        _, local, _, state, *rest = line.split()
+        if local == f"0100007F:{port:04X}" and state == "0A":
+            return rest[5]
+    return ""
+
+
+def _waits_for(pid: int, inode: str) -> bool:
+    """Whether the process is told of what happens at a socket: it is among what its epoll watches (proc(5), fdinfo)."""
+    names: dict[str, str] = {}
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                names[each.name] = str(each.readlink())
+    ours = {number for number, name in names.items() if name == f"socket:[{inode}]"}
+    polls = (number for number, name in names.items() if name == "anon_inode:[eventpoll]")
+    told = b"\n".join(_read(f"/proc/{pid}/fdinfo/{number}") for number in polls).decode().splitlines()
+    return any(line.split()[1] in ours for line in told if line.startswith("tfd:"))

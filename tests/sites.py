@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import count
 from typing import Any
 
 import asyncpg
@@ -13,7 +13,10 @@ import pytest
 
 from builders import TriggerDraft, Wallet, deploy
 from crashing import Site, on_postgres
-from faults import ANSWER_SECONDS_MAX, until_it_is_ready
+from loading import ANSWER_SECONDS_MAX, until_it_is_ready
+
+# Another one for each trigger, in whichever test of the process.
+VERSIONS = count()
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ def operator_key(site: Site) -> str:
 
 @pytest.fixture
 async def caller(site: Site) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=site.urls[0], timeout=2 * ANSWER_SECONDS_MAX, trust_env=False) as made:
+    async with httpx.AsyncClient(base_url=site.urls[0], timeout=ANSWER_SECONDS_MAX, trust_env=False) as made:
         await until_it_is_ready(made)
         yield made
 
@@ -57,4 +60,4 @@ async def admin(site: Site) -> AsyncIterator[Any]:
 @pytest.fixture
 def draft(site_cid: str) -> Callable[[], TriggerDraft]:
     """Another trigger each time."""
-    return lambda: TriggerDraft(site_cid, Wallet(6), version=f"1.0.{time.monotonic_ns()}")
+    return lambda: TriggerDraft(site_cid, Wallet(6), version=f"1.0.{next(VERSIONS)}")

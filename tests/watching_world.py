@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from chain import LocalChain
 from muniment.app import build_context
@@ -118,6 +119,31 @@ async def registry(directory: Path, file: Path, **settings: Any) -> AsyncGenerat
     finally:
         await context.outgoing.close()
         await context.database.close()
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[LocalChain]:
+    with LocalChain(CHAIN_ID) as chain:
+        yield chain
+
+
+@pytest.fixture
+def settler(chain: LocalChain) -> Address:
+    """Another one for each test, on a chain that they share."""
+    return chain.deploy("MiniSettlerLegacy")
+
+
+@pytest.fixture
+def node_url(chain: LocalChain) -> str:
+    """Where the watcher asks; a test module may override this fixture."""
+    return chain.url
+
+
+@pytest.fixture
+async def watched(tmp_path: Path, node_url: str, settler: Address, database_url: str) -> AsyncIterator[Registry]:
+    file = chains_file(tmp_path, {CHAIN_ID: (settler, [node_url])})
+    async with registry(tmp_path, file, database_url=database_url) as made:
+        yield made
 
 
 def canonical(chain: LocalChain, settler: Address) -> list[tuple[int, bytes, bytes, int, bytes]]:

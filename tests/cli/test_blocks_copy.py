@@ -22,6 +22,7 @@ from muniment.cli.blocks import copy_blocks
 from muniment.cli.command import main
 from muniment.errors import StorageUnavailable
 from muniment.ipfs.block import Block, block_of
+from terminal import shown_on
 
 BLOCKS = sorted(block_of(number.to_bytes(4, "big") * (1 + number * 500)) for number in range(60))
 SQLITE = "sqlite:///blocks.db"
@@ -216,14 +217,12 @@ def test_a_terminal_is_shown_a_bar(source: FileBlockStore, tmp_path: Path) -> No
     path_of(source, BLOCKS[7]).write_bytes(b"x")
     terminal, other_end = os.openpty()
     command = [sys.executable, "-m", "muniment", "blocks", "copy", f"file:{source._root}", f"file:{tmp_path}/to"]
-    done = subprocess.run(
-        [*command, "--json"], stderr=other_end, stdout=subprocess.PIPE, text=True, timeout=60, check=False
-    )
-    os.close(other_end)
-    shown = os.read(terminal, 100_000).decode()
-    os.close(terminal)
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["copied"] == 59
+    with subprocess.Popen([*command, "--json"], stderr=other_end, stdout=subprocess.PIPE, text=True) as process:
+        os.close(other_end)
+        shown = shown_on(terminal).decode()
+        told, _ = process.communicate()
+    assert process.returncode == 1
+    assert json.loads(told)["copied"] == 59
     assert "60/60" in shown
     assert f"WRONG block {BLOCKS[7].digest.hex()}" in shown
 

@@ -99,7 +99,7 @@ def test_serve_does_not_start_with_what_cannot_work_and_does_not_repeat_it(
     # A process of its own, because serve sets up the logs of its process.
     command = [sys.executable, "-m", "muniment", "serve", "--port", "0", "--data-dir", str(tmp_path)]
     environ = {key: text for key, text in os.environ.items() if not key.startswith("MUNIMENT_")} | {name: value}
-    said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=30, check=False)
+    said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
     assert said.returncode == 1
     assert said.stdout == ""
     is_one_line(said.stderr)

@@ -24,9 +24,28 @@ from click.testing import CliRunner, Result
 from intent_lines import joined, line, log, proposal
 from muniment.cli.command import main
 from muniment.cli.whole_file import written
+from terminal import shown_on
 
 # Of which some batches are done when the import is interrupted.
 LINES = 4_000
+# This ends a hang.
+SECONDS_MAX = 60
+# `muniment` that waits in the middle of an import, three batches done, until the file GO_ON_WHEN_THERE_IS is there.
+STAYS_IN_THE_MIDDLE = """
+import os, time
+from pathlib import Path
+from muniment.__main__ import main
+from muniment.intents.importing import Import
+add, batches = Import.add, iter(range(100))
+async def stay(self, batch):
+    await add(self, batch)
+    if next(batches) == 2:
+        until = time.monotonic() + 60
+        while not Path(os.environ["GO_ON_WHEN_THERE_IS"]).exists() and time.monotonic() < until:
+            time.sleep(0.01)
+Import.add = stay
+main()
+"""
 
 
 def intents(data_dir: Path, *arguments: object, stdin: bytes | None = None) -> Result:
@@ -52,26 +71,38 @@ def rows(data_dir: Path, sql: str) -> list[Any]:
         return connection.execute(sql).fetchall()
 
 
-def launch(data_dir: Path, *arguments: object, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "muniment", "intents", *map(str, arguments), "--data-dir", str(data_dir)]
+def launch(
+    data_dir: Path,
+    *arguments: object,
+    stdin: int = subprocess.DEVNULL,
+    program: Sequence[str] = ("-m", "muniment"),
+    **environment: str,
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, *program, "intents", *map(str, arguments), "--data-dir", str(data_dir)]
     # Unbuffered output would hide what waits in a buffer.
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MUNIMENT_", "PYTHONUNBUF"))}
+    environ |= environment
     output = subprocess.PIPE
     return subprocess.Popen(command, env=environ, stdin=stdin, stdout=output, stderr=output, text=False)
 
 
-def handles(pid: int, number: signal.Signals) -> bool:
-    """Whether the process has taken over the signal (proc(5): SigCgt)."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    assert caught is not None
-    return bool(int(caught[1], 16) >> (number - 1) & 1)
+def wait_until_it_handles(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Until the process has taken over the signal (proc(5): SigCgt)."""
+    caught = 0
+    while not caught >> (number - 1) & 1:
+        assert process.poll() is None, "it has ended"
+        found = re.search(r"^SigCgt:\s*([0-9a-f]+)$", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)
+        assert found is not None
+        caught = int(found[1], 16)
+        time.sleep(0.01)
 
 
 def wait_until_full(pipe: int) -> None:
     """Until its writer has written what goes in, and waits."""
     before, now = -1, 0
+    deadline = time.monotonic() + SECONDS_MAX
     while now == 0 or now != before:
+        assert time.monotonic() < deadline, "nobody writes"
         time.sleep(0.2)
         before, now = now, int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
@@ -146,7 +177,7 @@ def test_what_cannot_be_read_is_status_2(tmp_path: Path, data: Path, name: str) 
 
 def wait_for_progress(process: subprocess.Popen[bytes], data: Path) -> None:
     """Return once a batch is on disk."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + SECONDS_MAX
     while time.monotonic() < deadline:
         assert process.poll() is None, "it ended before it was interrupted"
         with suppress(sqlite3.OperationalError):  # no file or no table yet
@@ -168,10 +199,14 @@ def test_an_interrupted_import_goes_on_to_the_same_end(
     file: Path, data: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     file.write_bytes(many([3, LINES - 1]))
-    with launch(data, "import", file, "--json") as process:
-        wait_for_progress(process, data)
-        process.send_signal(number)
-        told, warned = process.communicate(timeout=30)
+    program, go_on = ["-c", STAYS_IN_THE_MIDDLE], tmp_path / "go on"
+    with launch(data, "import", file, "--json", program=program, GO_ON_WHEN_THERE_IS=str(go_on)) as process:
+        try:
+            wait_for_progress(process, data)
+            process.send_signal(number)
+        finally:
+            go_on.touch()
+        told, warned = process.communicate(timeout=SECONDS_MAX)
     ((lines,),) = rows(data, "SELECT lines FROM imports")
     assert 0 < lines < LINES
     if number is not signal.SIGKILL:
@@ -221,11 +256,10 @@ def test_restart_begins_at_the_beginning(begun: Path, data: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_waiting_for_standard_input_ends_with_a_signal(data: Path, number: signal.Signals) -> None:
     with launch(data, "import", "-", stdin=subprocess.PIPE) as process:
-        while not (data / "muniment.db").exists():
-            time.sleep(0.01)
-        time.sleep(0.3)
+        wait_until_it_handles(process, signal.SIGTERM)
+        time.sleep(0.3)  # by then it is likely to wait
         process.send_signal(number)
-        assert process.wait(timeout=10) == 128 + number
+        assert process.wait(timeout=SECONDS_MAX) == 128 + number
         assert process.stderr is not None
         assert b"stopped after line 0; give the same input again" in process.stderr.read()
 
@@ -278,7 +312,7 @@ def test_a_signal_ends_an_export_that_is_held_up(
         try:
             wait_until_full(reader)
             process.send_signal(number)
-            assert process.wait(timeout=10) == 128 + number
+            assert process.wait(timeout=SECONDS_MAX) == 128 + number
             assert process.stderr.read() == b"stopped: the export is not whole\n"
         finally:
             os.close(reader)
@@ -289,10 +323,9 @@ def test_a_signal_ends_an_export_to_a_pipe_that_nobody_opens(tmp_path: Path, dat
     intents(data, "import", "-", stdin=line(1))
     os.mkfifo(tmp_path / "pipe")
     with launch(data, "export", tmp_path / "pipe") as process:
-        while not handles(process.pid, signal.SIGTERM):
-            time.sleep(0.01)
+        wait_until_it_handles(process, signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) == 128 + signal.SIGTERM
+        assert process.wait(timeout=SECONDS_MAX) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt, OSError])
@@ -315,10 +348,10 @@ def test_a_terminal_shows_a_bar_and_refused_lines_beside_it(file: Path, data: Pa
     file.write_bytes(joined([line(1), b"{", line(3)]))
     ours, theirs = os.openpty()
     command = [sys.executable, "-m", "muniment", "intents", "import", str(file), "--data-dir", str(data)]
-    assert subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=False).returncode == 1
-    os.close(theirs)
-    shown = os.read(ours, 65_536)
-    os.close(ours)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        shown = shown_on(ours)
+    assert process.returncode == 1
     assert b"importing" in shown
     assert b"100%" in shown
     assert b"\r\x1b[Kline 2: invalid-json: " in shown

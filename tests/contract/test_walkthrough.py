@@ -20,7 +20,7 @@ def _walked(page: str, service: Service, **environment: str) -> str:
     assert found is not None
     script = re.sub(r"URL=\S+", f"URL={service.url}", found[1], count=1).replace(".venv/bin/python", sys.executable)
     walked = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+        ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, **environment},
     )  # fmt: skip
     assert walked.returncode == 0, walked.stderr

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import httpx
+
+from local_server import LocalServer
 
 Change = Callable[[bytes], bytes]
 
@@ -29,7 +31,7 @@ def bad_wire(url: str, change: Change) -> Generator[str]:
         def log_message(self, *_: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - silent
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = LocalServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from muniment.storage.migrate import migrations
+from ports import free_port
 from service import Service
 
 SECONDS_MAX = 60
@@ -125,7 +126,7 @@ def test_demo_against_no_service_is_told_in_one_line() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
 def test_demo_starts_a_service_and_stops_it_with_itself(tmp_path: Path, number: signal.Signals) -> None:
     for _ in range(2):  # the second time on the data of the first
-        words = command("demo", "--data-dir", tmp_path / "data", "--port", "0")
+        words = command("demo", "--data-dir", tmp_path / "data", "--port", str(free_port()))
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as demo:
             assert demo.stdout is not None
             said = ""
@@ -136,7 +137,7 @@ def test_demo_starts_a_service_and_stops_it_with_itself(tmp_path: Path, number: 
             url = said.partition("listens on ")[2].split()[0]
             assert httpx.get(f"{url}/healthz").status_code == 200
             demo.send_signal(number)
-            assert demo.wait(20) == 0
+            assert demo.wait(SECONDS_MAX) == 0
         assert_walked(said)
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{url}/healthz")

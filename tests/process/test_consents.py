@@ -26,7 +26,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]
 @pytest.fixture
 def client(service: Service) -> httpx.AsyncClient:
     """A new connection for each request: the kernel gives them to both processes."""
-    return httpx.AsyncClient(base_url=service.url, timeout=30, limits=httpx.Limits(max_keepalive_connections=0))
+    return httpx.AsyncClient(base_url=service.url, limits=httpx.Limits(max_keepalive_connections=0))
 
 
 async def test_fifty_creates_at_once_are_one_record(client: httpx.AsyncClient) -> None:

@@ -8,7 +8,6 @@ import os
 import random
 import secrets
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import httpx
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
+from ports import free_port
 from service import Service
 
 HERE = Path(__file__).parent
@@ -30,13 +30,12 @@ WRITES = 1_000
 # A round ends somewhere between the first instruction of the service and this long after it is ready.
 ROUND_SECONDS_MAX = 0.4
 TRIGGER_WRITERS = 3
+# An upload is several files that must reach the disk, and has to fit between two kills.
+FUNCTIONS_MIN = 10
+# This ends a hang; when there is nothing else to do the rounds take half a minute.
+SECONDS_MAX = 600
 
 pytestmark = pytest.mark.slow
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 async def signed_in(url: str) -> tuple[str, str]:
@@ -84,10 +83,14 @@ def acknowledged(answers: list[Path]) -> list[tuple[int, Any]]:
     return [(status, body) for _, status, body in map(json.loads, lines)]
 
 
+def is_enough(written: list[tuple[int, Any]]) -> bool:
+    return len(written) >= WRITES and sum("CID" in record for _, record in written) > FUNCTIONS_MIN
+
+
 def kill_again_and_again(service: Service, answers: list[Path], dice: random.Random) -> int:
-    rounds = 0
-    while rounds < ROUNDS or len(acknowledged(answers)) < WRITES:
-        assert rounds < 5 * ROUNDS, "the service hardly gets anything done"
+    rounds, deadline = 0, time.monotonic() + SECONDS_MAX
+    while rounds < ROUNDS or not is_enough(acknowledged(answers)):
+        assert time.monotonic() < deadline, "the service hardly gets anything done"
         service.launch()
         if dice.random() < 0.2:
             time.sleep(dice.uniform(0, 2 * ROUND_SECONDS_MAX))  # while it starts
@@ -116,7 +119,6 @@ def test_no_acknowledged_write_is_lost_however_often_the_service_is_killed(tmp_p
     written = acknowledged(answers)
     print(f"{len(written)} writes acknowledged in {rounds} rounds")  # noqa: T201 - shown with -s, and when the test fails
     assert {status for status, _ in written} == {200}
-    assert sum("CID" in record for _, record in written) > 10
     assert_sound(tmp_path / "data")
     with service:
         assert_all_there(service.url, [record for _, record in written])
@@ -132,7 +134,7 @@ def assert_all_there(url: str, records: list[dict[str, Any]]) -> None:
 def assert_sound(data_dir: Path) -> None:
     """The store opens by itself; every block and signature in it is what its name says."""
     command = [sys.executable, "-m", "muniment", "verify", "--data-dir", str(data_dir)]
-    verified = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    verified = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert verified.returncode == 0, verified.stdout + verified.stderr
     with closing(sqlite3.connect(data_dir / "muniment.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -20,7 +20,7 @@ from loading import DEADLINE
 from service import Service
 
 ROWS_EACH = 120
-SECONDS_MAX = 60
+SECONDS_MAX = 300
 WRITERS = (Wallet(41), Wallet(42))
 NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
 
@@ -38,7 +38,7 @@ async def write(urls: list[str], requests: list[tuple[str, str, Any]], key: str 
 
 
 def client_of(url: str) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=url, limits=httpx.Limits(max_keepalive_connections=0), timeout=30)
+    return httpx.AsyncClient(base_url=url, limits=httpx.Limits(max_keepalive_connections=0))
 
 
 async def tail(urls: list[str], target: str) -> AsyncIterator[str]:

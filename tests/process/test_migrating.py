@@ -21,7 +21,7 @@ from muniment.storage.migrate import Migration, migrations
 from postgres import Cluster
 from service import Service
 
-SECONDS_MAX = 60
+SECONDS_MAX = 300
 # Rounds of every client before the migrations, and again after them.
 ROUNDS = 15
 TABLES = ("triggers", "users", "used_nonces", "functions", "function_creators", "intents")
@@ -150,7 +150,7 @@ async def test_no_request_fails_while_the_next_release_migrates(
 ) -> None:
     await migrated(url, tmp_path)
     service = started("ready")
-    async with httpx.AsyncClient(base_url=service.url, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=service.url) as client:
         async with Clients(client, await deploy(client)) as clients:
             await clients.until(ROUNDS)
             level([*migrations(engine), *NEXT[engine]])
@@ -160,7 +160,7 @@ async def test_no_request_fails_while_the_next_release_migrates(
         assert (await client.get("/readyz")).status_code == 200
         await api_key_of(client, Wallet(99))
     later = started("ready")  # this release, started on the newer level
-    listed = httpx.get(f"{later.url}/triggers", timeout=30)
+    listed = httpx.get(f"{later.url}/triggers")
     assert (listed.status_code, len(listed.json())) == (200, 10)
 
 
@@ -171,7 +171,7 @@ async def test_a_process_ahead_of_its_database_waits_for_the_migration(
     level(known[:-1])
     await migrated(url, tmp_path)
     service = started("listening")
-    async with httpx.AsyncClient(base_url=service.url, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=service.url) as client:
         refused = await client.get("/readyz")
         assert (refused.status_code, refused.json()["code"]) == (503, "not-ready")
         assert known[-1].name in refused.json()["detail"]
@@ -187,7 +187,7 @@ async def test_without_any_migration_nothing_is_served_and_nothing_crashes(
     url: str, started: Callable[[str], Service], tmp_path: Path
 ) -> None:
     service = started("listening")
-    async with httpx.AsyncClient(base_url=service.url, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=service.url) as client:
         for path in ("/triggers", "/functions", "/intents", "/readyz"):
             assert (await client.get(path)).status_code == 503, path
         body = TriggerDraft("Qm" + "a" * 44).signed()
@@ -205,7 +205,7 @@ def test_of_two_services_that_migrate_at_start_both_serve(engine: str, url: str,
             service.launch()
         for service in both:
             service.wait_until_ready()
-            assert httpx.get(f"{service.url}/triggers", timeout=30).json() == []
+            assert httpx.get(f"{service.url}/triggers").json() == []
     finally:
         for service in both:
             service.stop()

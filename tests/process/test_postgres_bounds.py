@@ -14,7 +14,8 @@ from muniment.storage.postgres import PostgresDatabase
 from postgres import Cluster
 
 BOUNDS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-NAP = "SELECT 1 FROM pg_sleep(0.2)"
+# For statements, for long reads, and for writes.
+SESSIONS = 2 + postgres.SLOW_LINES + 2
 
 
 @pytest.fixture
@@ -42,18 +43,25 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 async def test_every_session_has_every_bound(bounds_url: str, opened: list[Any]) -> None:
     database = PostgresDatabase(bounds_url)
 
-    async def nap(transaction: Any) -> None:
-        await transaction.fetch(NAP)
+    async def stay(transaction: Any) -> None:
+        while len(opened) < SESSIONS:
+            await transaction.fetch("SELECT 1 FROM pg_sleep(0.01)")
 
     await database.migrate()
     migrating = opened.pop(0)
     assert migrating.is_closed()
-    # While the first of each kind is at work, a second one takes another connection.
-    naps = [database.fetch_slow(NAP), database.fetch_slow(NAP), database.fetch(NAP), database.write(nap)]
-    naps += [after_a_turn(database.fetch(NAP)), after_a_turn(database.write(nap))]
-    await asyncio.gather(*naps)
-    lines = 2 + postgres.SLOW_LINES + 2
-    assert len(opened) == lines
+    # Each takes a connection of its own: those before it have only begun to open theirs.
+    await asyncio.gather(
+        *(database.fetch_slow("SELECT 1") for _ in range(postgres.SLOW_LINES)),
+        *(database.fetch(sql) for sql in ("SELECT 1", "SELECT 2")),
+    )
+    # A write keeps its own until all are there.
+    first = asyncio.create_task(database.write(stay))
+    async with asyncio.timeout(60):
+        while len(opened) < SESSIONS - 1:  # noqa: ASYNC110 - a connection that is opened tells nobody
+            await asyncio.sleep(0.01)
+        await asyncio.gather(first, database.write(stay))
+    assert len(opened) == SESSIONS
     for connection in opened:
         rows = await connection.fetch(
             "SELECT name, setting::bigint, unit FROM pg_settings WHERE name = ANY($1)", BOUNDS
@@ -63,14 +71,9 @@ async def test_every_session_has_every_bound(bounds_url: str, opened: list[Any])
     driver: Any = asyncpg
     admin = await driver.connect(bounds_url, timeout=5, command_timeout=5)
     sql = f"SELECT count(*) FROM pg_stat_activity WHERE datname = 'bounds' AND {OURS}"  # noqa: S608 - our own words
-    assert await admin.fetchval(sql) == lines
+    assert await admin.fetchval(sql) == SESSIONS
     await admin.close()
     await database.close()
-
-
-async def after_a_turn(work: Any) -> Any:
-    await asyncio.sleep(0.05)
-    return await work
 
 
 async def test_migrations_have_bounds_too(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

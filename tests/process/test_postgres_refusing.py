@@ -13,9 +13,9 @@ import pytest
 
 from builders import Bundle, Wallet, api_key_of, register
 from crashing import Site
-from faults import Draft, assert_unavailable, configure, end_our_sessions, limited_files, until_it_is_ready
+from faults import OURS, Draft, assert_unavailable, configure, end_our_sessions, limited_files
 from feeding import Feeder, IntentDraft
-from loading import DEADLINE
+from loading import DEADLINE, until_it_is_ready
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +28,7 @@ async def test_on_a_read_only_server_writes_are_503_and_reads_are_served(
     feeder = Feeder(caller, operator_key)
     consent = {"triggerSigs": [trigger["sig"]], "signature": Wallet(6).sign_deactivation([trigger["sig"]])}
     await configure(admin, "ALTER SYSTEM SET default_transaction_read_only = on")
+    await end_our_sessions(admin)  # each hears of it in its own time, a new one at once
     try:
         await assert_unavailable(
             caller.post("/triggers", json=new), caller.post("/triggers/deactivate", json=consent), feeder.put(intent)
@@ -41,6 +42,7 @@ async def test_on_a_read_only_server_writes_are_503_and_reads_are_served(
     finally:
         await admin.execute("SET default_transaction_read_only = off")
         await configure(admin, "ALTER SYSTEM RESET default_transaction_read_only")
+        await end_our_sessions(admin)
     assert (await caller.post("/triggers", json=new)).status_code == 200
     assert (await caller.post("/triggers/deactivate", json=consent)).status_code == 204
     assert (await feeder.put(intent)).status_code == 200
@@ -89,10 +91,12 @@ async def test_when_others_use_up_the_connections_it_is_503_until_some_are_free(
 ) -> None:
     held: list[Any] = []
     driver: Any = asyncpg
-    await end_our_sessions(admin)
-    with suppress(asyncpg.TooManyConnectionsError):
-        while True:
-            held.append(await driver.connect(site.environment["MUNIMENT_DATABASE_URL"]))
+    ours = f"SELECT count(*) FROM pg_stat_activity WHERE {OURS}"  # noqa: S608 - our own words
+    while not held or await admin.fetchval(ours):  # until the service has none that it made in between
+        await end_our_sessions(admin)
+        with suppress(asyncpg.TooManyConnectionsError):
+            while True:
+                held.append(await driver.connect(site.environment["MUNIMENT_DATABASE_URL"]))
     body = draft().signed()
     await assert_unavailable(*(caller.post("/triggers", json=body) for _ in range(20)), caller.get("/readyz"))
     await assert_unavailable(caller.get(f"/triggers/{body['sig']}"))

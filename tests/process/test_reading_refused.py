@@ -12,6 +12,7 @@ from muniment.evm.address import Address
 from muniment.evm.chains import Chain
 from muniment.evm.reading import ReadingState, read_chain
 from muniment.outgoing import ANSWER_BYTES_MAX, Outgoing, Unreachable
+from ports import free_port
 from rpc_proxy import Reply, RpcProxy
 
 WALLET = Address.parse("0x" + "a1" * 20)
@@ -23,7 +24,7 @@ async def refused(url: str, state: ReadingState | None = None, *, allow_private:
     chain = replace(CHAIN, rpc_urls=(url,))
     async with Outgoing(allow_private=allow_private) as outgoing:
         with pytest.raises(Unreachable) as refusal:
-            await read_chain(outgoing, chain, WALLET, [WALLET], [], seconds_max=2, state=known)
+            await read_chain(outgoing, chain, WALLET, [WALLET], [], seconds_max=60, state=known)
     assert "127.0.0.1" not in str(refusal.value)
     assert "127.0.0.1" not in repr(known)
     return refusal.value.reason
@@ -62,9 +63,7 @@ async def test_an_answer_that_is_none_has_one_word(reply: Reply, reason: str) ->
 
 
 async def test_a_dead_node_is_unreachable() -> None:
-    with RpcProxy(reply=(200, {}, b"")) as node:
-        url = node.url
-    assert await refused(url) == "unreachable"
+    assert await refused(f"http://127.0.0.1:{free_port()}") == "unreachable"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1"])
@@ -91,5 +90,5 @@ async def test_a_chain_without_urls_is_unreachable() -> None:
     began = time.monotonic()
     async with Outgoing(allow_private=True) as outgoing:
         with pytest.raises(Unreachable):
-            await read_chain(outgoing, CHAIN, WALLET, [], [], seconds_max=2, state=ReadingState(lambda: 0.0))
-    assert time.monotonic() - began < 1
+            await read_chain(outgoing, CHAIN, WALLET, [], [], seconds_max=60, state=ReadingState(lambda: 0.0))
+    assert time.monotonic() - began < 30

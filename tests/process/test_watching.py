@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,33 +18,20 @@ from watching_world import (
     SOLVER,
     Registry,
     canonical,
+    chain,
     chains_file,
     execute,
     fail,
     intent_body,
+    node_url,
     proposal_body,
     registry,
+    settler,
+    watched,
 )
 
+__all__ = ["chain", "node_url", "settler", "watched"]  # the fixtures
 pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
-
-
-@pytest.fixture(scope="module")
-def chain() -> Iterator[LocalChain]:
-    with LocalChain(CHAIN_ID) as chain:
-        yield chain
-
-
-@pytest.fixture
-def settler(chain: LocalChain) -> Address:
-    return chain.deploy("MiniSettlerLegacy")
-
-
-@pytest.fixture
-async def watched(tmp_path: Path, chain: LocalChain, settler: Address, database_url: str) -> AsyncIterator[Registry]:
-    file = chains_file(tmp_path, {CHAIN_ID: (settler, [chain.url])})
-    async with registry(tmp_path, file, database_url=database_url) as made:
-        yield made
 
 
 @pytest.mark.parametrize("events", [0, 1, 3])

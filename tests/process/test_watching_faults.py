@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +14,25 @@ from muniment.evm.address import Address
 from muniment.intents import answers, nodes
 from muniment.intents.watching import Watcher
 from rpc_proxy import RpcProxy
-from watching_world import CHAIN_ID, Registry, canonical, chains_file, execute, fail, intent_body, registry
+from watching_world import (
+    CHAIN_ID,
+    Registry,
+    canonical,
+    chain,
+    chains_file,
+    execute,
+    fail,
+    intent_body,
+    registry,
+    settler,
+)
 
+__all__ = ["chain", "settler"]  # the fixtures
 pytestmark = CHAIN_TESTS
 
 SECOND_CHAIN = 137
 Json = dict[str, Any]
 Change = Callable[[Json, Json], Json]
-
-
-@pytest.fixture(scope="module")
-def chain() -> Iterator[LocalChain]:
-    with LocalChain(CHAIN_ID) as chain:
-        yield chain
-
-
-@pytest.fixture
-def settler(chain: LocalChain) -> Address:
-    return chain.deploy("MiniSettlerLegacy")
 
 
 @pytest.fixture(autouse=True)
@@ -236,9 +237,17 @@ async def test_trouble_of_one_chain_does_not_stop_another(tmp_path: Path, chain:
 
 
 async def until(watched: Registry, intent: str, status: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await watched.status(intent) != status:  # noqa: ASYNC110 - nothing tells it
             await asyncio.sleep(0.05)
+
+
+async def asked_again(proxy: RpcProxy) -> None:
+    """Wait until the watcher has asked twice from now on: it asks one thing after the other."""
+    before = len(proxy.requests)
+    async with asyncio.timeout(60):
+        while len(proxy.requests) < before + 2:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.01)
 
 
 async def test_a_node_that_hangs_or_fails_for_a_while_is_asked_again(
@@ -259,8 +268,9 @@ async def test_a_node_that_hangs_or_fails_for_a_while_is_asked_again(
             await asyncio.to_thread(execute, chain, bodies[1])
             await until(watched, intents[1], "succeeded")
             proxy.reply = (500, {}, b"")
+            await asked_again(proxy)  # so no answer of before is on its way any more
             await asyncio.to_thread(execute, chain, bodies[2])
-            await asyncio.sleep(0.3)
+            await asked_again(proxy)
             assert await watched.status(intents[2]) == "submitted"
             proxy.reply = None
             await until(watched, intents[2], "succeeded")

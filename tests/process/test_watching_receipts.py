@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,20 +12,10 @@ from muniment.intents import receipts
 from muniment.intents.nodes import Nodes
 from muniment.intents.receipts import Receipts
 from rpc_proxy import RpcProxy
-from watching_world import CHAIN_ID, Registry, chains_file, execute, fail, intent_body, proposal_body, registry
+from watching_world import CHAIN_ID, Registry, chain, execute, fail, intent_body, proposal_body, settler, watched
 
+__all__ = ["chain", "settler", "watched"]  # the fixtures
 pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
-
-
-@pytest.fixture(scope="module")
-def chain() -> Iterator[LocalChain]:
-    with LocalChain(CHAIN_ID) as chain:
-        yield chain
-
-
-@pytest.fixture
-def settler(chain: LocalChain) -> Address:
-    return chain.deploy("MiniSettlerLegacy")
 
 
 @pytest.fixture
@@ -36,10 +25,8 @@ def proxy(chain: LocalChain) -> Iterator[RpcProxy]:
 
 
 @pytest.fixture
-async def watched(tmp_path: Path, proxy: RpcProxy, settler: Address, database_url: str) -> AsyncIterator[Registry]:
-    file = chains_file(tmp_path, {CHAIN_ID: (settler, [proxy.url])})
-    async with registry(tmp_path, file, database_url=database_url) as made:
-        yield made
+def node_url(proxy: RpcProxy) -> str:
+    return proxy.url
 
 
 async def test_a_failed_transaction_fails_the_submitted_intent_that_names_it(

@@ -154,7 +154,7 @@ async def test_another_chain_is_followed_anew_when_the_settler_block_is_above_wh
     chain.ask("evm_revert", snapshot)
     other_blocks(chain, 8)
     above: Registry = await opened(settler_block=head + 7)
-    assert await asyncio.wait_for(above.follow(), 20)
+    assert await asyncio.wait_for(above.follow(), 60)
     assert len([step for step in above.steps if step.taken_back is not None]) == 1
     assert await above.executions() == []
 

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main(port: int, requests: Path, answers: Path) -> None:
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     with requests.open() as lines, answers.open("w") as noted:
         for number, line in enumerate(lines):
             status, answer = answered(connection, json.loads(line))

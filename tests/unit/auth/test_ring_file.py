@@ -32,7 +32,7 @@ def in_processes(program: str, data_dir: Path) -> list[str]:
         assert process.stdin is not None
         process.stdin.close()
         process.stdin = None
-    said = [process.communicate(timeout=30)[0] for process in started]
+    said = [process.communicate(timeout=60)[0] for process in started]
     assert [process.returncode for process in started] == [0] * AT_ONCE
     return said
 

@@ -114,7 +114,7 @@ def test_a_loop_that_stands_still_is_waited_for_no_longer_than_the_bound(
         started = time.monotonic()
         with pytest.raises(StorageUnavailable, match="does not answer"):
             use(TableBlockStore(database, loop, spools=tmp_path))
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
         loop.run_until_complete(asyncio.sleep(0.01))  # a late put does no harm
     finally:
         loop.close()
@@ -132,7 +132,9 @@ def test_a_put_returns_only_after_the_commit(tmp_path: Path) -> None:
         database: Any = Slow()
         store = TableBlockStore(database, asyncio.get_running_loop(), spools=tmp_path)
         putting = asyncio.create_task(asyncio.to_thread(lambda: (store.put_many([HELLO]), returned.set())))
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):
+            while not database.written:  # noqa: ASYNC110 - a write tells nobody
+                await asyncio.sleep(0.01)
         assert database.written == [[HELLO]]
         assert not returned.is_set()
         committed.set()

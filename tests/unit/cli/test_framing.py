@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from wires import Transport, create_answering, protocol
+from wires import Transport, create_answering, protocol, turns
 
 from muniment.cli.at_once import WAITING_MAX
 from muniment.cli.connections import BoundedHeads
@@ -26,7 +26,7 @@ def statuses(transport: Transport) -> list[bytes]:
 async def served(made: BoundedHeads) -> None:
     """Wait until nothing is served any more."""
     while made.tasks:
-        _, waiting = await asyncio.wait(made.tasks, timeout=10)
+        _, waiting = await asyncio.wait(made.tasks, timeout=60)
         assert not waiting
 
 
@@ -88,7 +88,7 @@ async def test_trailers_without_end_are_cut_off(line: bytes, *, is_read: bool) -
     app = create_reading() if is_read else create_answering()
     made, transport = protocol(app)
     made.data_received(CHUNKED + b"0\r\n")
-    await asyncio.sleep(0.01)
+    await turns()
     piece = line * (10_000 // len(line))
     sent = 0
     while not transport.is_closed:
@@ -135,7 +135,7 @@ async def test_what_is_malformed_does_not_take_the_place_of_an_answer(behind: by
     made.data_received(GET)
     assert not transport.is_paused
     made.data_received(behind)
-    await asyncio.sleep(0.01)
+    await turns()
     assert (transport.written, transport.is_closed, transport.is_paused) == ([], False, True)
     gate.set()
     await served(made)
@@ -149,7 +149,7 @@ async def test_a_malformed_body_of_a_request_that_waits_is_refused_in_its_turn()
     gate = asyncio.Event()
     made, transport = protocol(create_answering(gate))
     made.data_received(GET + GET + BROKEN)
-    await asyncio.sleep(0.01)
+    await turns()
     assert (transport.written, transport.is_closed) == ([], False)
     gate.set()
     await served(made)
@@ -162,7 +162,7 @@ async def test_a_malformed_body_is_refused_and_not_served_as_well() -> None:
     app = create_reading()
     made, transport = protocol(app)
     made.data_received(CHUNKED + b"1\r\nx\r\n")
-    await asyncio.sleep(0.01)
+    await turns()
     made.data_received(b"zz\r\n")
     await served(made)
     assert statuses(transport) == [b"400"]
@@ -174,7 +174,7 @@ async def test_an_answer_that_is_begun_breaks_off_where_the_body_is_malformed() 
     app = create_reading(begins_before=True)
     made, transport = protocol(app)
     made.data_received(CHUNKED)
-    await asyncio.sleep(0.01)
+    await turns()
     made.data_received(b"zz\r\n")
     await served(made)
     said = b"".join(transport.written)

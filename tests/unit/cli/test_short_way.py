@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from wires import create_answering, protocol
+from wires import create_answering, protocol, until
 
 from muniment.app import Application, create_app
 from muniment.cli.at_once import AT_ONCE_PER_READ
@@ -29,11 +28,7 @@ async def said(app: Application, request: bytes) -> bytes:
     """The answer to one request on a connection of its own."""
     made, transport = protocol(app)
     made.data_received(request)
-    for _ in range(1_000):
-        if transport.written:
-            break
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.01)
+    await until(lambda: bool(transport.written) and not made.tasks)
     made.connection_lost(None)
     return b"".join(transport.written)
 
@@ -61,7 +56,7 @@ async def test_many_that_come_in_one_read_let_others_have_their_turn(
     for _ in range(2):
         made.data_received(b"GET /triggers HTTP/1.1\r\nhost: test\r\n\r\n" * 40)
         assert len(transport.written) == AT_ONCE_PER_READ
-        await asyncio.sleep(0.1)
+        await until(lambda: not made.tasks and not made.pipeline)
         assert len(transport.written) == 40
         transport.written.clear()
     made.connection_lost(None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
+from threading import Event, Thread
+
+from local_server import LocalServer
 
 
 @dataclass
@@ -24,12 +25,12 @@ class ForeignServer:
 
 @contextmanager
 def foreign_server() -> Generator[ForeignServer]:
-    state = ForeignServer()
+    state, ended = ForeignServer(), Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             state.asked.append(self.path)
-            time.sleep(state.delay_s)
+            ended.wait(state.delay_s)
             body = state.body(self.path) if callable(state.body) else state.body
             self.send_response(state.status)
             for name, value in state.headers.items():
@@ -41,13 +42,14 @@ def foreign_server() -> Generator[ForeignServer]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = LocalServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     state.url = f"http://127.0.0.1:{server.server_port}"
     try:
         yield state
     finally:
+        ended.set()
         server.shutdown()
         thread.join()
         server.server_close()

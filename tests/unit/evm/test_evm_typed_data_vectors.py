@@ -42,7 +42,7 @@ def test_a_valid_trigger_has_the_hashes_and_the_signer_that_every_library_finds(
 
 @pytest.mark.parametrize("case", cases("eip712_trigger_hostile"), ids=lambda case: f"{case['id']}-{case['kind']}")
 def test_a_hostile_request_is_refused_for_its_kind_and_quickly(case: dict[str, Any]) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         verify(case)
         found = "ok"
@@ -50,7 +50,7 @@ def test_a_hostile_request_is_refused_for_its_kind_and_quickly(case: dict[str, A
         found = "unauthorised"
     except Refusal:
         found = "malformed"
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
 
     if case["id"] in ACCEPTED_HERE:
         assert found == "ok"

@@ -211,13 +211,18 @@ def test_code_that_is_dear_to_validate_is_refused_before_it_costs() -> None:
 def test_the_event_loop_runs_on_while_a_thread_validates() -> None:
     check_wasm(EMPTY)  # imports the validator
     branches = wide_branches(60, 60_000)
-    dear = threading.Thread(target=lambda: [check_wasm(branches) for _ in range(4)])
-    dear.start()
-    ticks = 0
-    while dear.is_alive():
-        time.sleep(0.001)
-        ticks += 1
-    assert ticks > 5
+
+    def ticks() -> int:
+        dear = threading.Thread(target=lambda: [check_wasm(branches) for _ in range(4)])
+        dear.start()
+        count = 0
+        while dear.is_alive():
+            time.sleep(0.001)
+            count += 1
+        return count
+
+    # A machine that is busy with other things may give this thread no turn. If it could have none, no attempt succeeds.
+    assert any(ticks() > 5 for _ in range(20))
 
 
 mutations = st.tuples(
@@ -234,6 +239,7 @@ def test_a_mutated_module_is_taken_or_refused(mutation: tuple[bytes, list[tuple[
     changed = bytearray(data)
     for at, byte in changes:
         changed[at % len(data)] = byte
+    check_wasm(EMPTY)  # imports the validator
     before = time.process_time()
     try:
         check_wasm(bytes(changed) + tail)

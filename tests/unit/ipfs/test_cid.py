@@ -75,10 +75,10 @@ def test_the_gateway_probe_is_an_identity_cid() -> None:
 
 @pytest.mark.parametrize("text", ["b" + "a" * 5000, "Qm" + "1" * 5000, "b" + "7" * 240, "b" * 241])
 def test_an_overlong_cid_is_refused_before_it_is_decoded(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(InvalidCid, match="at most 240"):
         decode_cid(text)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize("length", [128, 129])

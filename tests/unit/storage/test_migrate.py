@@ -149,7 +149,7 @@ def test_of_two_processes_one_migrates_and_the_other_waits(tmp_path: Path) -> No
             process.stdin.flush()
         time.sleep(0.3)
         assert [process.poll() for process in both] == [None, None]
-    said = sorted(process.communicate(timeout=20)[0].strip() for process in both)
+    said = sorted(process.communicate(timeout=60)[0].strip() for process in both)
     assert [process.returncode for process in both] == [0, 0]
     assert said == sorted([str(NAMES), "[]"])
 

@@ -73,7 +73,7 @@ def commit_held(database: SqliteDatabase) -> Generator[None]:
     original = writer._make_durable
 
     def wait() -> None:
-        assert gate.wait(10)
+        assert gate.wait(60)
         original()
 
     vars(writer)["_make_durable"] = wait
@@ -106,4 +106,4 @@ def write_lock_held(path: Path) -> Generator[None]:
             yield
         finally:
             holder.stdin.close()
-            holder.wait(10)
+            holder.wait(60)
