@@ -208,3 +208,10 @@ def test_a_registry_whose_secrets_are_not_at_hand_is_backed_up_without_them(data
     (data / "secrets").unlink()  # the service has MUNIMENT_SECRET, and who runs the backup has not
     assert done("backup", tmp_path / "backup", data=data)["secrets"] is None
     assert not (data / "secrets").exists()
+
+
+def test_a_directory_may_have_any_name(data: Path, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"#a ?b%41\xff")
+    assert done("backup", odd / "backup", data=data)["directory"].endswith("/#a ?b%41\ufffd/backup")
+    assert done("restore", odd / "backup", "--no-rotate", data=odd / "new")["dataDir"].endswith("/#a ?b%41\ufffd/new")
+    assert rows(odd / "new") == rows(data)

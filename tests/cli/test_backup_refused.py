@@ -156,3 +156,21 @@ def test_deploying_again_mends_what_a_backup_complained_of(data: Path, tmp_path:
 
     fill(data, again)
     done("backup", tmp_path / "backup", data=data)
+
+
+@pytest.mark.parametrize("place", ["data", "database", "blocks"])
+def test_a_backup_is_not_made_the_registry_itself(data: Path, backup: Path, tmp_path: Path, place: str) -> None:
+    before = tree(tmp_path)
+    settings = {
+        "data": {},
+        "database": {"MUNIMENT_DATABASE_URL": f"sqlite:///{backup}/other.db"},
+        "blocks": {"MUNIMENT_BLOCKS_URL": f"file://{backup}/blocks"},
+    }
+    target = backup.parent / "link" if place == "data" else tmp_path / "new"
+    (tmp_path / "link").symlink_to(backup)
+    said = refused("restore", backup, "--rotate", data=target, **settings[place])
+    assert "the backup has its blocks" in said if place == "blocks" else "is the backup itself" in said
+    (tmp_path / "link").unlink()
+    assert tree(tmp_path) == before
+    assert not (tmp_path / "new").exists()
+    done("backup", backup, data=data)

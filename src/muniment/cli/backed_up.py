@@ -12,6 +12,7 @@ A directory of its own holds
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import sys
 from collections.abc import Callable, Generator
@@ -140,6 +141,11 @@ def find_description(directory: Path) -> Description | None:
         return None
     except msgspec.MsgspecError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def shown(path: Path) -> str:
+    """A path to print, which may have a name that is no UTF-8."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def ring_ids(ring: RingFile) -> list[str]:

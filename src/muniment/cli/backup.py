@@ -40,6 +40,7 @@ from muniment.cli.backed_up import (
     lock,
     progress,
     ring_ids,
+    shown,
 )
 from muniment.cli.whole_file import written
 from muniment.settings import variable
@@ -151,7 +152,7 @@ def _take(settings: Settings, path: Path, directory: Path) -> Summary:
     with written(str(directory / DESCRIPTION)) as file:  # from here on it is the backup
         file.write(msgspec.json.format(msgspec.json.encode(description)) + b"\n")
     return Summary(
-        **msgspec.structs.asdict(contents), directory=str(directory), made_at=made_at, secrets=ids,
+        **msgspec.structs.asdict(contents), directory=shown(directory), made_at=made_at, secrets=ids,
         database_bytes=copied.stat().st_size, blocks_copied=new_blocks,
     )  # fmt: skip
 

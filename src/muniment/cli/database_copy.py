@@ -114,8 +114,13 @@ async def _copy(settings: Settings, source_url: str, after: Settings) -> Summary
 
 async def _prepare(source: Source, after: Settings) -> None:
     """Migrate the target, or see that it was, and that blocks are in their place: without them a function is void."""
-    database = open_database(after.database_url, data_dir=after.data_dir)
     try:
+        database = open_database(after.database_url, data_dir=after.data_dir)
+    except ValueError as refusal:
+        raise ValueError(f"TO: {refusal}") from refusal
+    try:
+        async with open_source(after.database_url, data_dir=after.data_dir, name="TO") as view:
+            await copying.require_empty(view)  # before it is changed: it may be the registry of an older release
         await _bring_to_level(database, migrates=after.migrates_at_start)
         blocks = open_blocks(
             after.blocks_url, data_dir=after.data_dir,

@@ -34,6 +34,7 @@ from muniment.cli.backed_up import (
     find_description,
     lock,
     ring_ids,
+    shown,
 )
 from muniment.errors import Integrity
 from muniment.settings import variable
@@ -97,6 +98,7 @@ def run(settings: Settings, directory: Path, *, rotate: bool | None, as_json: bo
         described = find_description(directory)
         if described is None:
             raise ValueError(f"there is no whole backup in {directory}")
+        _check_apart(settings, place, directory)
         _check_place(settings, place)
         _check_fit(settings, described, rotate=rotate)
         with _checked(directory, described) as database:
@@ -119,6 +121,20 @@ def _shared(directory: Path) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _check_apart(settings: Settings, place: Path, directory: Path) -> None:
+    """Raise `ValueError` where a registry would lie in its own backup, which holds nothing else."""
+    if any(_is_one(each, directory) for each in (settings.data_dir, place.parent)):
+        raise ValueError(f"{directory} is the backup itself: restore into another directory")
+    blocks, source = files_of(settings), directory / BLOCKS
+    if blocks is not None and _is_one(blocks, source):
+        raise ValueError(f"{source} is where the backup has its blocks: give the service a directory of its own")
+
+
+def _is_one(path: Path, other: Path) -> bool:
+    """Whether both lead to one directory."""
+    return path.exists() and other.exists() and path.samefile(other)
 
 
 def _check_place(settings: Settings, place: Path) -> None:
@@ -198,7 +214,7 @@ def _restore(
         staged.replace(place)
         durable.flush_directory(place.parent)
     return Summary(
-        **msgspec.structs.asdict(Contents.of(database)), made_at=described.made_at, data_dir=str(settings.data_dir),
+        **msgspec.structs.asdict(Contents.of(database)), made_at=described.made_at, data_dir=shown(settings.data_dir),
         blocks_copied=copied, rotated=rotate, secrets=ids,
     )  # fmt: skip
 

@@ -38,15 +38,18 @@ def open_replicated(url: str, read_urls: Sequence[str], *, data_dir: Path, lag_s
     return ReplicatedDatabase(url, read_urls, writers=data_dir / "recent-writers", lag_s_max=lag_s_max)
 
 
-def open_source(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Source]:
-    """A view of the database at `url`, to be copied. Raises `ValueError` for a URL that no engine knows."""
+def open_source(url: str, *, data_dir: Path, name: str = "FROM") -> AbstractAsyncContextManager[Source]:
+    """A view of the database at `url`, to be copied; errors call it `name`.
+
+    Raises `ValueError` for a URL that no engine knows.
+    """
     if _engine(url) == "sqlite":
         from muniment.storage.sqlite_copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
 
-        return source(_path(url, data_dir))
+        return source(_path(url, data_dir), name)
     from muniment.storage.postgres_copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
 
-    return source(url)
+    return source(url, name)
 
 
 def open_target(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Target]:

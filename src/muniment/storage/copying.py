@@ -90,6 +90,10 @@ class Side(Protocol):
         """The migrations that were applied to it, name to hash."""
         ...
 
+    async def columns(self, table: str) -> list[str]:
+        """The names of a table's columns; none where there is no such table."""
+        ...
+
     async def count(self, table: str) -> int:
         """How many rows there are."""
         ...
@@ -97,10 +101,6 @@ class Side(Protocol):
 
 class Source(Side, Protocol):
     """The database that is read, in one view of it."""
-
-    async def columns(self, table: str) -> list[str]:
-        """The names of a table's columns."""
-        ...
 
     def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
         """All rows in the order of their key, at most `ROWS_AT_ONCE` at once. Raises `ValueError` for damage."""
@@ -135,9 +135,9 @@ async def require_level(side: Side, name: str) -> None:
         raise ValueError(f"{name} has migrations that this release does not know: {', '.join(newer)}")
 
 
-async def require_empty(target: Target) -> None:
-    """Raise `ValueError` when there is a row in any table but those that are left."""
-    if held := [table.name for table in TABLES if await target.count(table.name)]:
+async def require_empty(side: Side) -> None:
+    """Raise `ValueError` when there is a row in any table but those that are left. Its schema may be of any level."""
+    if held := [each.name for each in TABLES if await side.columns(each.name) and await side.count(each.name)]:
         raise ValueError(f"TO holds a registry: there are rows in {', '.join(held)}")
 
 

@@ -68,6 +68,12 @@ class _Side:
             return {}
         return dict(map(tuple, await self._fetch("SELECT name, sha256 FROM schema_migrations")))
 
+    async def columns(self, table: str) -> list[str]:
+        """The names of a table's columns; none where there is no such table."""
+        sql = """SELECT attname FROM pg_attribute
+            WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
+        return [name for (name,) in await self._fetch(sql, table)]
+
     async def count(self, table: str) -> int:
         """How many rows there are."""
         ((count,),) = await self._fetch(f"SELECT count(*) FROM {table}")  # noqa: S608 - a table of ours
@@ -93,12 +99,6 @@ class _Source(_Side):
         """Begin the view, which is what the first statement sees."""
         await self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         await self._fetch("SELECT 1")
-
-    async def columns(self, table: str) -> list[str]:
-        """The names of a table's columns."""
-        sql = """SELECT attname FROM pg_attribute
-            WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
-        return [name for (name,) in await self._fetch(sql, table)]
 
     async def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
         """All rows in the order of their key."""
@@ -171,10 +171,10 @@ def _said(error: asyncpg.PostgresError) -> str:
 
 
 @asynccontextmanager
-async def source(url: str) -> AsyncGenerator[_Source]:
+async def source(url: str, name: str) -> AsyncGenerator[_Source]:
     """A view of the database at `url`."""
-    async with _connected(url, "FROM") as connection:
-        side = _Source(connection, "FROM")
+    async with _connected(url, name) as connection:
+        side = _Source(connection, name)
         await side.begin()
         yield side
 
@@ -195,6 +195,8 @@ async def _connected(url: str, name: str) -> AsyncGenerator[_Connection]:
         connection = cast("_Connection", await Door(url).connect(**_SESSION))
     except DatabaseUnavailable as refusal:
         raise DatabaseUnavailable(f"{name}: {refusal.detail}") from refusal
+    except ValueError as refusal:
+        raise ValueError(f"{name}: {refusal}") from refusal
     try:
         yield connection
     finally:

@@ -9,6 +9,7 @@ import re
 import time
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -78,8 +79,17 @@ class Door:
     """Where the database is, and since when it could not be reached."""
 
     def __init__(self, url: str) -> None:
-        """`url` is `postgresql://…`, with whatever the driver understands behind it (several hosts, `sslmode`)."""
+        """`url` is `postgresql://…`, with whatever the driver understands behind it (several hosts, `sslmode`).
+
+        Raises `ValueError` for what is none: the driver would repeat what it took for a port, a part of the password
+        maybe.
+        """
         self._urls = _one_by_one(url)
+        try:
+            for each in self._urls:
+                _ = urlsplit(each).port
+        except ValueError:
+            raise ValueError("this is no URL of PostgreSQL; in a password / and @ are written %2F and %40") from None
         self.connections_made = 0
         self._pause = 0.0
         self._closed_until = 0.0

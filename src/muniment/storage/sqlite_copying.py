@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from contextlib import asynccontextmanager, closing, contextmanager
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.copying import OTHERS_WRITE, ROWS_AT_ONCE, RowRefused, Table, named
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 # Pages of the file in memory while it is filled: entries of indexes are added at random, and what does not fit is
 # written and read again. The indexes that are filled with the rows take some 200 MB for a million triggers.
 CACHE_KIBIBYTES: Final = 256 * 1024
+# A signed number of 32 bits (https://sqlite.org/pragma.html#pragma_user_version): as milliseconds, 24 days.
+USER_VERSION_MAX: Final = 2**31 - 1
 
 
 class _Side:
@@ -38,6 +39,11 @@ class _Side:
             if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'").fetchall():
                 return {}
             return dict(self._connection.execute("SELECT name, sha256 FROM schema_migrations").fetchall())
+
+    async def columns(self, table: str) -> list[str]:
+        """The names of a table's columns; none where there is no such table."""
+        with self._failures(table):
+            return [name for _, name, *_ in self._connection.execute(f"PRAGMA table_info({table})").fetchall()]
 
     async def count(self, table: str) -> int:
         """How many rows there are."""
@@ -57,16 +63,12 @@ class _Side:
 class _Source(_Side):
     """A file that is read in one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, watch: sqlite3.Connection) -> None:
-        super().__init__(connection, "FROM")
+    def __init__(self, connection: sqlite3.Connection, watch: sqlite3.Connection, name: str) -> None:
+        super().__init__(connection, name)
         self._watch = watch
         self._version = self._data_version()
         connection.execute("BEGIN")
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the view begins with the first thing read
-
-    async def columns(self, table: str) -> list[str]:
-        """The names of a table's columns."""
-        return [name for _, name, *_ in self._connection.execute(f"PRAGMA table_info({table})").fetchall()]
 
     async def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
         """All rows in the order of their key."""
@@ -137,7 +139,8 @@ class _Target(_Side):
     async def commit(self, times_differ_ms: int) -> None:
         """Have all of it on disk. New rows are numbered behind these, since SQLite remembers the highest number."""
         with self._failures("its end"):
-            self._connection.execute(f"PRAGMA user_version = {times_differ_ms:d}")
+            # What does not fit would become 0 without a word.
+            self._connection.execute(f"PRAGMA user_version = {min(times_differ_ms, USER_VERSION_MAX):d}")
             self._connection.execute("COMMIT")
 
 
@@ -155,9 +158,9 @@ class _Given:
 
 
 @asynccontextmanager
-async def source(path: Path) -> AsyncGenerator[_Source]:
+async def source(path: Path, name: str) -> AsyncGenerator[_Source]:
     """A view of the file at `path`, which is not changed, nor made where there is none (`ValueError`)."""
-    url = _url(path)
+    url = _url(path, name)
     try:
         with (
             closing(sqlite3.connect(url, uri=True, isolation_level=None)) as connection,
@@ -165,9 +168,9 @@ async def source(path: Path) -> AsyncGenerator[_Source]:
         ):
             for each in (connection, watch):
                 each.execute("PRAGMA query_only=ON")
-            yield _Source(connection, watch)
+            yield _Source(connection, watch, name)
     except sqlite3.Error as error:
-        raise _failed("FROM cannot be read", error) from error
+        raise _failed(f"{name} cannot be read", error) from error
 
 
 @asynccontextmanager
@@ -192,11 +195,11 @@ def _begin(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _url(path: Path) -> str:
+def _url(path: Path, name: str) -> str:
     """How a file is opened that must be there. In WAL mode a reader, too, makes files beside it."""
     if not path.is_file():
-        raise ValueError(f"FROM: there is no database at {path}")
-    return f"file:{quote(str(path.absolute()))}?mode=rw"
+        raise ValueError(f"{name}: there is no database at {path}")
+    return f"{path.absolute().as_uri()}?mode=rw"  # of a name that is no UTF-8 too
 
 
 def _failed(what: str, error: sqlite3.Error) -> DatabaseUnavailable:

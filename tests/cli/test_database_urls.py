@@ -1,0 +1,21 @@
+"""URLs of databases that are none, and what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from muniment.cli.command import main
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:hid/+den@127.0.0.1/x", "postgresql://u:hidden@127.0.0.1:99999/x"])
+@pytest.mark.parametrize("command", ["migrate", "verify", "operators list", "serve --port 0", "intents export"])
+def test_no_part_of_a_password_is_said(tmp_path: Path, command: str, url: str) -> None:
+    result = CliRunner().invoke(main, [*command.split(), "--data-dir", str(tmp_path), "--database-url", url])
+    assert result.exit_code in {1, 2}
+    assert "this is no URL of PostgreSQL; in a password / and @ are written" in result.output
+    assert "hid" not in result.output
+    assert "99999" not in result.output
+    assert "Traceback" not in result.output
