@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from click.testing import CliRunner, Result
 
 from builders import SAMPLES, TriggerDraft, Wallet, api_key_of, deploy, register
@@ -126,3 +127,17 @@ def corrupt_index(path: Path) -> None:
         content[start + 8 : start + 10],
     )
     path.write_bytes(content)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A registry with a function and three triggers."""
+    fill(tmp_path / "data", at_first)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def backup(data: Path, tmp_path: Path) -> Path:
+    """A backup of it."""
+    done("backup", tmp_path / "backup", data=data)
+    return tmp_path / "backup"

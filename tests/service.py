@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -82,6 +84,11 @@ class Service:
             return httpx.get(f"{self.url}/readyz").status_code == 200
         except httpx.TransportError:
             return False
+
+    def connect(self) -> socket.socket:
+        """A connection, for what no HTTP client would send."""
+        where = urlsplit(self.url)
+        return socket.create_connection((where.hostname or "", where.port or 0), timeout=60)
 
     @property
     def pid(self) -> int:

@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -33,14 +32,9 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield started
 
 
-def connect(service: Service) -> socket.socket:
-    where = urlsplit(service.url)
-    return socket.create_connection((where.hostname or "", where.port or 0), timeout=60)
-
-
 @pytest.fixture
 def connection(patient: Service) -> Iterator[socket.socket]:
-    with connect(patient) as made:
+    with patient.connect() as made:
         yield made
 
 
@@ -105,7 +99,7 @@ def test_bad_input_5_an_ordinary_client_that_posts_50_mb_reads_the_413(patient: 
 def test_bad_input_5_a_byte_per_second_is_cut_off_and_others_are_served_meanwhile(running: Service) -> None:
     started = time.monotonic()
     said = b""
-    with connect(running) as connection:
+    with running.connect() as connection:
         connection.sendall(head("/users/nonce", b"Content-Length: 10240"))
         connection.settimeout(0.25)
         while not said and time.monotonic() - started < 60:
@@ -131,7 +125,7 @@ ATTEMPTS = 10
 def test_bad_input_5_the_time_of_a_body_that_begins_late_does_not_begin_anew(running: Service) -> None:
     def seconds() -> float:
         started = time.monotonic()
-        with connect(running) as connection:
+        with running.connect() as connection:
             connection.sendall(head("/users/nonce", b"Content-Length: 10240"))
             time.sleep(0.8 * BODY_TIMEOUT_S)
             with contextlib.suppress(ConnectionError):
@@ -146,7 +140,7 @@ def test_bad_input_5_a_slow_body_that_keeps_its_pace_is_read(running: Service) -
     content = ADDRESS.ljust(60_000)  # at 16 KiB a second it may take 3.7 s longer than the time-out
 
     def answer() -> bytes:
-        with connect(running) as connection, contextlib.suppress(ConnectionError):
+        with running.connect() as connection, contextlib.suppress(ConnectionError):
             connection.sendall(head("/users/nonce", b"Connection: close", b"Content-Length: 60000"))
             for start in range(0, 60_000, 10_000):
                 connection.sendall(content[start : start + 10_000])

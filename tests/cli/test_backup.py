@@ -14,7 +14,9 @@ from click.testing import CliRunner
 from backing_up import (
     SECRET,
     at_first,
+    backup,
     blocks,
+    data,
     describe,
     description,
     done,
@@ -31,19 +33,7 @@ from backing_up import (
 from muniment.auth.secrets import RING_SIZE_MAX, RingFile
 from muniment.cli.command import main
 
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A registry with a function and three triggers."""
-    fill(tmp_path / "data", at_first)
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def backup(data: Path, tmp_path: Path) -> Path:
-    """A backup of it."""
-    done("backup", tmp_path / "backup", data=data)
-    return tmp_path / "backup"
+__all__ = ["backup", "data"]  # the fixtures
 
 
 def test_a_registry_comes_back_as_it_was(data: Path, backup: Path, tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from backing_up import (
-    at_first,
+    backup,
     blocks,
     corrupt_index,
+    data,
     describe,
     done,
-    fill,
     refused,
     run,
     sha256,
@@ -26,19 +26,7 @@ from backing_up import (
 )
 from muniment.auth.secrets import RingFile
 
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A registry with a function and three triggers."""
-    fill(tmp_path / "data", at_first)
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def backup(data: Path, tmp_path: Path) -> Path:
-    """A backup of it."""
-    done("backup", tmp_path / "backup", data=data)
-    return tmp_path / "backup"
+__all__ = ["backup", "data"]  # the fixtures
 
 
 def change(path: Path, how: Callable[[bytes], bytes]) -> None:

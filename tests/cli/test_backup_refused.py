@@ -11,9 +11,10 @@ import httpx
 import pytest
 
 from backing_up import (
-    at_first,
+    backup,
     blocks,
     corrupt_index,
+    data,
     describe,
     done,
     fill,
@@ -26,19 +27,7 @@ from backing_up import (
 from builders import Bundle, deploy
 from muniment.cli import backup as command
 
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A registry with a function and three triggers."""
-    fill(tmp_path / "data", at_first)
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def backup(data: Path, tmp_path: Path) -> Path:
-    """A backup of it."""
-    done("backup", tmp_path / "backup", data=data)
-    return tmp_path / "backup"
+__all__ = ["backup", "data"]  # the fixtures
 
 
 @pytest.mark.parametrize("words", [["backup"], ["restore", "--rotate"]], ids=" ".join)

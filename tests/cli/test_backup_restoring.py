@@ -11,23 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from backing_up import at_first, done, fill, ids, refused, run
+from backing_up import backup, data, done, ids, refused, run
 from muniment.cli.restore import _MARK
 from terminal import shown_on
 
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A registry with a function and three triggers."""
-    fill(tmp_path / "data", at_first)
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def backup(data: Path, tmp_path: Path) -> Path:
-    """A backup of it."""
-    done("backup", tmp_path / "backup", data=data)
-    return tmp_path / "backup"
+__all__ = ["backup", "data"]  # the fixtures
 
 
 def at_a_terminal(*words: str | Path, data: Path, types: bytes = b"") -> tuple[int, str, str]:

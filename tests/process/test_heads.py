@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -32,11 +31,6 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield started
 
 
-def connect(service: Service) -> socket.socket:
-    where = urlsplit(service.url)
-    return socket.create_connection((where.hostname or "", where.port or 0), timeout=60)
-
-
 def end_of(connection: socket.socket) -> bytes:
     said = b""
     try:
@@ -54,7 +48,7 @@ def is_served(running: Service) -> bool:
 @pytest.mark.parametrize("begun", [b"", b"G", b"GET /healthz HTTP/1.1\r\nHost: test\r\n"], ids=["silence", "G", "half"])
 def test_a_head_that_does_not_come_ends_the_connection(running: Service, begun: bytes) -> None:
     started = time.monotonic()
-    with connect(running) as connection:
+    with running.connect() as connection:
         connection.sendall(begun)
         assert end_of(connection).startswith(b"HTTP/1.1 408 ")
     assert TIMEOUT_S - 0.2 <= time.monotonic() - started < TIMEOUT_S + 30
@@ -64,7 +58,7 @@ def test_a_head_that_does_not_come_ends_the_connection(running: Service, begun: 
 def test_a_byte_now_and_then_gains_no_time(running: Service) -> None:
     """It takes a minute to send all of them."""
     sent, head = 0, b"GET /healthz HTTP/1.1\r\nX-Slow: " + b"x" * 600
-    with connect(running) as connection, suppress(ConnectionError):
+    with running.connect() as connection, suppress(ConnectionError):
         for byte in head:
             connection.sendall(bytes([byte]))
             sent += 1
@@ -75,7 +69,7 @@ def test_a_byte_now_and_then_gains_no_time(running: Service) -> None:
 
 def test_a_head_without_end_is_cut_off(patient: Service) -> None:
     line, sent = b"X-More: " + b"x" * 1_000 + b"\r\n", 0
-    with connect(patient) as connection, suppress(ConnectionError):
+    with patient.connect() as connection, suppress(ConnectionError):
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: test\r\n")
         while sent < 100 * 2**20:
             connection.sendall(line)
@@ -87,7 +81,7 @@ def test_a_head_without_end_is_cut_off(patient: Service) -> None:
 def test_a_head_just_over_the_bound_of_its_fields_is_still_named(patient: Service) -> None:
     fields = b"".join(b"X-%d: " % number + b"x" * 1_000 + b"\r\n" for number in range(40))
     assert len(fields) < HEAD_BYTES_MAX
-    with connect(patient) as connection:
+    with patient.connect() as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n" + fields + b"\r\n")
         said = end_of(connection)
     assert said.startswith(b"HTTP/1.1 431 ")
@@ -105,7 +99,7 @@ def healthz(connection: socket.socket) -> bytes:
 
 
 def test_requests_on_one_connection_go_on_after_pauses(running: Service) -> None:
-    while healthz(connection := connect(running)).startswith(b"HTTP/1.1 408 "):
+    while healthz(connection := running.connect()).startswith(b"HTTP/1.1 408 "):
         connection.close()  # this process was kept waiting between the connection and the request
     with connection:
         for _ in range(2):
