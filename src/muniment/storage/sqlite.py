@@ -12,7 +12,7 @@ import asyncio
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
@@ -63,9 +63,12 @@ class SqliteDatabase:
         self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            writing, self._reader = connect(path), connect(path, read_only=True)
-            # 0, unless rows were copied here from an engine where times do not follow the order (`sqlite_copying`).
-            (self.times_differ_ms,) = self._reader.execute("PRAGMA user_version").fetchone()
+            with ExitStack() as opened:
+                writing = opened.enter_context(closing(connect(path)))
+                self._reader = opened.enter_context(closing(connect(path, read_only=True)))
+                # 0, unless rows were copied here from an engine where times do not follow the order (`sqlite_copying`).
+                (self.times_differ_ms,) = self._reader.execute("PRAGMA user_version").fetchone()
+                opened.pop_all()
         except (OSError, sqlite3.Error) as error:
             raise DatabaseUnavailable(f"cannot open the database: {error}") from error
         self._is_tasks_view = False
