@@ -19,3 +19,4 @@ def test_no_part_of_a_password_is_said(tmp_path: Path, command: str, url: str) -
     assert "hid" not in result.output
     assert "99999" not in result.output
     assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
+from muniment.cli.durable import flush_directory
+
 # Written at once.
 _BUFFER_BYTES: Final = 256 * 1024
 
@@ -64,13 +66,4 @@ def _moved_when_whole(path: Path) -> Generator[IO[bytes]]:
         with suppress(OSError):
             part.unlink()
         raise
-    _sync(path.parent)
-
-
-def _sync(directory: Path) -> None:
-    """Make names in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    flush_directory(path.parent)
