@@ -1,66 +1,76 @@
 # Two commands do everything: `make run` and `make test`. They install what they need into .venv.
 
-# What .venv is made with, once; to run on another: make clean && make test PYTHON=python3.13
+# What the environment is made with, once, and where it lies. To run on another Python, give both:
+# make test PYTHON=python3.13 VENV=.venv-3.13
 PYTHON ?= python3
+VENV ?= .venv
 DATA ?= data
 PORT ?= 8787
-UV := .venv/bin/uv
+UV := $(VENV)/bin/uv
+# Debian's Python has no pip to install uv with until python3-venv is there: a uv that is here already does as well.
+UV_HERE = $(shell command -v uv || realpath -e .venv/bin/uv 2>/dev/null)
 
-.PHONY: run setup test soak check format golden lock bench bench-check clean
+.PHONY: run setup test soak fuzz check format golden lock bench bench-check clean
 
-run: .venv/runtime
-	@.venv/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
+run: $(VENV)/runtime
+	@$(VENV)/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
 
-setup: .venv/dev
+setup: $(VENV)/dev
 
-.venv/bin/uv:
+$(VENV)/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	  || { echo "Python 3.11, 3.12 or 3.13 is needed; say which with: make PYTHON=python3.12 …"; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
-	  || { echo "This Python has no venv. On Debian or Ubuntu: apt install python3-venv"; exit 1; }
-	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@if $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then \
+	  $(PYTHON) -m venv $(VENV) && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv; \
+	elif [ -n "$(UV_HERE)" ] && $(PYTHON) -m venv --without-pip $(VENV); then ln -s "$(UV_HERE)" $@; \
+	else echo "This Python has no ensurepip. On Debian or Ubuntu: apt install python3-venv; or install uv"; exit 1; fi
 
-.venv/runtime: .venv/bin/uv requirements.lock pyproject.toml
-	$(UV) pip install --quiet --python .venv/bin/python --require-hashes -r requirements.lock
-	$(UV) pip install --quiet --python .venv/bin/python --no-deps -e .
+$(VENV)/runtime: $(VENV)/bin/uv requirements.lock pyproject.toml
+	$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements.lock
+	$(UV) pip install --quiet --python $(VENV)/bin/python --no-deps -e .
 	@touch $@
 
-.venv/dev: .venv/runtime requirements-dev.lock
-	$(UV) pip install --quiet --python .venv/bin/python --require-hashes -r requirements-dev.lock
+$(VENV)/dev: $(VENV)/runtime requirements-dev.lock
+	$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements-dev.lock
 	@touch $@
 
-test: .venv/dev
-	@.venv/bin/python tests/node/install.py
-	.venv/bin/pytest -n 2
+test: $(VENV)/dev
+	@$(VENV)/bin/python tests/node/install.py
+	$(VENV)/bin/pytest -n 2
 
-# A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many.
-soak: .venv/dev
-	.venv/bin/pytest -s -p no:xdist tests/soak
+# A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many. Then honest
+# clients beside each attack of tests/attacking.py for a minute, as a table; ATTACK_SECONDS says how long.
+soak: $(VENV)/dev
+	$(VENV)/bin/pytest -s -p no:xdist tests/soak
 
-check: .venv/dev
-	@.venv/bin/ruff check --quiet && .venv/bin/ruff format --check --quiet
-	@.venv/bin/basedpyright
-	@.venv/bin/lint-imports --no-logo
-	@.venv/bin/pytest -q -p no:xdist tests/contract/test_golden.py
+# A hundred thousand broken requests to the server and, where nginx is installed, as many through it in two forms;
+# FUZZ_REQUESTS says how many, FUZZ_SEED which.
+fuzz: $(VENV)/dev
+	$(VENV)/bin/pytest -s -p no:xdist tests/fuzz
 
-format: .venv/dev
-	.venv/bin/ruff check --fix --quiet; .venv/bin/ruff format
+check: $(VENV)/dev
+	@$(VENV)/bin/ruff check --quiet && $(VENV)/bin/ruff format --check --quiet
+	@$(VENV)/bin/basedpyright
+	@$(VENV)/bin/lint-imports --no-logo
+	@$(VENV)/bin/pytest -q -p no:xdist tests/contract/test_golden.py
 
-golden: .venv/dev
-	.venv/bin/python tests/contract/golden.py
+format: $(VENV)/dev
+	$(VENV)/bin/ruff check --fix --quiet; $(VENV)/bin/ruff format
 
-lock: .venv/bin/uv
+golden: $(VENV)/dev
+	$(VENV)/bin/python tests/contract/golden.py
+
+lock: $(VENV)/bin/uv
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header -o requirements.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header -c requirements.lock --group dev \
 	  -o requirements-dev.lock pyproject.toml
 
-bench: .venv/dev
-	@.venv/bin/python bench/peers/install.py
-	.venv/bin/python bench/run.py $(ARGS)
+bench: $(VENV)/dev
+	@$(VENV)/bin/python bench/peers/install.py
+	$(VENV)/bin/python bench/run.py $(ARGS)
 
-bench-check: .venv/dev
-	@.venv/bin/python bench/targets.py
+bench-check: $(VENV)/dev
+	@$(VENV)/bin/python bench/targets.py
 
 clean:
-	rm -rf .venv tests/node/node_modules bench/peers/node_modules .ruff_cache .hypothesis
+	rm -rf .venv $(VENV) tests/node/node_modules bench/peers/node_modules .ruff_cache .hypothesis

@@ -93,7 +93,9 @@ def measure() -> dict[str, list[Cost]] | None:
         for node in nodes:
             amounts |= _furnished(node, tokens)
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        chains = {node.chain_id: Chain(node.chain_id, "Local", rpc_urls=(node.url,), settler=SETTLER) for node in nodes}
+        chains = {
+            node.chain_id: Chain(node.chain_id, "Local", rpc_urls=(node.url,), settlers=(SETTLER,)) for node in nodes
+        }
         return uvloop.run(_measured(chains, tokens, amounts, directory))
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import uvicorn
 
-from muniment.cli.serve import BACKLOG, KEEP_ALIVE_SECONDS
+from muniment.server.run import BACKLOG
+from muniment.server.shared import IDLE_SECONDS_MAX
 
 # As far as a path tells an operation: `/triggers/` with whatever signature, or `/triggers`.
 _PREFIX = len("/triggers/")
@@ -51,7 +52,7 @@ def main() -> None:
     config = uvicorn.Config(
         application(Path(sys.argv[1])), backlog=BACKLOG, loop="uvloop", http="httptools", lifespan="off",
         log_config=None, access_log=False, proxy_headers=False, server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=IDLE_SECONDS_MAX,
     )  # fmt: skip
     print(f"listens on http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
     uvicorn.Server(config).run([listener])

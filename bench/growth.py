@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from in_process import get, post
+from in_process import get, post, unlimited
 from muniment.app import Application, build_context
-from muniment.evm.signature import personal_digest, sign
-from muniment.settings import Settings
-from muniment.storage.sqlite import connect
-from samples import KEY, SIGNERS, signed_triggers
+from muniment.storage.sqlite_connection import connect
+from samples import SIGNERS, consent, signed_triggers
 from scale import Scale
 from server import CONNECTIONS
 
@@ -34,12 +31,12 @@ def measure(scale: Scale, folders: Mapping[str, Path], cid: str) -> Micros:
 
 
 async def _compare(scale: Scale, folders: Mapping[str, Path], cid: str) -> Micros:
-    contexts = {size: build_context(Settings(data_dir=each, log_level="warning")) for size, each in folders.items()}
+    contexts = {size: build_context(unlimited(each)) for size, each in folders.items()}
     apps = {size: Application(context) for size, context in contexts.items()}
     micros: Micros = {name: {size: [] for size in folders} for name in (PAGE, CREATE, DEACTIVATION)}
     for number in range(scale.rounds + 1):
         bodies = _of_one_signer(number, cid)
-        consents = [_consent(body) for body in bodies]
+        consents = [consent(body) for body in bodies]
         for size, app in apps.items():
             file = folders[size] / "muniment.db"
             taken = {
@@ -59,11 +56,6 @@ def _of_one_signer(number: int, cid: str) -> list[bytes]:
     """New triggers of the signer whose key is at hand."""
     first = _FIRST_NUMBER + number * _CALLS * len(SIGNERS)
     return signed_triggers(range(first, first + _CALLS * len(SIGNERS), len(SIGNERS)), cid)
-
-
-def _consent(body: bytes) -> bytes:
-    sig = json.loads(body)["sig"]
-    return json.dumps({"triggerSigs": [sig], "signature": sign(personal_digest(sig.encode()), KEY)}).encode()
 
 
 def _reads(app: Application) -> Callable[[], Awaitable[object]]:

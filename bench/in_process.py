@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import MutableMapping
+from pathlib import Path
 from typing import Any
 
 from muniment.app import Application
+from muniment.settings import Settings
 
 CALLS = 100
+
+
+def unlimited(data: Path) -> Settings:
+    """Settings on SQLite in `data` with which one client may ask as much as it likes."""
+    return Settings(
+        data_dir=data, log_level="warning",
+        rate_limit_client="off", rate_limit_login="off", rate_limit_owner="off", rate_limit_stop="off",
+    )  # fmt: skip
 
 
 async def micros_of(app: Application, target: str) -> float:

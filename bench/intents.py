@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from in_process import get, micros_of
+from in_process import get, micros_of, unlimited
 from muniment.app import Application, build_context
-from muniment.settings import Settings
 
 # So many are imported; the million is made of the latter, copied fifty times by statements of SQL.
 FEW, IMPORTED, COPIES = 1_000, 20_000, 50
@@ -106,7 +105,7 @@ def _copy(database: Path) -> None:
 
 
 async def _compare(few_dir: Path, many_dir: Path) -> Micros:
-    contexts = [build_context(Settings(data_dir=each, log_level="warning")) for each in (few_dir, many_dir)]
+    contexts = [build_context(unlimited(each)) for each in (few_dir, many_dir)]
     few_app, many_app = (Application(context) for context in contexts)
     targets = {
         "the first page": ("/intents", "/intents"),

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from figures import BOUNDARY, WASM_HEAD, leb128
-from ours import api_key
+from ours import NO_LIMITS, api_key, serve_command
 from samples import manifest
 from scale import Scale
 from server import Server
@@ -65,14 +65,12 @@ def measure(scale: Scale) -> dict[str, list[Resident]]:
 
 
 def _measured(database_url: str | None, clients: int) -> Resident:
-    environment = {"MUNIMENT_MIGRATE_AT_START": "true"}
+    environment = {**NO_LIMITS, "MUNIMENT_MIGRATE_AT_START": "true"}
     if database_url:
         environment["MUNIMENT_DATABASE_URL"] = database_url
     with (
         tempfile.TemporaryDirectory() as folder,
-        Server(
-            [sys.executable, "-m", "muniment", "serve", "--port", "0", "--data-dir", folder], environment
-        ) as service,
+        Server(serve_command(Path(folder)), environment) as service,
         httpx.Client(base_url=service.url, timeout=60) as client,
     ):
         key = api_key(client)

@@ -22,6 +22,7 @@ import pages
 import peer
 import seeding
 import two_processes
+import wrk
 from ours import check_answers, deploy, muniment, register
 from samples import forged, signed_triggers
 from scale import Scale
@@ -34,6 +35,7 @@ class Measured:
     """What the parts have found."""
 
     loads: Loads = field(default_factory=dict)
+    wrk: Loads = field(default_factory=dict)
     inserts: list[float] = field(default_factory=list)
     figures: dict[str, list[Load]] = field(default_factory=dict)
     bare_upload: dict[str, list[float]] = field(default_factory=dict)
@@ -108,6 +110,7 @@ def _measure_loads(
             servers[name] = stack.enter_context(peer.start(name, database))
             check_peer(servers[name].url, given, bodies, new, wrong)
         found.loads = take_turns(servers, traffic, scale)
+        found.wrk = wrk.take_turns(servers, scale, cid, bodies)
 
 
 def check_peer(url: str, given: Mapping[str, httpx.Response], seeded: list[bytes], new: bytes, wrong: bytes) -> None:

@@ -13,16 +13,21 @@ from muniment.evm.signature import personal_digest, sign
 from samples import KEY, SIGNER, manifest
 from server import Server, post
 
+# The load generator is one client, and asks as fast as it can.
+NO_LIMITS = {f"MUNIMENT_RATE_LIMIT_{policy}": "off" for policy in ("CLIENT", "LOGIN", "OWNER", "STOP")}
 _EMPTY_WASM = b"\0asm\1\0\0\0"
 _JSON = {"content-type": "application/json"}
 
 
 def muniment(data: Path, *, workers: int = 1, database_url: str | None = None) -> Server:
-    """`muniment serve` with its release settings; SQLite in `data` unless another database is named."""
-    command = [sys.executable, "-m", "muniment", "serve", "--port", "0", "--data-dir", str(data)]
-    return Server(
-        [*command, "--workers", str(workers)], {"MUNIMENT_DATABASE_URL": database_url} if database_url else {}
-    )
+    """`muniment serve` with its release settings but without rate limits; SQLite in `data` unless a URL is given."""
+    database = {"MUNIMENT_DATABASE_URL": database_url} if database_url else {}
+    return Server([*serve_command(data), "--workers", str(workers)], NO_LIMITS | database)
+
+
+def serve_command(data: Path) -> list[str]:
+    """The command of a service on a free port, with `data` as its directory."""
+    return [sys.executable, "-m", "muniment", "serve", "--port", "0", "--data-dir", str(data)]
 
 
 def api_key(client: httpx.Client) -> str:

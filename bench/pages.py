@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from in_process import micros_of
+from in_process import micros_of, unlimited
 from muniment.app import Application, build_context
 from muniment.http.paging import Cursor
-from muniment.settings import Settings
 from samples import SIGNER
 from scale import Scale
 
@@ -27,7 +26,7 @@ def measure(scale: Scale, few_dir: Path, many_dir: Path) -> Micros:
 
 
 async def _compare(scale: Scale, few_dir: Path, many_dir: Path) -> Micros:
-    contexts = [build_context(Settings(data_dir=each, log_level="warning")) for each in (few_dir, many_dir)]
+    contexts = [build_context(unlimited(each)) for each in (few_dir, many_dir)]
     few, many = (Application(context) for context in contexts)
     of_signer = f"/triggers?signer={SIGNER}&limit=10"
     targets = {

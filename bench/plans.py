@@ -22,6 +22,7 @@ import asyncpg
 
 from many_triggers import load
 from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres_some import fetch_some
 from muniment.storage.postgres_sql import Texts
 from plan_cases import INTENTS, TRIGGERS, Case
 
@@ -46,6 +47,7 @@ class Recorder:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self.seen: list[Statement] = []
+        self.rows_counted: dict[str, tuple[int, int]] = {}
 
     async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
         """All rows."""
@@ -57,8 +59,15 @@ class Recorder:
         rows = await self.fetch(sql, parameters)
         return rows[0] if rows else None
 
-    async def fetch_slow(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+    async def fetch_some(
+        self, sql: str, parameters: Sequence[object], *, rows_max: int, bytes_max: int
+    ) -> tuple[list[Any], int]:
+        """The first rows."""
+        return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
+
+    async def fetch_slow(self, sql: str, parameters: Sequence[object] = (), *, client: str = "") -> list[Any]:
         """All rows."""
+        del client
         return await self.fetch(sql, parameters)
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:

@@ -11,7 +11,7 @@ import on_sqlite
 import pages
 import verification
 from server import Load
-from traffic import CREATE, LIST, ONE, Loads
+from traffic import CREATE, Loads
 
 # Name of a comparison to the ratio of each round.
 Ratios = dict[str, list[float]]
@@ -19,6 +19,7 @@ Ratios = dict[str, list[float]]
 NEW_TYPES, SEEN_TYPES = "verify, types never seen / bare recovery", "verify / bare recovery"
 NEW_VALUES = "verify, values never seen / bare recovery"
 CREATE_ALONE = "POST /triggers / (recovery + insert alone)"
+OWN_COST = "a single read's own cost in the server, µs"
 PGBENCH = "POST /triggers on PostgreSQL / pgbench"
 PAIR_PGBENCH = "POST /triggers on PostgreSQL, two processes / pgbench"
 PAIR = "POST /triggers on PostgreSQL, two processes / one, by wall"
@@ -41,7 +42,7 @@ def of_verification(micros: Mapping[str, list[float]]) -> Ratios:
 
 def of_sqlite(found: on_sqlite.Measured, recovery_micros: float) -> Ratios:
     """Rates over the others' rates, times of pages over the first page of few, rates of two processes over one's."""
-    ratios = _of_loads(found.loads, "SQLite")
+    ratios = _of_loads(found.loads | found.wrk, "SQLite")
     create_micros = [1e6 / load.per_cpu_second for load in found.loads[CREATE]["muniment"]]
     ratios[CREATE_ALONE] = _over(create_micros, [recovery_micros + each for each in found.inserts])
     for page in (pages.FIRST, pages.MIDDLE, pages.LAST):
@@ -113,11 +114,10 @@ def of_postgres(found: on_postgres.Measured) -> Ratios:
 
 def _of_loads(loads: Loads, engine: str) -> Ratios:
     ratios: Ratios = {}
-    for operation in (ONE, LIST, CREATE):
-        ours = loads[operation]["muniment"]
-        for other, theirs in loads[operation].items():
+    for operation, by_server in loads.items():
+        for other, theirs in by_server.items():
             if not other.startswith("muniment"):
-                ratios[name_of(operation, engine, other)] = _over(_rates(ours), _rates(theirs))
+                ratios[name_of(operation, engine, other)] = _over(_rates(by_server["muniment"]), _rates(theirs))
     return ratios
 
 

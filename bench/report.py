@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import balances
 import growth
@@ -11,11 +12,18 @@ import intents
 import memory
 import on_postgres
 import on_sqlite
+import wrk
 from ratios import Ratios
 from scale import Scale
 from server import CONNECTIONS, Load
 from targets import BY_NAME
 from traffic import Loads
+
+
+def show_machine(here: Mapping[str, Any]) -> None:
+    print(f"Python {here['python']} at {here['interpreter']}: {here['builtWith']}")
+    print(f"A million rounds of a plain loop: {here['calibrationMs']} ms of CPU time", end="; ")
+    print(f"{here['cores']} cores, load {here['loadAtStart']} at the start\n", flush=True)
 
 
 def show_verification(micros: Mapping[str, list[float]]) -> None:
@@ -27,6 +35,11 @@ def show_verification(micros: Mapping[str, list[float]]) -> None:
 def show_sqlite(found: on_sqlite.Measured, scale: Scale) -> None:
     print(f"\nOver HTTP on SQLite, {scale.triggers:,} triggers, {CONNECTIONS} connections, one process")
     _show_loads(found.loads)
+    if missing := wrk.why_not():
+        print(f"\nBy wrk: not measured, {missing}")
+    else:
+        print("\nThe same by wrk: the server has one core, and wrk another")
+        _show_loads(found.wrk)
     print(f"  {'a durable insert alone, CPU µs':32} {spread(found.inserts, 1)}")
     print()
     _head()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from itertools import islice, permutations, product
 from typing import Any, Final
 
 from muniment.evm.address import Address
-from muniment.evm.signature import address_of_key, sign
+from muniment.evm.signature import address_of_key, personal_digest, sign
 from muniment.evm.typed_data import Encoder, compile_types, digest
 from muniment.triggers.typed_data import registry_domain, types_for
 from muniment.wire import encode
@@ -37,6 +38,12 @@ def signed_triggers(numbers: Iterable[int], cid: str = CID) -> list[bytes]:
     types = types_for(INPUTS, 0)
     encoder = compile_types(types, "Trigger")
     return [_signed(number, types, _values(number, cid), encoder) for number in numbers]
+
+
+def consent(body: bytes) -> bytes:
+    """The body of POST /triggers/deactivate for a trigger of the first signer."""
+    sig = json.loads(body)["sig"]
+    return encode({"triggerSigs": [sig], "signature": sign(personal_digest(sig.encode()), KEY)})
 
 
 def with_types_of_their_own(count: int) -> list[bytes]:

@@ -29,6 +29,11 @@ class Scale:
     # How many clients upload at once, each time to a process of its own.
     uploading_clients: tuple[int, ...]
     starts: int
+    # Of the second load generator, which sends for a time.
+    wrk_seconds: int
+    # Of each part of a bar: a flood, or the same without it.
+    bar_seconds: int
+    bar_rounds: int
 
     @property
     def triggers(self) -> int:
@@ -40,9 +45,11 @@ FULL = Scale(
     is_quick=False, registered=4_000, copies=249, rows_on_postgres=100_000, rounds=5, ones=12_000, lists=8_000,
     creates=4_000, creates_of_peer=500, intents=2_000, logins=1_500, uploads=300, pgbench_seconds=4,
     some_triggers=100_000, uploading_clients=(1, 16, 64), starts=7,
+    wrk_seconds=2, bar_seconds=6, bar_rounds=3,
 )  # fmt: skip
 QUICK = Scale(
     is_quick=True, registered=1_000, copies=9, rows_on_postgres=5_000, rounds=2, ones=3_000, lists=2_000,
     creates=1_000, creates_of_peer=200, intents=500, logins=300, uploads=50, pgbench_seconds=2,
     some_triggers=5_000, uploading_clients=(64,), starts=3,
+    wrk_seconds=1, bar_seconds=3, bar_rounds=1,
 )  # fmt: skip

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -51,7 +52,12 @@ class Server:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._command = command
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
-        self._environment |= {"MUNIMENT_LOG_LEVEL": "warning", "NODE_ENV": "production", **(environment or {})}
+        self._environment |= {
+            "MUNIMENT_LOG_LEVEL": "warning",
+            "MUNIMENT_RATE_LIMIT_OWNER": "off",
+            "NODE_ENV": "production",
+            **(environment or {}),
+        }
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True, env=self._environment)
@@ -79,6 +85,25 @@ class Server:
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("ascii").split()
         return {each: _cpu_seconds(each) for each in (self.pid, *map(int, children))}
 
+    def spent_since(self, before: Mapping[int, float]) -> list[float]:
+        """CPU seconds of each process since `cpu_seconds` said `before`; workers may have started meanwhile."""
+        return [after - before.get(pid, 0.0) for pid, after in self.cpu_seconds().items()]
+
+    @contextmanager
+    def confined(self, core: int) -> Generator[None]:
+        """Keep every thread of the process on one core, and let them go again."""
+        everywhere = os.sched_getaffinity(0)
+        self._confine({core})
+        try:
+            yield
+        finally:
+            self._confine(everywhere)
+
+    def _confine(self, cores: set[int]) -> None:
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            with suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(int(thread.name), cores)
+
     def load(self, requests: list[bytes]) -> Load:
         """Send each request once; every answer must be 200."""
         port = self.url.rpartition(":")[2]
@@ -88,7 +113,7 @@ class Server:
             before = self.cpu_seconds()
             command = [sys.executable, str(HERE / "load.py"), port, str(CONNECTIONS), file.name]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=_LOAD_SECONDS_MAX)
-            spent = [after - before[pid] for pid, after in self.cpu_seconds().items()]
+            spent = self.spent_since(before)
         said = json.loads(done.stdout)
         assert said["failed"] == 0, said["first"]
         return Load(len(requests), said["seconds"], sum(spent), max(spent))

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
+from ours import serve_command
 from scale import Scale
 from server import Server
 
@@ -29,7 +31,7 @@ def measure(scale: Scale) -> dict[str, list[float]]:
 def _serve(folder: str) -> float:
     """Asked for as soon as the port is open, and again until the answer comes: connections wait to be accepted."""
     started = time.perf_counter()
-    with Server([*_MUNIMENT, "serve", "--port", "0", "--data-dir", folder]) as service:
+    with Server(serve_command(Path(folder))) as service:
         connection = http.client.HTTPConnection("127.0.0.1", int(service.url.rpartition(":")[2]), timeout=60)
         connection.request("GET", "/healthz")
         assert connection.getresponse().status == 200

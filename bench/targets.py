@@ -10,11 +10,14 @@ from pathlib import Path
 
 import growth
 import memory
+import overload
 import pages
 import startup
+import wrk
 from ratios import (
     CREATE_ALONE,
     NEW_TYPES,
+    OWN_COST,
     PGBENCH,
     SEEN_TYPES,
     growth_of,
@@ -58,14 +61,14 @@ TARGETS = [
     *_at_most(1.7, SEEN_TYPES),
     *_at_most(4, NEW_TYPES),
     *_at_least(1.1, name_of(ONE, "SQLite", _PEER)),
-    *_at_least(1.25, name_of(LIST, "SQLite", _PEER)),
+    *_at_least(0.9, name_of(wrk.ONE, "SQLite", _PEER)),
+    *_at_least(1.8, name_of(LIST, "SQLite", _PEER), name_of(LIST, "PostgreSQL", _PEER)),
     *_at_least(15, name_of(CREATE, "SQLite", _PEER)),
     *_at_least(3.5, name_of(CREATE, "SQLite", _NATIVE)),
     *_at_least(0.55, name_of(ONE, "SQLite", _BARE)),
     *_at_least(0.5, name_of(LIST, "SQLite", _BARE)),
     *_at_most(2.5, CREATE_ALONE),
     *_at_least(1.6, name_of(ONE, "PostgreSQL", _PEER)),
-    *_at_least(1.3, name_of(LIST, "PostgreSQL", _PEER)),
     *_at_least(20, name_of(CREATE, "PostgreSQL", _PEER)),
     *_at_least(0.5, PGBENCH),
     *_at_most(1.3, *(f"page: {page} / {pages.FIRST_OF_FEW}" for page in (pages.FIRST, pages.MIDDLE, pages.LAST))),
@@ -76,6 +79,14 @@ TARGETS = [
     *_at_most(0.1, *(memory_of(engine, 64) for engine in (memory.SQLITE, memory.POSTGRESQL))),
     *_at_most(1, start_of(startup.SERVE)),
     *_at_most(0.15, start_of(startup.HELP)),
+    # Microseconds of CPU time: a way of answers that wait for nothing, with ids, CORS headers and limits.
+    *_at_most(5.5, OWN_COST),
+    *_at_most(250, overload.FIRST_P99),
+    *_at_most(3, overload.HALF_LOAD),
+    *_at_most(2, overload.FLOOD_P50),
+    *_at_most(5, overload.FLOOD_P99, overload.ACCEPTED_P99, overload.STOPPED_P99),
+    *_at_least(0.8, overload.GOODPUT),
+    *_at_most(0, overload.FIRST_MISSING, overload.LOST, overload.DESCRIPTORS),
 ]
 BY_NAME = {target.name: target for target in TARGETS}
 

@@ -14,6 +14,12 @@ from muniment.http.openapi import openapi_document, refusals_of
 from muniment.http.operation import Operation
 
 _MANNERS = ("x-request-id", "access-control-allow-origin", "x-content-type-options")
+# Header fields that say how an answer is to be read, kept or shown: every HTTP library knows what they mean.
+_OF_HTTP = {
+    "content-type", "content-length", "connection", "date", "allow", "vary", "cache-control", "accept-ranges",
+    "access-control-allow-origin", "access-control-expose-headers", "x-content-type-options",
+    "content-security-policy", "referrer-policy",
+}  # fmt: skip
 # Members of a problem document, in their order; some refusals add facts behind them.
 _PROBLEM = ["type", "title", "status", "code", "detail", "errors", "requestId", "message", "content"]
 
@@ -42,6 +48,8 @@ async def check_answer(response: httpx.Response) -> None:
         assert name in response.headers, f"{name} is missing"
     request = response.request
     found = operation_at(request.method, request.url.raw_path.decode("latin-1").partition("?")[0])
+    if found is not None:
+        _check_headers(response, found)
     if response.status_code >= 400:
         await response.aread()
         if request.method != "HEAD":
@@ -49,6 +57,16 @@ async def check_answer(response: httpx.Response) -> None:
     elif found is not None:
         announced = document()["paths"][found.path][found.method.lower()]["responses"]
         assert str(response.status_code) in announced, f"{found.path} does not announce {response.status_code}"
+
+
+def _check_headers(response: httpx.Response, found: Operation) -> None:
+    """A typed client finds each header field that tells something in the document."""
+    described = document()
+    answer = described["paths"][found.path][found.method.lower()]["responses"].get(str(response.status_code), {})
+    if "$ref" in answer:
+        answer = described["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+    undeclared = set(response.headers) - _OF_HTTP - set(answer.get("headers", ()))
+    assert not undeclared, f"{found.method} {found.path}, {response.status_code} does not declare {undeclared}"
 
 
 def _check_problem(response: httpx.Response, found: Operation | None) -> None:

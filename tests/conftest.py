@@ -16,6 +16,7 @@ import structlog
 from hypothesis import HealthCheck, settings as hypothesis_settings
 
 from conformance import check_answer
+from limitless import unlimited_settings
 from muniment.app import Application, build_context
 from muniment.context import Context
 from muniment.settings import Settings
@@ -125,7 +126,7 @@ def database_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def settings(tmp_path: Path, database_url: str) -> Settings:
     """The settings of the application under test; a test module may override this fixture."""
-    return Settings(data_dir=tmp_path / "data", database_url=database_url, log_level="warning")
+    return unlimited_settings(data_dir=tmp_path / "data", database_url=database_url, log_level="warning")
 
 
 @pytest.fixture

@@ -44,6 +44,8 @@ FACTS = (
     ("INSERT INTO chain_blocks VALUES (?, ?, ?)", (8453, 17, b"\x01" * 32)),
     ("INSERT INTO leases VALUES (?, ?, ?)", ("watch", "somebody", NOW_MS + 1)),
     ("INSERT INTO imports VALUES (?, ?, ?, ?, ?)", ("a file", 7, 900, 1, NOW_MS)),
+    ("INSERT INTO time_differences VALUES (?, ?)", (2**20, NOW_MS)),
+    ("INSERT INTO forgotten_nonces VALUES (?, ?)", (1, 7)),
 )  # fmt: skip
 
 

@@ -40,12 +40,15 @@ _REPLICA = """
 wal_retrieve_retry_interval = 100ms
 max_standby_streaming_delay = 1s
 """
-# References are not looked at for a session that says it replays what was checked before.
+# References are not looked at for a session that says it replays what was checked before. What is left is in its first
+# epoch, as a database that was just migrated.
 _EMPTY = """SET session_replication_role = replica;
 DO $$ DECLARE name text; BEGIN
-  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'schema_migrations' LOOP
+  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public'
+    AND tablename NOT IN ('schema_migrations', 'epoch') LOOP
     EXECUTE format('DELETE FROM %I', name);
   END LOOP;
+  UPDATE epoch SET renewals = 0;
 END $$"""
 
 

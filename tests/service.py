@@ -42,6 +42,10 @@ class Service:
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")},
             "MUNIMENT_LOG_LEVEL": "warning",
+            "MUNIMENT_RATE_LIMIT_CLIENT": "off",  # tests ask as much as they can
+            "MUNIMENT_RATE_LIMIT_LOGIN": "off",
+            "MUNIMENT_RATE_LIMIT_STOP": "off",
+            "MUNIMENT_RATE_LIMIT_OWNER": "off",  # one wallet signs thousands of triggers
             **(environment or {}),
         }
         self.process: subprocess.Popen[str] | None = None

@@ -6,17 +6,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from muniment.http.clients import Clients
+from muniment.http.clients import ClientAddresses
 from muniment.http.request import Request
 
 if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
+    from muniment.clock import Clock
     from muniment.evm.chains import Chain
     from muniment.evm.holdings import Holdings
     from muniment.ipfs.unixfs import Profile
+    from muniment.limits.limiter import Limiter
     from muniment.outgoing import Outgoing
     from muniment.settings import Settings
     from muniment.storage.database import Database, Reads
+    from muniment.storage.epoch import Epochs
 
 # A function's inputs by name, in manifest order, or None when no such function is registered here. Triggers need
 # it and functions know it; the two are strangers to each other.
@@ -33,19 +36,33 @@ class Context:
     reads: Callable[[Request], Reads]
     # Told who may have written, before that client has its answer. None where nobody needs to know.
     wrote: Callable[[str], None] | None
-    clients: Clients
+    # What cursors of listings are checked against, and made with.
+    epochs: Epochs
+    clients: ClientAddresses
+    limiter: Limiter
     blocks: BlockStore
+    # Returns when the block store takes uploads, raises `NotReady` when not; asking often costs nothing more.
+    check_blocks: Callable[[], Awaitable[None]]
     profile: Profile
     chains: Mapping[int, Chain]
     secrets: Callable[[], tuple[bytes, ...]]
-    now_ms: Callable[[], int]
+    # Whether the time is believed. What is dated and new waits while it is not.
+    clock: Clock
     random_bytes: Callable[[int], bytes]
     find_inputs: FindInputs
     holdings: Holdings
     outgoing: Outgoing
     is_stopping: Callable[[], bool]
 
+    def client(self, request: Request) -> str:
+        """The address that a request comes from."""
+        return self.clients.address(request)
+
+    def now_ms(self) -> int:
+        """The time, in milliseconds since 1970."""
+        return self.clock.now_ms()
+
     @classmethod
     def from_request(cls, request: Request) -> Self:
-        """The context that the application put into the connection's scope."""
-        return request.scope["muniment.context"]
+        """The context that the application put into the request."""
+        return request.context

@@ -21,8 +21,10 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpcore
 
-# An RPC answer of 500 tokens is under 100 KB, the largest token list in use 1.5 MB.
+# The largest token list in use has 1.5 MB, the logs of a thousand blocks some megabytes.
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
+# What is decoded on the event loop of a service, in at most 20 ms. An RPC answer of 500 tokens is under 100 KB.
+SMALL_ANSWER_BYTES_MAX: Final = 256 * 1024
 CONNECT_SECONDS_MAX: Final = 1.0
 CONNECTIONS_MAX: Final = 64
 _KEEPALIVE_SECONDS: Final = 30
@@ -126,15 +128,17 @@ class Outgoing:
         """Let go of all connections."""
         await self._pool.aclose()
 
-    async def post(self, url: str, body: bytes, *, seconds_max: float) -> bytes:
-        """The answer to a JSON body. Raises `Unreachable`."""
-        return await self._request("POST", url, body, seconds_max)
+    async def post(
+        self, url: str, body: bytes, *, seconds_max: float, bytes_max: int = SMALL_ANSWER_BYTES_MAX
+    ) -> bytes:
+        """The answer to a JSON body, of at most `bytes_max`. Raises `Unreachable`."""
+        return await self._request("POST", url, body, seconds_max, bytes_max)
 
-    async def get(self, url: str, *, seconds_max: float) -> bytes:
-        """The content at `url`. Raises `Unreachable`."""
-        return await self._request("GET", url, None, seconds_max)
+    async def get(self, url: str, *, seconds_max: float, bytes_max: int = SMALL_ANSWER_BYTES_MAX) -> bytes:
+        """The content at `url`, of at most `bytes_max`. Raises `Unreachable`."""
+        return await self._request("GET", url, None, seconds_max, bytes_max)
 
-    async def _request(self, method: str, url: str, body: bytes | None, seconds_max: float) -> bytes:
+    async def _request(self, method: str, url: str, body: bytes | None, seconds_max: float, bytes_max: int) -> bytes:
         target, headers = _target(url)
         if body is not None:
             headers += [("content-type", "application/json"), ("content-length", str(len(body)))]
@@ -144,7 +148,7 @@ class Outgoing:
                 response = await stack.enter_async_context(
                     self._pool.stream(method, target, headers=headers, content=body, extensions={"timeout": limits})
                 )
-                return await _content(response)
+                return await _content(response, bytes_max)
         except (TimeoutError, httpcore.TimeoutException):
             raise Unreachable("timeout") from None
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
@@ -175,12 +179,12 @@ def _is_ipv6(parts: SplitResult) -> bool:
     return ":" in (parts.hostname or "")
 
 
-async def _content(response: httpcore.Response) -> bytes:
+async def _content(response: httpcore.Response, bytes_max: int) -> bytes:
     if response.status != 200:  # noqa: PLR2004 - a redirect is no answer either
         raise Unreachable(f"http-{response.status}")
     received = bytearray()
     async for chunk in response.aiter_stream():
         received += chunk
-        if len(received) > ANSWER_BYTES_MAX:
+        if len(received) > bytes_max:
             raise Unreachable("too-large")
     return bytes(received)

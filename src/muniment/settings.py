@@ -15,8 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
+from muniment.limits.policies import NAMES as POLICY_NAMES, parse_policies
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from muniment.limits.policies import Name as PolicyName, Policy
 
 PREFIX: Final = "MUNIMENT_"
 MASK: Final = "********"
@@ -67,6 +71,15 @@ class Settings:
         "",
         "Networks of the proxies whose X-Forwarded-For is believed, comma-separated, like 10.0.0.0/8; empty: nobody's",
     )
+    rate_limit_client: str = _setting(
+        "20000/20s", "Units of an address (IPv6: of a /64) in a time; a unit is about one read of 25 µs. off: no limit"
+    )
+    rate_limit_login: str = _setting("600/60s", "Log-ins and nonces of an address in a time; off: no limit")
+    rate_limit_owner: str = _setting(
+        "3600/1h", "What a wallet adds in a time: 1 for a new trigger, 10 for a new function; off: no limit"
+    )
+    rate_limit_stop: str = _setting("60/60s", "Deactivations from an address in a time; off: no limit")
+    rate_limit_exempt: str = _setting("", "Networks without rate limits, comma-separated, like 10.0.0.0/8")
     workers: int = _setting(1, "Processes that serve, on one port and one database", at_least=1)
     secret: str = _setting(
         "",
@@ -94,9 +107,13 @@ class Settings:
         False, "true: RPC nodes and lists may be at private and loopback addresses; for development"
     )
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
+    trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
     wasm_bytes_max: int = _setting(16 * MIB, "Largest function.wasm", at_least=1024)
     body_timeout_s: int = _setting(30, "Seconds in which a request's head, and then its body, must arrive", at_least=1)
+    connections_max: int = _setting(
+        0, "Connections of one process at a time; 0: as many as its descriptors allow, at most 8192", at_least=0
+    )
     shutdown_delay_s: int = _setting(0, "Seconds between not ready and closing the port at SIGTERM", at_least=0)
     shutdown_timeout_s: int = _setting(30, "Seconds that requests in flight have to finish at SIGTERM", at_least=1)
     log_format: str = _setting("console", "console or json, on standard error")
@@ -117,7 +134,7 @@ class Settings:
                 raise SettingError(f"{each.name} is at most {ceiling}")
         if self.read_urls and not all(_is_postgresql(url) for url in (self.database_url, *self.read_urls)):
             raise SettingError("database_read_urls are postgresql:// URLs beside a database_url that is one")
-        _ = self.proxies
+        _ = self.proxies, self.rate_limits, self.exempt_networks
 
     def __repr__(self) -> str:
         """What `shown` shows."""
@@ -143,10 +160,20 @@ class Settings:
     @property
     def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks of `trusted_proxies`. Raises `SettingError`."""
+        return _networks("trusted_proxies", self.trusted_proxies)
+
+    @property
+    def exempt_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks of `rate_limit_exempt`. Raises `SettingError`."""
+        return _networks("rate_limit_exempt", self.rate_limit_exempt)
+
+    @property
+    def rate_limits(self) -> Mapping[PolicyName, Policy | None]:
+        """The policy of each `rate_limit_…`, None where it is off. Raises `SettingError`."""
         try:
-            return tuple(ip_network(each.strip()) for each in self.trusted_proxies.split(",") if each.strip())
+            return parse_policies({name: getattr(self, f"rate_limit_{name}") for name in POLICY_NAMES})
         except ValueError as error:
-            raise SettingError(f"trusted_proxies: {error}") from None
+            raise SettingError(f"rate_limit_{error}") from None
 
     def shown(self) -> dict[str, str]:
         """Name to value as text, secrets and the password in a database's URL masked."""
@@ -175,6 +202,14 @@ _CHOICES: Final = {
     "log_format": ("console", "json"),
     "log_level": ("debug", "info", "warning", "error"),
 }
+
+
+def _networks(name: str, text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """The networks of a setting, separated by commas. Raises `SettingError`."""
+    try:
+        return tuple(ip_network(each.strip()) for each in text.split(",") if each.strip())
+    except ValueError as error:
+        raise SettingError(f"{name}: {error}") from None
 
 
 def _without_password(text: str) -> str:

@@ -7,8 +7,6 @@ A *proved text* is a `str` whose type is the proof that it was parsed: `Amount`,
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -16,15 +14,13 @@ from typing import Annotated, Any, ClassVar, Final, Self, cast
 
 import msgspec
 
-from muniment.errors import Invalid, InvalidAmount, InvalidBody, InvalidJson, InvalidTimestamp, InvalidVersion
+from muniment.errors import Invalid, InvalidAmount, InvalidBody, InvalidTimestamp, InvalidVersion
 
 UINT256_MAX: Final = 2**256 - 1
 # ECMA-262 section 21.4.1.1: the largest time value that a JavaScript Date can hold, which clients use.
 TIMESTAMP_MS_MAX: Final = 8_640_000_000_000_000
 # A length that no honest version reaches; semver.org sets none.
 VERSION_LENGTH_MAX: Final = 128
-# RFC 8259 section 9 lets a parser set a limit; the deepest request of this interface has 7 levels.
-JSON_DEPTH_MAX: Final = 64
 
 # semver.org 2.0.0, section "Is there a suggested regular expression", as a full ASCII match.
 _SEMVER: Final = re.compile(
@@ -34,6 +30,8 @@ _SEMVER: Final = re.compile(
 )
 _AMOUNT: Final = re.compile(r"0|[1-9][0-9]{0,77}")
 _MISSING: Final = re.compile(r"Object missing required field `(.+)`")
+# How much of msgspec's words a message repeats: they can quote what was sent.
+_DETAIL_LENGTH: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -158,108 +156,6 @@ def encode(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def parse_json(data: bytes) -> Any:
-    """One JSON text (RFC 8259) as Python values, members in their order; raises `InvalidJson`.
-
-    Refused besides what is no JSON: a byte order mark, bytes that are not UTF-8, two members of one name in an
-    object, NaN and Infinity, numbers beyond a double or of thousands of digits, lone surrogates, and more than
-    `JSON_DEPTH_MAX` levels. NUL is a matter of the field it stands in.
-
-    msgspec takes the last of two members silently, and is three times as fast as a decoder that can be told not
-    to. What it reads and writes again to the same bytes, white space aside, has no second members; such is the JSON
-    of most clients.
-    """
-    # Each bracket opens at most one level, inside strings none: most texts are shallow without a closer look.
-    if data.count(b"{") + data.count(b"[") > JSON_DEPTH_MAX:
-        _check_depth(data)
-    try:
-        value = _compact.decode(data)
-        written = _encoder.encode(value)
-        if written == data or written == msgspec.json.format(data, indent=-1):
-            return value
-        return _parse_strictly(data)
-    except (msgspec.MsgspecError, ValueError, OverflowError):
-        return _parse_strictly(data)
-
-
-def _parse_strictly(data: bytes) -> Any:
-    """`parse_json` but for the depth: names what is wrong, and takes more than compact JSON."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidJson(f"not UTF-8 at byte {error.start}") from error
-    if text.startswith("\ufeff"):
-        raise InvalidJson("begins with a byte order mark (RFC 8259 section 8.1)")
-    value = _decode_json(text)
-    if _SURROGATE_ESCAPE.search(text):
-        _check_surrogates(value)
-    return value
-
-
-def _decode_json(text: str) -> Any:
-    """What the standard decoder makes of `text`, with each of its errors as `InvalidJson`."""
-    try:
-        return _json.decode(text)
-    except Invalid:
-        raise
-    except json.JSONDecodeError as error:
-        raise InvalidJson(f"not JSON: {error.msg} at line {error.lineno} column {error.colno}") from error
-    except ValueError as error:  # int() refuses to read thousands of digits
-        raise InvalidJson("a number has too many digits") from error
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        seen: set[str] = set()
-        name = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise InvalidJson(f"an object has two members named {json.dumps(name[:40])}")
-    return members
-
-
-def _constant(name: str) -> None:
-    raise InvalidJson(f"{name} is not JSON")
-
-
-def _double(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise InvalidJson("a number is too large")
-    return number
-
-
-_json: Final = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant, parse_float=_double)
-_compact: Final = msgspec.json.Decoder()
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_EMPTY: Final = re.compile(rb"\{\}|\[\]")
-_NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"{}[]")
-_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
-
-
-def _check_depth(data: bytes) -> None:
-    """Refuse more levels than `JSON_DEPTH_MAX` before any decoder sees them.
-
-    Decoders recurse, and trust a limit of the interpreter that any package may raise. Strings go, then all but the
-    brackets, then the innermost level at each turn.
-    """
-    brackets = _STRING.sub(b"", data).translate(None, _NOT_BRACKETS)
-    for _ in range(JSON_DEPTH_MAX):
-        outer = _EMPTY.sub(b"", brackets)
-        if outer == brackets:
-            break
-        brackets = outer
-    if _EMPTY.search(brackets) or len(brackets) > JSON_DEPTH_MAX:
-        raise InvalidJson(f"nested deeper than {JSON_DEPTH_MAX} levels")
-
-
-def _check_surrogates(value: object) -> None:
-    r"""Refuse half a surrogate pair, written as an escape like `\ud800`: it is no character (Unicode D75)."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise InvalidJson("a string has half a surrogate pair, which is no character") from error
-
-
 def json_kind(value: object) -> str:
     """What JSON calls the type of `value`, for messages."""
     kinds: dict[type, str] = {
@@ -279,10 +175,10 @@ def refusal_of(error: msgspec.ValidationError) -> Invalid:
     cause = error.__cause__
     if isinstance(cause, Invalid):
         return cause.under(pointer)
-    return InvalidBody(detail or text, pointer=pointer)
+    return InvalidBody((detail or text)[:_DETAIL_LENGTH], pointer=pointer)
 
 
 def _pointer(path: str) -> str:
     """msgspec's `$.config.topics[0]` as a JSON pointer (RFC 6901), `/config/topics/0`."""
-    parts = cast("list[str]", re.findall(r"\.([^.\[\]]+)|\[([^\]]*)\]", path))
+    parts = cast("list[str]", re.findall(r"\.([^.\[\]]+)|\[([^\[\]]*)\]", path))
     return "".join(f"/{name or index}" for name, index in parts)

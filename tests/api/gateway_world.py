@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import io
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
 
+from limitless import unlimited
 from muniment.blocks.files import FileBlockStore
 from muniment.context import Context
 from muniment.functions import gateway
 from muniment.functions.formats import EntryName
+from muniment.http.asgi import AsgiAdapter
+from muniment.http.clients import ClientAddresses
+from muniment.http.envelope import Envelope
 from muniment.http.limits import Limits
-from muniment.http.middleware import Manners
 from muniment.http.operation import operation
 from muniment.http.reply import Ready, Streamed
 from muniment.http.request import Request
-from muniment.http.routing import Paths
+from muniment.http.routing import Router
 from muniment.ipfs.block import block_of
 from muniment.ipfs.car import read_car
 from muniment.ipfs.cid import Cid, CidParts
 from muniment.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, Profile, import_files
+from muniment.limits.costs import CONTENT, Shed
 from muniment.settings import Settings
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -43,7 +47,7 @@ class WatchedStore(FileBlockStore):
         return super().get(digest)
 
 
-@operation("GET", "/files/{cid}/{name}")
+@operation("GET", "/files/{cid}/{name}", cost=CONTENT, sheds=Shed.MIDDLE)
 async def get_file(context: Context, request: Request, cid: Cid, name: EntryName) -> Ready[bytes] | Streamed:
     return await gateway.bundle_file(context, request, cid, name)
 
@@ -58,14 +62,12 @@ class World:
     def __post_init__(self) -> None:
         self.store = WatchedStore(self.directory)
         context = SimpleNamespace(blocks=self.store, settings=self.settings)
-        served = Paths((*gateway.OPERATIONS, get_file))
-
-        async def with_context(scope: Any, receive: Any, send: Any) -> None:
-            scope["muniment.context"] = context
-            await served(scope, receive, send)
-
-        limits = Limits(body_bytes_max=1024, body_timeout_s=5)
-        self.app = Manners(with_context, limits=limits, random_bytes=os.urandom, log_requests=False)
+        envelope = Envelope(
+            Router((*gateway.OPERATIONS, get_file)), context, unlimited(),
+            limits=Limits(body_bytes_max=1024, body_timeout_s=5), random_bytes=os.urandom,
+            addresses=ClientAddresses([]), note_writer=None, log_requests=False,
+        )  # fmt: skip
+        self.app = AsgiAdapter(envelope.respond, nullcontext)
 
     def client(self) -> httpx.AsyncClient:
         client = httpx.AsyncClient(transport=httpx.ASGITransport(app=self.app), base_url="http://registry.test")

@@ -156,7 +156,6 @@ async def test_a_body_that_is_not_coded_may_say_so(client: httpx.AsyncClient, co
 
 async def test_bad_input_5_a_body_over_the_limit_is_413(post: Post) -> None:
     await refuse(post, 413, "body-too-large", b" " * (BODY_BYTES_MAX + 1))
-    assert (await post("/triggers", b" " * (BODY_BYTES_MAX + 1))).headers["connection"] == "close"
 
 
 async def test_bad_input_5_a_body_at_the_limit_is_read(client: httpx.AsyncClient) -> None:

@@ -21,7 +21,7 @@ from muniment.evm.chains import Chain
 from muniment.settings import Settings
 
 NothingStored = Callable[[], Any]
-CHAINS = [Chain(8453, "Base", settler=Address.parse(SETTLER)), Chain(10, "OP", settler=Address.parse(SETTLER))]
+CHAINS = [Chain(8453, "Base", settlers=(Address.parse(SETTLER),)), Chain(10, "OP", settlers=(Address.parse(SETTLER),))]
 BASE, OPTIMISM = CHAINS
 
 
@@ -46,7 +46,7 @@ async def test_a_proposal_is_answered_with_every_field_and_its_hash(feeder: Feed
     assert answer.status_code == 200
     assert answer.json() == {
         **proposal(), "hash": hash_of_proposal(of, proposal()), "feeUsd": "0", "status": "received",
-        "description": "", "signatures": [], "verified": None,
+        "description": "", "signatures": [], "verified": None, "signers": [],
     }  # fmt: skip
     assert (await feeder.read(of))["proposals"] == [answer.json()]
 
@@ -84,6 +84,9 @@ async def test_a_proposal_says_whether_its_solver_signed_it(
         body = signed(of, body, chain, wallet)
     answer = (await feeder.append(of, "proposals", body)).json()
     assert answer["verified"] is verified
+    assert len(answer["signers"]) == len({(chain.id, wallet.address) for chain, wallet in signers})
+    if {chain.id for chain, _ in signers} in ({BASE.id}, {OPTIMISM.id}) and signers[0][1] is SOLVER:
+        assert answer["signers"] == [wallet.address for _, wallet in signers]
     assert answer["signatures"] == body.get("signatures", [])
     put = await feeder.put(IntentDraft(2).saying(proposals=[signed(IntentDraft(2).hash, proposal(), BASE)]))
     assert put.json()["proposals"][0]["verified"] is True
@@ -93,7 +96,7 @@ async def test_a_signature_for_a_settler_that_no_chain_has_is_not_judged(feeder:
     other = Address.parse(Wallet(9).address)
     draft = IntentDraft().saying(settler=str(other))
     of = await feeder.recorded(draft)
-    body = signed(of, proposal(), replace(BASE, settler=other))
+    body = signed(of, proposal(), replace(BASE, settlers=(other,)))
     assert (await feeder.append(of, "proposals", body)).json()["verified"] is None
 
 

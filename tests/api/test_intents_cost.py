@@ -83,7 +83,7 @@ async def database(context: Context) -> SqliteDatabase:
 
 async def cost_of(client: httpx.AsyncClient, database: SqliteDatabase, query: dict[str, str], limit: int) -> int:
     """The steps of SQLite's virtual machine on the event loop."""
-    with steps(database._reader) as counted:
+    with steps(database._view._connection) as counted:
         response = await client.get("/intents", params={**query, "limit": limit})
     assert response.status_code == 200
     return counted()
@@ -122,7 +122,7 @@ async def test_one_intent_costs_the_same_among_few_and_many(
     costs: list[int] = []
     for numbers in (range(FEW), range(FEW, MANY)):
         await fill(database, numbers)
-        with steps(database._reader) as counted:
+        with steps(database._view._connection) as counted:
             for n in range(10):
                 assert (await client.get(f"/intents/0x{n:064x}")).status_code == 200
         costs.append(counted())
@@ -141,6 +141,6 @@ async def test_a_sweep_looks_only_at_what_has_expired(database: SqliteDatabase) 
 async def test_receipts_are_looked_for_without_a_look_at_other_intents(database: SqliteDatabase, kind: str) -> None:
     await fill(database, range(MANY))
     await database.write(lambda tx: tx.execute("UPDATE intents SET chain_status = status WHERE status = 'succeeded'"))
-    with steps(database._reader) as counted:
+    with steps(database._view._connection) as counted:
         await named_transactions(database, (1).to_bytes(20), kind, 0)
     assert counted() <= STEPS_COUNTED * 20

@@ -48,7 +48,7 @@ async def test_everything_that_is_said_of_an_intent_is_kept(feeder: Feeder) -> N
         "proposals": [offer], "logs": [line, log()],
     })  # fmt: skip
     answer = (await feeder.put(draft)).json()
-    shown = {**offer, "hash": hash_of_proposal(draft.hash, offer), "signatures": [], "verified": None}
+    shown = {**offer, "hash": hash_of_proposal(draft.hash, offer), "signatures": [], "verified": None, "signers": []}
     assert answer["proposals"] == [shown]
     assert answer["logs"] == [line, {**log(), "createdAt": "2026-11-20T19:48:00.123Z"}]
     assert {name: answer[name] for name in draft.members} == {

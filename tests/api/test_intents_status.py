@@ -67,6 +67,34 @@ async def test_a_proposal_moves_to_whatever_can_follow(
                 check_refusal(await feeder.move(of, wanted, proposal=named), 409, "status-conflict")
 
 
+@pytest.mark.parametrize("status", PROPOSAL_MOVES)
+async def test_a_transaction_told_of_the_intent_is_that_of_its_one_proposal_under_way(
+    feeder: Feeder, status: str
+) -> None:
+    offers = [proposal(1, status="rejected"), proposal(2, status=status)]
+    of = await feeder.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
+    answer = (await feeder.move(of, "submitted", transactionHash=HEX32)).json()
+    assert answer["transactionHash"] == HEX32
+    under_way = status in {"accepted", "submitted"}
+    assert [each.get("transactionHash") for each in answer["proposals"]] == [None, HEX32 if under_way else None]
+    assert await feeder.read(of) == answer
+    assert (await feeder.move(of, "submitted", transactionHash=HEX32)).json() == answer
+
+
+async def test_a_transaction_told_of_the_intent_is_nobodys_where_several_are_under_way(feeder: Feeder) -> None:
+    offers = [proposal(1, status="accepted"), proposal(2, status="submitted")]
+    of = await feeder.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
+    answer = (await feeder.move(of, "submitted", transactionHash=HEX32)).json()
+    assert [each.get("transactionHash") for each in answer["proposals"]] == [None, None]
+
+
+async def test_a_transaction_told_of_the_intent_leaves_that_of_a_proposal_as_it_is(feeder: Feeder) -> None:
+    offers = [proposal(1, status="accepted", transactionHash=OTHER)]
+    of = await feeder.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
+    answer = (await feeder.move(of, "submitted", transactionHash=HEX32)).json()
+    assert (answer["transactionHash"], answer["proposals"][0]["transactionHash"]) == (HEX32, OTHER)
+
+
 async def test_a_transaction_is_set_once(feeder: Feeder, nothing_stored: NothingStored) -> None:
     of = await feeder.recorded(IntentDraft(members={"status": "enqueued"}))
     answer = await feeder.move(of, "submitted", transactionHash=HEX32)

@@ -24,8 +24,8 @@ ROWS = 4 * OFFSET_QUICK_MAX
 OF_ONE_TIME = 7
 ENDS_MS = (0, 0, 0, NOW_MS + 1, NOW_MS + 2, NOW_MS, NOW_MS - 1)
 INSERT = """INSERT INTO triggers
-  (sig, signer, digest, function_digest, protocol, live, end_date_ms, created_at_ms, record)
-  VALUES (?, ?, ?, ?, 'Mimic', ?, ?, ?, ?)"""
+  (sig, signer, digest, function_digest, protocol, live, deactivated, end_date_ms, created_at_ms, record)
+  VALUES (?, ?, ?, ?, 'Mimic', ?, ?, ?, ?, ?)"""
 
 
 class Row(NamedTuple):
@@ -53,7 +53,8 @@ STORED = [
 async def fill(tx: Transaction) -> None:
     for row in STORED:
         sig, digest = row.n.to_bytes(65), row.n.to_bytes(32)
-        values = (row.signer, digest, row.function, row.live, row.end_date_ms, row.created_at_ms, f'{{"n":{row.n}}}')
+        ends = (row.live, 1 - row.live, row.end_date_ms)
+        values = (row.signer, digest, row.function, *ends, row.created_at_ms, f'{{"n":{row.n}}}')
         await tx.execute(INSERT, (sig, *values))
 
 
@@ -140,13 +141,16 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
 
-    async def fetch_slow(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+    async def fetch_slow(self, sql: str, parameters: Sequence[object] = (), *, client: str = "") -> list[Any]:
         self.asked.append((sql, parameters))
-        return await self._database.fetch_slow(sql, parameters)
+        return await self._database.fetch_slow(sql, parameters, client=client)
 
 
 # Ended ones are few, and their index has no signer and no function: of these the rows are looked at.
-READS_ROWS = ("SEARCH t USING INTEGER PRIMARY KEY", "SEARCH triggers USING INDEX triggers_by_end")
+READS_ROWS = (
+    "SEARCH t USING INTEGER PRIMARY KEY", "SEARCH triggers USING INDEX triggers_by_end",
+    "SEARCH triggers USING INDEX triggers_by_marked_end",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -162,6 +166,7 @@ async def test_rows_that_are_skipped_are_not_read(
     assert isinstance(database, SqliteDatabase)
     if not times_follow:
         vars(database)["times_differ_ms"] = 3
+    database.rows_counted["triggers"] = (2**62, ROWS)
     recorder = Recorder(database)
     query = TriggerQuery(
         active=active, signer=signer, function_cid=function, sort=sort, offset=OFFSET_QUICK_MAX + 1, limit=10

@@ -22,7 +22,7 @@ def filled(path: str) -> str:
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "/nothing", "/functions/", "/functions/x/y", "/functions/x/manifest/", "/triggers/", "/users/", "/users",
+        "/nothing", "/functions/", "/functions/x/y", "/functions/x/manifest/", "/triggers/", "/users/", "/users",
         "/functions%2F", "/functions%2fx", "/functions%00", "/%00", "/Functions", "/functions;x",
         "/triggers//sign-params", "/functions\\", "/docs/", "/healthz/",
         "/ipfs/", "/%ff", "/%", "/..%2f..%2fetc%2fpasswd", "/index.html", "/.env",
@@ -62,7 +62,17 @@ async def test_a_path_of_a_sister_service_is_not_found_with_a_hint(client: httpx
     [
         (None, "application/json"), ("*/*", "application/json"), ("text/html", "application/json"),
         ("application/problem+json", "application/problem+json"),
-        ("application/json, application/problem+json;q=0.9", "application/problem+json"),
+        ("application/json, application/problem+json", "application/problem+json"),
+        ("APPLICATION/PROBLEM+JSON; charset=utf-8", "application/problem+json"),
+        ("application/json;q=0.9, application/problem+json;q=0.95", "application/problem+json"),
+        ("application/problem+json;q=0.5, */*;q=0.1", "application/problem+json"),
+        ("application/json;q=0, application/problem+json;q=0.1", "application/problem+json"),
+        ("application/json, application/problem+json;q=0.5", "application/json"),
+        ("application/problem+json;q=0.5, */*", "application/json"),
+        ("application/problem+json;q=0", "application/json"),
+        ("application/problem+json;q=0.000, */*;q=0.1", "application/json"),
+        ('text/plain;note="application/problem+json"', "application/json"),
+        (";", "application/json"),
     ],
 )  # fmt: skip
 async def test_a_problem_has_the_media_type_asked_for(

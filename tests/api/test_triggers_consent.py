@@ -173,5 +173,22 @@ async def test_a_signature_taken_meanwhile_is_refused(client: httpx.AsyncClient,
     ]
     taken, refused = await in_turn(context.database, *posts)
     assert taken.status_code == 200
-    check_refusal(refused, 409, "signature-taken")
+    problem = check_refusal(refused, 409, "signature-taken", pointer="/sig")
+    assert "the version's build part" in problem["detail"]
     assert (await client.get("/triggers")).json() == [taken.json()]
+
+
+async def test_an_owner_whose_signature_was_taken_is_told_what_to_change(
+    client: httpx.AsyncClient, nothing_stored: Callable[[], Any]
+) -> None:
+    """Who saw it elsewhere registered it first, over other typed data, for the address that it recovers to there."""
+    cid = await deploy(client)
+    mine, other = TriggerDraft(cid).signed(), TriggerDraft(cid, version="2.0.0").signed()
+    ghost = recover(digest_of(other), Signature.parse(mine["sig"]))
+    assert (await client.post("/triggers", json={**other, "sig": mine["sig"], "signer": ghost})).status_code == 200
+    async with nothing_stored():
+        refused = await client.post("/triggers", json=mine)
+    problem = check_refusal(refused, 409, "signature-taken", pointer="/sig")
+    assert "change any signed member, for example the version's build part (1.0.0 to 1.0.0+1)" in problem["detail"]
+    again = TriggerDraft(cid, version="1.0.0+1").signed()
+    assert (await client.post("/triggers", json=again)).json()["sig"] == again["sig"] != mine["sig"]

@@ -9,10 +9,11 @@ import httpx
 import pytest
 from eth_account import Account
 from eth_account.messages import encode_defunct, encode_typed_data
-from trigger_world import check_refusal, high_twin, in_turn
+from trigger_world import check_refusal, high_twin, in_turn, sign_with_nonce
 
-from builders import TriggerDraft, Wallet, deploy, register
+from builders import DOMAIN, TriggerDraft, Wallet, deploy, register
 from muniment.context import Context
+from muniment.triggers.typed_data import deactivation_digests
 
 UNKNOWN = "0x" + "1" * 128 + "1b"
 OWNER = Wallet(31)
@@ -216,3 +217,30 @@ async def test_the_consent_is_kept_once_with_its_list(
         assert (await post(client, body)).status_code == 204
     rows = await context.database.fetch("SELECT signature, trigger_sigs FROM deactivations")
     assert rows == [(bytes.fromhex(body["signature"][2:]), bytes.fromhex(sigs[2][2:] + sigs[0][2:]))]
+
+
+async def test_a_consent_that_ends_nothing_is_not_kept(
+    client: httpx.AsyncClient, context: Context, nothing_stored: Callable[[], Any], sigs: list[str]
+) -> None:
+    assert (await post(client, consent(sigs[:2]))).status_code == 204
+    repeated = [consent(sigs[:2], as_text=True), consent(sigs[1::-1]), consent(sigs[:1]), consent(sigs[1:2])]
+    signable = deactivation_digests(sigs[:2], DOMAIN)[1]  # pyright: ignore[reportArgumentType] - canonical texts
+    repeated += [
+        {"triggerSigs": sigs[:2], "signature": sign_with_nonce(signable, OWNER, nonce)} for nonce in range(1, 31)
+    ]
+    for body in repeated:
+        async with nothing_stored():
+            assert (await post(client, body)).status_code == 204
+    assert (await post(client, consent(sigs[:3]))).status_code == 204, "it ends one more"
+    rows = await context.database.fetch("SELECT length(trigger_sigs) / 65 FROM deactivations ORDER BY 1")
+    assert rows == [(2,), (3,)]
+
+
+async def test_a_consent_is_kept_with_its_form_and_its_domain(
+    client: httpx.AsyncClient, context: Context, sigs: list[str]
+) -> None:
+    for listed, as_text in ((sigs[:1], True), (sigs[1:], False)):
+        assert (await post(client, consent(listed, as_text=as_text))).status_code == 204
+    rows = await context.database.fetch("SELECT form, protocol, signer FROM deactivations ORDER BY form")
+    owner = bytes.fromhex(OWNER.address[2:])
+    assert rows == [("eip191", "Mimic", owner), ("eip712", "Mimic", owner)]

@@ -74,9 +74,7 @@ async def test_a_known_parameter_given_twice_is_refused(client: httpx.AsyncClien
     check_refusal(await client.get(f"{path}?{query}"), 400, "invalid-parameter", parameter=query.partition("=")[0])
 
 
-@pytest.mark.parametrize(
-    "query", ["active=true&active=true", "sigs=0x&sigs=0x", "signer=&signer=", "createdAfter=1&createdAfter=1"]
-)
+@pytest.mark.parametrize("query", ["active=true&active=true", "signer=&signer=", "createdAfter=1&createdAfter=1"])
 async def test_a_known_filter_given_twice_is_refused(client: httpx.AsyncClient, query: str) -> None:
     response = await client.get(f"/triggers?{query}")
     check_refusal(response, 400, "invalid-parameter", parameter=query.partition("=")[0])
@@ -95,7 +93,7 @@ async def test_unknown_parameters_are_ignored_and_kept_in_links(
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("query", ["%ff=1", "limit=%ff", "x=%C3%28", "&".join(["a=1"] * 101)], ids=str.__len__)
+@pytest.mark.parametrize("query", ["%ff=1", "limit=%ff", "x=%C3%28", "&".join(["a=1"] * 201)], ids=str.__len__)
 async def test_a_query_that_is_no_query_is_refused(client: httpx.AsyncClient, path: str, query: str) -> None:
     check_refusal(await client.get(f"{path}?{query}"), 400, "invalid-parameter")
 
@@ -115,8 +113,9 @@ async def test_an_offset_behind_the_last_row_is_an_empty_page(
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_large_offset_is_read_while_others_are_answered(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, path: str, rows: list[dict[str, Any]]
+    client: httpx.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str, rows: list[dict[str, Any]]
 ) -> None:
+    context.database.rows_counted[path.removeprefix("/")] = (2**62, 100_000)  # as if there were as many
     connect, go_on, begun = sqlite.connect, threading.Event(), threading.Event()
 
     def held_up(*arguments: Any, **options: Any) -> Any:
@@ -126,7 +125,7 @@ async def test_a_large_offset_is_read_while_others_are_answered(
 
     monkeypatch.setattr(sqlite, "connect", held_up)
     monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 60)
-    slow = asyncio.create_task(client.get(f"{path}?offset=1000000"))
+    slow = asyncio.create_task(client.get(f"{path}?offset=99999"))
     assert await asyncio.to_thread(begun.wait, 60)
     try:
         assert (await client.get(path)).json() == rows[::-1]
@@ -227,15 +226,3 @@ async def test_a_cursor_that_no_page_gave_out_is_refused(client: httpx.AsyncClie
 async def test_a_cursor_and_an_offset_are_refused_together(client: httpx.AsyncClient, path: str) -> None:
     response = await client.get(f"{path}?cursor={Cursor.after(3)}&offset=1")
     check_refusal(response, 400, "invalid-parameter", parameter="cursor")
-
-
-@pytest.mark.parametrize("path", PATHS)
-async def test_a_cursor_behind_everything_is_an_empty_page(
-    client: httpx.AsyncClient, path: str, rows: list[dict[str, Any]]
-) -> None:
-    last = Cursor.after(OFFSET_MAX)
-    page, following = await read_page(client, f"{path}?sort=1&cursor={last}")
-    assert page == []
-    assert following is not None
-    assert Cursor.parse(parse_qs(urlsplit(following).query)["cursor"][0]) == last
-    assert (await client.get(f"{path}?cursor={last}&limit=100")).json() == rows[::-1]

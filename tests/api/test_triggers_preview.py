@@ -103,3 +103,20 @@ async def test_the_last_runs_of_the_calendar_are_shown(client: httpx.AsyncClient
     cid = await deploy(client)
     clock.now_ms = 253_402_300_799_999 - HOUR
     assert (await preview(client, params(cid, config=cron(schedule="0 0 29 2 *"))))["nextRuns"] == []
+
+
+@pytest.mark.parametrize(
+    ("hidden", "shown"),
+    [
+        ("\u202e", "\\u202e"), ("\u2066", "\\u2066"), ("\u200b", "\\u200b"), ("\u2028", "\\u2028"),
+        ("\u2029", "\\u2029"), ("\u00a0", "\\u00a0"), ("\u00ad", "\\u00ad"), ("\ufeff", "\\ufeff"),
+        ("\u0085", "\\u0085"), ("\u034f", "\\u034f"), ("\u3164", "\\u3164"), ("\u2800", "\\u2800"),
+        ("\ufe0f", "\\ufe0f"), ("\U000e0041", "\\udb40\\udc41"), ("\U000e0100", "\\udb40\\udd00"),
+    ],
+)  # fmt: skip
+async def test_what_nobody_sees_or_what_turns_a_text_around_is_written_out(
+    client: httpx.AsyncClient, hidden: str, shown: str
+) -> None:
+    cid = await deploy(client, Bundle(inputs={"text": "string"}))
+    told = (await preview(client, params(cid, input={"text": f"größer ≥ 1{hidden}✓ 😀 \\"})))["summary"]
+    assert f'Its input text is "größer ≥ 1{shown}✓ 😀 \\\\".' in told

@@ -100,11 +100,11 @@ async def _gathered(
     write, waiting = database.write, asyncio.Semaphore(0)
     go_on = asyncio.Event()
 
-    async def write_behind_the_others(work: Work[Any], *, order: bytes = b"") -> Any:
+    async def write_behind_the_others(work: Work[Any], *, order: bytes = b"", urgent: bool = False) -> Any:
         waiting.release()
         await go_on.wait()
         async with turn:
-            return await write(work, order=order)
+            return await write(work, order=order, urgent=urgent)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "write", write_behind_the_others)

@@ -41,7 +41,9 @@ def test_another_engine_has_tools_of_its_own(tmp_path: Path, words: list[str], u
 
 
 def test_where_no_registry_is_nothing_is_made(tmp_path: Path) -> None:
-    assert "no registry to back up" in refused("backup", tmp_path / "backup", data=tmp_path / "data")
+    result = run("backup", tmp_path / "backup", data=tmp_path / "data")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no registry to back up" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable, Integrity
 from muniment.storage import sqlite_snapshot
-from muniment.storage.sqlite import connect
+from muniment.storage.sqlite_connection import connect
 from muniment.storage.sqlite_snapshot import StillDatabase, take_snapshot
 
 ROWS = 400

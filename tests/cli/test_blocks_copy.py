@@ -243,6 +243,7 @@ def test_a_place_that_cannot_be_is_told_in_one_line(
     tmp_path: Path, source_url: str, target_url: str, said: str
 ) -> None:
     FileBlockStore(tmp_path / "blocks")
+    (tmp_path / "muniment.db").touch()
     if source_url == "file:":
         run("migrate", data=tmp_path)
     result = run("blocks", "copy", source_url, target_url, data=tmp_path)

@@ -54,6 +54,7 @@ def test_flags_files_and_the_environment_are_all_heeded(tmp_path: Path) -> None:
     config = tmp_path / "muniment.toml"
     config.write_text('issuer = "from the file"\nport = 1\n')
     assert tomllib.loads(config.read_text())["port"] == 1
+    (tmp_path / "muniment.db").touch()
     found = shown(run("--config", str(config), "--data-dir", str(tmp_path), MUNIMENT_PORT="2"))
     assert found["MUNIMENT_ISSUER"] == "from the file"
     assert found["MUNIMENT_PORT"] == "2"

@@ -17,7 +17,7 @@ import pytest
 
 from copying_world import FACTS, Place, copy, fill, new_database, run
 from muniment.errors import DatabaseUnavailable
-from muniment.storage import postgres_copying, sqlite, sqlite_copying
+from muniment.storage import postgres_copying, sqlite_connection, sqlite_copying
 from muniment.storage.copying import TABLES
 from postgres import Cluster
 
@@ -308,7 +308,7 @@ def test_who_writes_to_the_target_is_waited_for_a_moment(
     file: Place, target: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUNIMENT_MIGRATE_AT_START", "false")
-    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", 50)
 
     async def while_writing() -> str:
         connection = await asyncpg.connect(target.url)

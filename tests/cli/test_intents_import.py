@@ -48,6 +48,12 @@ main()
 """
 
 
+def registry(directory: Path) -> Path:
+    """An empty registry."""
+    assert CliRunner().invoke(main, ["migrate", "--data-dir", str(directory)]).exit_code == 0
+    return directory
+
+
 def intents(data_dir: Path, *arguments: object, stdin: bytes | None = None) -> Result:
     command = ["intents", *(str(each) for each in arguments), "--data-dir", str(data_dir)]
     return CliRunner().invoke(main, command, input=stdin)
@@ -114,7 +120,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    return tmp_path / "data"
+    return registry(tmp_path / "data")
 
 
 def test_one_bad_line_in_10_000_is_reported_and_9_999_are_in(file: Path, data: Path) -> None:
@@ -172,7 +178,7 @@ def test_what_cannot_be_read_is_status_2(tmp_path: Path, data: Path, name: str) 
     result = intents(data, "import", tmp_path / name)
     assert result.exit_code == 2
     assert "Error: " in result.stderr
-    assert not (data / "muniment.db").exists()
+    assert rows(data, "SELECT 1 FROM imports") == []
 
 
 def wait_for_progress(process: subprocess.Popen[bytes], data: Path) -> None:
@@ -218,7 +224,7 @@ def test_an_interrupted_import_goes_on_to_the_same_end(
     assert summary(result).items() >= {"resumedAt": lines, "refusedBefore": 1, "refused": 1, "lines": LINES}.items()
     assert "line 3:" not in result.stderr
     assert f"line {LINES - 1}:" in result.stderr
-    assert intents(tmp_path / "whole", "import", file).exit_code == 1
+    assert intents(registry(tmp_path / "whole"), "import", file).exit_code == 1
     assert exported(data) == exported(tmp_path / "whole")
     entries = "SELECT COUNT(*), COUNT(DISTINCT subject) FROM audit_entries"
     assert rows(data, entries) == rows(tmp_path / "whole", entries) == [(LINES - 2, LINES - 2)]
@@ -272,7 +278,7 @@ def test_an_export_is_a_file_that_an_empty_registry_imports_to_the_same(file: Pa
     assert result.stdout == ""
     told = json.loads(result.stderr)
     assert told.items() >= {"intents": 3, "proposals": 2, "logs": 2, "bytes": file.stat().st_size}.items()
-    again = intents(tmp_path / "other", "import", file, "--json")
+    again = intents(registry(tmp_path / "other"), "import", file, "--json")
     assert summary(again).items() >= {"lines": 3, "stored": 3, "refused": 0}.items()
     assert exported(tmp_path / "other") == exported(data)
     assert summary(intents(data, "import", file, "--json")).items() >= {"unchanged": 3, "stored": 0}.items()
@@ -280,14 +286,16 @@ def test_an_export_is_a_file_that_an_empty_registry_imports_to_the_same(file: Pa
 
 def test_an_export_replaces_a_file_only_when_it_is_whole(file: Path, tmp_path: Path, data: Path) -> None:
     file.write_bytes(b"before")
-    result = intents(tmp_path / "no registry", "export", file)
+    (tmp_path / "older").mkdir()
+    (tmp_path / "older/muniment.db").touch()
+    result = intents(tmp_path / "older", "export", file)
     assert result.exit_code == 2
     assert "muniment migrate" in result.stderr
     assert file.read_bytes() == b"before"
     intents(data, "import", "-", stdin=line(1))
     assert intents(data, "export", file).exit_code == 0
     assert file.read_bytes() == intents(data, "export").stdout_bytes
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", file.name, "no registry"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", file.name, "older"]
 
 
 def test_an_export_that_fails_in_the_middle_leaves_no_file(file: Path, data: Path) -> None:

@@ -200,6 +200,7 @@ TAMPERED = {
     "half a signature": ("trigger_sigs", b"\1" * 30),
     "no list": ("trigger_sigs", b""),
     "another protocol": ("protocol", "Other"),
+    "another form": ("form", "eip191"),
     "another signature": ("signature", b"\1" * 64 + b"\x1b"),
     "no signature": ("signature", b"\xff" * 65),
 }

@@ -17,6 +17,7 @@ def data_dir(tmp_path: Path) -> Path:
     """Two intents, one of them with two proposals."""
     file = tmp_path / "two.ndjson"
     file.write_bytes(joined([line(1, proposals=[proposal(1), proposal(2)]), line(2)]))
+    assert CliRunner().invoke(main, ["migrate", "--data-dir", str(tmp_path / "data")]).exit_code == 0
     imported = CliRunner().invoke(main, ["intents", "import", str(file), "--data-dir", str(tmp_path / "data")])
     assert imported.exit_code == 0, imported.output
     return tmp_path / "data"

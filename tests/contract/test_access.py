@@ -75,6 +75,7 @@ TABLE = {
     "GET /healthz": public(),
     "GET /readyz": public(),
     "GET /openapi.json": public(),
+    "GET /": public(404),  # 303 for browsers
     "GET /docs": public(),
     "GET /errors/{code}": public(),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,14 +13,16 @@ from service import Service
 ROOT = Path(__file__).parents[2]
 
 
-def _walked(page: str, service: Service, **environment: str) -> str:
-    """What the walk of a page prints."""
+def _walked(page: str, service: Service, **said: str) -> str:
+    """What the walk of a page prints, once its reader has put in what it cannot know."""
     found = re.search(r"<!-- walk -->\n```sh\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
     assert found is not None
-    script = re.sub(r"URL=\S+", f"URL={service.url}", found[1], count=1).replace(".venv/bin/python", sys.executable)
+    script = found[1].replace(".venv/bin/python", sys.executable)
+    for name, value in {"URL": service.url, **said}.items():
+        script, count = re.subn(rf"^{name}=\S+", f"{name}={value}", script, count=1, flags=re.MULTILINE)
+        assert count == 1, f"the walk has no line for {name}"
     walked = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, **environment},
     )  # fmt: skip
     assert walked.returncode == 0, walked.stderr
     return walked.stdout
@@ -29,6 +30,7 @@ def _walked(page: str, service: Service, **environment: str) -> str:
 
 def test_the_walk_of_the_readme_ends_with_no_active_trigger(service: Service) -> None:
     printed = _walked("README.md", service)
+    assert "# The trigger, registered\n{" in printed
     assert '"description":"Every six hours"' in printed
     assert printed.endswith("[]"), printed
 
@@ -39,6 +41,7 @@ def test_the_walk_for_relayers_ends_with_a_submitted_intent(service: Service, tm
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     printed = _walked("docs/relaying.md", service, OPERATOR_KEY=added.stdout.strip())
+    assert "# The proposal\n{" in printed
     (intent,) = json.loads(printed[printed.rindex('[{"op"') :])
     assert intent["status"] == "submitted"
     assert [each["status"] for each in intent["proposals"]] == ["received"]

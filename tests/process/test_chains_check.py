@@ -33,22 +33,27 @@ async def checked(
     return status, capsys.readouterr().out
 
 
-async def test_a_chain_that_is_well_is_one_line_and_0(local: LocalChain, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_chain_that_is_well_is_told_with_the_generation_of_its_settlers_and_0(
+    local: LocalChain, capsys: pytest.CaptureFixture[str]
+) -> None:
     token, feed = local.deploy("MockERC20", "T", "T", 6), local.deploy("MockAggregatorV3", 8, "ETH / USD", 1)
-    chain = Chain(8453, "Local", rpc_urls=(local.url,), settler=token, feeds={NATIVE: (feed, 3600)})
+    settlers = local.deploy("MiniSettlerOps"), local.deploy("MiniSettlerLegacy")
+    chain = Chain(8453, "Local", rpc_urls=(local.url,), settlers=settlers, feeds={NATIVE: (feed, 3600)})
     status, told = await checked(local, capsys, chain, [token, NATIVE], late_s=7)
     block = int(local.ask("eth_blockNumber"), 16)
-    assert (status, told) == (0, f"8453 Local, URL 1: block {block}, 7 s old\n")
+    told_of = "".join(f"  settler {settler}: generation {2 - place}\n" for place, settler in enumerate(settlers))
+    assert (status, told) == (0, f"8453 Local, URL 1: block {block}, 7 s old\n{told_of}")
 
 
 async def test_every_fault_is_told_and_the_url_is_not(local: LocalChain, capsys: pytest.CaptureFixture[str]) -> None:
     reverting = local.deploy("RevertingToken")
     urls = (local.url, "http://127.0.0.1:9/s3cr3t")
-    chain = Chain(8453, "Local", rpc_urls=urls, settler=NO_CODE, feeds={NATIVE: (NO_CODE, 3600)})
+    chain = Chain(8453, "Local", rpc_urls=urls, settlers=(NO_CODE,), feeds={NATIVE: (NO_CODE, 3600)})
     status, told = await checked(local, capsys, chain, [reverting], late_s=1000)
     assert status == 1
     for fault in (
         "its last block is 1000 s old", f"the settler has no code at {NO_CODE}",
+        f"the settler at {NO_CODE} answers as no generation of the settlement contract",
         f"the feed of {NATIVE} has no code", f"token {reverting} cannot be read", f"feed {NO_CODE} has no round",
         "URL 2: no answer\n  does not answer: unreachable",
     ):  # fmt: skip

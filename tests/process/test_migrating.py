@@ -15,7 +15,7 @@ import pytest
 
 from builders import TriggerDraft, Wallet, api_key_of, deploy
 from muniment.settings import Settings
-from muniment.storage import open_database, postgres, postgres_migrate, sqlite
+from muniment.storage import open_database, postgres, postgres_migrate, sqlite, sqlite_migrate
 from muniment.storage.database import Database
 from muniment.storage.migrate import Migration, migrations
 from postgres import Cluster
@@ -60,7 +60,7 @@ def level(engine: str, monkeypatch: pytest.MonkeyPatch) -> Level:
     """Sets which migrations this process knows, as if it were of another release."""
 
     def set_level(known: list[Migration]) -> None:
-        for module in (sqlite,) if engine == "sqlite" else (postgres, postgres_migrate):
+        for module in (sqlite, sqlite_migrate) if engine == "sqlite" else (postgres, postgres_migrate):
             monkeypatch.setattr(module, "migrations", lambda _: known)
 
     return set_level

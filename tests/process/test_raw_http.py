@@ -100,7 +100,7 @@ HOSTILE = {
     "a negative length": POST + b"Content-Length: -5\r\n\r\nxxxxx",
     "a length in hex": POST + b"Content-Length: 0x5\r\n\r\nxxxxx",
     "a bad chunk": POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
-    "another coding": POST + b"Transfer-Encoding: gzip\r\n\r\nxyz\r\n",
+    "a coding that is none": POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
     "a header without a colon": b"GET / HTTP/1.1\r\nHost test\r\n\r\n",
     "a space before the colon": GET + b"X-A : b\r\n\r\n",
     "a folded header": GET + b"X-A: b\r\n c\r\n\r\n",
@@ -109,19 +109,93 @@ HOSTILE = {
     "bare line feeds": b"GET / HTTP/1.1\nHost: test\n\n",
     "a target without a path": b"GET http://test HTTP/1.1\r\nHost: test\r\n\r\n",
     "another protocol": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 100,
-    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "a space in the target": b"GET /a b HTTP/1.1\r\nHost: test\r\n\r\n",
 }
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 async def test_malformed_http_is_refused_and_ends_the_connection(service: Service, what: str) -> None:
+    await is_refused(service, HOSTILE[what], 400, "malformed-request")
+
+
+async def is_refused(service: Service, request: bytes, status: int, code: str) -> None:
+    """With a problem document, whatever follows, and the connection ends; others are served."""
     connection = await Connection.open(service.url)
-    await connection.send(HOSTILE[what])
-    assert (await connection.answer()).status == 400
+    await connection.send(request)
+    answer = await connection.answer()
+    assert problem(answer) == (status, code)
+    assert answer.headers["connection"] == "close"
     assert await connection.is_closed_by_server()
     await connection.close()
     assert await is_served(service)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "Host: a\r\nHost: a\r\n", "Host: a\r\nX-A: 1\r\nHost: b\r\n"], ids=["none", "two", "other"]
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+async def test_host_is_due_exactly_once(service: Service, method: str, host: str) -> None:
+    await is_refused(service, f"{method} /functions HTTP/1.1\r\n{host}\r\n".encode(), 400, "malformed-request")
+
+
+async def test_http_1_0_needs_no_host_and_ends_with_its_answer(service: Service) -> None:
+    connection = await Connection.open(service.url)
+    await connection.send(b"GET /functions HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    answer = await connection.answer()
+    assert (answer.status, answer.body, answer.headers["connection"]) == (200, b"[]", "close")
+    assert await connection.is_closed_by_server()
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    "line", [b"PRI * HTTP/2.0", b"GET / HTTP/2.0", b"GET / HTTP/3.0", b"GET / HTTP/0.9", b"FOO /triggers HTTP/1.2"]
+)
+async def test_another_version_of_http_is_505(service: Service, line: bytes) -> None:
+    await is_refused(service, line + b"\r\nHost: test\r\n\r\nSM\r\n\r\n", 505, "http-version-not-supported")
+
+
+@pytest.mark.parametrize("coding", ["gzip", "gzip, chunked", "x-own"])
+async def test_another_transfer_coding_is_501(service: Service, coding: str) -> None:
+    request = POST + f"Transfer-Encoding: {coding}\r\n\r\n3\r\nxyz\r\n0\r\n\r\n".encode()
+    await is_refused(service, request, 501, "transfer-coding-not-supported")
+
+
+@pytest.mark.parametrize("cut", [None, 1, 3, 20])
+async def test_a_method_that_nobody_knows_is_405_and_the_connection_goes_on(service: Service, cut: int | None) -> None:
+    request = (
+        b"FOO /functions HTTP/1.1\r\nHost: test\r\nAccept: application/problem+json\r\nContent-Length: 3\r\n\r\nxyz"
+    )
+    connection = await Connection.open(service.url)
+    for piece in [request] if cut is None else [request[:cut], request[cut:]]:
+        await connection.send(piece)
+        await asyncio.sleep(0.01)
+    answer = await connection.answer()
+    assert problem(answer) == (405, "method-not-allowed")
+    assert answer.headers["allow"] == "GET, HEAD, POST, OPTIONS"
+    assert answer.headers["content-type"] == "application/problem+json"
+    await connection.send(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n")
+    assert (await connection.answer()).status == 200
+    await connection.close()
+
+
+async def test_a_client_that_half_closes_gets_the_answers_that_are_due(service: Service) -> None:
+    """Also those that take more than one turn of the event loop."""
+    body = json.dumps({"address": "0x" + "11" * 20}).encode()
+    post = POST + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    connection = await Connection.open(service.url)
+    await connection.send(post + b"GET /readyz HTTP/1.1\r\nHost: test\r\n\r\n" + GET + b"\r\n")
+    connection.writer.write_eof()
+    assert [(await connection.answer()).status for _ in range(3)] == [200, 200, 404]
+    assert await connection.is_closed_by_server()
+    await connection.close()
+
+
+async def test_a_body_that_is_cut_short_by_a_half_closed_client_is_not_served(service: Service) -> None:
+    connection = await Connection.open(service.url)
+    await connection.send(POST + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+    connection.writer.write_eof()
+    assert await connection.is_closed_by_server()
+    await connection.close()
 
 
 async def test_a_refused_upload_does_not_become_the_next_request(service: Service) -> None:
@@ -140,4 +214,28 @@ async def test_requests_in_a_row_are_answered_in_their_order(service: Service) -
     targets = ["/healthz", "/nothing", "/functions", "/healthz"]
     await connection.send("".join(f"GET {target} HTTP/1.1\r\nHost: test\r\n\r\n" for target in targets).encode())
     assert [(await connection.answer()).status for _ in targets] == [200, 404, 200, 200]
+    await connection.close()
+
+
+async def test_a_client_that_half_closes_hears_what_is_wrong_with_its_body(service: Service) -> None:
+    connection = await Connection.open(service.url)
+    before = b"GET /readyz HTTP/1.1\r\nHost: test\r\n\r\n" * 3  # its turn comes after the end was seen
+    body = POST + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"
+    await connection.send(before + body)
+    connection.writer.write_eof()
+    assert [(await connection.answer()).status for _ in range(3)] == [200] * 3
+    assert problem(await connection.answer()) == (400, "malformed-request")
+    assert await connection.is_closed_by_server()
+    await connection.close()
+
+
+@pytest.mark.parametrize("method", ["FOO", "GET"])
+async def test_an_offer_behind_a_method_that_nobody_knows_is_ignored(service: Service, method: str) -> None:
+    """Whichever of two requests that come at once makes it."""
+    offer = b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+    connection = await Connection.open(service.url)
+    await connection.send(b"FOO /functions HTTP/1.1\r\nHost: test\r\n\r\n" + GET + offer)
+    assert [(await connection.answer()).status for _ in range(2)] == [405, 404]
+    await connection.send(f"{method} /functions HTTP/1.1\r\nHost: test\r\n".encode() + offer)
+    assert (await connection.answer()).status == (405 if method == "FOO" else 200)
     await connection.close()

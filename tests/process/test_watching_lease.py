@@ -63,6 +63,12 @@ async def test_a_lease_that_lapsed_and_was_not_taken_is_renewed(watched: Registr
     assert not await takes(watched, "second", NOW_MS + 10 * LEASE_MS + 1)
 
 
+async def test_a_lease_of_a_clock_that_was_ahead_holds_nobody_up(watched: Registry) -> None:
+    await takes(watched, "first", NOW_MS + 3 * 3_600_000)
+    assert await takes(watched, "second", NOW_MS)
+    assert not await takes(watched, "third", NOW_MS)
+
+
 async def test_a_lease_given_back_is_free_at_once_and_only_by_its_holder(watched: Registry) -> None:
     await takes(watched, "first", NOW_MS)
     await watched.context.database.write(lambda tx: release_lease(tx, "second"))
@@ -71,12 +77,12 @@ async def test_a_lease_given_back_is_free_at_once_and_only_by_its_holder(watched
     assert await takes(watched, "second", NOW_MS)
 
 
-def follower(watched: Registry, settler: Address, holder: str) -> Follower:
+def follower(watched: Registry, holder: str) -> Follower:
     context = watched.context
     nodes = Nodes(context.outgoing, context.chains[CHAIN_ID], now_s=lambda: 0.0, chance=lambda: 0.0)
     return Follower(
-        nodes=nodes, settler=settler, confirmations=0, database=context.database, holder=holder,
-        now_ms=lambda: NOW_MS, grace_s=GRACE_S,
+        nodes=nodes, confirmations=0, database=context.database, holder=holder, now_ms=lambda: NOW_MS,
+        grace_s=GRACE_S,
     )  # fmt: skip
 
 
@@ -86,7 +92,7 @@ async def test_who_lost_the_lease_in_the_middle_stores_nothing_more(
     body = intent_body(settler, 1)
     intent = await watched.record(body)
     await takes(watched, "first", NOW_MS)
-    slow = follower(watched, settler, "first")
+    slow = follower(watched, "first")
     node = slow.nodes.nodes[0]
     await slow.step(node)
     before = await watched.context.database.fetch("SELECT next_block FROM chain_progress")
@@ -98,7 +104,7 @@ async def test_who_lost_the_lease_in_the_middle_stores_nothing_more(
     assert await watched.status(intent) == "submitted"
     assert await watched.context.database.fetch("SELECT next_block FROM chain_progress") == before
     # The new leader does it.
-    fast = follower(watched, settler, "second")
+    fast = follower(watched, "second")
     await fast.step(fast.nodes.nodes[0])
     assert await watched.status(intent) == "succeeded"
 
@@ -107,7 +113,7 @@ async def test_two_that_believe_to_lead_do_not_store_one_range_twice(
     watched: Registry, chain: LocalChain, settler: Address
 ) -> None:
     await takes(watched, "both", NOW_MS)
-    one, two = follower(watched, settler, "both"), follower(watched, settler, "both")
+    one, two = follower(watched, "both"), follower(watched, "both")
     for each in (one, two):
         await each.step(each.nodes.nodes[0])
     execute(chain, intent_body(settler, 1))

@@ -135,12 +135,40 @@ async def test_a_reorganisation_deeper_than_what_is_kept_is_followed_anew(
     for body in bodies:
         execute(chain, body)
         await watched.follow()
+    await watched.context.database.write(  # as if following had begun later than the block that stays of older ones
+        lambda tx: tx.execute("DELETE FROM chain_blocks WHERE number = (SELECT MIN(number) FROM chain_blocks)")
+    )
     assert len(await watched.context.database.fetch("SELECT 1 FROM chain_blocks")) == 2
     chain.ask("evm_revert", snapshot)
     other_blocks(chain, 5)
     await watched.follow()
     assert [step.taken_back for step in watched.steps if step.taken_back is not None] == [0]
     assert [await watched.status(intent) for intent in intents] == ["succeeded"] + ["submitted"] * 4
+    assert await watched.executions() == canonical(chain, settler)
+
+
+async def test_of_older_blocks_the_first_of_each_so_many_stays_to_go_back_to(
+    opened: OpenRegistry, chain: LocalChain, settler: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "BLOCKS_KEPT", 2)
+    monkeypatch.setattr(progress, "BLOCKS_BETWEEN", 8)
+    first = int(chain.ask("eth_blockNumber"), 16)
+    watched: Registry = await opened(settler_block=first)
+    for _ in range(20):
+        other_blocks(chain, 1)
+        await watched.follow()
+    snapshot, common = chain.ask("evm_snapshot"), int(chain.ask("eth_blockNumber"), 16)
+    for number in range(20):
+        execute(chain, intent_body(settler, number))
+        await watched.follow()
+    kept = {number for (number,) in await watched.context.database.fetch("SELECT number FROM chain_blocks")}
+    newest = common + 20
+    assert kept == {first, *range(first - first % 8 + 8, newest + 1, 8), newest - 1, newest}
+    chain.ask("evm_revert", snapshot)
+    other_blocks(chain, 25)
+    assert await watched.follow()
+    (back,) = [step.taken_back for step in watched.steps if step.taken_back is not None]
+    assert common - 8 < back <= common + 1
     assert await watched.executions() == canonical(chain, settler)
 
 

@@ -1,7 +1,9 @@
-"""The composition root: every operation, the middleware and the outside world are put together here, once."""
+"""The service itself: health, readiness and its reference; all its parts are put together here, once."""
 
 from __future__ import annotations
 
 from muniment.app.application import Application as Application, create_app as create_app
-from muniment.app.operations import DISK_BYTES_MIN as DISK_BYTES_MIN, OPERATIONS as OPERATIONS
-from muniment.app.world import build_context as build_context
+from muniment.app.operations import OPERATIONS as OPERATIONS
+from muniment.app.readiness import DISK_BYTES_MIN as DISK_BYTES_MIN
+from muniment.app.timekeeping import Timekeeper as Timekeeper
+from muniment.app.world import build_context as build_context, build_holdings as build_holdings

@@ -1,4 +1,4 @@
-"""The ASGI application of one process: its life from start to stop."""
+"""The application of one process: how it answers, and its life from start to stop."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
+import random
 import signal
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -15,22 +17,24 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muniment.app.operations import OPERATIONS
+from muniment.app.timekeeping import Timekeeper
 from muniment.app.world import build_context
+from muniment.auth.nonces import forget_nonces
 from muniment.context import Context
 from muniment.errors import Unavailable
-from muniment.http.clients import NotesWriters
+from muniment.http.admission import Admission
+from muniment.http.asgi import AsgiAdapter
+from muniment.http.envelope import Envelope
 from muniment.http.limits import Limits
-from muniment.http.middleware import Manners
-from muniment.http.routing import Paths
+from muniment.http.routing import Router
 from muniment.intents.store import settle_expired
+from muniment.limits.overload import TICK_SECONDS, Overload
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_AT_ONCE
 from muniment.triggers.store import settle_ended
 
 if TYPE_CHECKING:
     from types import FrameType
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from muniment.storage.database import Transaction
 
@@ -39,6 +43,7 @@ _SWEEP_SECONDS: Final = 30
 # Marks some records whose time has come, at most `SWEPT_AT_ONCE`; how many.
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
+    lambda tx, _: forget_nonces(tx),
     lambda tx, context: settle_ended(tx, context.now_ms()),
     lambda tx, context: settle_expired(tx, context.now_ms(), context.settings.settlement_grace_s),
 )
@@ -46,47 +51,40 @@ SWEEPS: Final[tuple[Sweep, ...]] = (
 _log = structlog.get_logger(__name__)
 
 
-class Application:
-    """The ASGI application of one process."""
+class Application(AsgiAdapter):
+    """The application of one process: requests in, replies out; also as an ASGI application."""
 
     def __init__(self, context: Context) -> None:
         """Serve with `context`, and close what is in it at the end."""
         self.context = replace(context, is_stopping=lambda: self._stopping)
         self._stopping = False
         settings = context.settings
-        paths: ASGIApp = Paths(OPERATIONS, lifespan=self._lifespan)
-        self._is_at_once = paths.is_at_once if context.database.is_at_hand else None
-        if context.wrote is not None:
-            paths = NotesWriters(paths, context.clients, context.wrote)
-        self._app = Manners(
-            paths,
-            limits=Limits(settings.body_bytes_max, settings.body_timeout_s),
-            random_bytes=context.random_bytes,
-            log_requests=settings.log_requests,
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection event. It is a coroutine function because servers tell ASGI 3 by that."""
-        await self.serve(scope, receive, send)
-
-    def is_at_once(self, path: str) -> bool:
-        """Whether the GET of `path`, which needs no decoding, most likely waits for nothing."""
-        return self._is_at_once is not None and self._is_at_once(path)
-
-    def serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """The same for a server that needs no telling; a coroutine less is a hundredth of a read."""
-        scope["muniment.context"] = self.context
-        return self._app(scope, receive, send)
+        self.admission = Admission(context.limiter, context.clients, Overload(random.random, time.monotonic_ns()))
+        envelope = Envelope(
+            Router(OPERATIONS), self.context, self.admission,
+            limits=Limits(settings.body_bytes_max, settings.body_timeout_s), random_bytes=context.random_bytes,
+            addresses=context.clients, note_writer=context.wrote, log_requests=settings.log_requests,
+        )  # fmt: skip
+        super().__init__(envelope.respond, self._lifespan)
+        # The answer to a request; raises `ClientGone` when nobody waits for one.
+        self.respond = envelope.respond
+        # The answer to a request that the server could not read.
+        self.refuse = envelope.refuse
 
     @contextlib.asynccontextmanager
-    async def _lifespan(self, _: object) -> AsyncGenerator[None]:
+    async def _lifespan(self) -> AsyncGenerator[None]:
+        """What is done while the application serves: sweeps, and the end of it all."""
         try:
             await self.context.database.check()
         except Unavailable as refusal:  # /readyz says so until it is over; a process that gave up would not come back
             _log.warning("not ready", detail=refusal.detail)
         _stop_with_parent()
         self._notice_stop()
+        timekeeper = Timekeeper(self.context)
+        await timekeeper.look()  # before anything is dated
         tasks = [asyncio.create_task(self._sweep(sweep)) for sweep in SWEEPS]
+        tasks.append(asyncio.create_task(timekeeper.run()))
+        tasks.append(asyncio.create_task(self._watch_lag()))
         if self.context.holdings.chains:
             tasks.append(asyncio.create_task(self.context.holdings.tokens.keep_fresh()))
         try:
@@ -110,12 +108,22 @@ class Application:
 
         signal.signal(signal.SIGTERM, notice)
 
+    async def _watch_lag(self) -> None:
+        """See how late the event loop is: so long every request waits."""
+        overload = self.admission.overload
+        while True:
+            overload.tick(time.monotonic_ns())
+            await asyncio.sleep(TICK_SECONDS)
+
     async def _sweep(self, sweep: Sweep) -> None:
         """Every now and then do a piece of work that is due. A turn lost loses nothing."""
         context, done = self.context, 0
         while True:
             if done < SWEPT_AT_ONCE:
                 await asyncio.sleep(_SWEEP_SECONDS)
+            if context.clock.doubt():
+                done = 0
+                continue
             try:
                 done = await context.database.write(lambda tx: sweep(tx, context))
             except Exception as error:  # noqa: BLE001 - the next turn may succeed; a sweep that ended would not come back
@@ -124,8 +132,8 @@ class Application:
 
 
 def create_app() -> Application:
-    """The application with the settings of the environment: what a server process loads."""
-    return Application(build_context(load_settings()))
+    """The application with the settings of the environment, for servers other than `muniment serve`."""
+    return Application(build_context(load_settings(), shares_limits=True))
 
 
 def _stop_with_parent() -> None:

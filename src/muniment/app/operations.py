@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import Meta
 
+from muniment.app.readiness import check_readiness
 from muniment.auth.caller import SECURITY_SCHEMES
 from muniment.context import Context
 from muniment.errors import InvalidParameter, NotReady, UnknownPath
 from muniment.functions.routes import OPERATIONS as FUNCTIONS
+from muniment.http.accept import media_ranges, named_quality
 from muniment.http.openapi import openapi_document
 from muniment.http.operation import Answer, operation
 from muniment.http.pages import error_page, reference_page
 from muniment.http.reply import JSON, Ready
+from muniment.http.request import Request
 from muniment.intents.routes import OPERATIONS as INTENTS
-from muniment.settings import MIB
+from muniment.limits.costs import CONTENT, FREE, READ, Shed
 from muniment.triggers.routes import OPERATIONS as TRIGGERS
 from muniment.users.routes import OPERATIONS as USERS
 from muniment.wire import ProvedText, Record, encode
 
-# Below this a bundle and the write-ahead log may not fit any more: no longer ready, before writes fail.
-DISK_BYTES_MIN: Final = 64 * MIB
 _ABOUT: Final = (
     "Registry and intent service for wallet-signed automation on EVM chains: functions named by their CID, triggers "
     "signed by their owner (EIP-712), and the intents that result. Nothing has to be believed: signatures, CIDs and "
@@ -57,55 +57,80 @@ class ErrorCode(ProvedText):
         return cls(text)
 
 
-@operation("GET", "/healthz")
+@operation("GET", "/healthz", cost=FREE, sheds=Shed.NEVER)
 async def get_health() -> Health:
     """Tell whether the process answers."""
     return Health(status="ok")
 
 
-@operation("GET", "/readyz", refuses=(NotReady,))
+@operation("GET", "/readyz", cost=FREE, sheds=Shed.NEVER, refuses=(NotReady,))
 async def get_readiness(context: Context) -> Health:
     """Tell whether requests can be served.
 
-    The database answers and has every migration, there is room on the disk, and the process is not stopping.
+    The database answers, has every migration and takes writes, there is room on the disk, the block store takes
+    uploads, and the process is not stopping.
     """
-    if context.is_stopping():
-        raise NotReady("this process is stopping")
-    await context.database.check()
-    try:
-        free = shutil.disk_usage(context.settings.data_dir).free
-    except OSError as error:
-        raise NotReady(f"the data directory does not answer: {error.strerror}") from error
-    if free < DISK_BYTES_MIN:
-        raise NotReady(f"the disk has less than {DISK_BYTES_MIN // MIB} MiB left")
+    await check_readiness(context)
     return Health(status="ok")
 
 
-@operation("GET", "/openapi.json")
+@operation(
+    "GET", "/", cost=READ, sheds=Shed.READ,
+    refuses=(UnknownPath,), reads={"accept": "A browser names `text/html`"},
+    answers={303: Answer("A browser is led to the reference", headers={"location": "Where the reference is"})},
+)  # fmt: skip
+async def get_root(request: Request) -> Ready[None]:
+    """Lead a browser to the reference.
+
+    There is nothing else here: whose `Accept` does not name `text/html` is told so.
+    """
+    if not named_quality(media_ranges(request.headers(b"accept")), "text/html"):
+        raise UnknownPath("no operation has this path; /docs lists them all")
+    return Ready(b"", ((b"location", b"/docs"), (b"vary", b"Accept")), 303)
+
+
+@operation("GET", "/openapi.json", cost=CONTENT, sheds=Shed.READ)
 async def get_openapi() -> Ready[dict[str, Any]]:
     """Read this document."""
-    return Ready(encode(_document()), (JSON, (b"cache-control", b"public, max-age=60")))
+    return _openapi()
 
 
-@operation("GET", "/docs", answers={200: Answer("The page", ("text/html",))})
+@operation("GET", "/docs", cost=CONTENT, sheds=Shed.READ, answers={200: Answer("The page", ("text/html",))})
 async def get_reference() -> Ready[bytes]:
     """Read the reference as a page."""
-    return reference_page(_document())
+    return _reference()
 
 
 @operation(
-    "GET", "/errors/{code}", refuses=(UnknownPath,), answers={200: Answer("The page", ("text/html",))}
+    "GET", "/errors/{code}", cost=READ, sheds=Shed.READ,
+    refuses=(UnknownPath,), answers={200: Answer("The page", ("text/html",))},
 )  # fmt: skip
 async def get_error_page(code: ErrorCode) -> Ready[bytes]:
     """Read what an error code means."""
-    return error_page(code, _document())
+    return _error_page(str(code))
 
 
 OPERATIONS: Final = (
-    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, get_health, get_readiness, get_openapi, get_reference, get_error_page,
+    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS,
+    get_root, get_health, get_readiness, get_openapi, get_reference, get_error_page,
 )  # fmt: skip
 
 
 @cache
 def _document() -> dict[str, Any]:
     return openapi_document(OPERATIONS, version=version("muniment"), about=_ABOUT, security=SECURITY_SCHEMES)
+
+
+@cache
+def _openapi() -> Ready[dict[str, Any]]:
+    return Ready(encode(_document()), (JSON, (b"cache-control", b"public, max-age=60")))
+
+
+@cache
+def _reference() -> Ready[bytes]:
+    return reference_page(_document())
+
+
+@cache  # of the known codes: for others it raises, which is not kept
+def _error_page(code: str) -> Ready[bytes]:
+    return error_page(code, _document())

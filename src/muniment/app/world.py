@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muniment.auth.secrets import RingFile, parse_secrets
 from muniment.blocks import open_blocks
+from muniment.clock import STEADY_MS, Clock
 from muniment.context import Context
 from muniment.evm.chains import Chain, load_chains
 from muniment.evm.holdings import Holdings
 from muniment.evm.prices import PriceApi, PriceSource, StaticPrices
 from muniment.evm.token_lists import PACKAGED_LIST, TokenLists
 from muniment.functions.store import find_inputs
-from muniment.http.clients import Clients
+from muniment.http.clients import ClientAddresses
 from muniment.ipfs.unixfs import PROFILES
+from muniment.limits.limiter import Limiter
+from muniment.limits.memory import Memory, open_memory
 from muniment.outgoing import Outgoing
 from muniment.storage import open_database, open_replicated
+from muniment.storage.epoch import Epochs
+from muniment.storage.probe import Probe
 
 if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
@@ -32,39 +37,74 @@ if TYPE_CHECKING:
 _INPUTS_KEPT: Final = 4_096
 
 
-def build_context(settings: Settings, *, now_ms: Callable[[], int] | None = None) -> Context:
-    """The outside world as `settings` describe it. The clock and chance enter here and nowhere else.
+def build_context(
+    settings: Settings,
+    *,
+    now_ms: Callable[[], int] | None = None,
+    monotonic_ms: Callable[[], int] | None = None,
+    steady_ms: int = STEADY_MS,
+    shares_limits: bool = False,
+) -> Context:
+    """The outside world as `settings` describe it. The clocks and chance enter here and nowhere else.
 
+    A clock `now_ms` that is given without a monotonic one is believed whatever it shows; `steady_ms` is how long a
+    clock that stepped must be steady before it is believed.
+
+    `shares_limits`: rate limits are counted together with the other processes that serve from this data directory.
     Blocks in the database can be used only when this is called where the database's event loop runs.
     """
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
-    clients = Clients(settings.proxies)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    clients = ClientAddresses(settings.proxies)
     database, reads, wrote = _database(settings, clients)
     fixed = parse_secrets(settings.secret) if settings.secret else None
-    now_ms = now_ms or (lambda: time.time_ns() // 1_000_000)
+    clock = _clock(now_ms, monotonic_ms, steady_ms)
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
     outgoing = Outgoing(allow_private=settings.allow_private_networks)
+    blocks = _blocks(settings, database)
     return Context(
         settings=settings,
         database=database,
         reads=reads,
         wrote=wrote,
+        epochs=Epochs(database),
         clients=clients,
-        blocks=_blocks(settings, database),
+        blocks=blocks,
+        check_blocks=Probe(lambda: asyncio.to_thread(blocks.check), silence="the block store does not answer").check,
+        limiter=_limiter(settings, is_shared=shares_limits),
         profile=PROFILES[settings.unixfs_profile],
         chains=chains,
         secrets=(lambda: fixed) if fixed else RingFile(settings.data_dir),
-        now_ms=now_ms,
+        clock=clock,
         random_bytes=os.urandom,
         find_inputs=_remembered(database),
-        holdings=_holdings(settings, chains, outgoing, now_ms),
+        holdings=build_holdings(settings, chains, outgoing, clock, settings.data_dir / "token-lists"),
         outgoing=outgoing,
         is_stopping=lambda: False,
     )
 
 
+def _limiter(settings: Settings, *, is_shared: bool) -> Limiter:
+    memory = open_memory(settings.data_dir / "rate-limits") if is_shared else Memory.of_process()
+    return Limiter(settings.rate_limits, memory, time.monotonic_ns, exempt=settings.exempt_networks)
+
+
+def _clock(now_ms: Callable[[], int] | None, monotonic_ms: Callable[[], int] | None, steady_ms: int) -> Clock:
+    if now_ms is not None and monotonic_ms is None:
+        return Clock.believed(now_ms)
+    return Clock(now_ms or _wall_ms, monotonic_ms or _monotonic_ms, steady_ms=steady_ms)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _monotonic_ms() -> int:
+    """The time since the machine was started; on Linux with the time for which it was suspended (clock_gettime(2))."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
+
+
 def _database(
-    settings: Settings, clients: Clients
+    settings: Settings, clients: ClientAddresses
 ) -> tuple[Database, Callable[[Request], Reads], Callable[[str], None] | None]:
     """The database, what requests read, and who is told that a client wrote; without replicas none of it costs."""
     if not settings.read_urls:
@@ -74,7 +114,7 @@ def _database(
         settings.database_url, settings.read_urls,
         data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max,
     )  # fmt: skip
-    return replicated, lambda request: replicated.reads(clients.address(request.scope)), replicated.wrote
+    return replicated, lambda request: replicated.reads(clients.address(request)), replicated.wrote
 
 
 def _blocks(settings: Settings, database: Database) -> BlockStore:
@@ -89,15 +129,18 @@ def _blocks(settings: Settings, database: Database) -> BlockStore:
     )  # fmt: skip
 
 
-def _holdings(
-    settings: Settings, chains: Mapping[int, Chain], outgoing: Outgoing, now_ms: Callable[[], int]
+def build_holdings(
+    settings: Settings, chains: Mapping[int, Chain], outgoing: Outgoing, clock: Clock, directory: Path
 ) -> Holdings:
-    """Chains, token lists and prices put together. Raises `ValueError` for a file that cannot be used."""
+    """Chains, token lists and prices put together; lists from URLs are kept in `directory`.
+
+    Raises `ValueError` for a file that cannot be used.
+    """
     served = {chain.id: chain for chain in chains.values() if chain.rpc_urls}
     lists = dict.fromkeys(entry for chain in served.values() for entry in chain.token_lists)
     tokens = TokenLists(
-        [*lists, PACKAGED_LIST], chains=served, directory=settings.data_dir / "token-lists",
-        outgoing=outgoing, now_ms=now_ms,
+        [*lists, PACKAGED_LIST], chains=served, directory=directory,
+        outgoing=outgoing, now_ms=clock.monotonic_ms,
     )  # fmt: skip
     sources: list[PriceSource] = []
     if settings.prices_file:
@@ -105,7 +148,10 @@ def _holdings(
     if settings.price_api_url:
         slugs = {chain.id: chain.price_slug for chain in served.values() if chain.price_slug}
         sources.append(PriceApi(settings.price_api_url, outgoing, slugs))
-    return Holdings(served, tokens, sources, outgoing, now_ms=now_ms, seconds_max=settings.balances_timeout_s)
+    return Holdings(
+        served, tokens, sources, outgoing,
+        now_ms=clock.now_ms, monotonic_ms=clock.monotonic_ms, seconds_max=settings.balances_timeout_s,
+    )  # fmt: skip
 
 
 def _remembered(database: Database) -> Callable[[bytes], Any]:

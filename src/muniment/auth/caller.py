@@ -44,7 +44,9 @@ class TokenCaller:
         token = next(iter(tokens), None)
         if token is None:
             raise MissingCredential("x-auth-token is missing; POST /users/authenticate gives one")
-        return cls(check_token(Context.from_request(request), token))
+        address = check_token(Context.from_request(request), token)
+        request.charge_wallet(address.raw)
+        return cls(address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class KeyCaller:
             raise MissingCredential("x-api-key is missing; GET /users/api-key tells it")
         address, generation = read_api_key(ring_of(context.secrets()), key)
         await check_generation(context, address, generation)
+        request.charge_wallet(address.raw)
         return cls(address)
 
 

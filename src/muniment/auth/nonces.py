@@ -15,19 +15,34 @@ from typing import TYPE_CHECKING, Final
 from muniment.auth.secrets import Ring, ring_of
 from muniment.errors import TooManyLogins
 from muniment.evm.signature import Signature, personal_digest, recover
+from muniment.limits.headers import refusal_facts
+from muniment.storage.sql import SWEPT_AT_ONCE
 
 if TYPE_CHECKING:
     from muniment.context import Context
     from muniment.evm.address import Address
-    from muniment.storage.database import Transaction
+    from muniment.storage.database import Database, Transaction
 
 WINDOW_MS: Final = 5 * 60 * 1000
 # Logins of one owner in a window. Each slot more is two more recoveries (30 µs each) for a login that fails.
 SLOTS: Final = 8
 # Nonces live ten minutes; secrets are rotated by hand. The newest and the one before are all that can be in use.
 SECRETS_TRIED: Final = 2
-# Windows after which a row cannot matter: an accepted nonce is at most one window old, and clocks differ.
-_WINDOWS_KEPT: Final = 3
+# Windows of which every used nonce is remembered, the latest that were used: 24 hours of log-ins at least. They are
+# counted and not computed from the time, because a clock that is ahead for a while must not make anything be forgotten.
+WINDOWS_KEPT: Final = 24 * 12
+# The latest window that is older than those. One look into an index for each: SELECT DISTINCT would walk every row.
+_OLDER: Final = f"""
+WITH RECURSIVE latest (n, nonce_window) AS (
+  SELECT 1, MAX(nonce_window) FROM used_nonces
+  UNION ALL
+  SELECT n + 1, (SELECT MAX(u.nonce_window) FROM used_nonces u WHERE u.nonce_window < latest.nonce_window)
+  FROM latest WHERE n <= {WINDOWS_KEPT} AND nonce_window IS NOT NULL
+)
+SELECT nonce_window FROM latest WHERE n = {WINDOWS_KEPT} + 1 AND nonce_window IS NOT NULL
+"""  # noqa: S608 - a number of ours
+# Before every window of any time.
+_NEVER: Final = -(2**62)
 # Addresses whose last slot is remembered, so that one owner's devices asking at once get different ones.
 _ADDRESSES_REMEMBERED: Final = 4_096
 
@@ -52,15 +67,16 @@ _last_slots: OrderedDict[bytes, int] = OrderedDict()
 
 async def issue_nonce(context: Context, address: Address) -> Nonce:
     """A nonce for `address` from a slot not used in this window. Raises `TooManyLogins` when all are used."""
-    window = context.now_ms() // WINDOW_MS
+    window = await window_at(context.database, context.now_ms())
     rows = await context.database.fetch(
         "SELECT slot FROM used_nonces WHERE address = ? AND nonce_window = ?", (address.raw, window)
     )
     free = sorted(set(range(SLOTS)) - {slot for (slot,) in rows})
     if not free:
-        seconds = ((window + 1) * WINDOW_MS - context.now_ms()) // 1000 + 1
+        seconds = WINDOW_MS // 1000 - context.now_ms() % WINDOW_MS // 1000
         raise TooManyLogins(
-            f"this address has logged in {SLOTS} times within five minutes", facts={"retryAfter": str(seconds)}
+            f"this address has logged in {SLOTS} times within five minutes",
+            facts=refusal_facts("wallet-login", SLOTS, WINDOW_MS // 1000, seconds),
         )
     slot = _next_slot(context, address.raw, free)
     return _nonce(ring_of(context.secrets()).newest.nonce_key, address, window, slot)
@@ -78,20 +94,35 @@ def _next_slot(context: Context, address: bytes, free: list[int]) -> int:
     return slot
 
 
-def signed_nonce(ring: Ring, address: Address, signature: Signature, now_ms: int) -> Nonce | None:
-    """The acceptable nonce of `address` that `signature` signs (EIP-191, text or bytes); None if it signs none."""
-    for nonce in _acceptable(ring, address, now_ms):  # the text is what nearly all wallets sign
+async def window_at(database: Database, now_ms: int) -> int:
+    """The window of nonces that are given out at `now_ms`.
+
+    All acceptable ones are later than what was forgotten: also where the clock is far behind, none is good twice.
+    """
+    return max(now_ms // WINDOW_MS, await _forgotten(database) + 2)
+
+
+async def _forgotten(database: Database | Transaction) -> int:
+    """The latest window of which used nonces are not remembered any more."""
+    rows = await database.fetch("SELECT until_window FROM forgotten_nonces")
+    return rows[0][0] if rows else _NEVER
+
+
+def signed_nonce(ring: Ring, address: Address, signature: Signature, window: int) -> Nonce | None:
+    """The nonce of `address`, acceptable in `window`, that `signature` signs (EIP-191, text or bytes), if any."""
+    for nonce in _acceptable(ring, address, window):  # the text is what nearly all wallets sign
         if recover(personal_digest(nonce.text.encode()), signature) == address:
             return nonce
-    for nonce in _acceptable(ring, address, now_ms):
+    for nonce in _acceptable(ring, address, window):
         if recover(personal_digest(nonce.raw), signature) == address:
             return nonce
     return None
 
 
 async def use_nonce(transaction: Transaction, address: Address, nonce: Nonce) -> bool:
-    """Record that `nonce` was used; False if it was before. Rows that no longer matter go."""
-    await transaction.execute("DELETE FROM used_nonces WHERE nonce_window < ?", (nonce.window - _WINDOWS_KEPT,))
+    """Record that `nonce` was used; False if it was before, or nobody knows."""
+    if nonce.window <= await _forgotten(transaction):
+        return False
     added = await transaction.execute(
         "INSERT INTO used_nonces (address, nonce_window, slot) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         (address.raw, nonce.window, nonce.slot),
@@ -99,17 +130,37 @@ async def use_nonce(transaction: Transaction, address: Address, nonce: Nonce) ->
     return added == 1
 
 
-def _acceptable(ring: Ring, address: Address, now_ms: int) -> Iterator[Nonce]:
-    """The nonces of the current, the previous and (clocks differ) the next window, the likeliest first.
+async def forget_nonces(transaction: Transaction) -> int:
+    """Remove some of the used nonces that are older than those kept, none of which is accepted any more; how many."""
+    rows = await transaction.fetch(_OLDER)
+    if not rows:
+        return 0
+    until = max(rows[0][0], await _forgotten(transaction))
+    await transaction.execute(
+        """INSERT INTO forgotten_nonces (id, until_window) VALUES (1, ?)
+           ON CONFLICT (id) DO UPDATE SET until_window = excluded.until_window
+           WHERE forgotten_nonces.until_window < excluded.until_window""",
+        (until,),
+    )
+    return await transaction.execute(
+        """DELETE FROM used_nonces WHERE (address, nonce_window, slot) IN (
+             SELECT address, nonce_window, slot FROM used_nonces
+             WHERE nonce_window <= ? ORDER BY nonce_window LIMIT ?)""",
+        (until, SWEPT_AT_ONCE),
+    )
+
+
+def _acceptable(ring: Ring, address: Address, window: int) -> Iterator[Nonce]:
+    """The nonces of the current `window`, the previous and (clocks differ) the next one, the likeliest first.
 
     Which is the one that was given last by this process, and then the ones before it.
     """
-    current, last = now_ms // WINDOW_MS, _last_slots.get(address.raw, 0)
+    last = _last_slots.get(address.raw, 0)
     slots = sorted(range(SLOTS), key=lambda slot: (last - slot) % SLOTS)
     for secret in ring.secrets[:SECRETS_TRIED]:
-        for window in (current, current - 1, current + 1):
+        for each in (window, window - 1, window + 1):
             for slot in slots:
-                yield _nonce(secret.nonce_key, address, window, slot)
+                yield _nonce(secret.nonce_key, address, each, slot)
 
 
 def _nonce(key: bytes, address: Address, window: int, slot: int) -> Nonce:

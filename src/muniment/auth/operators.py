@@ -45,6 +45,7 @@ class OperatorCaller:
         name = await _operator_of(Context.from_request(request).database, key)
         if name is None:
             raise InvalidOperatorKey("not an operator key of this service, or one that was revoked")
+        request.wallet_units = 0  # operators are not limited
         return cls(name)
 
 

@@ -28,7 +28,7 @@ SECRET_BYTES: Final = 32
 # Every login under an old nonce is tried against each secret; nobody needs more than a few rotations at once.
 RING_SIZE_MAX: Final = 8
 _SECRET: Final = re.compile(r"[0-9a-fA-F]{64}")
-_RING_FILE: Final = "secrets"
+RING_FILE: Final = "secrets"
 
 _log = structlog.get_logger(__name__)
 
@@ -91,7 +91,7 @@ class RingFile:
 
     def __init__(self, data_dir: Path) -> None:
         """The ring of `data_dir`; the file is made with a first secret if there is none."""
-        self.path = data_dir / _RING_FILE
+        self.path = data_dir / RING_FILE
         self._read: tuple[tuple[int, int], tuple[bytes, ...]] | None = None
         if not self.path.exists():
             data_dir.mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ class RingFile:
         self._sync_directory()
 
     def _write_beside(self, ring: tuple[bytes, ...]) -> Path:
-        temporary = self.path.with_name(f"{_RING_FILE}.{chance.token_hex(8)}")
+        temporary = self.path.with_name(f"{RING_FILE}.{chance.token_hex(8)}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write("".join(f"{raw.hex()}\n" for raw in ring))

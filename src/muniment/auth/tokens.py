@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from muniment.context import Context
 
 _ALGORITHM: Final = "EdDSA"
+# Whoever gave a token may be ahead by this much (RFC 7519 section 4.1.5); a clock that is by more is in doubt.
+SKEW_S: Final = 5 * 60
 # A token of ours has about 450 characters. What is longer is not looked into.
 _TOKEN_LENGTH_MAX: Final = 2_048
 # JWS compact serialization (RFC 7515 section 7.1). 64 bytes of signature are 85 characters and one of two free bits:
@@ -49,7 +51,7 @@ def check_token(context: Context, token: str) -> Address:
     not_before, expires = claims.get("nbf"), claims.get("exp")
     if type(not_before) is not int or type(expires) is not int:
         raise InvalidToken("the token lacks its times")
-    if not not_before <= now_s < expires:
+    if not not_before - SKEW_S <= now_s < expires:
         raise InvalidToken("the token has expired or is not valid yet; log in again")
     if claims.get("iss") != context.settings.issuer or claims.get("aud") != context.settings.issuer:
         raise InvalidToken("the token is for another service")

@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from muniment.blocks.disk import Spool, disk_failures
-from muniment.errors import ContentNotFound
+from muniment.blocks.disk import Spool, disk_failures, prove_writing
+from muniment.errors import ContentNotFound, StorageUnavailable
 from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
 
 # Writing one block takes seconds at worst, so that a temporary file of this age has no writer any more.
@@ -82,6 +82,14 @@ class FileBlockStore:
             with disk_failures():
                 names = sorted(path.name for path in (self._root / shard).iterdir())
             yield from (bytes.fromhex(shard + name) for name in names if _BLOCK_NAME.fullmatch(name))
+
+    def check(self) -> None:
+        """Return when every directory is there, and a file can be written."""
+        with disk_failures():
+            there = os.listdir(self._root)  # noqa: PTH208 - names are all that is wanted of 256 directories
+        if not set(_SHARDS) <= set(there):
+            raise StorageUnavailable("the directory of the block store lacks parts: is its volume mounted?")
+        prove_writing(self._temporary)
 
     def open_spool(self) -> Spool:
         """A place for an upload: in memory while it is small, then a nameless file beside the blocks."""

@@ -39,6 +39,10 @@ class BlockStore(Protocol):
         """The digests of all blocks in their order, so that two stores can be compared."""
         ...
 
+    def check(self) -> None:
+        """Return when uploads can be taken, as far as the local disk is concerned."""
+        ...
+
     def open_spool(self) -> Spool:
         """A place for an upload on its way, of which nothing is left when it is closed or the process dies."""
         ...

@@ -42,6 +42,7 @@ from muniment.cli.backed_up import (
     ring_ids,
     shown,
 )
+from muniment.cli.registry import NoRegistryError
 from muniment.cli.whole_file import written
 from muniment.settings import variable
 from muniment.storage.sqlite_snapshot import StillDatabase, take_snapshot
@@ -89,7 +90,7 @@ def run(settings: Settings, directory: Path, *, as_json: bool = False) -> None:
     """
     path = database_file(settings, _OTHER_ENGINE)
     if not path.is_file():
-        raise ValueError(f"there is no registry to back up: no file {path}")
+        raise NoRegistryError(f"there is no registry to back up: no file {path}")
     with _claimed(directory, settings):
         _sweep(directory)  # the disk may have no room beside what a killed one left
         try:

@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from muniment.app import build_context
+from muniment.app import build_holdings
+from muniment.clock import Clock
 from muniment.evm.address import Address
-from muniment.evm.chains import NATIVE, Chain
+from muniment.evm.chains import NATIVE, Chain, load_chains
+from muniment.evm.hashing import keccak256
+from muniment.evm.multicall import WORD
 from muniment.evm.reading import ReadingState, read_chain
-from muniment.evm.rpc import Call, ask, data_of, quantity_of
+from muniment.evm.rpc import Call, ask, data_of, eth_call, quantity_of
 from muniment.outgoing import Outgoing, Unreachable
 
 if TYPE_CHECKING:
-    from muniment.context import Context
     from muniment.settings import Settings
 
 SECONDS_MAX: Final = 10.0
 # Base makes a block in 2 s, Ethereum in 12 s; a node that is minutes behind does not follow its chain.
 BLOCK_AGE_SECONDS_MAX: Final = 300
+# What a settlement contract of each generation answers and the other does not: when something was carried out
+# (packages/evm/contracts/Settler.sol of mimic-protocol/contracts, before and after 30 April 2026).
+_GENERATIONS: Final = (
+    (1, keccak256(b"getNonceBlock(address,bytes32)")[:4] + bytes(2 * WORD)),
+    (2, keccak256(b"getIntentBlock(bytes32)")[:4] + bytes(WORD)),
+)
 # A wallet that holds nothing: every token must still answer for it.
 _WALLET: Final = Address("0x0000000000000000000000000000000000000001")
 
 
 @dataclass(slots=True)
 class Report:
-    """What one URL of one chain answered. `faults` is empty when all is well; the URL is told by its place only."""
+    """What one URL of one chain answered. `faults` is empty when all is well; the URL is told by its place only.
+
+    `generations` are those of the settlement contracts that answer as one.
+    """
 
     chain: Chain
     place: int
     block: int | None = None
     block_age_s: int | None = None
+    generations: dict[Address, int] = field(default_factory=dict[Address, int])
     faults: list[str] = field(default_factory=list[str])
 
 
@@ -57,11 +71,10 @@ async def check(
 
 async def _check_url(outgoing: Outgoing, url: str, report: Report, tokens: Sequence[Address], now_s: float) -> None:
     chain = report.chain
-    parts = [("Multicall3", chain.multicall3), ("the settler", chain.settler)]
+    parts = [("Multicall3", chain.multicall3), *(("the settler", settler) for settler in chain.settlers)]
     parts += [(f"the feed of {token}", feed) for token, (feed, _) in chain.feeds.items()]
-    contracts = [(what, address) for what, address in parts if address is not None]
     calls = [Call("eth_chainId"), Call("eth_getBlockByNumber", (chain.block_tag, False))]
-    calls += [Call("eth_getCode", (address, chain.block_tag)) for _, address in contracts]
+    calls += [Call("eth_getCode", (address, chain.block_tag)) for _, address in parts]
     chain_id, block, *codes = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX)
     if quantity_of(chain_id) != chain.id:
         report.faults.append(f"answers for chain {quantity_of(chain_id)}")
@@ -76,12 +89,30 @@ async def _check_url(outgoing: Outgoing, url: str, report: Report, tokens: Seque
         report.faults.append(f"its last block is {report.block_age_s} s old")
     report.faults += [
         f"{what} has no code at {address}"
-        for (what, address), code in zip(contracts, codes, strict=True)
+        for (what, address), code in zip(parts, codes, strict=True)
         if not data_of(code)
     ]
-    if chain.settler is None:
-        report.faults.append("no settler is configured: allowances read as 0")
+    await _check_settlers(outgoing, url, report)
     await _check_tokens(outgoing, url, report, tokens)
+
+
+async def _check_settlers(outgoing: Outgoing, url: str, report: Report) -> None:
+    """Ask each settlement contract what either generation answers."""
+    chain = report.chain
+    if not chain.settlers:
+        report.faults.append("no settler is configured: allowances read as 0")
+        return
+    asked = [(settler, generation, data) for settler in chain.settlers for generation, data in _GENERATIONS]
+    calls = [eth_call(data, to=settler, block=chain.block_tag) for settler, _, data in asked]
+    answers = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX)
+    for (settler, generation, _), answer in zip(asked, answers, strict=True):
+        if len(data_of(answer) or b"") == WORD:
+            report.generations.setdefault(settler, generation)
+    report.faults += [
+        f"the settler at {settler} answers as no generation of the settlement contract"
+        for settler in chain.settlers
+        if settler not in report.generations
+    ]
 
 
 async def _check_tokens(outgoing: Outgoing, url: str, report: Report, tokens: Sequence[Address]) -> None:
@@ -97,20 +128,20 @@ async def _check_tokens(outgoing: Outgoing, url: str, report: Report, tokens: Se
 
 
 def check_configured(settings: Settings) -> int:
-    """`run` for the chains and token lists of the settings, lists from URLs asked for anew."""
-    return asyncio.run(_check_configured(build_context(settings)))
+    """`run` for the chains and token lists of the settings, lists from URLs asked for anew. Nothing is kept of them."""
+    with tempfile.TemporaryDirectory() as lists:
+        return asyncio.run(_check_configured(settings, Path(lists)))
 
 
-async def _check_configured(context: Context) -> int:
-    holdings = context.holdings
-    try:
+async def _check_configured(settings: Settings, lists: Path) -> int:
+    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+    clock = Clock.believed(lambda: time.time_ns() // 1_000_000)
+    async with Outgoing(allow_private=settings.allow_private_networks) as outgoing:
+        holdings = build_holdings(settings, chains, outgoing, clock, lists)
         await holdings.tokens.refresh()
-        chains = {chain.id: chain for chain in holdings.chains}
-        tokens = {chain_id: [token.address for token in holdings.tokens.tokens(chain_id)] for chain_id in chains}
-        return await run(context.outgoing, chains, tokens, now_s=context.now_ms() / 1000)
-    finally:
-        await context.outgoing.close()
-        await context.database.close()
+        checked = {chain.id: chain for chain in holdings.chains}
+        tokens = {chain_id: [token.address for token in holdings.tokens.tokens(chain_id)] for chain_id in checked}
+        return await run(outgoing, checked, tokens, now_s=time.time())
 
 
 async def run(
@@ -121,6 +152,8 @@ async def run(
     for report in reports:
         told = f"block {report.block}, {report.block_age_s} s old" if report.block is not None else "no answer"
         click.echo(f"{report.chain.id} {report.chain.name}, URL {report.place}: {told}")
+        for settler, generation in report.generations.items():
+            click.echo(f"  settler {settler}: generation {generation}")
         for fault in report.faults:
             click.echo(f"  {fault}")
     if not reports:

@@ -13,6 +13,13 @@ import click
 
 from muniment.cli.intent_commands import intents, operators
 from muniment.cli.options import as_json_option, common, settings_of, told, told_in_one_line, with_chains
+from muniment.cli.registry import (
+    named_registry_of,
+    registry_of,
+    registry_with_blocks_of,
+    require_database,
+    secrets_of,
+)
 from muniment.settings import variable
 
 
@@ -20,6 +27,8 @@ from muniment.settings import variable
 @click.version_option(package_name="muniment", message="muniment %(version)s")
 def main() -> None:
     """Registry and intent service for wallet-signed automation on EVM chains."""
+    # Files of a registry hold secrets, emails and profiles. They are their owner's alone, whichever command makes them.
+    os.umask(0o077)
     _fill_standard_streams()
 
 
@@ -75,7 +84,7 @@ def migrate(config: Path | None, **flags: object) -> None:
 @common
 def show_config(config: Path | None, **flags: object) -> None:
     """Print the effective settings, secrets masked."""
-    for name, value in settings_of(config, **flags).shown().items():
+    for name, value in named_registry_of(config, **flags).shown().items():
         click.echo(f"{variable(name)}={value}")
 
 
@@ -86,7 +95,7 @@ def verify(config: Path | None, **flags: object) -> None:
     from muniment.cli.verify import run
 
     with told_in_one_line():
-        raise SystemExit(run(settings_of(config, **flags)))
+        raise SystemExit(run(registry_with_blocks_of(config, **flags)))
 
 
 _directory = click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
@@ -137,7 +146,7 @@ def secrets() -> None:
 def _ring(config: Path | None, flags: dict[str, object]) -> Any:
     from muniment.auth.secrets import RingFile
 
-    settings = settings_of(config, **flags)
+    settings = secrets_of(config, **flags)
     if settings.secret:
         raise click.ClickException(f"the secrets come from {variable('secret')}; change them there")
     return RingFile(settings.data_dir)
@@ -187,8 +196,11 @@ def copy_blocks(config: Path | None, source: str, target: str, *, as_json: bool,
     """
     from muniment.cli.blocks import copy
 
+    settings = settings_of(config, **flags)
     with told_in_one_line():
-        raise SystemExit(copy(settings_of(config, **flags), source, target, as_json=as_json))
+        if not source.startswith("file:"):
+            require_database(source, settings)
+        raise SystemExit(copy(settings, source, target, as_json=as_json))
 
 
 @main.group()
@@ -213,8 +225,30 @@ def copy_database(
     """
     from muniment.cli.database_copy import copy
 
+    settings = settings_of(config, **flags)
+    if source == "database:":  # a place that is named is told as FROM
+        require_database(source, settings)
     with told_in_one_line():
-        raise SystemExit(copy(settings_of(config, **flags), source, target, blocks_url=blocks_url, as_json=as_json))
+        raise SystemExit(copy(settings, source, target, blocks_url=blocks_url, as_json=as_json))
+
+
+@main.group()
+def epoch() -> None:
+    """The epoch that cursors of listings are good in."""
+
+
+@epoch.command("renew")
+@common
+def renew_epoch(config: Path | None, **flags: object) -> None:
+    """Begin another epoch: cursors that were given out before are refused, and who follows listings begins again.
+
+    Needed when the registry was set back to an earlier state by other means than `muniment restore`, such as a dump, a
+    replica that lacked writes, Litestream or a copy of the disk: new rows get the numbers of those that are lost, and a
+    cursor of before would pass them by. Run it before anything is served. It changes nothing else, and may be repeated.
+    """
+    from muniment.cli.epoch import renew
+
+    told(lambda: renew(registry_of(config, **flags)))
 
 
 @main.group()
@@ -231,7 +265,7 @@ def set_email(config: Path | None, address: str, email: str | None, **flags: obj
     from muniment.cli.users import set_email as run
 
     with told_in_one_line():
-        click.echo(run(settings_of(config, **flags), address, email))
+        click.echo(run(registry_of(config, **flags), address, email))
 
 
 @main.group()
@@ -247,7 +281,7 @@ def check_chains(config: Path | None, **flags: object) -> None:
     from muniment.cli.chains import check_configured
 
     with told_in_one_line():
-        raise SystemExit(check_configured(settings_of(config, **flags)))
+        raise SystemExit(check_configured(named_registry_of(config, **flags)))
 
 
 main.add_command(operators)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muniment.blocks import IN_DATABASE, open_blocks
+from muniment.cli.epoch import new_number
 from muniment.errors import DatabaseUnavailable, Unavailable
 from muniment.storage import copying, open_database, open_source, open_target
 
@@ -27,6 +28,10 @@ _BAR_STEPS: Final = 1_000
 # What a shell reports of a command that Ctrl-C ended: 128 + SIGINT.
 _INTERRUPTED: Final = 130
 _CHANGED: Final = "FROM was written to while it was copied, and TO lacks what is newer than the copy"
+_RENEWED: Final = (
+    "TO has been a registry before: cursors of before are refused (410 cursor-too-old), and whoever follows a listing "
+    "begins it again"
+)
 _UNKNOWN: Final = "TO has everything of its copy; whether FROM was written to meanwhile cannot be seen any more"
 _FUNCTIONS: Final = copying.Table("functions", ("seq",))
 
@@ -37,6 +42,8 @@ class Summary:
 
     tables: dict[str, int] = field(default_factory=dict[str, int])
     seconds: float = 0.0
+    # TO has been a registry before: cursors of either are refused from now on.
+    epoch_renewed: bool = False
     # None: not known, since FROM does not answer any more.
     changed_meanwhile: bool | None = False
 
@@ -56,6 +63,8 @@ class Summary:
         lines.append(
             f"{self.rows} rows copied in {self.seconds:.1f} s ({_rate(self.rows, self.seconds)}); TO has as many"
         )
+        if self.epoch_renewed:
+            lines.append(_RENEWED)
         return "\n".join(lines)
 
     def as_json(self) -> str:
@@ -99,6 +108,7 @@ async def _copy(settings: Settings, source_url: str, after: Settings) -> Summary
         async with open_target(after.database_url, data_dir=after.data_dir) as target:
             await copying.require_level(target, "TO")
             await copying.require_empty(target)
+            summary.epoch_renewed = await copying.copy_epoch(source, target, new_number())
             summary.tables = await copying.counted(source)
             with _progress(summary.rows) as told:
                 times_differ_ms = await copying.copy_rows(source, target, told)

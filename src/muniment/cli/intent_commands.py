@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from muniment.cli.options import as_json_option, common, settings_of, told, told_in_one_line, with_chains
+from muniment.cli.options import as_json_option, common, told, told_in_one_line, with_chains
+from muniment.cli.registry import registry_of
 
 
 @click.group()
@@ -24,7 +25,7 @@ def add_operator(config: Path | None, name: str, *, as_json: bool, **flags: obje
     """Print a key for NAME; it is shown this once. A name that was revoked gets a new key."""
     from muniment.cli import operators as run
 
-    told(lambda: run.add(settings_of(config, **flags), name, as_json=as_json))
+    told(lambda: run.add(registry_of(config, **flags), name, as_json=as_json))
 
 
 @operators.command("list")
@@ -34,7 +35,7 @@ def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> No
     """Print every operator that ever was; never a key."""
     from muniment.cli import operators as run
 
-    told(lambda: run.show(settings_of(config, **flags), as_json=as_json))
+    told(lambda: run.show(registry_of(config, **flags), as_json=as_json))
 
 
 @operators.command("revoke")
@@ -44,7 +45,7 @@ def revoke_operator(config: Path | None, name: str, **flags: object) -> None:
     """Take the key of NAME back. A running service refuses it at once."""
     from muniment.cli import operators as run
 
-    told(lambda: run.revoke(settings_of(config, **flags), name))
+    told(lambda: run.revoke(registry_of(config, **flags), name))
 
 
 @operators.command("audit")
@@ -60,7 +61,7 @@ def audit_operators(
     from muniment.cli import operators as run
 
     told(
-        lambda: run.audit(settings_of(config, **flags), operator=operator, intent=intent, limit=limit, as_json=as_json)
+        lambda: run.audit(registry_of(config, **flags), operator=operator, intent=intent, limit=limit, as_json=as_json)
     )
 
 
@@ -83,7 +84,7 @@ def import_intents(config: Path | None, file: str, restart: bool, as_json: bool,
     """
     from muniment.cli.intents import run_import
 
-    raise SystemExit(run_import(settings_of(config, **flags), file, restart=restart, as_json=as_json))
+    raise SystemExit(run_import(registry_of(config, **flags), file, restart=restart, as_json=as_json))
 
 
 @intents.command("export")
@@ -97,7 +98,7 @@ def export_intents(config: Path | None, file: str, as_json: bool, **flags: objec
     """
     from muniment.cli.intents import run_export
 
-    run_export(settings_of(config, **flags), file, as_json=as_json)
+    run_export(registry_of(config, **flags), file, as_json=as_json)
 
 
 @intents.command("watch")
@@ -107,10 +108,33 @@ def export_intents(config: Path | None, file: str, as_json: bool, **flags: objec
 @click.option(
     "--interval", type=click.FloatRange(0.1, 3_600), default=4, show_default=True, help="Seconds between looks."
 )
+@click.option(
+    "--from",
+    "from_block",
+    type=click.IntRange(0, 2**53 - 1),
+    help="Read a chain again from this block on, before it is followed further; see below.",
+)
+@click.option("--chain", "chain_id", type=int, help="The chain that --from is a block of, where several are followed.")
 @click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
-def watch_intents(config: Path | None, *, once: bool, interval: float, as_json: bool, **flags: object) -> None:
-    """Follow the settlement contracts on chain. Of several that run one follows, the others stand by."""
-    from muniment.cli.watching import run
+def watch_intents(
+    config: Path | None,
+    *,
+    once: bool,
+    interval: float,
+    from_block: int | None,
+    chain_id: int | None,
+    as_json: bool,
+    **flags: object,
+) -> None:
+    """Follow the settlement contracts on chain. Of several that run one follows, the others stand by.
 
+    With --from BLOCK the registry forgets what that chain told it from BLOCK on, and reads it again: intents then
+    read as operators said, until the events have come again. What operators wrote stays. The same again ends in the
+    same state. A chain that was not followed as far as BLOCK goes on where it was; one that was not begun begins there.
+    Stop the process that follows first.
+    """
+    from muniment.cli.watching import Options, run
+
+    options = Options(once=once, interval_s=interval, as_json=as_json, from_block=from_block, chain_id=chain_id)
     with told_in_one_line():
-        raise SystemExit(run(settings_of(config, **flags), once=once, interval_s=interval, as_json=as_json))
+        raise SystemExit(run(registry_of(config, **flags), options))

@@ -102,6 +102,10 @@ class _Waiting:
             return self.file.readline(size)
 
 
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 @dataclass(slots=True, kw_only=True)
 class _Run:
     """An import from the command line; `place` is FILE."""
@@ -114,7 +118,6 @@ class _Run:
 
     async def run(self, settings: Settings, file: IO[bytes], *, restart: bool) -> int:
         chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
         database = open_database(settings.database_url, data_dir=settings.data_dir)
         try:
             await (database.migrate() if settings.migrates_at_start else database.check())
@@ -122,9 +125,10 @@ class _Run:
             if source is not None and not restart:
                 self.resumed_at = await importing.progress_of(database, source)
                 file.seek(self.resumed_at.bytes)
+            ahead_ms = _wall_ms() - (await database.time_ms() or _wall_ms())
             job = Import(
                 database=database, protocol=settings.protocol_name, chains=chains,
-                grace_s=settings.settlement_grace_s, now_ms=lambda: time.time_ns() // 1_000_000,
+                grace_s=settings.settlement_grace_s, now_ms=lambda: _wall_ms() - ahead_ms,
                 source=source, refused=_tell, progress=self.resumed_at,
             )  # fmt: skip
             is_done = await self._import(job, file)

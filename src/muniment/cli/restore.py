@@ -36,6 +36,7 @@ from muniment.cli.backed_up import (
     ring_ids,
     shown,
 )
+from muniment.cli.epoch import begin_in_file
 from muniment.errors import Integrity
 from muniment.settings import variable
 from muniment.storage.sqlite_snapshot import StillDatabase
@@ -81,6 +82,7 @@ class Summary(Contents, frozen=True):
             )
         return (
             f"restored the backup of {self.made_at} to {self.data_dir} ({Contents.__str__(self)})\n{of_keys}\n"
+            "Cursors of before are refused (410 cursor-too-old): whoever follows a listing begins it again.\n"
             "Next: `muniment verify`, then `muniment serve`, with the same settings."
         )
 
@@ -194,7 +196,10 @@ def _checked(directory: Path, described: Description) -> Generator[StillDatabase
 def _restore(
     settings: Settings, place: Path, directory: Path, described: Description, database: StillDatabase, *, rotate: bool
 ) -> Summary:
-    """Blocks, then secrets, then the database: by the last step a registry is there, and all of it."""
+    """Blocks, then secrets, then the database: by the last step a registry is there, and all of it.
+
+    The database begins another epoch, since new rows get the numbers of those that came after the backup.
+    """
     durable.make_directory(settings.data_dir)
     durable.make_directory(place.parent)
     snapshot = directory / described.snapshot
@@ -206,8 +211,11 @@ def _restore(
             copying.flush()
             copied = copying.copied
         staged = place.with_name(place.name + _STAGED_SUFFIX)
-        staged.unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm", "-commits"):  # what an interrupted one left; a log would be replayed
+            staged.with_name(staged.name + suffix).unlink(missing_ok=True)
         _check_hash(durable.copy_file(snapshot / DATABASE, staged), described)
+        begin_in_file(staged)
+        staged.with_name(f"{staged.name}-commits").unlink(missing_ok=True)
         ids = None
         if not _is_elsewhere(settings, described):
             ids = _put_secrets(snapshot / SECRETS, settings.data_dir, rotate=rotate)

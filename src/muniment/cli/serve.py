@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
-import signal
-import socket
-from typing import TYPE_CHECKING
 
 import click
-import uvicorn
-from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
 
-from muniment.cli.connections import BoundedHeads
 from muniment.cli.logs import configure_logs
 from muniment.errors import Refusal
+from muniment.server.run import ServedApplication, listen, serve, settle_memory
 from muniment.settings import SettingError, Settings, load_settings, variable
 from muniment.storage import open_database
-
-if TYPE_CHECKING:
-    from muniment.app import Application
-
-# Idle connections of relayers and proxies; most proxies close after 60 s, so they close first.
-KEEP_ALIVE_SECONDS = 75
-# Connections that wait to be accepted, while a process starts for instance; the kernel has a cap of its own.
-BACKLOG = 2_048
-# Containers more than were freed, at which young ones are looked through: a few megabytes, if all were garbage.
-_ALLOCATIONS_PER_COLLECTION = 20_000
 
 
 def run(settings: Settings) -> None:
@@ -36,7 +19,7 @@ def run(settings: Settings) -> None:
     configure_logs(settings)
     try:
         _prepare(settings)
-        listener = _listen(settings)
+        listener = listen(settings.host, settings.port)
     except (Refusal, SettingError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
     # What flags and files said is said again in the environment, where every worker reads it.
@@ -44,39 +27,29 @@ def run(settings: Settings) -> None:
     if f"{variable('secret')}_FILE" in os.environ:
         del said[variable("secret")]  # the file stays the only place of the secrets
     os.environ.update(said)
-    config = uvicorn.Config(
-        "muniment.cli.serve:load_application", factory=True, workers=settings.workers, backlog=BACKLOG,
-        loop="uvloop", http=BoundedHeads, ws="none", lifespan="on", log_config=None, access_log=False,
-        proxy_headers=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=settings.shutdown_timeout_s,
-    )  # fmt: skip
-    if settings.workers > 1:
-        supervisor = Multiprocess(config, [listener])
-        _announce(settings, listener.getsockname()[1])
-        supervisor.run()
-        if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
-            raise SystemExit(STARTUP_FAILURE)
-        return
-    server = uvicorn.Server(config)
-    # uvicorn takes over the signals when its loop runs, and raises one that stopped it again when it is done. Before
-    # that a signal must not be lost, and after it there is nothing left to do: for both its own handler is right.
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, server.handle_exit)
     _announce(settings, listener.getsockname()[1])
-    server.run([listener])
+    serve(
+        listener, "muniment.cli.serve:load_application",
+        workers=settings.workers, stop_seconds_max=settings.shutdown_timeout_s,
+    )  # fmt: skip
 
 
-def load_application() -> Application:
+def load_application() -> ServedApplication:
     """What each serving process loads: the application, with the settings and the logs of the environment."""
-    from muniment.app import create_app  # noqa: PLC0415 - the supervisor of several workers does without
+    from muniment.app import Application, build_context  # noqa: PLC0415 - the supervisor of several workers does without
 
-    configure_logs(load_settings())
-    application = create_app()
-    # What is loaded stays, and a request leaves no cycles: looking for some through everything, as often as Python
-    # does by default, took a thirtieth of a create, and stopped all requests for tens of milliseconds now and then.
-    gc.freeze()
-    gc.set_threshold(_ALLOCATIONS_PER_COLLECTION)
-    return application
+    settings = load_settings()
+    configure_logs(settings)
+    application = Application(build_context(settings, shares_limits=True))
+    context = application.context
+    served = ServedApplication(
+        application, application.lifespan,
+        now_s=lambda: context.now_ms() / 1000, head_seconds_max=settings.body_timeout_s,
+        connections_max=settings.connections_max,
+        is_proxy=application.admission.is_proxy, client_name=application.admission.client_name,
+    )  # fmt: skip
+    settle_memory()
+    return served
 
 
 def _prepare(settings: Settings) -> None:
@@ -92,20 +65,6 @@ def _prepare(settings: Settings) -> None:
     if settings.migrates_at_start:
         migrate(settings)
     asyncio.run(try_out())
-
-
-def _listen(settings: Settings) -> socket.socket:
-    """The socket that all processes accept from. Who connects before one is ready waits instead of being refused."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise OSError(f"cannot listen on {settings.host} port {settings.port}: {_reason(error)}") from error
-
-
-def _reason(error: OSError) -> str:
-    """What went wrong, without the address that Python repeats behind it."""
-    return (error.strerror or str(error)).partition(" (while")[0]
 
 
 def migrate(settings: Settings) -> list[str]:
@@ -128,5 +87,11 @@ def _announce(settings: Settings, port: int) -> None:
         click.echo(
             f"Note: triggers are signed under the domain '{settings.protocol_name} Protocol - Registry', which names "
             "no deployment: a consent given to one registry of that name can be shown to another. See docs/running.md.",
+            err=True,
+        )
+    if settings.data_dir.stat().st_mode & 0o077:
+        click.echo(
+            f"Note: others on this machine may enter {settings.data_dir}, which holds emails and profiles; "
+            "chmod -R go= makes it the service's alone.",
             err=True,
         )

@@ -22,6 +22,7 @@ def set_email(settings: Settings, address: str, email: str | None) -> str:
     async def change() -> bool:
         database = open_database(settings.database_url, data_dir=settings.data_dir)
         try:
+            await database.check()
             return await database.write(lambda tx: store.set_email(tx, owner, wanted))
         finally:
             await database.close()

@@ -12,7 +12,7 @@ import msgspec
 from muniment.app import build_context
 from muniment.cli.verified import fault_of, rows
 from muniment.cli.verify_intents import check_intents
-from muniment.errors import Integrity, Refusal
+from muniment.errors import Integrity, NotTheOwner, Refusal
 from muniment.evm.address import Address
 from muniment.evm.hex import HexString
 from muniment.evm.signature import Signature
@@ -168,16 +168,22 @@ def _as_posted(trigger: Trigger) -> NewTrigger:
 
 
 async def _deactivations(context: Context) -> AsyncIterator[str | None]:
-    for row in await context.database.fetch_slow("SELECT signature, signer, protocol, trigger_sigs FROM deactivations"):
+    for row in await context.database.fetch_slow(
+        "SELECT signature, signer, protocol, trigger_sigs, form FROM deactivations"
+    ):
         wrong = fault_of(_check_deactivation, *row)
         yield f"deactivation {HexString.from_raw(row[0])}: {wrong}" if wrong else None
 
 
-def _check_deactivation(signature: bytes, signer: bytes, protocol: str, listed: bytes) -> None:
+def _check_deactivation(signature: bytes, signer: bytes, protocol: str, listed: bytes, form: str | None) -> None:
     sigs = [Signature.parse(HexString.from_raw(sig)) for sig in _split(listed)]
     consent = Signature.parse(HexString.from_raw(signature))
-    if Address.from_raw(signer) not in rules.deactivation_signers(sigs, consent, registry_domain(protocol)):
-        raise Integrity(f"not signed by {Address.from_raw(signer)}")
+    try:
+        found = rules.deactivation_form(sigs, consent, {signer}, {protocol})
+    except NotTheOwner as refusal:
+        raise Integrity(f"not signed by {Address.from_raw(signer)}") from refusal
+    if form not in {None, found}:
+        raise Integrity(f"it is signed as {found}, not {form}")
 
 
 def _split(listed: bytes) -> list[bytes]:

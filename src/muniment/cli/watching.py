@@ -5,45 +5,88 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
 import structlog
 
-from muniment.app import build_context
+from muniment.app import Timekeeper, build_context
 from muniment.cli.logs import configure_logs
 from muniment.cli.serve import migrate
-from muniment.intents.watching import Watcher, followed_chains
+from muniment.intents.watching import Start, Watcher, followed_chains
 from muniment.wire import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muniment.intents.following import Step
     from muniment.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
 
-def run(settings: Settings, *, once: bool, interval_s: float, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to follow. From `from_block` on a chain is read again: `chain_id`, or the only one that is followed."""
+
+    once: bool
+    interval_s: float
+    as_json: bool
+    from_block: int | None = None
+    chain_id: int | None = None
+
+
+def run(settings: Settings, options: Options) -> int:
     """Follow; the exit status: 1 when with `once` a chain was not followed to its head, or none is configured."""
     configure_logs(settings)
     if settings.migrates_at_start:
         migrate(settings)
-    return asyncio.run(_watch(settings, once=once, interval_s=interval_s, as_json=as_json))
+    return asyncio.run(_watch(settings, options))
 
 
-async def _watch(settings: Settings, *, once: bool, interval_s: float, as_json: bool) -> int:
+async def _watch(settings: Settings, options: Options) -> int:
     context = build_context(settings)
     try:
         await context.database.check()
-        if not followed_chains(context):
+        if not (followed := followed_chains(context)):
             click.echo("no chain has an RPC URL and a settler: nothing to follow", err=True)
             return 1
-        told = _print_json if as_json else _print_log
-        return await _until_stopped(Watcher(context=context, once=once, interval_s=interval_s, told=told))
+        watcher = Watcher(
+            context=context,
+            once=options.once,
+            interval_s=options.interval_s,
+            told=_print_json if options.as_json else _print_log,
+            start=_start(options, [chain.id for chain in followed]),
+        )
+        timekeeper = Timekeeper(context)
+        await timekeeper.look()
+        keeping_time = asyncio.create_task(timekeeper.run())
+        try:
+            return await _until_stopped(watcher)
+        finally:
+            keeping_time.cancel()
     finally:
         await context.outgoing.close()
         await context.database.close()
+
+
+def _start(options: Options, followed: Sequence[int]) -> Start | None:
+    """Where to read again. Raises `click.UsageError` when the options do not say on which chain."""
+    if options.from_block is None:
+        if options.chain_id is not None:
+            raise click.UsageError("--chain says whose block --from is, which is not given")
+        return None
+    chain_id = options.chain_id
+    if chain_id is None and len(followed) > 1:
+        raise click.UsageError(f"--from is a block of one chain: name it with --chain, of {_listed(followed)}")
+    if chain_id is not None and chain_id not in followed:
+        raise click.UsageError(f"chain {chain_id} is not followed, but {_listed(followed)}")
+    return Start(followed[0] if chain_id is None else chain_id, options.from_block)
+
+
+def _listed(chain_ids: Sequence[int]) -> str:
+    return ", ".join(map(str, chain_ids))
 
 
 async def _until_stopped(watcher: Watcher) -> int:

@@ -10,18 +10,20 @@ the request is to blame, `faults` that point at it. What status a refusal has ov
     │   ├── InvalidAddress · InvalidHex · InvalidSignature · InvalidAmount · InvalidCid
     │   ├── InvalidTimestamp · InvalidVersion · ConflictingCredentials
     │   ├── InvalidTypedData · InvalidConfig · SignatureMismatch · UnknownFunction
-    │   ├── InvalidIntent · HashMismatch
+    │   ├── InvalidIntent · HashMismatch · MalformedRequest
     │   └── InvalidUpload · InvalidManifest · InvalidWasm · VersionTaken
     ├── Unauthenticated         MissingCredential · InvalidToken · LoginFailed
     ├── Forbidden               InvalidApiKey · InvalidOperatorKey · ForeignProfile · NotTheOwner
     ├── Absent                  UnknownPath · FunctionNotFound · TriggerNotFound · IntentNotFound
-    │                           ProposalNotFound · ContentNotFound
+    │                           ProposalNotFound · ContentNotFound · CursorTooOld
     ├── Conflicting             TriggerDeactivated · SignatureTaken · StatusConflict · IntentDiffers · IntentFull
     ├── Unanswerable            MethodNotAllowed · NotAcceptable · NotCached · RangeNotSatisfiable
-    │                           UnsupportedMediaType · RequestTimeout · TooManyLogins
+    │                           UnsupportedMediaType · RequestTimeout
+    │                           TransferCodingNotSupported · HttpVersionNotSupported
+    ├── Limited                 RateLimited · TooManyLogins
     ├── TooLarge                BodyTooLarge · UriTooLong · HeadersTooLarge
     ├── Unavailable             DatabaseUnavailable · StorageUnavailable · ChainsUnavailable
-    │                           DeadlineExceeded · NotReady
+    │                           DeadlineExceeded · Overloaded · ClockInDoubt · NotReady
     └── Broken                  Integrity · InternalError
 """
 
@@ -30,12 +32,15 @@ from __future__ import annotations
 from muniment.errors.ours import (
     Broken as Broken,
     ChainsUnavailable as ChainsUnavailable,
+    ClockInDoubt as ClockInDoubt,
     DatabaseUnavailable as DatabaseUnavailable,
     DeadlineExceeded as DeadlineExceeded,
     Integrity as Integrity,
     InternalError as InternalError,
     NotReady as NotReady,
+    Overloaded as Overloaded,
     StorageUnavailable as StorageUnavailable,
+    TooManyUploads as TooManyUploads,
     Unavailable as Unavailable,
 )
 from muniment.errors.refusal import (
@@ -47,6 +52,7 @@ from muniment.errors.request import (
     ConflictingCredentials as ConflictingCredentials,
     HashMismatch as HashMismatch,
     HeadersTooLarge as HeadersTooLarge,
+    HttpVersionNotSupported as HttpVersionNotSupported,
     Invalid as Invalid,
     InvalidAddress as InvalidAddress,
     InvalidAmount as InvalidAmount,
@@ -65,6 +71,7 @@ from muniment.errors.request import (
     InvalidUpload as InvalidUpload,
     InvalidVersion as InvalidVersion,
     InvalidWasm as InvalidWasm,
+    MalformedRequest as MalformedRequest,
     MethodNotAllowed as MethodNotAllowed,
     NotAcceptable as NotAcceptable,
     NotCached as NotCached,
@@ -72,7 +79,7 @@ from muniment.errors.request import (
     RequestTimeout as RequestTimeout,
     SignatureMismatch as SignatureMismatch,
     TooLarge as TooLarge,
-    TooManyLogins as TooManyLogins,
+    TransferCodingNotSupported as TransferCodingNotSupported,
     Unanswerable as Unanswerable,
     UnknownFunction as UnknownFunction,
     UnsupportedMediaType as UnsupportedMediaType,
@@ -83,6 +90,7 @@ from muniment.errors.standing import (
     Absent as Absent,
     Conflicting as Conflicting,
     ContentNotFound as ContentNotFound,
+    CursorTooOld as CursorTooOld,
     Forbidden as Forbidden,
     ForeignProfile as ForeignProfile,
     FunctionNotFound as FunctionNotFound,
@@ -92,12 +100,15 @@ from muniment.errors.standing import (
     InvalidApiKey as InvalidApiKey,
     InvalidOperatorKey as InvalidOperatorKey,
     InvalidToken as InvalidToken,
+    Limited as Limited,
     LoginFailed as LoginFailed,
     MissingCredential as MissingCredential,
     NotTheOwner as NotTheOwner,
     ProposalNotFound as ProposalNotFound,
+    RateLimited as RateLimited,
     SignatureTaken as SignatureTaken,
     StatusConflict as StatusConflict,
+    TooManyLogins as TooManyLogins,
     TriggerDeactivated as TriggerDeactivated,
     TriggerNotFound as TriggerNotFound,
     Unauthenticated as Unauthenticated,

@@ -33,11 +33,32 @@ class StorageUnavailable(Unavailable):
     title = "Block storage unavailable"
 
 
+class TooManyUploads(Unavailable):
+    """Uploads of the same creator wait to be checked for longer than a client should; send them one by one."""
+
+    code = "too-many-uploads"
+    title = "Too many uploads at once"
+
+
 class DeadlineExceeded(Unavailable):
     """Reading took longer than this service allows one request; ask for less, or by cursor."""
 
     code = "deadline-exceeded"
     title = "Deadline exceeded"
+
+
+class Overloaded(Unavailable):
+    """This process has more to do than it can; nothing was begun. `Retry-After` says when to try again."""
+
+    code = "overloaded"
+    title = "Overloaded"
+
+
+class ClockInDoubt(Unavailable):
+    """The clock of this process stepped, or stands apart from others: nothing new is registered until it is steady."""
+
+    code = "clock-in-doubt"
+    title = "Clock in doubt"
 
 
 class NotReady(Unavailable):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ class Refusal(Exception):
         *,
         pointer: str | None = None,
         faults: Iterable[Fault] = (),
-        facts: Mapping[str, str] | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         """Refuse for the reason `detail`.
 
@@ -50,7 +50,7 @@ class Refusal(Exception):
         super().__init__(detail)
         self.detail = detail
         self.faults = tuple(faults) if pointer is None else (Fault(detail, pointer), *faults)
-        self.facts = dict(facts or {})
+        self.facts: dict[str, Any] = dict(facts or {})
 
     def under(self, prefix: str) -> Self:
         """The same refusal seen from further out: `prefix` goes before the pointer of each fault."""

@@ -24,7 +24,7 @@ class InvalidBody(Invalid):
 
 
 class InvalidParameter(Invalid):
-    """A path, query or header parameter is out of its range or form, or a query parameter was given twice."""
+    """A path, query or header parameter is out of its range or form, or one that is no list was given twice."""
 
     code = "invalid-parameter"
     title = "Invalid parameter"
@@ -163,6 +163,13 @@ class VersionTaken(Invalid):
     title = "Version already deployed"
 
 
+class MalformedRequest(Invalid):
+    """What came is no HTTP/1.1 request, or not one that can be understood in one way only; the connection ends."""
+
+    code = "malformed-request"
+    title = "Malformed request"
+
+
 class Unanswerable(Refusal):
     """The request has a form that this service has no answer for."""
 
@@ -209,11 +216,18 @@ class RequestTimeout(Unanswerable):
     title = "Request timed out"
 
 
-class TooManyLogins(Unanswerable):
-    """Every nonce of this window has been used by its owner; `Retry-After` says when the next window opens."""
+class TransferCodingNotSupported(Unanswerable):
+    """The body has a transfer coding other than chunked."""
 
-    code = "too-many-logins"
-    title = "Too many logins"
+    code = "transfer-coding-not-supported"
+    title = "Transfer coding not supported"
+
+
+class HttpVersionNotSupported(Unanswerable):
+    """The request is of a version of HTTP other than 1.1 and 1.0."""
+
+    code = "http-version-not-supported"
+    title = "HTTP version not supported"
 
 
 class TooLarge(Refusal):

@@ -1,4 +1,4 @@
-"""The request is well formed, but does not fit who asks, or what is recorded here."""
+"""The request is well formed, but does not fit who asks, how often they ask, or what is recorded here."""
 
 from __future__ import annotations
 
@@ -108,6 +108,13 @@ class ContentNotFound(Absent):
     title = "Content not found"
 
 
+class CursorTooOld(Absent):
+    """The cursor is of a state of the registry that is gone, since it was restored or moved: begin again without it."""
+
+    code = "cursor-too-old"
+    title = "Cursor is too old"
+
+
 class Conflicting(Refusal):
     """The request contradicts a recorded fact."""
 
@@ -120,7 +127,11 @@ class TriggerDeactivated(Conflicting):
 
 
 class SignatureTaken(Conflicting):
-    """These 65 bytes are registered already as the signature of another signer over other typed data."""
+    """These 65 bytes are registered already as the signature of another signer over other typed data.
+
+    Change any member that is signed, such as the build part of the version (`1.0.0+2`), and sign again: that gives
+    another signature.
+    """
 
     code = "signature-taken"
     title = "Signature names another trigger"
@@ -145,3 +156,21 @@ class IntentFull(Conflicting):
 
     code = "intent-full"
     title = "Intent is full"
+
+
+class Limited(Refusal):
+    """The same request is fine a little later: `Retry-After` says when."""
+
+
+class RateLimited(Limited):
+    """A rate limit is used up: `policy` names it, and `Retry-After` says when to send the same request again."""
+
+    code = "rate-limited"
+    title = "Too many requests"
+
+
+class TooManyLogins(Limited):
+    """Every nonce of this window has been used by its owner; `Retry-After` says when the next window opens."""
+
+    code = "too-many-logins"
+    title = "Too many logins"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
@@ -31,8 +31,9 @@ _BLOCK_TAGS: Final = ("latest", "safe", "finalized")
 class Chain:
     """One EVM chain (EIP-155). Without an RPC URL nothing is read from it.
 
-    `settler` is the spender whose allowances are read, and the contract whose events are followed: from block
-    `settler_block` on (None: from the newest) and under `confirmations` blocks (None: the setting's number). `feeds`
+    `settlers` are settlement contracts, the newest first: all of them are followed, from block `settler_block` on
+    (None: from the newest) and under `confirmations` blocks (None: the setting's number). `proposal_signers` are those
+    whose signatures under proposals count like a solver's, as the settlement contracts' controller has it. `feeds`
     gives a token's Chainlink price feed in US dollars and its heartbeat in seconds, the native coin's under `NATIVE`;
     `price_slug` is the chain's name at DefiLlama; `token_lists` are files or URLs beside the list that ships. RPC URLs
     carry keys: they are never shown.
@@ -41,7 +42,8 @@ class Chain:
     id: int
     name: str
     rpc_urls: tuple[str, ...] = field(default=(), repr=False)
-    settler: Address | None = None
+    settlers: tuple[Address, ...] = ()
+    proposal_signers: tuple[Address, ...] = ()
     settler_block: int | None = None
     confirmations: int | None = None
     multicall3: Address = MULTICALL3
@@ -53,11 +55,17 @@ class Chain:
     price_slug: str | None = None
     block_tag: str = "latest"
 
+    @property
+    def settler(self) -> Address | None:
+        """The spender whose allowances are read: the newest settlement contract."""
+        return self.settlers[0] if self.settlers else None
 
-# The settlement contract whose events and intents have the form that this service serves. mimic-protocol/contracts,
-# packages/evm/ignition/deployments/chain-{1,10}/deployed_addresses.json at commit 3873418; other chains carry other
-# generations in what is public, so theirs come from the operator's chains file.
-_SETTLER: Final = Address("0x609d831C0068844e11eF85a273c7F356212Fd6D1")
+
+# The settlement contracts of both generations, each at one address on every chain that has it. The first is in
+# mimic-protocol/contracts, packages/evm/ignition/deployments/chain-*/deployed_addresses.json.
+_FIRST_SETTLER: Final = Address("0x609d831C0068844e11eF85a273c7F356212Fd6D1")
+_SECOND_SETTLER: Final = Address("0x8be430d29a2c5692f9345a28506b849C6a99eDaA")
+_SETTLERS: Final = (_SECOND_SETTLER, _FIRST_SETTLER)
 _WETH: Final = Address("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2")
 _USDC: Final = Address("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")
 # Chainlink's reference feeds on Ethereum: ETH / USD (heartbeat 1 h) and USDC / USD (24 h).
@@ -72,19 +80,19 @@ CATALOGUE: Final[Mapping[int, Chain]] = MappingProxyType(
             Chain(
                 1,
                 "Ethereum",
-                settler=_SETTLER,
+                settlers=_SETTLERS,
                 price_slug="ethereum",
                 feeds=MappingProxyType({NATIVE: _ETH_USD, _WETH: _ETH_USD, _USDC: _USDC_USD}),
             ),
-            Chain(10, "OP Mainnet", settler=_SETTLER, price_slug="optimism"),
-            Chain(56, "BNB Smart Chain", native_symbol="BNB", price_slug="bsc"),
-            Chain(100, "Gnosis", native_symbol="xDAI", price_slug="xdai"),
-            Chain(137, "Polygon", native_symbol="POL", price_slug="polygon"),
-            Chain(146, "Sonic", native_symbol="S", price_slug="sonic"),
-            Chain(8453, "Base", price_slug="base"),
-            Chain(42161, "Arbitrum One", price_slug="arbitrum"),
-            Chain(43114, "Avalanche C-Chain", native_symbol="AVAX", price_slug="avax"),
-            Chain(84532, "Base Sepolia"),
+            Chain(10, "OP Mainnet", settlers=_SETTLERS, price_slug="optimism"),
+            Chain(56, "BNB Smart Chain", settlers=_SETTLERS, native_symbol="BNB", price_slug="bsc"),
+            Chain(100, "Gnosis", settlers=_SETTLERS, native_symbol="xDAI", price_slug="xdai"),
+            Chain(137, "Polygon", settlers=_SETTLERS, native_symbol="POL", price_slug="polygon"),
+            Chain(146, "Sonic", settlers=_SETTLERS, native_symbol="S", price_slug="sonic"),
+            Chain(8453, "Base", settlers=_SETTLERS, price_slug="base"),
+            Chain(42161, "Arbitrum One", settlers=_SETTLERS, price_slug="arbitrum"),
+            Chain(43114, "Avalanche C-Chain", settlers=_SETTLERS, native_symbol="AVAX", price_slug="avax"),
+            Chain(84532, "Base Sepolia", settlers=(_FIRST_SETTLER,)),
         )
     }
 )
@@ -123,12 +131,14 @@ def _over_catalogue(document: dict[str, Any], directory: Path) -> dict[int, Chai
 
 
 def _merged(known: Mapping[int, Chain], table: dict[str, Any], where: str, directory: Path) -> Chain:
-    names = {each.name for each in fields(Chain)}
-    for name in table:
-        if name not in names:
-            raise ValueError(f"{where}.{name}: a chain has no such member")
+    for name in table.keys() - _MEMBERS.keys() - {"id"}:
+        raise ValueError(f"{where}.{name}: a chain has no such member")
     chain_id = _integer(table.get("id"), 1, _CHAIN_ID_MAX, f"{where}.id")
     members = {name: _MEMBERS[name](value, f"{where}.{name}") for name, value in table.items() if name != "id"}
+    if "settler" in members:
+        if "settlers" in members:
+            raise ValueError(f"{where}.settler: short for one of settlers, which are given too")
+        members["settlers"] = (members.pop("settler"),)
     if "token_lists" in members:
         members["token_lists"] = tuple(_beside(directory, entry) for entry in members["token_lists"])
     if chain_id in known:
@@ -159,6 +169,13 @@ def _address(value: object, where: str) -> Address:
         return Address.parse(_text(value, where))
     except Refusal as error:
         raise ValueError(f"{where}: {error.detail}") from None
+
+
+def _addresses(value: object, where: str) -> tuple[Address, ...]:
+    found = tuple(_address(each, f"{where}[{place}]") for place, each in enumerate(_items(value, str, where)))
+    if len(set(found)) != len(found):
+        raise ValueError(f"{where}: an address is given twice")
+    return found
 
 
 def _url(value: object, where: str) -> str:
@@ -209,6 +226,8 @@ _MEMBERS: Final[Mapping[str, Callable[[object, str], Any]]] = MappingProxyType(
         "name": _text,
         "rpc_urls": lambda value, where: tuple(_url(url, where) for url in _items(value, str, where)),
         "settler": _address,
+        "settlers": _addresses,
+        "proposal_signers": _addresses,
         "settler_block": lambda value, where: _integer(value, 0, _BLOCK_MAX, where),
         "confirmations": lambda value, where: _integer(value, 0, _CONFIRMATIONS_MAX, where),
         "multicall3": _address,

@@ -8,9 +8,10 @@ itself a token gets little gas: one that burns it fails the call and is known by
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from muniment.evm import multicall
 from muniment.evm.address import Address
@@ -27,6 +28,8 @@ _GAS_ALONE: Final = 10 * multicall.READ_GAS_MAX
 _ROUNDS_MAX: Final = 20
 # EIP-1474: what a node answers to calls beyond its limit; no token's fault.
 _LIMIT_EXCEEDED: Final = -32005
+# The answer for a token takes 640 characters: 320 bytes of ABI data in hex, for its balance and its allowance.
+_TOKENS_PER_REQUEST: Final = 300
 _COIN_RAW: Final = bytes(20)
 
 _Group = tuple[Address, ...]
@@ -52,29 +55,70 @@ async def read(
 ) -> Found:
     """Holdings at `block`; address zero is the coin.
 
-    Each round is one request, which also reads the block number alone: a failure of that is the node's and no
-    token's. Raises `Unreachable`, `refused` when it fails.
+    Each request also reads the block number alone: a failure of that is the node's and no token's. Raises
+    `Unreachable`, `refused` when it fails.
     """
     found = Found()
     groups: list[_Group] = [tuple(chunk) for chunk in chunks if chunk]
+    alone: list[_Group] = []  # among them one token's answer is too large: they would take others' along
     for _ in range(_ROUNDS_MAX):
-        if not groups:
+        requests = [*_requests(groups), *([group] for group in alone)]
+        if not requests:
             break
-        probe = _call(chain, [Read(chain.multicall3, multicall.GET_BLOCK_NUMBER)], block)
-        calls = [
-            _call(chain, _reads(chain, wallet, group), block, gas=_GAS_ALONE if len(group) == 1 else None)
-            for group in groups
-        ]
-        results = await ask(outgoing, url, [probe, *calls], seconds_max=seconds_max)
-        if _returned(results[0], 1) in (None, [None]):
-            raise Unreachable("refused", "the node answers no aggregate3 call")
-        if any(isinstance(result, Failed) and result.code == _LIMIT_EXCEEDED for result in results):
-            raise Unreachable("limited", "the node limits the rate of calls")
-        again: list[_Group] = []
-        for group, result in zip(groups, results[1:], strict=True):
-            again += _take(found, group, result)
-        groups = again
+        answers = await asyncio.gather(
+            *(_ask(outgoing, url, chain, wallet, request, block=block, seconds_max=seconds_max) for request in requests)
+        )
+        groups, alone = [], []
+        for request, answer in zip(requests, answers, strict=True):
+            if answer is None:
+                alone += request if len(request) > 1 else _take(found, request[0], None)
+            else:
+                groups += [
+                    one for group, result in zip(request, answer, strict=True) for one in _take(found, group, result)
+                ]
     return found
+
+
+def _requests(groups: Sequence[_Group]) -> list[list[_Group]]:
+    """`groups` in their order, so many to a request that an honest answer is as small as answers have to be."""
+    requests: list[list[_Group]] = []
+    tokens = 0
+    for group in groups:
+        if not requests or tokens + len(group) > _TOKENS_PER_REQUEST:
+            requests.append([])
+            tokens = 0
+        requests[-1].append(group)
+        tokens += len(group)
+    return requests
+
+
+async def _ask(
+    outgoing: Outgoing,
+    url: str,
+    chain: Chain,
+    wallet: Address,
+    groups: Sequence[_Group],
+    *,
+    block: int,
+    seconds_max: float,
+) -> list[Any] | None:
+    """What the node answers for each of `groups`; None where it is more than is read. Raises `Unreachable`."""
+    probe = _call(chain, [Read(chain.multicall3, multicall.GET_BLOCK_NUMBER)], block)
+    calls = [
+        _call(chain, _reads(chain, wallet, group), block, gas=_GAS_ALONE if len(group) == 1 else None)
+        for group in groups
+    ]
+    try:
+        results = await ask(outgoing, url, [probe, *calls], seconds_max=seconds_max)
+    except Unreachable as error:
+        if error.reason == "too-large":
+            return None
+        raise
+    if _returned(results[0], 1) in (None, [None]):
+        raise Unreachable("refused", "the node answers no aggregate3 call")
+    if any(isinstance(result, Failed) and result.code == _LIMIT_EXCEEDED for result in results):
+        raise Unreachable("limited", "the node limits the rate of calls")
+    return results[1:]
 
 
 def _call(chain: Chain, reads: list[Read], block: int, gas: int | None = None) -> Call:

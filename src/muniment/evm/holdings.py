@@ -67,6 +67,7 @@ class Holdings:
         outgoing: Outgoing,
         *,
         now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int] | None = None,
         seconds_max: float,
     ) -> None:
         """Read the chains among `chains` that have an RPC URL, within `seconds_max` in all."""
@@ -76,7 +77,7 @@ class Holdings:
         self._outgoing = outgoing
         self._now_ms = now_ms
         self._seconds_max = seconds_max
-        self._state = ReadingState(now_s=lambda: now_ms() / 1000)
+        self._state = ReadingState(now_s=lambda: (monotonic_ms or now_ms)() / 1000)
         self._readings: OrderedDict[tuple[int, Address], tuple[int, asyncio.Task[_Answer]]] = OrderedDict()
 
     async def of(self, wallet: Address) -> Portfolio:

@@ -97,8 +97,11 @@ def _number(answer: bytes, at: int) -> int:
 
 
 def number_of(returned: bytes | None) -> int | None:
-    """The unsigned integer that a call returned. A contract without code returns nothing, some tokens too little."""
-    return int.from_bytes(returned[:WORD]) if returned is not None and len(returned) >= WORD else None
+    """The unsigned integer that a call returned: one word. A contract without code returns nothing.
+
+    Some tokens return too little, some far too much: that is no integer.
+    """
+    return int.from_bytes(returned) if returned is not None and len(returned) == WORD else None
 
 
 def one_shot(code: bytes, wallet: Address, spender: Address, tokens: Sequence[Address]) -> bytes:

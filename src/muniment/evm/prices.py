@@ -22,8 +22,9 @@ from muniment.errors import InvalidAddress
 from muniment.evm.address import Address
 from muniment.evm.chains import NATIVE
 from muniment.evm.reading import FeedRound
+from muniment.json_text import parse_json
 from muniment.outgoing import Outgoing, Unreachable
-from muniment.wire import json_kind, parse_json
+from muniment.wire import json_kind
 
 # No token has cost more than 10^6 dollars; what is far beyond is an error of the source.
 PRICE_MAX: Final = 1e12
@@ -256,7 +257,8 @@ class PriceApi:
         try:
             async with self._slots:
                 url = self._prefix + ",".join(map(self._name, batch)) + _WIDTH
-                found = _answers(await self._outgoing.get(url, seconds_max=API_SECONDS_MAX))
+                answer = await self._outgoing.get(url, seconds_max=API_SECONDS_MAX)
+                found = _answers(answer)
             for coin in batch:
                 self._keep(coin, (now_ms, KEPT_MS, _price(found.get(self._name(coin).lower()), now_ms // 1000)))
         except (Unreachable, ValueError) as error:

@@ -9,8 +9,9 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from muniment.outgoing import Outgoing, Unreachable
-from muniment.wire import encode, parse_json
+from muniment.json_text import parse_json
+from muniment.outgoing import SMALL_ANSWER_BYTES_MAX, Outgoing, Unreachable
+from muniment.wire import encode
 
 _DATA: Final = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 _QUANTITY: Final = re.compile(r"0x(?:0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
@@ -42,16 +43,23 @@ def eth_call(data: bytes, *, to: str | None = None, block: str = "latest", gas: 
     return Call("eth_call", (transaction, block))
 
 
-async def ask(outgoing: Outgoing, url: str, calls: Sequence[Call], *, seconds_max: float) -> list[Any]:
+async def ask(
+    outgoing: Outgoing,
+    url: str,
+    calls: Sequence[Call],
+    *,
+    seconds_max: float,
+    bytes_max: int = SMALL_ANSWER_BYTES_MAX,
+) -> list[Any]:
     """The results of `calls` in their order, each a JSON value or `Failed`: one HTTP request.
 
-    Raises `Unreachable` (`garbage` when what came is no answer to these calls).
+    Raises `Unreachable` (`garbage` when what came is no answer to these calls, `too-large` beyond `bytes_max`).
     """
     batch = [
         {"jsonrpc": "2.0", "id": number, "method": call.method, "params": call.params}
         for number, call in enumerate(calls)
     ]
-    answer = await outgoing.post(url, encode(batch), seconds_max=seconds_max)
+    answer = await outgoing.post(url, encode(batch), seconds_max=seconds_max, bytes_max=bytes_max)
     try:
         found = msgspec.convert(parse_json(answer), list[dict[str, Any]])
     except ValueError:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from muniment.evm.address import Address
+from muniment.evm.token_list_child import read_token_list
 from muniment.evm.tokens import LIST_BYTES_MAX, Token, parse_token_list
 from muniment.outgoing import Outgoing, Unreachable
 
@@ -95,13 +96,13 @@ class TokenLists:
 
     async def _fetch(self, url: str) -> bool:
         try:
-            data = await self._outgoing.get(url, seconds_max=FETCH_SECONDS_MAX)
-            found = await asyncio.to_thread(parse_token_list, data)
-        except (Unreachable, ValueError) as error:
+            data = await self._outgoing.get(url, seconds_max=FETCH_SECONDS_MAX, bytes_max=LIST_BYTES_MAX)
+            found = await read_token_list(data, self._chains)
+        except (Unreachable, ValueError, OSError) as error:  # OSError: no process can be started
             # Only the host: a URL may carry a key.
             _log.warning("token list not refreshed", host=urlsplit(url).hostname, reason=str(error))
             return False
-        self._found[url] = self._of_chains(found)
+        self._found[url] = found
         self._tokens = self._merged()
         try:
             await asyncio.to_thread(_write, self._path(url), data)
@@ -153,7 +154,7 @@ def _read(path: Path) -> list[Token]:
 
 def _write(path: Path, data: bytes) -> None:
     """Replace a file whole; raises `OSError`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)  # but no data directory in place of one that was removed
     with NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
         try:
             file.write(data)

@@ -20,7 +20,8 @@ from msgspec import Meta
 
 from muniment.errors import InvalidAddress
 from muniment.evm.address import Address
-from muniment.wire import parse_json, refusal_of
+from muniment.json_text import parse_json
+from muniment.wire import refusal_of
 
 # The largest list in common use has about 10,000 tokens and 3 MB.
 LIST_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -12,6 +12,7 @@ import structlog
 from muniment.context import Context
 from muniment.errors import RangeNotSatisfiable, Refusal
 from muniment.functions.rules import MANIFEST, WASM
+from muniment.functions.schemas import MANIFEST_SCHEMA
 from muniment.http.operation import Answer
 from muniment.http.reply import Headers, Ready, Streamed, etag_matches
 from muniment.http.request import Request
@@ -29,6 +30,8 @@ _BATCH_BYTES: Final = 256 * 1024
 _SENT_WITH_304: Final = frozenset(
     {b"etag", b"cache-control", b"vary", b"content-location", b"x-ipfs-path", b"x-ipfs-roots"}
 )
+# RFC 9110 section 14.2: ranges beyond what a client may honestly want are ignored, here without a look at each.
+_RANGES_MAX: Final = 100
 # RFC 9110 section 14.1; numbers of more digits than any size are no ranges.
 _RANGE: Final = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+)=(.*)")
 _RANGE_SPEC: Final = re.compile(r"([0-9]{1,40})-([0-9]{0,40})|-([0-9]{1,40})", re.ASCII)
@@ -42,12 +45,12 @@ FILE_READS: Final[Mapping[str, str]] = {
 }
 
 
-def file_answers(*media_types: str) -> dict[int, Answer]:
-    """What content is answered with, for OpenAPI."""
-    headers = {"etag": "Names these bytes for ever", "cache-control": "Immutable"}
+def file_answers(*media_types: str, also: Mapping[str, str] | None = None) -> dict[int, Answer]:
+    """What content is answered with, for OpenAPI; `also` are header fields beside those of any content."""
+    headers = {"etag": "Names these bytes for ever", "cache-control": "Immutable", **(also or {})}
     ranged = {**headers, "content-range": "Which bytes these are"}
     return {
-        200: Answer("The content", media_types, headers),
+        200: Answer("The content", media_types, headers, MANIFEST_SCHEMA),
         206: Answer("The range asked for", media_types, ranged),
         304: Answer("The client has it already", (), headers),
     }
@@ -106,7 +109,7 @@ def byte_range(request: Request, etag: str, size: int) -> range | None:
     if field is None or request.method != "GET" or request.header(b"if-range") not in {None, etag}:
         return None
     match = _RANGE.fullmatch(field.strip())
-    if match and match[1].lower() != "bytes":
+    if match and (match[1].lower() != "bytes" or match[2].count(",") >= _RANGES_MAX):
         return None
     specs = [_RANGE_SPEC.fullmatch(spec.strip()) for spec in match[2].split(",")] if match else [None]
     parts = [spec and _part(spec, size) for spec in specs]
@@ -150,7 +153,7 @@ async def _rest(request: Request, first: bytes, pieces: Iterator[bytes]) -> Asyn
         try:
             batch, ended = await asyncio.to_thread(_batch, pieces)
         except Refusal as refusal:
-            _log.error("broken off", code=refusal.code, detail=refusal.detail, request_id=request.scope["muniment.id"])
+            _log.error("broken off", code=refusal.code, detail=refusal.detail, request_id=request.id)
             raise
         if batch:
             yield batch

@@ -10,12 +10,13 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import msgspec
 from msgspec import Meta
 
 from muniment.errors import InvalidCid, InvalidParameter, NotAcceptable
+from muniment.http.accept import MediaRange, media_ranges
 from muniment.ipfs.cid import Cid, CidParts
 from muniment.ipfs.dag import EntityBytes, Scope
 from muniment.wire import ProvedText, Record
@@ -27,10 +28,6 @@ PROBE: Final = "bafkqaaa"
 # The longest name that file systems take.
 _FILENAME_LENGTH_MAX: Final = 255
 _FILENAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f/\\]+")
-# RFC 9110 section 12.5.1: elements between commas, parameters between semicolons; either may stand in quotes.
-_ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*")+')
-_PART: Final = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*")+')
-_QUALITY: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _NEITHER: Final = (
     f"content is given as ?format=raw ({RAW_TYPE}) and ?format=car ({CAR_TYPE}), "
     "and a bundle's manifest.json and function.wasm under its path as they are"
@@ -170,20 +167,12 @@ class Form:
     located: tuple[tuple[str, str], ...] = ()
 
 
-class MediaRange(NamedTuple):
-    """An element of `Accept`."""
-
-    kind: str
-    parameters: dict[str, str]
-    quality: float
-
-
 def choose_form(query: GatewayQuery, accept: Iterable[str], file_type: str | None) -> Form:
     """The form that the query or else `Accept` asks for; `file_type` is the media type where there is a file itself.
 
     Raises `NotAcceptable` for a form that there is not, with the names of those that there are.
     """
-    ranges = media_ranges(accept)
+    ranges = [each for each in media_ranges(accept) if each.quality > 0]
     if query.format is not None:
         named = next((each.parameters for each in ranges if each.kind == CAR_TYPE), dict[str, str]())
         if query.format == "raw":
@@ -197,19 +186,6 @@ def choose_form(query: GatewayQuery, accept: Iterable[str], file_type: str | Non
         if form := _accepted(each, query, file_type):
             return form
     raise NotAcceptable(_NEITHER)
-
-
-def media_ranges(accept: Iterable[str]) -> list[MediaRange]:
-    """The elements of the `Accept` fields that are acceptable at all, best first; wildcards last among equals."""
-    found: list[MediaRange] = []
-    for element in _ELEMENT.findall(",".join(accept)):
-        kind, *rest = (part.strip() for part in _PART.findall(element))
-        pairs = (part.partition("=") for part in rest)
-        parameters = {name.strip().lower(): value.strip().strip('"').lower() for name, _, value in pairs}
-        quality = parameters.pop("q", "1")
-        found.append(MediaRange(kind.lower(), parameters, float(quality) if _QUALITY.fullmatch(quality) else 1.0))
-    found = [each for each in found if each.kind and each.quality > 0]
-    return sorted(found, key=lambda each: (-each.quality, each.kind.endswith("*")))
 
 
 def _accepted(wanted: MediaRange, query: GatewayQuery, file_type: str | None) -> Form | None:

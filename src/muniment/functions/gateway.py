@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 from muniment import errors
 from muniment.context import Context
@@ -48,6 +48,7 @@ from muniment.ipfs.cid import DAG_PB, IDENTITY, CidParts
 from muniment.ipfs.dag import File, Scope, open_file, walk
 from muniment.ipfs.dag_pb import decode_node
 from muniment.ipfs.unixfs import decode_unixfs
+from muniment.limits.costs import CONTENT, Shed
 
 __all__ = ["FILE_READS", "OPERATIONS", "bundle_file", "file_answers"]
 
@@ -66,9 +67,18 @@ _READS: Final = {
     "accept": f"{RAW_TYPE} or {CAR_TYPE}, the latter with version, order and dups; `format` wins over it",
     "cache-control": "only-if-cached: 412 instead of 404",
 }
+_SAYS: Final = {
+    "x-ipfs-path": "The path that was asked for",
+    "x-ipfs-roots": "The CIDs that the path leads over, with commas between them",
+    "content-location": "Where the same form is without `Accept`",
+    "content-disposition": "A name to save it under",
+}
 
 
-@operation("GET", "/ipfs/{cid}", refuses=_REFUSES, answers=file_answers(RAW_TYPE, CAR_TYPE), reads=_READS)
+@operation(
+    "GET", "/ipfs/{cid}", cost=CONTENT, sheds=Shed.MIDDLE,
+    refuses=_REFUSES, answers=file_answers(RAW_TYPE, CAR_TYPE, also=_SAYS), reads=_READS,
+)  # fmt: skip
 async def get_content(
     context: Context, request: Request, cid: ContentCid, query: GatewayQuery
 ) -> Ready[bytes] | Streamed:
@@ -81,8 +91,8 @@ async def get_content(
 
 
 @operation(
-    "GET", "/ipfs/{cid}/{name}",
-    refuses=_REFUSES, answers=file_answers(*MEDIA_TYPES.values(), RAW_TYPE, CAR_TYPE), reads=_READS,
+    "GET", "/ipfs/{cid}/{name}", cost=CONTENT, sheds=Shed.MIDDLE,
+    refuses=_REFUSES, answers=file_answers(*MEDIA_TYPES.values(), RAW_TYPE, CAR_TYPE, also=_SAYS), reads=_READS,
 )  # fmt: skip
 async def get_entry(
     context: Context, request: Request, cid: ContentCid, name: EntryName, query: GatewayQuery
@@ -119,7 +129,7 @@ class _Asked:
             (b"x-ipfs-roots", ",".join(cid.text for cid in passed).encode()),
         ]
         if form.located:
-            headers.append((b"content-location", f"{path}?{self._located(form)}".encode()))
+            headers.append((b"content-location", f"{path}?{self._located(query, form)}".encode()))
         if form.kind != "file":
             name = f"{passed[-1].text}.{'bin' if form.kind == 'raw' else 'car'}"
             headers.append((b"content-disposition", _disposition("attachment", query.filename or name)))
@@ -127,11 +137,11 @@ class _Asked:
             headers.append((b"content-disposition", _disposition("inline", query.filename)))
         return tuple(headers)
 
-    def _located(self, form: Form) -> str:
+    def _located(self, query: GatewayQuery, form: Form) -> str:
         """The query that asks for the same without `Accept`; what it says already wins over that."""
-        said: str = self.request.scope["query_string"].decode("ascii")
-        names = {name for name, _ in parse_qsl(said, keep_blank_values=True)}
-        added = urlencode([(name, value) for name, value in form.located if name not in names])
+        said: str = self.request.query.decode("ascii")
+        unsaid = [(name, value) for name, value in form.located if getattr(query, name.replace("-", "_")) is None]
+        added = urlencode(unsaid)
         return f"{said}&{added}" if said else added
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from muniment.errors import Fault, Invalid, InvalidJson, InvalidManifest
-from muniment.wire import Record, SemVer, json_kind, parse_json
+from muniment.json_text import parse_json
+from muniment.wire import Record, SemVer, json_kind
 
 # These three are rules of the interface; the length of a text is counted in characters.
 NAME_LENGTH_MAX: Final = 100

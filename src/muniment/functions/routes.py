@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Semaphore
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import msgspec
@@ -16,27 +17,31 @@ from muniment.auth.caller import KeyCaller
 from muniment.context import Context
 from muniment.errors import FunctionNotFound
 from muniment.functions import gateway, store
+from muniment.functions.checking import Checks
 from muniment.functions.rules import MANIFEST, WASM, Bundle, profile_of, read_bundle
 from muniment.functions.types import Function
+from muniment.http.openapi_answers import LISTED
 from muniment.http.operation import operation
-from muniment.http.paging import next_link
+from muniment.http.paging import check_cursor, next_link
 from muniment.http.reply import JSON, Ready, Streamed
 from muniment.http.request import Request
 from muniment.http.uploads import FileDue, receive_files
 from muniment.ipfs.cid import RAW, Cid
+from muniment.limits.costs import CONTENT, PAGE, READ, UPLOAD, Shed
+from muniment.limits.policies import NEW_FUNCTION
 from muniment.wire import decode_text, encode, iso_time
 
 if TYPE_CHECKING:
     from muniment.evm.address import Address
 
-# Uploads that are checked and stored at once in a process: those that wait in memory, and those on the disk. Either
-# have threads of their own, so that nobody's 100 KB wait behind somebody's 16 MiB.
+# Uploads that are stored at once in a process: those that wait in memory, and those on the disk. Either have threads
+# of their own, so that nobody's 100 KB wait behind somebody's 16 MiB.
 _AT_ONCE: Final = 4
 _small: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="small-bundle")
 _large: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="large-bundle")
-# A check takes a whole core, and for a module of 16 MiB some 35 MiB of memory.
-_small_checks: Final = Semaphore(2)
-_large_checks: Final = Semaphore(1)
+# Two of either: while one creator's check runs, another's finds a place. For a module of 16 MiB it takes some 35 MiB.
+_small_checks: Final = Checks(2, "small-check")
+_large_checks: Final = Checks(2, "large-check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,9 @@ class BundleUpload:
                     "properties": {
                         "file": {
                             "type": "array", "minItems": 2, "maxItems": 2,
-                            "items": {"type": "string", "contentMediaType": "application/octet-stream"},
+                            "items": {
+                                "type": "string", "format": "binary", "contentMediaType": "application/octet-stream",
+                            },
                         }
                     },
                 }
@@ -73,21 +80,36 @@ class BundleUpload:
         return cls(request)
 
 
-@operation("GET", "/functions")
-async def list_functions(context: Context, request: Request, query: store.FunctionQuery) -> Ready[list[Function]]:
+@operation("GET", "/functions", cost=PAGE, sheds=Shed.PAGE, answers=LISTED)
+async def list_functions(
+    context: Context, request: Request, query: store.FunctionQuery
+) -> Ready[list[Function]] | Streamed:
     """List functions.
 
-    Newest first. `creator` finds a function by any of those who uploaded its bytes.
+    Newest first unless `sort=1`. `creator` finds a function by any of those who uploaded its bytes. A page behind a
+    `cursor` ends before its limit when it would be longer than 1 MiB: a `next` link says that there is more.
     """
-    page = await store.search(context.reads(request), query)
-    link = next_link("/functions", request.scope["query_string"], page, query, query.sort)
-    return Ready(page.body(), (JSON, *link))
+    reads = context.reads(request)
+    numbers = context.epochs.numbers(reads, store.numbered(query))
+    await check_cursor(query.cursor, numbers)
+    page = await store.search(reads, query, context.client(request))
+    link = await next_link("/functions", request.query, page, query, query.sort, numbers)
+    return page.reply((JSON, *link))
 
 
 @operation(
     "POST",
     "/functions",
-    refuses=(errors.InvalidManifest, errors.InvalidWasm, errors.VersionTaken, errors.StorageUnavailable),
+    cost=UPLOAD,
+    sheds=Shed.EARLY,
+    refuses=(
+        errors.InvalidManifest,
+        errors.InvalidWasm,
+        errors.VersionTaken,
+        errors.TooManyUploads,
+        errors.StorageUnavailable,
+        errors.ClockInDoubt,
+    ),
 )
 async def create_function(context: Context, caller: KeyCaller, upload: BundleUpload) -> Ready[Function]:
     """Deploy a function.
@@ -102,29 +124,29 @@ async def create_function(context: Context, caller: KeyCaller, upload: BundleUpl
             WASM: FileDue(settings.wasm_bytes_max, wasm),
         }
         await receive_files(upload.request, "file", due)
-        record = await _register(context, caller.address, read_bundle(manifest.getvalue(), wasm))
+        record = await _register(context, upload.request, caller.address, read_bundle(manifest.getvalue(), wasm))
     return Ready(record.encode())
 
 
-async def _register(context: Context, creator: Address, bundle: Bundle) -> str:
+async def _register(context: Context, request: Request, creator: Address, bundle: Bundle) -> str:
     """Blocks first, row second: a crash in between leaves blocks that nobody names, never a row without content."""
     manifest = bundle.manifest
     name, version = manifest.name, str(manifest.version)
     known = await store.find_content(context.database, bundle.content)
+    owner = context.limiter.owner(creator.raw)
+    if known is None:
+        context.clock.require()
+        owner.check(NEW_FUNCTION)
     taken = await store.find_taken(context.database, creator, name, version, bundle.content)
     blocks = bundle.blocks(profile_of(_decoded(known).cid) if known else context.profile)
 
     threads, checks = (_large, _large_checks) if bundle.wasm.is_on_disk else (_small, _small_checks)
-
-    def check_and_store() -> None:
-        with checks:
-            bundle.check_module()
-        if taken:
-            raise taken
-        context.blocks.put_many(blocks)
-
-    # Each change of threads costs as much as hashing a usual bundle: both are done in one.
-    await asyncio.get_running_loop().run_in_executor(threads, check_and_store)
+    if known is None:  # else these very bytes were checked when they came first
+        await checks.run(creator, _charged(request, bundle.check_module))
+    if taken:
+        raise taken
+    # Also of a bundle that is known: that mends blocks which were lost.
+    await asyncio.get_running_loop().run_in_executor(threads, context.blocks.put_many, blocks)
     now_ms = context.now_ms()
     function = Function(
         cid=blocks.root.cid, name=name, version=manifest.version, description=manifest.description,
@@ -133,10 +155,27 @@ async def _register(context: Context, creator: Address, bundle: Bundle) -> str:
     new = store.NewFunction(
         function.cid.digest, bundle.content, dict(manifest.inputs), now_ms, encode(function).decode()
     )
-    return await context.database.write(lambda tx: store.insert(tx, new, creator, name, version))
+    record = await context.database.write(lambda tx: store.insert(tx, new, creator, name, version))
+    if known is None:
+        owner.owe(NEW_FUNCTION)
+    return record
 
 
-@operation("GET", "/functions/{cid}", refuses=(FunctionNotFound,))
+def _charged(request: Request, check: Callable[[], None]) -> Callable[[], None]:
+    """`check`, which charges the CPU time it takes to whoever the request is charged to."""
+
+    def charged() -> None:
+        started = time.thread_time_ns()
+        try:
+            check()
+        finally:
+            if request.key is not None:
+                request.key.owe(UPLOAD.owed(cpu_ns=time.thread_time_ns() - started))
+
+    return charged
+
+
+@operation("GET", "/functions/{cid}", cost=READ, sheds=Shed.READ, refuses=(FunctionNotFound,))
 async def get_function(context: Context, request: Request, cid: Cid) -> Ready[Function]:
     """Read a function.
 
@@ -149,7 +188,7 @@ _CONTENT_REFUSALS = (FunctionNotFound, errors.RangeNotSatisfiable, errors.Integr
 
 
 @operation(
-    "GET", "/functions/{cid}/manifest",
+    "GET", "/functions/{cid}/manifest", cost=CONTENT, sheds=Shed.MIDDLE,
     refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/json"), reads=gateway.FILE_READS,
 )  # fmt: skip
 async def get_manifest(context: Context, request: Request, cid: Cid) -> Ready[bytes] | Streamed:
@@ -161,7 +200,7 @@ async def get_manifest(context: Context, request: Request, cid: Cid) -> Ready[by
 
 
 @operation(
-    "GET", "/functions/{cid}/wasm",
+    "GET", "/functions/{cid}/wasm", cost=CONTENT, sheds=Shed.MIDDLE,
     refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/wasm"), reads=gateway.FILE_READS,
 )  # fmt: skip
 async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes] | Streamed:

@@ -10,8 +10,10 @@ from msgspec import Meta
 
 from muniment.errors import VersionTaken
 from muniment.evm.address import Address
-from muniment.http.paging import OFFSET_QUICK_MAX, Page, PageQuery, Sort
+from muniment.http.paging import EMPTY, Page, PageQuery, Sort
 from muniment.ipfs.cid import DAG_PB, Cid
+from muniment.storage.pages import Asked, Source, read_page
+from muniment.storage.row_counts import has_row_behind
 from muniment.storage.sql import Where, placeholders
 
 if TYPE_CHECKING:
@@ -101,14 +103,27 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
     return record
 
 
-async def search(database: Reads, query: FunctionQuery) -> Page:
-    """A page of records in the order of commits; for one creator, in the order in which they deployed them."""
+def numbered(query: FunctionQuery) -> str:
+    """The table whose numbers a page is in the order of."""
+    return "functions" if query.creator is None else "function_creators"
+
+
+async def search(database: Reads, query: FunctionQuery, client: str = "") -> Page:
+    """A page of records in the order of commits; for one creator, in the order in which they deployed them.
+
+    `client` is the address of whoever waits for it. Raises `InvalidParameter` for an offset that is not walked, and
+    `DeadlineExceeded`.
+    """
     where = Where()
-    source, seq = "functions f", "f.seq"
+    table, source, seq = numbered(query), "functions f", "f.seq"
     if query.creator is not None:
         seq = "c.seq"
         source = "function_creators c JOIN functions f ON f.seq = c.function_seq"
         where.add("c.creator = ?", query.creator.raw)
+    if query.is_long:
+        if query.cids is not None or not await has_row_behind(database, table, query.offset, client):
+            return EMPTY
+        query.check_offset()
     if query.cids is not None:
         digests = sorted({cid.digest for cid in query.cids if cid.codec == DAG_PB}) or [b""]
         where.add(f"f.digest IN ({placeholders(len(digests))})", *digests)
@@ -117,7 +132,12 @@ async def search(database: Reads, query: FunctionQuery) -> Page:
         where.add(f"{seq} {after} ?", query.cursor.seq)
     if query.sort == 1 and database.settled_before:
         where.add(f"{seq} < {database.settled_before}")
-    sql = f"SELECT {seq}, f.record FROM {source}{where} ORDER BY {seq} {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
-    fetch = database.fetch if query.offset <= OFFSET_QUICK_MAX else database.fetch_slow
-    rows = await fetch(sql, (*where.parameters, query.limit + 1, query.offset))
-    return Page.of(rows, query.limit)
+    keys, records = (
+        f"SELECT {columns} FROM {source}{where} ORDER BY {seq} {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
+        for columns in (seq, f"{seq}, f.record")
+    )
+    asked = Asked(
+        keys, records, Source(source, seq, "f.record", query.sort), (*where.parameters, query.limit + 1, query.offset),
+        query.limit, query.bytes_max, is_long=query.is_long,
+    )  # fmt: skip
+    return Page(*await read_page(database, asked, client))

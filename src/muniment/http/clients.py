@@ -6,42 +6,38 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final
 
-from muniment.http.reply import WRITE
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from muniment.http.request import Request
 
 _Address = IPv4Address | IPv6Address
-# RFC 9110 section 9.2.1: what a client does not expect to change anything with.
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 # The longest address has 45 characters (IPv4 inside IPv6); brackets, a port and a zone may come with it.
 _TEXT_MAX: Final = 80
 # To read an address takes eight microseconds; who comes once comes again.
 _ADDRESSES_KEPT: Final = 4_096
 
 
-class Clients:
-    """The clients of a service that stands behind some proxies, or none."""
+class ClientAddresses:
+    """The addresses of the clients of a service that stands behind some proxies, or none."""
 
     def __init__(self, proxies: Sequence[IPv4Network | IPv6Network]) -> None:
         """`proxies` are the networks whose machines are believed when they say whom they speak for."""
         self._proxies = tuple(proxies)
 
-    def address(self, scope: Scope) -> str:
+    def address(self, request: Request) -> str:
         """The address that a request comes from, empty when there is none.
 
         `X-Forwarded-For` counts only from a trusted proxy, and there from the right, up to the first address that is
         no proxy: what stands left of that, anybody may have written.
         """
-        peer: str = (scope.get("client") or ("",))[0]
+        peer = request.peer
         if not self._proxies:
             return peer
         address = _parsed(peer)
         if address is None or not self._is_proxy(address):
             return peer if address is None else str(address)
-        for entry in reversed(_forwarded(scope)):
+        for entry in reversed(_forwarded(request)):
             before = _parsed(entry)
             if before is None:  # not an address: the proxy that passed it on is as far as anybody can see
                 break
@@ -50,43 +46,23 @@ class Clients:
                 break
         return str(address)
 
+    @property
+    def has_proxies(self) -> bool:
+        """Whether any proxy is trusted."""
+        return bool(self._proxies)
+
+    def is_proxy(self, peer: str) -> bool:
+        """Whether `peer` is a proxy that is trusted."""
+        address = _parsed(peer) if self._proxies else None
+        return address is not None and self._is_proxy(address)
+
     def _is_proxy(self, address: _Address) -> bool:
         return any(address in network for network in self._proxies)
 
 
-class NotesWriters:
-    """An ASGI layer that tells `note` which client may have written, before that client has its answer."""
-
-    def __init__(self, app: ASGIApp, clients: Clients, note: Callable[[str], None]) -> None:
-        """Wrap `app`."""
-        self._app = app
-        self._clients = clients
-        self._note = note
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; those with a safe method pass through."""
-        if scope["type"] != "http" or scope["method"] in _SAFE:
-            await self._app(scope, receive, send)
-            return
-        client = self._clients.address(scope)
-        scope.pop(WRITE, None)  # the answer goes by here
-
-        async def send_noted(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._note(client)
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_noted)
-        finally:  # also one that went away without an answer
-            self._note(client)
-
-
-def _forwarded(scope: Scope) -> list[str]:
+def _forwarded(request: Request) -> list[str]:
     """The entries of `X-Forwarded-For`; several fields are one list (RFC 9110 section 5.3)."""
-    fields: list[str] = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
-    joined: str = ",".join(fields)
-    return joined.split(",")
+    return ",".join(request.headers(b"x-forwarded-for")).split(",")
 
 
 def _parsed(text: str) -> _Address | None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser
@@ -21,8 +22,11 @@ HEADERS_MAX: Final = 8
 HEADER_BYTES_MAX: Final = 4_096
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110 section 5.6.2
 # Without escapes: section 4.2 leaves them open, clients write them differently, and no name that is due needs one.
-_PARAMETER: Final = rf'[ \t]*;[ \t]*({_TOKEN})=(?:"([^"\\]*)"|({_TOKEN}))'
-_DISPOSITION: Final = re.compile(rf"form-data((?:{_PARAMETER})*)[ \t]*", re.IGNORECASE)
+# Nothing is given back once it is taken, so that the cost is that of the length.
+_PARAMETER: Final = rf'[ \t]*+;[ \t]*+({_TOKEN}+)=(?:"([^"\\]*+)"|({_TOKEN}+))'
+_DISPOSITION: Final = re.compile(rf"form-data((?:{_PARAMETER})*+)[ \t]*+", re.IGNORECASE)
+# RFC 8187 section 3.2.1: a charset, perhaps a language, and the percent-encoded text.
+_EXTENDED: Final = re.compile(r"utf-8'[A-Za-z0-9-]*+'((?:%[0-9A-Fa-f]{2}|[!#$&+.^_`|~0-9A-Za-z-])++)", re.IGNORECASE)
 _ENCODING_NOTHING: Final = frozenset({"binary", "8bit", "7bit"})
 
 
@@ -101,7 +105,19 @@ def _part(headers: list[tuple[bytes, bytes]]) -> Part:
     disposition = _DISPOSITION.fullmatch(dispositions[0]) if len(dispositions) == 1 else None
     found = re.findall(_PARAMETER, disposition[1]) if disposition else []
     parameters = {name.lower(): quoted or token for name, quoted, token in found}
-    # Also refused so: the form `filename*`, which section 4.2 forbids and which could say another name.
-    if len(found) != len(parameters) or parameters.keys() != {"name", "filename"}:
+    extended = parameters.pop("filename*", None)
+    if len(found) != len(parameters) + (extended is not None) or parameters.keys() != {"name", "filename"}:
         raise InvalidUpload("a part is a file with one Content-Disposition: form-data, one name and one filename")
+    # Section 4.2 forbids `filename*`; clients of .NET send it all the same. A name that says two things is none.
+    if extended is not None and _extended_text(extended) != parameters["filename"]:
+        raise InvalidUpload("filename* of a part is not its filename in UTF-8")
     return Part(parameters["name"], parameters["filename"])
+
+
+def _extended_text(value: str) -> str | None:
+    """The text of an extended parameter value in UTF-8 (RFC 8187 section 3.2); None for what is none."""
+    match = _EXTENDED.fullmatch(value)
+    try:
+        return unquote_to_bytes(match[1]).decode() if match else None
+    except UnicodeDecodeError:
+        return None

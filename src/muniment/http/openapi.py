@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from types import UnionType
 from typing import Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
+from msgspec import NODEFAULT, UNSET
 from msgspec.inspect import CustomType, StructType, type_info
 
 from muniment import errors
 from muniment.errors import Refusal
+from muniment.http.openapi_answers import HEADERS, described_answer, described_problems
 from muniment.http.operation import Answer, Operation
 from muniment.http.problems import EVERYWHERE, Problem, all_refusals, status_of
 from muniment.http.reply import Ready, Streamed
 from muniment.http.request import Request
-from muniment.wire import ProvedText
+from muniment.wire import ProvedText, encode
 
 _BODY_REFUSALS: Final[tuple[type[Refusal], ...]] = (
     errors.InvalidJson, errors.InvalidBody, errors.BodyTooLarge, errors.UnsupportedMediaType, errors.RequestTimeout,
 )  # fmt: skip
 _REF: Final = "#/components/schemas/{name}"
+_OK: Final = 200
+_NO_CONTENT: Final = 204
 
 Json = dict[str, Any]
 
@@ -34,20 +39,31 @@ def openapi_document(operations: Iterable[Operation], *, version: str, about: st
     shapes = [shape for each in operations for shape in _shapes(each)]
     schemas, components = msgspec.json.schema_components([*shapes, Problem], schema_hook=_schema, ref_template=_REF)
     schema_of = dict(zip([repr(shape) for shape in shapes], schemas, strict=False))
-    _add_examples(components, [*shapes, Problem])
+    records = _records([*shapes, Problem])
+    _add_examples(components, records)
+    problems: Json = {}
     paths: defaultdict[str, Json] = defaultdict(dict)
     for each in operations:
-        paths[each.path][each.method.lower()] = _described(each, schema_of)
+        paths[each.path][each.method.lower()] = _described(each, schema_of, problems)
     named: Json = {}
     components = {name: _hoisted_below(component, named) for name, component in components.items()}
-    responses: Json = {refusal.code: _problem_answer([refusal.code]) for refusal in all_refusals()}
+    _tell_defaults(components, records)
+    components[Problem.__name__]["additionalProperties"] = True  # RFC 9457 section 3.2: what some refusals add
     return {
         "openapi": "3.1.0",
         "info": {"title": "Muniment", "version": version, "description": about, "license": _LICENSE},
         "servers": [{"url": "/"}],
-        "tags": [{"name": name} for name in dict.fromkeys(_tag(each) for each in operations)],
+        "tags": [
+            {"name": name, "description": _tag_description(name)}
+            for name in dict.fromkeys(_tag(each) for each in operations)
+        ],
         "paths": _hoisted(dict(paths), named),
-        "components": {"schemas": {**components, **named}, "responses": responses, "securitySchemes": security},
+        "components": {
+            "schemas": {**components, **named},
+            "responses": problems,
+            "headers": dict(HEADERS),
+            "securitySchemes": security,
+        },
         "x-error-codes": {
             refusal.code: {"status": status_of(refusal), "title": refusal.title, "meaning": inspect.getdoc(refusal)}
             for refusal in all_refusals()
@@ -118,15 +134,21 @@ def _schema(kind: type[Any]) -> Json:
 
 # Keywords whose values are JSON of any kind and no schemas.
 _SAMPLES: Final = frozenset({"examples", "default", "const", "enum"})
+_WITH_MEMBERS: Final = frozenset({"properties", "additionalProperties", "anyOf"})
 
 
 def _hoisted(node: Any, named: Json) -> Any:
-    """`node` with a reference in place of each schema that has a title; the schema goes to `named`, once."""
+    """`node` with a reference in place of each schema that has a title; the schema goes to `named`, once.
+
+    An object that names no members is open, and has to say so: clients are generated that send none.
+    """
     if isinstance(node, list):
         return [_hoisted(each, named) for each in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
     plain = _hoisted_below(cast("Json", node), named)
+    if plain.get("type") == "object" and not plain.keys() & _WITH_MEMBERS:
+        plain["additionalProperties"] = True
     title = plain.get("title")
     if not isinstance(title, str):
         return plain
@@ -138,26 +160,56 @@ def _hoisted_below(schema: Json, named: Json) -> Json:
     return {key: value if key in _SAMPLES else _hoisted(value, named) for key, value in schema.items()}
 
 
-def _add_examples(components: Json, shapes: list[Any]) -> None:
+def _records(shapes: list[Any]) -> list[StructType]:
+    """The records that `shapes` are made of, each once."""
+    found = (info for shape in shapes for info in _inside(shape) if isinstance(info, StructType))
+    return list({info.cls: info for info in found}.values())
+
+
+def _add_examples(components: Json, records: list[StructType]) -> None:
     """Records say an example of themselves as `example`."""
-    for info in (info for shape in shapes for info in _inside(shape)):
-        if isinstance(info, StructType) and hasattr(info.cls, "example"):
+    for info in records:
+        if hasattr(info.cls, "example"):
             components[info.cls.__name__]["examples"] = [cast("Any", info.cls).example]
+
+
+def _tell_defaults(components: Json, records: list[StructType]) -> None:
+    """Say in words what a member is when it is left out.
+
+    The keyword `default` says the same, but generators take it for a promise that the member is there, and demand it
+    from whoever sends it (openapi-typescript, `--default-non-nullable`).
+    """
+    for info in records:
+        members = components[info.cls.__name__]["properties"]
+        for field in info.fields:
+            member = members[field.encode_name]
+            member.pop("default", None)
+            default = field.default if field.default_factory is NODEFAULT else field.default_factory()
+            if default not in (NODEFAULT, UNSET, None):
+                said = f"Default: `{encode(default).decode()}`"
+                about = member.get("description")
+                member["description"] = f"{about}. {said}" if about else said
 
 
 def _tag(each: Operation) -> str:
     return each.handler.__module__.split(".")[1]
 
 
-def _described(each: Operation, schema_of: dict[str, Json]) -> Json:
+def _tag_description(tag: str) -> str:
+    """What the package behind a tag says of itself."""
+    return inspect.getdoc(sys.modules[f"{__name__.partition('.')[0]}.{tag}"]) or ""
+
+
+def _described(each: Operation, schema_of: dict[str, Json], problems: Json) -> Json:
     summary, _, more = (inspect.getdoc(each.handler) or "").partition("\n")
     described: Json = {
         "operationId": re.sub(r"_(\w)", lambda match: match[1].upper(), each.handler.__name__),
         "tags": [_tag(each)],
         "summary": summary.rstrip("."),
         "description": more.strip() or summary,
+        "security": [],
         "parameters": [*_parameters(each)],
-        "responses": {**_answers(each, schema_of), **_problems(each)},
+        "responses": {**_answers(each, schema_of), **described_problems(refusals_of(each), problems)},
     }
     for kind in each.hints.values():
         if hasattr(kind, "security"):
@@ -195,49 +247,26 @@ def _parameters(each: Operation) -> Iterator[Json]:
 
 
 def _query_schema(schema: Json) -> Json:
-    """A list is one parameter with commas in it; an optional one is left out, never null."""
+    """A list is a parameter that may come again; an optional one is left out, never null."""
     choices = [choice for choice in schema.get("anyOf", [schema]) if choice != {"type": "null"}]
     merged = {**{key: value for key, value in schema.items() if key != "anyOf"}, **choices[0]}
     about = {"description": merged["description"]} if "description" in merged else {}
-    style = {"style": "form", "explode": False} if merged.get("type") == "array" else {}
-    return {**about, **style, "schema": merged}
+    if merged.get("type") == "array":
+        words = f"{merged['description']}. `a,b` says the same as the parameter twice"
+        return {"description": words, "style": "form", "explode": True, "schema": {**merged, "description": words}}
+    return {**about, "schema": merged}
 
 
 def _answers(each: Operation, schema_of: dict[str, Json]) -> Json:
-    answers: Json = {str(status): _answer(answer) for status, answer in each.answers.items()}
-    for result in _result_types(each):
-        described = answers.setdefault("200", {"description": "Done"})
-        described["content"] = {"application/json": {"schema": schema_of[repr(result)]}}
+    """The answers that are no refusals, by status."""
+    answers = dict(each.answers)
+    results = _result_types(each)
+    if results:
+        answers.setdefault(_OK, Answer("Done"))
     if each.hints.get("return") is type(None):
-        answers.setdefault("204", {"description": "Done; no content"})
-    return dict(sorted(answers.items()))
-
-
-def _answer(answer: Answer) -> Json:
-    described: Json = {"description": answer.description}
-    if answer.media_types:
-        described["content"] = {media_type: {} for media_type in answer.media_types}
-    if answer.headers:
-        described["headers"] = {
-            name: {"description": about, "schema": {"type": "string"}} for name, about in answer.headers.items()
-        }
-    return described
-
-
-def _problems(each: Operation) -> Json:
-    by_status: defaultdict[str, list[str]] = defaultdict(list)
-    for refusal in refusals_of(each):
-        by_status[str(status_of(refusal))].append(refusal.code)
+        answers.setdefault(_NO_CONTENT, Answer("Done; no content"))
+    schema = schema_of[repr(results[0])] if results else None
     return {
-        status: _problem_answer(codes) if len(codes) > 1 else {"$ref": f"#/components/responses/{codes[0]}"}
-        for status, codes in by_status.items()
-    }
-
-
-def _problem_answer(codes: list[str]) -> Json:
-    schema = {"allOf": [{"$ref": _REF.format(name="Problem")}, {"properties": {"code": {"enum": codes}}}]}
-    media = {"schema": schema}
-    return {
-        "description": " · ".join(codes),
-        "content": {"application/json": media, "application/problem+json": media},
+        str(status): described_answer(status, answer, answer.schema or (schema if status == _OK else None))
+        for status, answer in sorted(answers.items())
     }

@@ -1,6 +1,6 @@
 """A handler's signature is its contract: what it takes is read off its annotations, and OpenAPI is too.
 
-    @operation("GET", "/triggers/{sig}", refuses=(TriggerNotFound,))
+    @operation("GET", "/triggers/{sig}", cost=READ, sheds=Shed.READ, refuses=(TriggerNotFound,))
     async def get_trigger(context: Context, sig: Signature) -> Ready[Trigger]:
 
 - a parameter that the path names is a path parameter, and parses itself;
@@ -15,20 +15,19 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args, get_type_hints
+from typing import Any, Final, Protocol, cast, get_args, get_type_hints
 
 import msgspec
 import structlog
 
-from muniment.errors import Fault, InternalError, InvalidBody, Refusal, UnsupportedMediaType
+from muniment.errors import Broken, Fault, InternalError, InvalidBody, Refusal, Unavailable, UnsupportedMediaType
 from muniment.http.problems import problem
 from muniment.http.query import QueryReader
-from muniment.http.reply import NO_CONTENT, WRITE, Ready, Reply, Streamed, send_reply
+from muniment.http.reply import NO_CONTENT, Ready, Reply, Streamed
 from muniment.http.request import ClientGone, Request
-from muniment.wire import ProvedText, decode_text, encode, parse_json, refusal_of
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+from muniment.json_text import parse_json
+from muniment.limits.costs import Cost, Shed
+from muniment.wire import ProvedText, decode_text, encode, refusal_of
 
 Handler = Callable[..., Awaitable[Any]]
 Source = Callable[[Request], Any]
@@ -51,11 +50,14 @@ class FromRequest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer beside the one that the return annotation says, for OpenAPI."""
+    """An answer as OpenAPI says it. One of status 200 takes its JSON from the return annotation."""
 
     description: str
     media_types: tuple[str, ...] = ()
+    # Header fields of their own, and what they say.
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    # JSON Schema of what is `application/json`, where no annotation says it.
+    schema: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,45 +72,47 @@ class Operation:
     reads: Mapping[str, str]
     hints: Mapping[str, Any]
     sources: tuple[tuple[str, Source, bool], ...]
-    at_once: bool
+    cost: Cost
+    sheds: Shed
+    # Whether a parameter is made of a credential: then its wallet is charged, or nobody.
+    takes_credential: bool
+    # Whether its cost depends on what turns out while it is served.
+    owes_more: bool
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request as an ASGI application.
+    async def answer(self, request: Request) -> Reply:
+        """The answer to one request: a refusal becomes its problem document, a crash an `internal-error`.
 
-        Whatever happens is answered: a refusal becomes its problem document, a crash an `internal-error`.
+        Raises `ClientGone` when nobody waits for an answer.
         """
-        request = Request(scope, receive)
         try:
             values: dict[str, Any] = {}
             for name, source, is_awaited in self.sources:
                 values[name] = await source(request) if is_awaited else source(request)
-            reply = _reply(await self.handler(**values))
+            return _reply(await self.handler(**values))
         except Refusal as refusal:
-            reply = refused(refusal, scope)
+            request.owe_for(refusal)
+            return refused(refusal, request)
         except ClientGone:
-            scope.pop(WRITE, None)  # as `send_reply` does
-            return
+            raise
         except Exception:  # noqa: BLE001 - the last resort: logged whole, shown not at all
-            _log.exception("crash", operation=f"{self.method} {self.path}", request_id=scope["muniment.id"])
-            reply = refused(InternalError("an error of this software; the operator can find it by requestId"), scope)
-        await send_reply(reply, scope, send)
+            return crashed(request, f"{self.method} {self.path}")
 
 
 def operation(
     method: str,
     path: str,
     *,
+    cost: Cost | int,
+    sheds: Shed,
     refuses: tuple[type[Refusal], ...] = (),
     answers: Mapping[int, Answer] | None = None,
     reads: Mapping[str, str] | None = None,
-    at_once: bool = False,
 ) -> Callable[[Handler], Operation]:
     """Declare a handler as the operation `method path`.
 
     `refuses` are the refusals that its rules can end in, beside those that its parameters bring along; `answers`
     those beside the one that its return annotation says; `reads` the optional header fields it heeds and what for.
-    `at_once` says of a GET that it awaits nothing but reads of the database: where those wait for nobody, a server may
-    try it while it is still reading, in no task, and begin anew if it waits after all.
+    `cost` is what a request costs in units, `sheds` when it is refused under overload: see `muniment.limits.costs`.
     """
 
     def declare(handler: Handler) -> Operation:
@@ -120,21 +124,31 @@ def operation(
             if name != "return"
             for source in (_source(name, kind, in_path),)
         )
+        full = cost if isinstance(cost, Cost) else Cost(cost)
         return Operation(
             method=method, path=path, handler=handler, refuses=refuses,
-            answers=answers or {}, reads=reads or {}, hints=hints, sources=sources, at_once=at_once,
+            answers=answers or {}, reads=reads or {}, hints=hints, sources=sources,
+            cost=full, sheds=sheds,
+            takes_credential=any(hasattr(kind, "security") for kind in hints.values()),
+            owes_more=bool(full.records_per_unit or full.received_bytes_per_unit or full.sent_bytes_per_unit),
         )  # fmt: skip
 
     return declare
 
 
-def refused(refusal: Refusal, scope: Scope, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Ready[Any]:
-    """`refusal` as the answer to the request of `scope`; what is our own fault goes to the log."""
-    accept = next((value.decode("latin-1") for key, value in scope["headers"] if key == b"accept"), "")
-    reply = problem(refusal, scope["muniment.id"], accept, headers)
-    if reply.status >= 500:  # noqa: PLR2004 - 5xx: ours
-        _log.error("refused", code=refusal.code, detail=refusal.detail, request_id=scope["muniment.id"])
+def refused(refusal: Refusal, request: Request, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Ready[Any]:
+    """`refusal` as the answer to `request`; what is our own fault goes to the log."""
+    accept = next((value.decode("latin-1") for key, value in request.fields if key == b"accept"), "")
+    reply = problem(refusal, request.id, accept, headers)
+    if isinstance(refusal, (Broken, Unavailable)):
+        _log.error("refused", code=refusal.code, detail=refusal.detail, request_id=request.id)
     return reply
+
+
+def crashed(request: Request, where: str) -> Ready[Any]:
+    """The answer to a request that met an error of this software, while the error is being handled."""
+    _log.exception("crash", operation=where, request_id=request.id)
+    return refused(InternalError("an error of this software; the operator can find it by requestId"), request)
 
 
 def _reply(result: object) -> Reply:
@@ -153,7 +167,7 @@ def _source(name: str, kind: Any, in_path: set[str]) -> Source:
         return _path_source(name, kind)
     if name == "query":
         reader: QueryReader[Any] = QueryReader(kind)
-        return lambda request: reader.read(request.scope["query_string"])
+        return lambda request: reader.read(request.query)
     if name == "body":
         return _body_source(kind)
     if kind is Request:

@@ -216,7 +216,12 @@ def _answers(responses: Json, document: Json) -> str:
         forms = _form(schema) if schema else ", ".join(f"<code>{escape(media_type)}</code>" for media_type in content)
         example = _example(schema, document)
         shown = f"<pre>{escape(json.dumps(example, indent=2))}</pre>" if example else ""
-        rows.append(f"<tr><td>{status}<td>{_prose(answer['description'])}{forms and ': '}{forms}{shown}")
+        fields = "".join(
+            f"<p><code>{escape(name)}</code>: {_prose(field['description'])}</p>"
+            for name, field in answer["headers"].items()
+            if "$ref" not in field  # those that many answers have
+        )
+        rows.append(f"<tr><td>{status}<td>{_prose(answer['description'])}{forms and ': '}{forms}{fields}{shown}")
     return f"<h3>Answers</h3><table>{''.join(rows)}</table>"
 
 

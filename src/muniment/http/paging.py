@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Meta
 
-from muniment.errors import DeadlineExceeded, InvalidParameter, Refusal
+from muniment.errors import CursorTooOld, DeadlineExceeded, Fault, InvalidParameter, Refusal
+from muniment.http.reply import Ready, Streamed
 from muniment.http.request import invalid_parameter
 from muniment.wire import ProvedText, Record
 
@@ -21,19 +22,31 @@ LIMIT_DEFAULT = 10
 OFFSET_MAX = 2**63 - 1
 # Up to here an offset is walked in well under a millisecond on the event loop; beyond, a thread does it.
 OFFSET_QUICK_MAX = 1_000
+# The largest that is walked at all, which takes some milliseconds: a thousand of the longest pages.
+OFFSET_WALKED_MAX = 100_000
+# A page behind a cursor ends before the record with which its JSON would be longer: its `next` link goes on.
+CURSOR_PAGE_BYTES_MAX = 1024 * 1024
 # Query strings, of half a kilobyte at most, whose part of a link is kept: readers follow the same listing for long.
 _QUERIES_KEPT = 1_024
 _KEPT_BYTES_MAX = 512
 
 
+# `s-`, the digits of `OFFSET_MAX`, `-` and eight of the epoch, in base64.
+_CURSOR_LENGTH_MAX = 40
+_EPOCH_MAX = 2**32 - 1
+
+
 class Cursor(ProvedText):
-    """Where a page ended: the sequence number of its last row, in base64url so that nobody builds on its form."""
+    """Where a page ended, in base64url so that nobody builds on its form.
+
+    That is the sequence number of its last row and, unless it is the registry's first, the epoch of the number.
+    """
 
     __slots__ = ()
 
     schema: ClassVar[dict[str, Any]] = {
         "type": "string",
-        "pattern": "^[A-Za-z0-9_-]{2,32}$",
+        "pattern": f"^[A-Za-z0-9_-]{{2,{_CURSOR_LENGTH_MAX}}}$",
         "description": "Opaque; from the `Link` header of the page before. Not together with `offset`",
         "examples": ["cy0xMDA"],
     }
@@ -43,31 +56,73 @@ class Cursor(ProvedText):
     def parse(cls, text: str) -> Self:
         """Raises `InvalidParameter` for what no page gave out."""
         try:
-            plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
-            seq = int(plain.removeprefix("s-")) if plain.startswith("s-") else -1
+            seq, epoch = _place(text) if len(text) <= _CURSOR_LENGTH_MAX else (-1, None)
         except (binascii.Error, ValueError):
-            seq = -1
-        if not 0 <= seq <= OFFSET_MAX or cls.after(seq) != text:
+            seq, epoch = -1, None
+        if not (0 <= seq <= OFFSET_MAX and 0 <= (epoch or 0) <= _EPOCH_MAX) or cls.after(seq, epoch) != text:
             raise InvalidParameter("the cursor is not one that this service gave out")
         return cls(text)
 
     @classmethod
-    def after(cls, seq: int) -> Self:
-        """The cursor behind the row with sequence number `seq`."""
-        return cls(_cursor_after(seq).decode())
+    def after(cls, seq: int, epoch: int | None = None) -> Self:
+        """The cursor behind the row with sequence number `seq`; `epoch` is None in a registry's first."""
+        return cls(_cursor_after(seq, epoch).decode())
 
     @property
     def seq(self) -> int:
         """The sequence number of the row before."""
-        return int(base64.urlsafe_b64decode(self + "=" * (-len(self) % 4))[2:])
+        return _place(self)[0]
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of the number, None for a registry's first."""
+        return _place(self)[1]
 
 
-def _cursor_after(seq: int) -> bytes:
-    # Of digits and these two signs come neither of the two characters that base64url has for others.
-    return binascii.b2a_base64(b"s-%d" % seq, newline=False).rstrip(b"=")
+@lru_cache(maxsize=_QUERIES_KEPT)
+def _place(text: str) -> tuple[int, int | None]:
+    """What `_cursor_after` made a cursor of; raises `ValueError` for most texts that it did not make."""
+    plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
+    digits, _, epoch = plain.removeprefix("s-").partition("-")
+    return int(digits), int(epoch, 16) if epoch else None
 
 
-Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Rows to skip; a cursor is faster and misses none")]
+def _cursor_after(seq: int, epoch: int | None) -> bytes:
+    # Of digits, letters to f, `s` and `-` come neither of the two characters that base64url has for others.
+    plain = b"s-%d" % seq if epoch is None else b"s-%d-%08x" % (seq, epoch)
+    return binascii.b2a_base64(plain, newline=False).rstrip(b"=")
+
+
+class Numbers(Protocol):
+    """What is known of the sequence numbers that the cursors of a listing are made of."""
+
+    async def epoch(self) -> int | None:
+        """The epoch that cursors carry now, None in a registry's first."""
+        ...
+
+    async def has_given(self, epoch: int | None, seq: int) -> bool:
+        """Whether a cursor with this number may have been given out in this epoch."""
+        ...
+
+
+async def check_cursor(cursor: Cursor | None, numbers: Numbers) -> None:
+    """Raise `CursorTooOld` for a cursor behind which rows might be passed by."""
+    if cursor is None or await numbers.has_given(cursor.epoch, cursor.seq):
+        return
+    detail = (
+        "this cursor is from before the registry was restored or moved, and its number may be that of another row now: "
+        "begin again without cursor (with sort=1 at the oldest row), and skip the records that you have"
+    )
+    raise CursorTooOld(detail, faults=[Fault(detail, parameter="cursor")])
+
+
+Offset = Annotated[
+    int,
+    Meta(
+        ge=0, le=OFFSET_MAX,
+        description="Rows to skip, at most 100,000 unless no row is behind; a cursor is faster and misses none",
+    ),
+]  # fmt: skip
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="Rows in a page")]
 Sort = Annotated[Literal[1, -1], Meta(description="1: oldest first, -1: newest first, by arrival")]
 
@@ -79,34 +134,65 @@ class PageQuery(Record, frozen=True):
     limit: Limit = LIMIT_DEFAULT
     cursor: Cursor | None = None
 
-    refuses_with: ClassVar[tuple[type[Refusal], ...]] = (DeadlineExceeded,)
+    refuses_with: ClassVar[tuple[type[Refusal], ...]] = (DeadlineExceeded, CursorTooOld)
 
     def __post_init__(self) -> None:
         """Refuse two answers to one question."""
         if self.cursor is not None and self.offset:
             raise invalid_parameter("cursor", "and offset cannot be given together")
 
+    @property
+    def is_long(self) -> bool:
+        """Whether its page is read off the event loop, because of the rows that are skipped."""
+        return self.offset > OFFSET_QUICK_MAX
+
+    @property
+    def bytes_max(self) -> int | None:
+        """The bytes of its page, if they are bounded: whoever pages by offset counts on `limit` records in a page."""
+        return None if self.cursor is None else CURSOR_PAGE_BYTES_MAX
+
+    def check_offset(self) -> None:
+        """Raise `InvalidParameter` for an offset that is not walked."""
+        if self.offset > OFFSET_WALKED_MAX:
+            raise invalid_parameter(
+                "offset", f"is at most {OFFSET_WALKED_MAX}; to go further, follow the cursor in the Link header"
+            )
+
 
 class Page(NamedTuple):
-    """Finished JSON records, the sequence number of the last (None when there are none), whether more follow."""
+    """Finished JSON records, the sequence number of the last (None when there are none), whether more follow the page.
+
+    `rest` gives the records of the page that are behind `records`, in lists that are not empty, as they are taken.
+    """
 
     records: list[str]
     last_seq: int | None
     has_more: bool
+    rest: AsyncIterator[list[str]] | None = None
 
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[Any]], limit: int) -> Self:
-        """The page of `rows`, each a sequence number and a record, which were read to one beyond `limit`."""
-        shown = rows[:limit]
-        return cls([record for _, record in shown], shown[-1][0] if shown else None, len(rows) > limit)
-
-    def body(self) -> bytes:
+    def reply(self, headers: tuple[tuple[bytes, bytes], ...]) -> Ready[Any] | Streamed:
         """The page as a JSON array."""
-        return f"[{','.join(self.records)}]".encode()
+        records = ",".join(self.records)
+        if self.rest is None:
+            return Ready(f"[{records}]".encode(), headers)
+        return Streamed(_chunks(f"[{records}".encode(), self.rest), headers)
 
 
-def next_link(
-    path: str, query_string: bytes, page: Page, query: PageQuery, sort: int
+EMPTY: Final = Page([], None, has_more=False)
+
+
+async def _chunks(chunk: bytes, rest: AsyncIterator[list[str]]) -> AsyncIterator[bytes]:
+    """A JSON array that begins with `chunk`. While one chunk is sent, no other is held."""
+    yield chunk
+    async for records in rest:
+        chunk = f",{','.join(records)}".encode()
+        records.clear()
+        yield chunk
+    yield b"]"
+
+
+async def next_link(
+    path: str, query_string: bytes, page: Page, query: PageQuery, sort: int, numbers: Numbers
 ) -> tuple[tuple[bytes, bytes], ...]:
     """The `Link` header of `page`, if there is a next one.
 
@@ -121,7 +207,8 @@ def next_link(
     else:
         last = page.last_seq
     asked = _without_place if len(query_string) <= _KEPT_BYTES_MAX else _without_place.__wrapped__
-    link = b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), _cursor_after(last))
+    cursor = _cursor_after(last, await numbers.epoch())
+    link = b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), cursor)
     return ((b"link", link),)
 
 

@@ -8,7 +8,9 @@ import msgspec
 
 from muniment import errors
 from muniment.errors import Fault, Refusal
+from muniment.http.accept import media_ranges, named_quality, quality
 from muniment.http.reply import JSON, Ready
+from muniment.limits.headers import refusal_headers
 from muniment.wire import encode
 
 # A family's status holds for every refusal in it that has no line of its own.
@@ -21,27 +23,35 @@ STATUSES: Final[dict[type[Refusal], int]] = {
     errors.NotAcceptable: 406,
     errors.RequestTimeout: 408,
     errors.Conflicting: 409,
+    errors.CursorTooOld: 410,
     errors.NotCached: 412,
     errors.TooLarge: 413,
     errors.UriTooLong: 414,
     errors.UnsupportedMediaType: 415,
     errors.RangeNotSatisfiable: 416,
-    errors.TooManyLogins: 429,
+    errors.Limited: 429,
     errors.HeadersTooLarge: 431,
     errors.Broken: 500,
+    errors.TransferCodingNotSupported: 501,
     errors.Unavailable: 503,
+    errors.HttpVersionNotSupported: 505,
 }
 
+PROBLEM_TYPE: Final = "application/problem+json"
 # Seconds after which an unavailable dependency may be back: a busy database needs one, a full disk more tries.
 RETRY_AFTER_S: Final = 2
+# The same after which an overloaded process may have caught up.
+RETRY_OVERLOADED_S: Final = 1
 
 # What any operation may answer, whatever it does.
 EVERYWHERE: Final[tuple[type[Refusal], ...]] = (
     errors.InvalidParameter,
     errors.UriTooLong,
     errors.HeadersTooLarge,
+    errors.RateLimited,
     errors.InternalError,
     errors.DatabaseUnavailable,
+    errors.Overloaded,
 )
 
 
@@ -104,7 +114,7 @@ def status_of(refusal: type[Refusal]) -> int:
 def problem(
     refusal: Refusal, request_id: str, accept: str = "", headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> Ready[Problem]:
-    """`refusal` as an answer; `application/problem+json` only for a client whose `Accept` names it."""
+    """`refusal` as an answer; as `application/problem+json` only for a client whose `Accept` prefers that."""
     status = status_of(type(refusal))
     faults = [FaultShown(fault.detail, fault.pointer, fault.parameter) for fault in refusal.faults]
     document: dict[str, Any] = {
@@ -119,9 +129,17 @@ def problem(
         "content": {"message": refusal.detail, "errors": [_said(fault) for fault in refusal.faults]},
         **refusal.facts,
     }
-    named = "application/problem+json" in accept
-    media_type = (b"content-type", b"application/problem+json") if named else JSON
+    media_type = (b"content-type", PROBLEM_TYPE.encode()) if _wants_problem(accept) else JSON
     return Ready(encode(document), (media_type, *_headers_of(refusal, status), *headers), status)
+
+
+def _wants_problem(accept: str) -> bool:
+    """Whether `Accept` names the media type of problems, and gives no more weight to plain JSON."""
+    if PROBLEM_TYPE not in accept.lower():
+        return False
+    ranges = media_ranges([accept])
+    named = named_quality(ranges, PROBLEM_TYPE)
+    return named > 0 and named >= quality(ranges, "application/json")
 
 
 def _said(fault: Fault) -> str:
@@ -134,10 +152,11 @@ def _headers_of(refusal: Refusal, status: int) -> list[tuple[bytes, bytes]]:
     headers: list[tuple[bytes, bytes]] = []
     if status == 401:  # noqa: PLR2004 - section 15.5.2: a challenge; browsers show no dialogue for this scheme
         headers.append((b"www-authenticate", b'Bearer realm="muniment"'))
-    if status == 503 or isinstance(refusal, errors.TooManyLogins):  # noqa: PLR2004 - section 10.2.3
-        headers.append((b"retry-after", str(refusal.facts.get("retryAfter", RETRY_AFTER_S)).encode()))
+    if status == 503:  # noqa: PLR2004 - section 10.2.3
+        seconds = RETRY_OVERLOADED_S if isinstance(refusal, errors.Overloaded) else RETRY_AFTER_S
+        headers.append((b"retry-after", b"%d" % refusal.facts.get("retryAfter", seconds)))
+    if isinstance(refusal, errors.Limited):
+        headers += refusal_headers(refusal.facts)
     if isinstance(refusal, errors.RangeNotSatisfiable):
         headers.append((b"content-range", f"bytes */{refusal.facts['size']}".encode()))
-    if status in {408, 413}:  # the rest of the body is not wanted: RFC 9110 section 15.5.14
-        headers.append((b"connection", b"close"))
     return headers

@@ -1,4 +1,8 @@
-"""Query strings become frozen records: each parameter at most once, in its exact form, within its bounds."""
+"""Query strings become frozen records: each parameter in its exact form, within its bounds.
+
+A parameter comes at most once, but for lists: `a,b` is what clients write by hand, `name=a&name=b` what most generated
+ones send, and both may be mixed.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,8 @@ R = TypeVar("R", bound=Record)
 
 # Digits of 2^64: a longer number is out of every range here.
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
-# More parameters than any operation has; the target's length bounds them as well.
-_PARAMETERS_MAX: Final = 100
+# More parameters than any operation has, with a list of a hundred one by one; the target's length bounds them as well.
+_PARAMETERS_MAX: Final = 200
 # Elements of a comma-separated list before it is split: bounds of the lists themselves are smaller.
 _LIST_ELEMENTS_MAX: Final = 1_000
 # Queries kept as read: under a kilobyte each, and every listing has its own. A query with all filters is as long.
@@ -64,14 +68,18 @@ class QueryReader(Generic[R]):
         return record
 
     def _read(self, query: bytes) -> R:
-        values: dict[str, object] = {}
+        values: dict[str, Any] = {}
         for name, text in _pairs(query):
             convert = self._convert.get(name)
             if convert is None:
                 continue
-            if name in values:
+            value = convert(name, text)
+            if name not in values:
+                values[name] = value
+            elif convert is _elements:
+                values[name] += value
+            else:
                 raise invalid_parameter(name, "was given more than once")
-            values[name] = convert(name, text)
         try:
             return msgspec.convert(values, self._kind, dec_hook=decode_text)
         except msgspec.ValidationError as error:

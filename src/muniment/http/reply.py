@@ -1,24 +1,23 @@
-"""Answers whose bytes a handler has ready, and how any answer is sent."""
+"""Answers, and the header lines that every one of them has."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
-
-if TYPE_CHECKING:
-    from starlette.types import Scope, Send
 
 T = TypeVar("T")
 Headers = Iterable[tuple[bytes, bytes]]
 
 JSON: Final = (b"content-type", b"application/json")
 NO_STORE: Final = (b"cache-control", b"no-store")
-# RFC 9110 section 8.6: none in an answer that has no body; that of 304 would be the length of another one.
-_WITHOUT_LENGTH: Final = frozenset({204, 304})
+# RFC 9110 section 8.6: no length in an answer that has no body; that of 304 would be the length of another one.
+WITHOUT_BODY: Final = frozenset({204, 304})
 
+_NOT_MODIFIED: Final = 304
 _EXPOSED: Final = (
     b"x-request-id, link, etag, retry-after, ratelimit, ratelimit-policy, x-partial, x-unpriced, "
     b"content-range, x-ipfs-path, x-ipfs-roots"
@@ -28,16 +27,93 @@ _ALWAYS: Final = (
     (b"access-control-expose-headers", _EXPOSED),
     (b"x-content-type-options", b"nosniff"),
 )
-# What the server itself has to know of (RFC 9112 sections 6.1 and 9.6).
-_ABOUT_THE_CONNECTION: Final = frozenset({b"connection", b"transfer-encoding"})
-# RFC 9110 section 5.5: what a field value may hold; the bytes beyond ASCII are obsolete, and servers let them pass.
+# RFC 9110 section 5.5: what a field value may hold; the bytes beyond ASCII are obsolete, and clients let them pass.
 _TEXT: Final = bytes({9, *range(0x20, 0x100)} - {0x7F})
 
-# The place in an ASGI scope where a server may leave a way to write a whole answer at once: status, header lines (each
-# with its end, none about the connection) and body. False means that it wants the two messages of ASGI, which cost as
-# much as a read.
-WRITE: Final = "muniment.write"
-Write = Callable[[int, bytes, bytes], bool]
+
+class Ready(msgspec.Struct, Generic[T], frozen=True):
+    """An answer as bytes that spell a `T` in JSON, or content of another media type named in `headers`."""
+
+    body: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = (JSON,)
+    status: int = 200
+
+    def counted(self, count: Callable[[int], object]) -> Ready[T]:
+        """The same answer; `count` is told how many bytes it has."""
+        count(len(self.body))
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer that is made while it is sent, at the client's pace. An error in the middle breaks it off."""
+
+    chunks: AsyncIterator[bytes]
+    headers: tuple[tuple[bytes, bytes], ...]
+    status: int = 200
+
+    def counted(self, count: Callable[[int], object]) -> Streamed:
+        """The same answer; `count` is told the bytes of each piece that leaves."""
+        return replace(self, chunks=_counted(self.chunks, count))
+
+
+Reply = Ready[Any] | Streamed
+
+
+async def _counted(chunks: AsyncIterator[bytes], count: Callable[[int], object]) -> AsyncIterator[bytes]:
+    async with closed_after(chunks) as pieces:
+        async for piece in pieces:
+            count(len(piece))
+            yield piece
+
+
+def closed_after(chunks: AsyncIterator[bytes]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    """`chunks`, whose generator is closed at the end, however that comes; it may hold what others wait for."""
+    return aclosing(cast("AsyncGenerator[bytes]", chunks))
+
+
+NO_CONTENT: Final[Ready[None]] = Ready(b"", (), 204)
+
+
+def header_fields(reply: Reply, request_id: str, limit_lines: bytes = b"") -> list[tuple[bytes, bytes]]:
+    """The header fields of an answer, but those about the connection (RFC 9110 section 7.6.1).
+
+    `limit_lines` tell the client how much of a rate limit it has left; what caches may keep for others does without.
+    """
+    fields = [*reply.headers]
+    if limit_lines and not _is_for_caches(reply):
+        for line in limit_lines.split(b"\r\n")[:-1]:
+            name, _, value = line.partition(b": ")
+            fields.append((name, value))
+    if isinstance(reply, Ready) and reply.status not in WITHOUT_BODY:
+        fields.append((b"content-length", b"%d" % len(reply.body)))
+    return [*fields, (b"x-request-id", request_id.encode()), *_ALWAYS]
+
+
+def header_lines(reply: Reply, request_id: str, limit_lines: bytes = b"") -> bytes:
+    """The same as bytes, each with its line end. Raises `ValueError` for a value that would end its line itself."""
+    headers = reply.headers
+    if headers == _JSON_ONLY:
+        lines = _JSON_LINE + limit_lines
+    else:
+        lines = b"" if limit_lines and _is_for_caches(reply) else limit_lines
+        for name, value in headers:
+            # Without a line end in a value no other headers can come out than those that were given.
+            if value.translate(None, _TEXT):
+                raise ValueError(f"the header {name.decode()} has a value that is no field value")
+            lines = b"%b%b: %b\r\n" % (lines, name, value)
+    if isinstance(reply, Ready) and reply.status not in WITHOUT_BODY:
+        return b"%bcontent-length: %d\r\nx-request-id: %b\r\n%b" % (
+            lines, len(reply.body), request_id.encode(), _ALWAYS_LINES,
+        )  # fmt: skip
+    return b"%bx-request-id: %b\r\n%b" % (lines, request_id.encode(), _ALWAYS_LINES)
+
+
+def _is_for_caches(reply: Reply) -> bool:
+    """Whether a cache may keep the answer and give it to others, or updates what it keeps by it."""
+    return reply.status == _NOT_MODIFIED or any(
+        name == b"cache-control" and value.startswith(b"public") for name, value in reply.headers
+    )
 
 
 def _lines(headers: Headers) -> bytes:
@@ -47,65 +123,6 @@ def _lines(headers: Headers) -> bytes:
 _JSON_ONLY: Final = (JSON,)
 _JSON_LINE: Final = _lines(_JSON_ONLY)
 _ALWAYS_LINES: Final = _lines(_ALWAYS)
-
-
-class Ready(msgspec.Struct, Generic[T], frozen=True):
-    """An answer as bytes that spell a `T` in JSON, or content of another media type named in `headers`."""
-
-    body: bytes
-    headers: tuple[tuple[bytes, bytes], ...] = _JSON_ONLY
-    status: int = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    """An answer that is made while it is sent. An error in the middle breaks the connection off."""
-
-    chunks: AsyncIterator[bytes]
-    headers: tuple[tuple[bytes, bytes], ...]
-    status: int = 200
-
-
-Reply = Ready[Any] | Streamed
-NO_CONTENT: Final[Ready[None]] = Ready(b"", (), 204)
-
-
-async def send_reply(reply: Reply, scope: Scope, send: Send) -> None:
-    """Send `reply` with the headers that every answer has; to HEAD no body (RFC 9110 section 9.3.2)."""
-    scope["muniment.status"] = status = reply.status
-    write: Write | None = scope.pop(WRITE, None)  # it leads back to the scope: left in it, neither would be freed
-    if isinstance(reply, Ready) and write is not None and _is_written(reply, scope, write):
-        return
-    headers = [*reply.headers]
-    if isinstance(reply, Ready) and status not in _WITHOUT_LENGTH:
-        headers.append((b"content-length", b"%d" % len(reply.body)))
-    headers += ((b"x-request-id", scope["muniment.id"].encode()), *_ALWAYS)
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    if scope["method"] == "HEAD":
-        await send({"type": "http.response.body", "body": b""})
-    elif isinstance(reply, Ready):
-        await send({"type": "http.response.body", "body": reply.body})
-    else:
-        async for chunk in reply.chunks:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-
-def _is_written(reply: Ready[Any], scope: Scope, write: Write) -> bool:
-    """Whether the server took the whole answer."""
-    if scope["method"] == "HEAD":
-        return False
-    is_json = reply.headers[:1] == _JSON_ONLY
-    own = _JSON_LINE if is_json else b""
-    for name, value in reply.headers[is_json:]:
-        # Without a line end in a value no other headers can come out than those that were given.
-        if name in _ABOUT_THE_CONNECTION or value.translate(None, _TEXT):
-            return False
-        own = b"%b%b: %b\r\n" % (own, name, value)
-    if reply.status not in _WITHOUT_LENGTH:
-        own = b"%bcontent-length: %d\r\n" % (own, len(reply.body))
-    lines = b"%bx-request-id: %b\r\n%b" % (own, scope["muniment.id"].encode(), _ALWAYS_LINES)
-    return write(reply.status, lines, reply.body)
 
 
 def etag_matches(if_none_match: str | None, etag: str) -> bool:

@@ -1,48 +1,140 @@
-"""A request as operations see it: the ASGI scope with the few readings that this service makes of it."""
+"""A request as operations see it, whatever server received it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote_to_bytes
 
 from muniment.errors import (
     BodyTooLarge,
     Fault,
     InvalidParameter,
+    Overloaded,
+    RateLimited,
+    Refusal,
     RequestTimeout,
     UnsupportedMediaType,
 )
 from muniment.http.limits import BODY_BYTES_PER_SECOND_MIN, Limits
+from muniment.limits.costs import DEBTS
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope
+    from collections.abc import Mapping, Sequence
+
+    from muniment.limits.buckets import Key
+    from muniment.limits.limiter import Client
 
 
 class ClientGone(Exception):
     """The client went away before its request was whole; there is nobody to answer."""
 
 
+class Body(Protocol):
+    """Where the body of a request comes from: the server that receives it."""
+
+    def take(self) -> tuple[bytes, bool] | None:
+        """The bytes that came since the last call, and whether more follow; None while neither is known.
+
+        Raises `ClientGone`, or the `Refusal` of a body that is malformed.
+        """
+        ...
+
+    async def wait(self) -> None:
+        """Return when `take` has an answer. May be cancelled."""
+        ...
+
+
+class NoBody:
+    """The body of a request that announces none."""
+
+    def take(self) -> tuple[bytes, bool]:
+        """Nothing, and nothing follows."""
+        return b"", False
+
+    async def wait(self) -> None:
+        """Return at once."""
+
+
+NO_BODY: Final = NoBody()
+
+
 class Request:
     """One request. Reading costs nothing until it is asked for."""
 
-    __slots__ = ("_receive", "limits", "scope")
+    __slots__ = (
+        "_body", "client", "context", "fields", "head_bytes_max", "id", "key", "limits", "method", "named",
+        "parameters", "path", "peer", "query", "wait_s", "wallet_units",
+    )  # fmt: skip
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        """Wrap what ASGI gives; the middleware has put `muniment.limits` and `muniment.fields` into the scope."""
-        self.scope: dict[str, Any] = scope  # pyright: ignore[reportAttributeAccessIssue] - servers pass a dict
-        self.limits: Limits = scope["muniment.limits"]
-        self._receive = receive
+    # The `Context` of the application; this package does not know its type.
+    context: Any
+    # The request's id, which its answer carries as `x-request-id`.
+    id: str
+    limits: Limits
+    # Whom the request is charged to.
+    client: Client
+    # The rate limit that the client is told of, once it was charged.
+    key: Key | None
+    # Units to charge to the wallet whose credential the request carries.
+    wallet_units: int
+    # Seconds that the client has to wait before it asks again; 0 where nothing was refused for that.
+    wait_s: float
+    # Path parameters by name, as they were sent: percent-encoded.
+    parameters: Mapping[str, str]
+
+    def __init__(
+        self, method: str, path: str, query: bytes, fields: Sequence[tuple[bytes, bytes]], body: Body,
+        *, peer: str, named: dict[bytes, bytes], head_bytes_max: int,
+    ) -> None:  # fmt: skip
+        """Take what a server has parsed.
+
+        `path` is the target's path as it was sent, percent-encoded, one character a byte. `fields` are the header
+        fields, their names in lower case; `named` is the same by name, with the last value of each. `peer` is the
+        address of the connection's other end, empty when unknown. The head has at most `head_bytes_max` bytes.
+        """
+        self.method = method
+        self.path = path
+        self.query = query
+        self.fields = fields
+        self.named = named
+        self.peer = peer
+        self.head_bytes_max = head_bytes_max
+        self._body = body
+        self.key = None
+        self.wait_s = 0.0
+        self.wallet_units = 0
 
     @property
-    def method(self) -> str:
-        """The method, upper case."""
-        return self.scope["method"]
+    def limit_lines(self) -> bytes:
+        """What the client is told of its rate limit, as lines of a head."""
+        return b"" if self.key is None else self.key.lines
+
+    def charge(self, key: Key, units: int) -> None:
+        """Charge the request. Raises `RateLimited`."""
+        if wait_ns := key.charge(units):
+            self.key = None  # the refusal tells of the limit itself
+            self.wait_s = wait_ns / 1_000_000_000
+            raise key.refusal(wait_ns)
+        self.key = key
+
+    def charge_wallet(self, wallet: bytes) -> None:
+        """Charge the request to a wallet (its 20 bytes) whose credential is valid. Raises `RateLimited`."""
+        units, self.wallet_units = self.wallet_units, 0
+        if units:
+            self.charge(self.client.signed(wallet), units)
+
+    def owe_for(self, refusal: Refusal) -> None:
+        """Charge what it cost to find out that the request is refused, such as a signature that does not verify."""
+        if units := DEBTS.get(type(refusal)):
+            self.client.client.owe(units)
+        if isinstance(refusal, (RateLimited, Overloaded)) and not self.wait_s:
+            self.key, self.wait_s = None, 1.0
 
     def path_text(self, name: str) -> str:
         """A path parameter, percent-decoded (RFC 3986 section 2.1) after the path was split at its slashes."""
-        raw: str = self.scope["path_params"][name]
+        raw = self.parameters[name]
         if "%" not in raw:
             return raw
         try:
@@ -52,19 +144,23 @@ class Request:
 
     def headers(self, name: bytes) -> list[str]:
         """Every value of a header field; `name` in lower case."""
-        if name not in self.scope["muniment.fields"]:
+        if name not in self.named:
             return []
-        return [value.decode("latin-1") for key, value in self.scope["headers"] if key == name]
+        return [value.decode("latin-1") for key, value in self.fields if key == name]
 
     def header(self, name: bytes) -> str | None:
         """The value of a header field that may come once; raises `InvalidParameter` when it comes twice."""
-        fields: dict[bytes, bytes] = self.scope["muniment.fields"]
-        value = fields.get(name)
+        value = self.named.get(name)
         if value is None:
             return None
-        if len(fields) != len(self.scope["headers"]) and len(self.headers(name)) > 1:
+        if self.has_repeated_fields and len(self.headers(name)) > 1:
             raise invalid_parameter(name.decode(), "was sent more than once")
         return value.decode("latin-1")
+
+    @property
+    def has_repeated_fields(self) -> bool:
+        """Whether any header field came more than once."""
+        return len(self.named) != len(self.fields)
 
     async def chunks(self, bytes_max: int) -> AsyncGenerator[bytes]:
         """The body as it arrives.
@@ -73,55 +169,42 @@ class Request:
         slowly, `UnsupportedMediaType` for a content coding, `ClientGone`.
         """
         self._refuse_unread(bytes_max)
-        async for chunk in self._chunks_from(b"", bytes_max, asyncio.get_running_loop().time()):
+        async for chunk in self._chunks_from(None, bytes_max):
             yield chunk
 
     async def body(self) -> bytes:
         """The whole body, within the limit for JSON bodies. Raises what `chunks` raises."""
         bytes_max = self.limits.body_bytes_max
         self._refuse_unread(bytes_max)
-        started = asyncio.get_running_loop().time()
-        first, more = await self._next_chunk(started + self.limits.body_timeout_s)
-        if not more and len(first) <= bytes_max:
-            return first
-        return b"".join([chunk async for chunk in self._chunks_from(first, bytes_max, started, more=more)])
+        taken = self._body.take()
+        if taken is not None and not taken[1] and len(taken[0]) <= bytes_max:
+            return taken[0]  # most bodies have arrived with their heads
+        return b"".join([chunk async for chunk in self._chunks_from(taken, bytes_max)])
 
-    async def _chunks_from(
-        self, chunk: bytes, bytes_max: int, started: float, *, more: bool = True
-    ) -> AsyncGenerator[bytes]:
-        """`chunk`, and what follows if there is more, of a body that was first waited for when it was `started`."""
-        received = 0
-        while True:
+    async def _chunks_from(self, taken: tuple[bytes, bool] | None, bytes_max: int) -> AsyncGenerator[bytes]:
+        """What was `taken` of the body already, and what follows."""
+        received, more = 0, True
+        started = asyncio.get_running_loop().time()
+        while more:
+            if taken is None and (taken := self._body.take()) is None:
+                due = started + self.limits.body_timeout_s + received / BODY_BYTES_PER_SECOND_MIN
+                taken = await self._next_chunk(due)
+            (chunk, more), taken = taken, None
             received += len(chunk)
             if received > bytes_max:
                 raise BodyTooLarge(f"the body has more than {bytes_max} bytes")
             if chunk:
                 yield chunk
-            if not more:
-                return
-            due = started + self.limits.body_timeout_s + received / BODY_BYTES_PER_SECOND_MIN
-            chunk, more = await self._next_chunk(due)
 
     async def _next_chunk(self, deadline: float) -> tuple[bytes, bool]:
-        """What comes next of the body, and whether more follows.
-
-        Small bodies have arrived with their heads, and nothing waits: a time limit, which costs more than to take
-        them, is set for a wait alone.
-        """
-        receiving = cast("Coroutine[Any, Any, Message]", self._receive())
+        """What comes next of a body that has not arrived yet."""
         try:
-            waits_for = receiving.send(None)
-        except StopIteration as stop:
-            message: Message = stop.value
-        else:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await _Begun(receiving, waits_for)
-            except TimeoutError:
-                raise RequestTimeout(f"the body did not arrive within {self.limits.body_timeout_s} s") from None
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        return message.get("body", b""), message.get("more_body", False)
+            async with asyncio.timeout_at(deadline):
+                while (taken := self._body.take()) is None:
+                    await self._body.wait()
+        except TimeoutError:
+            raise RequestTimeout(f"the body did not arrive within {self.limits.body_timeout_s} s") from None
+        return taken
 
     def _refuse_unread(self, bytes_max: int) -> None:
         coding = self.header(b"content-encoding")
@@ -130,27 +213,6 @@ class Request:
         announced = self.header(b"content-length")
         if announced is not None and announced.isdecimal() and int(announced[:20]) > bytes_max:
             raise BodyTooLarge(f"the body has {announced[:20]} bytes, more than {bytes_max}")
-
-
-class _Begun:
-    """A coroutine that was begun and waits for something (PEP 492): to await this is to go on with it."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Message], waits_for: object) -> None:
-        self._coroutine = coroutine
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, Any, Message]:
-        waits_for = self._waits_for
-        try:
-            while True:
-                try:
-                    given = yield waits_for
-                except BaseException as error:  # noqa: BLE001 - whatever it is, it is meant for the coroutine
-                    waits_for = self._coroutine.throw(error)
-                else:
-                    waits_for = self._coroutine.send(given)
-        except StopIteration as stop:
-            return stop.value
 
 
 def invalid_parameter(name: str, what: str) -> InvalidParameter:

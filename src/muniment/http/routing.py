@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Any
-
-from starlette.routing import Router
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from muniment.errors import MethodNotAllowed, UnknownPath
 from muniment.http.operation import Operation, refused
-from muniment.http.reply import Ready, send_reply
+from muniment.http.reply import Ready
 
 if TYPE_CHECKING:
-    from starlette.types import Lifespan, Receive, Scope, Send
+    from muniment.http.request import Request
 
 # Paths that clients know from a sister service, and what to ask here instead.
 _ELSEWHERE = {"/executions": "executions are not kept here; ask GET /intents?configSig= for what a trigger led to"}
@@ -23,46 +22,70 @@ class Resource:
     """Everything at one path. HEAD comes with GET, OPTIONS with any."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
-        """Serve `operations`, which share a path."""
-        self._by_method = {each.method: each for each in operations}
-        get = self._by_method.get("GET")
-        self.is_at_once = get is not None and get.at_once
-        if get is not None:
-            self._by_method["HEAD"] = get
-        self._allow = ", ".join([*sorted(self._by_method), "OPTIONS"]).encode()
+        """Lead to `operations`, which share a path."""
+        by_method = {each.method: each for each in operations}
+        if (get := by_method.get("GET")) is not None:
+            by_method["HEAD"] = get
+        self._allow = ", ".join([*sorted(by_method), "OPTIONS"]).encode()
+        self.by_method: Mapping[str, Found] = {method: Found(each) for method, each in by_method.items()}
+        self.no_method = Found(None, self)
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve the method asked for, or say which there are (RFC 9110 section 15.5.6)."""
-        method: str = scope["method"]
-        if found := self._by_method.get(method):
-            return found(scope, receive, send)
-        if method == "OPTIONS":
-            return send_reply(Ready(b"", self._preflight(scope), 204), scope, send)
-        refusal = MethodNotAllowed(f"{method} is not one of {self._allow.decode()}")
-        return send_reply(refused(refusal, scope, ((b"allow", self._allow),)), scope, send)
+    def refuse(self, request: Request) -> Ready[Any]:
+        """Say which methods there are (RFC 9110 section 15.5.6), or answer OPTIONS with them."""
+        if request.method == "OPTIONS":
+            return Ready(b"", self._preflight(request), 204)
+        refusal = MethodNotAllowed(f"{request.method} is not one of {self._allow.decode()}")
+        return refused(refusal, request, ((b"allow", self._allow),))
 
-    def _preflight(self, scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
+    def _preflight(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
         """What a browser asks before a request across origins (Fetch standard, CORS-preflight)."""
-        wanted = next((value for key, value in scope["headers"] if key == b"access-control-request-headers"), b"*")
         return (
             (b"allow", self._allow),
             (b"access-control-allow-methods", self._allow),
-            (b"access-control-allow-headers", wanted),
+            (b"access-control-allow-headers", request.named.get(b"access-control-request-headers", b"*")),
             (b"access-control-max-age", b"86400"),
             (b"vary", b"Access-Control-Request-Headers"),
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a request leads to: an operation, or the reason why there is none."""
+
+    operation: Operation | None
+    resource: Resource | None = None
+
+    def refuse(self, request: Request) -> Ready[Any]:
+        """The answer where there is no operation."""
+        if self.resource is not None:
+            return self.resource.refuse(request)
+        detail = _ELSEWHERE.get(request.path, "no operation has this path; /docs lists them all")
+        return refused(UnknownPath(detail), request)
+
+
+NOWHERE: Final = Found(None)
+
+
+@dataclass(slots=True)
 class Template:
     """A path with parameters: each takes one segment, which is not empty (RFC 6570 section 3.2.2)."""
 
-    def __init__(self, path: str, resource: Resource) -> None:
-        """Lead from `path` to `resource`."""
-        self.segments = path.split("/")
-        self.resource = resource
-        self.last_name = self.segments[-1][1:-1]
+    path: str
+    resource: Resource
+    segments: list[str] = field(init=False)
+    _named: list[tuple[int, str]] = field(init=False)
+    _fixed: list[tuple[int, str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Split the path."""
+        self.segments = self.path.split("/")
         self._named = [(at, text[1:-1]) for at, text in enumerate(self.segments) if text.startswith("{")]
         self._fixed = [(at, text) for at, text in enumerate(self.segments) if not text.startswith("{")]
+
+    @property
+    def last_name(self) -> str:
+        """The name of the parameter at the end."""
+        return self.segments[-1][1:-1]
 
     def match(self, segments: list[str]) -> dict[str, str] | None:
         """The parameters that as many segments as these hold, undecoded, if they fit."""
@@ -73,17 +96,17 @@ class Template:
         return parameters if all(parameters.values()) else None
 
 
-class Paths:
+class Router:
     """All resources. A path without parameters is found by its text, before any that has parameters is tried."""
 
-    def __init__(self, operations: Iterable[Operation], lifespan: Lifespan[Any] | None = None) -> None:
-        """Serve `operations`; `lifespan` runs around the whole."""
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        """Lead to `operations`."""
         by_path: defaultdict[str, list[Operation]] = defaultdict(list)
         for each in operations:
             by_path[each.path].append(each)
         self._plain = {path: Resource(found) for path, found in by_path.items() if "{" not in path}
         # Most have one parameter, at the end, and are found by what stands before it.
-        self._by_beginning: dict[str, Template] = {}
+        self._by_beginning: dict[str, tuple[Resource, str]] = {}
         # The others by the first segment and how many there are: few are left to be tried.
         self._templates: defaultdict[tuple[str, int], list[Template]] = defaultdict(list)
         for path, found in by_path.items():
@@ -93,37 +116,27 @@ class Paths:
                 if "{" in beginning or "{" not in last:
                     self._templates[template.segments[1], len(template.segments)].append(template)
                 else:
-                    self._by_beginning[beginning] = template
-        self._router = Router(lifespan=lifespan)  # for its part in the lifespan protocol
+                    self._by_beginning[beginning] = template.resource, template.last_name
 
-    def is_at_once(self, path: str) -> bool:
-        """Whether the GET of `path` may be tried at once; `path` needs no decoding."""
-        resource = self._plain.get(path)
-        if resource is None and (found := self._by_beginning.get(path.rpartition("/")[0])):
-            resource = found.resource
-        return resource is not None and resource.is_at_once
+    def find(self, request: Request) -> Found:
+        """The operation that a request asks for; sets the request's path parameters."""
+        resource = self._resource(request)
+        if resource is None:
+            return NOWHERE
+        return resource.by_method.get(request.method, resource.no_method)
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Serve one request, or the lifespan."""
-        if scope["type"] != "http":
-            return self._router(scope, receive, send)
-        path: str = scope["path"]
+    def _resource(self, request: Request) -> Resource | None:
+        path = request.path
         if resource := self._plain.get(path):
-            return resource(scope, receive, send)
+            return resource
         beginning, _, last = path.rpartition("/")
         if last and (found := self._by_beginning.get(beginning)):
-            scope["path_params"] = {found.last_name: last}
-            return found.resource(scope, receive, send)
+            resource, name = found
+            request.parameters = {name: last}
+            return resource
         segments = path.split("/")
         for template in self._templates.get((segments[1], len(segments)), ()):
             if (parameters := template.match(segments)) is not None:
-                scope["path_params"] = parameters
-                return template.resource(scope, receive, send)
-        return unknown_path(scope, receive, send)
-
-
-async def unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 404 for a path that no operation has."""
-    del receive
-    detail = _ELSEWHERE.get(scope["path"], "no operation has this path; /docs lists them all")
-    await send_reply(refused(UnknownPath(detail), scope), scope, send)
+                request.parameters = parameters
+                return template.resource
+        return None

@@ -39,19 +39,26 @@ def block_hash_in(answer: object, number: int) -> bytes | None:
     return found
 
 
+def block_time_in(answer: object) -> int | None:
+    """When the block that `eth_getBlockByNumber` answered was made, in Unix seconds; None when it does not say."""
+    block = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    return quantity_of(block.get("timestamp"))
+
+
 def may_be_size(reason: str) -> bool:
     """Whether a range may have been too large. 429 is about the rate: a smaller range would be one request more."""
     return reason in {"timeout", "too-large"} or (reason.startswith(("http-4", "http-5")) and reason != "http-429")
 
 
-def blocks_of(logs: Sequence[Any], settler: Address, first: int, last: int) -> dict[int, bytes]:
+def blocks_of(logs: Sequence[Any], settlers: Sequence[Address], first: int, last: int) -> dict[int, bytes]:
     """The blocks that logs are of, by number. Raises `Unreachable` for a log that was not asked for."""
     blocks: dict[int, bytes] = {}
+    asked = {settler.raw for settler in settlers}
     for entry in logs:
         log = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
         number, block_hash = quantity_of(log.get("blockNumber")), data_of(log.get("blockHash"))
         fits = (
-            data_of(log.get("address")) == settler.raw
+            data_of(log.get("address")) in asked
             and number is not None
             and first <= number <= last
             and block_hash is not None

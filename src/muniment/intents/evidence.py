@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from muniment.intents.moves import status_as_read
 from muniment.intents.rules import check_log
 from muniment.intents.types import Log, LogText, NewLog
+from muniment.json_text import parse_json
 from muniment.storage.sql import placeholders
-from muniment.wire import encode, iso_time, parse_json
+from muniment.wire import encode, iso_time
 
 if TYPE_CHECKING:
     from muniment.storage.database import Transaction

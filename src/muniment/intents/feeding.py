@@ -14,15 +14,17 @@ from muniment.http.operation import operation
 from muniment.http.reply import Ready
 from muniment.intents import rules, store, writing
 from muniment.intents.types import Intent, Log, NewIntent, NewLog, NewProposal, Proposal, StatusChange
+from muniment.limits.costs import Shed
 
 if TYPE_CHECKING:
     from muniment.storage.database import Transaction
 
 
 @operation(
-    "PUT", "/intents/{hash}",
+    "PUT", "/intents/{hash}", cost=8, sheds=Shed.NEVER,
     refuses=(
         errors.HashMismatch, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers, errors.IntentFull,
+        errors.ClockInDoubt,
     ),
 )  # fmt: skip
 async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: NewIntent) -> Ready[Intent]:  # noqa: A002 - the path's name for it
@@ -36,6 +38,9 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
         body, hash, protocol=context.settings.protocol_name, chains=context.chains, now_ms=now_ms
     )
 
+    if context.clock.doubt() and await store.find(context.database, hash.raw, now_ms, grace_s) is None:
+        context.clock.require()
+
     async def write(tx: Transaction) -> str:
         await writing.record(tx, checked, caller.name, now_ms, grace_s)
         return await _shown(tx, checked.hash, now_ms, grace_s)
@@ -44,7 +49,7 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
 
 
 @operation(
-    "POST", "/intents/{hash}/proposals",
+    "POST", "/intents/{hash}/proposals", cost=8, sheds=Shed.NEVER,
     refuses=(
         IntentNotFound, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers, errors.IntentFull,
     ),
@@ -71,7 +76,13 @@ async def append_proposal(
     return Ready(record.encode())
 
 
-@operation("POST", "/intents/{hash}/logs", refuses=(IntentNotFound, errors.InvalidIntent, errors.IntentFull))
+@operation(
+    "POST",
+    "/intents/{hash}/logs",
+    cost=8,
+    sheds=Shed.NEVER,
+    refuses=(IntentNotFound, errors.InvalidIntent, errors.IntentFull),
+)
 async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, body: NewLog) -> Ready[Log]:  # noqa: A002 - the path's name for it
     """Append a log line to an intent.
 
@@ -87,7 +98,7 @@ async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, bo
 
 
 @operation(
-    "POST", "/intents/{hash}/status",
+    "POST", "/intents/{hash}/status", cost=8, sheds=Shed.NEVER,
     refuses=(
         IntentNotFound, errors.ProposalNotFound, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers,
     ),

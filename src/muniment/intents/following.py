@@ -1,15 +1,14 @@
-"""One chain followed: its settler's events in ranges of blocks, its reorganisations, its failed transactions."""
+"""One chain followed: its settlers' events in ranges of blocks, its reorganisations, its failed transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
-from muniment.evm.rpc import Call, Failed
-from muniment.intents.answers import FACTS_MAX, Block, blocks_of, may_be_size, pieces
+from muniment.intents.answers import FACTS_MAX, Block, blocks_of, pieces
 from muniment.intents.evidence import (
     Execution,
     keep,
@@ -17,20 +16,21 @@ from muniment.intents.evidence import (
     settle_late,
     settle_subjects,
 )
-from muniment.intents.nodes import CALLS_MAX, Node, Nodes
+from muniment.intents.going_back import first_to_follow, last_common
+from muniment.intents.heads import BLOCKS_PER_SECOND, Heads
+from muniment.intents.nodes import BEHIND, Look, Node, Nodes
 from muniment.intents.progress import (
     Followed,
     TakenBack,
     advance,
     begin,
-    first_known,
-    kept_blocks,
     read_progress,
     renew_lease,
     take_back,
 )
+from muniment.intents.ranges import read_logs
 from muniment.intents.receipts import Receipts
-from muniment.intents.settlement import TOPICS, Fact, facts_of
+from muniment.intents.settlement import Fact, facts_of
 from muniment.outgoing import Unreachable
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Step:
     """What one step did with a chain: up to which block it is followed, or from which block on it goes again.
 
     At the head there are no more blocks to follow; `all_asked` then says that every named transaction was asked for.
+    A head that `is_held_back` is one below what the node said, which was not believed yet.
     """
 
     chain_id: int
@@ -63,27 +64,37 @@ class Step:
     taken_back: int | None = None
     at_head: bool = False
     all_asked: bool = False
+    is_held_back: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Follows one settler. `holder` has the lease; `confirmations` are blocks on top of one before it is read."""
+    """Follows a chain's settlers. `holder` has the lease; a block is read under `confirmations` others."""
 
     nodes: Nodes
-    settler: Address
     confirmations: int
     database: Database
     holder: str
     now_ms: Callable[[], int]
     grace_s: int
     _followed: Followed | None = None
-    _receipts: Receipts = field(init=False)
+    _asked_since_s: float | None = None
+    _heads: Heads = field(init=False)
+    _receipts: list[Receipts] = field(init=False)
     _late_at_s: float = 0
     _late_from: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Have asked for no receipt yet."""
-        self._receipts = Receipts(nodes=self.nodes, settler=self.settler, database=self.database)
+        self._heads = Heads(nodes=self.nodes, now_ms=self.now_ms)
+        self._receipts = [
+            Receipts(nodes=self.nodes, settler=settler, database=self.database) for settler in self.settlers
+        ]
+
+    @property
+    def settlers(self) -> tuple[Address, ...]:
+        """The contracts whose events are followed."""
+        return self.nodes.chain.settlers
 
     async def step(self, node: Node) -> Step:
         """Follow the next range, or go back behind a reorganisation, or at the head look after open ends.
@@ -92,20 +103,51 @@ class Follower:
         """
         followed = self._followed or await self._read()
         newest = followed.newest
-        number, found = await self.nodes.look(node, newest and newest.number)
-        if newest is not None and found is None:
-            raise Unreachable("behind", "the node has not come as far as another before")
-        if newest is not None and found != newest.hash:
-            return await self._go_back(node, number)
-        head = number - self.confirmations
-        first = followed.next_block
-        if first is None:
-            first = await self._begin(head)
-        if first <= head:
-            return await self._follow(node, first, head, newest)
+        self._asked_since_s = self._asked_since_s or self.nodes.now_s()
+        look = await self.nodes.look(node, newest and newest.number)
+        if self._is_behind(look, followed):
+            if not self.nodes.all_behind():
+                raise Unreachable(BEHIND, "the node has not come as far as another before")
+            _log.warning("no node has what was followed", chain=self._chain_id, head=look.number)
+            return await self._go_back(node, look.number)
+        if newest is not None and look.hash != newest.hash:
+            return await self._go_back(node, look.number)
+        believed = await self._heads.believed(node, look, newest)
+        head, is_held_back = believed.number - self.confirmations, believed.is_held_back
+        if followed.next_block is None:
+            followed = await self._begin(node, head)
+        if followed.next_block is not None and followed.next_block <= head:
+            return replace(await self._follow(node, followed, head), is_held_back=is_held_back)
+        first = head + 1 if followed.next_block is None else followed.next_block
         facts, intents = await self._look_at_receipts(node, first - 1)
         await self._settle_late(first)
-        return Step(self._chain_id, first, head, facts, intents, at_head=True, all_asked=self._receipts.all_asked)
+        all_asked = all(each.all_asked for each in self._receipts)
+        return Step(
+            self._chain_id, first, head, facts, intents, at_head=True, all_asked=all_asked, is_held_back=is_held_back
+        )
+
+    async def follow_again(self, block: int) -> Step:
+        """Forget what is known of the chain from `block` on; it is read again. Nothing is done where it was not read.
+
+        Raises `LeaseLostError`, `DatabaseUnavailable`.
+        """
+
+        async def start(tx: Transaction) -> None:
+            await begin(tx, self._chain_id, self.settlers, block, None)
+
+        await self._write(start)
+        facts, intents = await self._take_back_to(
+            block, f"chain {self._chain_id} block {block}: read again from here on"
+        )
+        return Step(self._chain_id, block, block, facts, intents, taken_back=block)
+
+    def _is_behind(self, look: Look, followed: Followed) -> bool:
+        """Whether the node lacks what was followed. A chain may be configured to begin at a block that is to come."""
+        if followed.newest is not None:
+            return look.hash is None
+        configured = self.nodes.chain.settler_block
+        next_block = followed.next_block or 0
+        return next_block > look.number + 1 and (configured is None or next_block > configured)
 
     @property
     def _chain_id(self) -> int:
@@ -124,29 +166,42 @@ class Follower:
         return result
 
     async def _read(self) -> Followed:
-        followed = await self._write(lambda tx: read_progress(tx, self._chain_id, self.settler.raw))
+        followed = await self._write(lambda tx: read_progress(tx, self._chain_id, self.settlers))
         if self._late_from is None and followed.next_block is not None:
             self._late_from = (max(0, followed.next_block - 1_000), followed.next_block)
         self._followed = followed
         return followed
 
-    async def _begin(self, head: int) -> int:
-        configured = self.nodes.chain.settler_block
-        first = max(0, head) if configured is None else configured
-        await self._write(lambda tx: begin(tx, self._chain_id, self.settler.raw, first))
-        self._followed = None
-        return first
+    async def _begin(self, node: Node, head: int) -> Followed:
+        """Begin where the configuration says, else at the newest block, which the node must have.
 
-    async def _follow(self, node: Node, first: int, head: int, newest: Block | None) -> Step:
+        That is the one of the moment when this process first asked: since then nodes may have failed, or lied.
+        """
+        first, below = self.nodes.chain.settler_block, None
+        if first is None:
+            seconds = self.nodes.now_s() - (self._asked_since_s or self.nodes.now_s())
+            first = max(0, head - int(BLOCKS_PER_SECOND * seconds))
+            below_hash, head_hash = await self.nodes.hashes(node, [max(0, first - 1), max(0, head)])
+            if below_hash is None or head_hash is None:
+                raise Unreachable(BEHIND, "the node lacks the block that it calls the newest")
+            below = Block(first - 1, below_hash) if first else None
+        settlers = (self._followed or await self._read()).settlers
+        await self._write(lambda tx: begin(tx, self._chain_id, settlers, first, below))
+        return await self._read()
+
+    async def _follow(self, node: Node, followed: Followed, head: int) -> Step:
         """Read one range. The same hash of its last block before and after says that all logs are of one chain."""
-        last = min(head, first + node.span.blocks - 1)
+        assert followed.next_block is not None  # noqa: S101 - `step` has begun
+        first, newest = followed.next_block, followed.newest
+        end = head if followed.others_at is None else min(head, followed.others_at - 1)
+        last = min(end, first + node.span.blocks - 1)
         (before,) = await self.nodes.hashes(node, [last])
-        logs = await self._logs(node, first, last)
+        logs = await read_logs(self.nodes, node, followed.settlers, first, last)
         if before is None:
-            raise Unreachable("behind")
+            raise Unreachable(BEHIND)
         if logs is None:
             return Step(self._chain_id, first, head)
-        blocks = blocks_of(logs, self.settler, first, last)
+        blocks = blocks_of(logs, followed.settlers, first, last)
         if blocks.get(last, before) != before:
             raise Unreachable("garbage", "a log is not of the block that it names")
         known = {**blocks, last: before, **({newest.number: newest.hash} if newest else {})}
@@ -159,96 +214,64 @@ class Follower:
         seen = [Block(mark, block_hash) for mark in reversed(marks) if (block_hash := found[mark]) is not None]
         intents = 0
         for piece, end in pieces(facts, Block(last, before)):
-            intents += await self._store(piece, first, [*(seen if end.number == last else ()), end])
+            kept = [*(seen if end.number == last else ()), end]
+            intents += await self._store(piece, replace(followed, next_block=first), kept)
             first = end.number + 1
         return Step(self._chain_id, first, head, len(facts), intents)
 
-    async def _store(self, facts: Sequence[Fact], first: int, seen: Sequence[Block]) -> int:
+    async def _store(self, facts: Sequence[Fact], followed: Followed, seen: Sequence[Block]) -> int:
         """Store facts and progress, and settle the intents they touch, in one transaction."""
+        assert followed.next_block is not None  # noqa: S101 - see `_follow`
+        first = followed.next_block
 
         async def work(tx: Transaction) -> int:
             await keep(tx, (_execution(self._chain_id, fact) for fact in facts))
-            await advance(tx, self._chain_id, self.settler.raw, first, seen)
+            await advance(tx, self._chain_id, followed.settlers, first, seen)
             return await settle_subjects(tx, [fact.subject for fact in facts], self.now_ms(), self.grace_s)
 
         intents = await self._write(work)
-        self._followed = Followed(seen[-1].number + 1, seen[-1])
+        # Who was behind the others may have come as far as they, and the newest block may be one of theirs.
+        is_alone = followed.others_at is None
+        self._followed = replace(followed, next_block=seen[-1].number + 1, newest=seen[-1]) if is_alone else None
         return intents
 
-    async def _logs(self, node: Node, first: int, last: int) -> list[Any] | None:
-        """What `eth_getLogs` answers for a range; None when the range is too large for the node."""
-        asked = {
-            "address": self.settler, "fromBlock": hex(first), "toBlock": hex(last), "topics": [list(TOPICS)],
-        }  # fmt: skip
-        blocks = last - first + 1
-        try:
-            (answer,) = await self.nodes.ask(node, [Call("eth_getLogs", (asked,))])
-        except Unreachable as error:
-            if not may_be_size(error.reason):
-                raise
-            smaller = node.span.refused(blocks)
-            if not smaller or error.reason.startswith("http-5"):
-                raise
-            return None
-        if isinstance(answer, Failed):
-            if node.span.refused(blocks):
-                return None
-            raise Unreachable("refused", answer.message)
-        if not isinstance(answer, list):
-            raise Unreachable("garbage", "no list of logs")
-        if blocks >= node.span.blocks:
-            node.span.fitted()
-        return cast("list[Any]", answer)
-
     async def _go_back(self, node: Node, head: int) -> Step:
-        """Take back what was seen above the last block that is still the chain's, and follow again from there.
-
-        When no kept block is the chain's any more, all that is kept of the chain is taken back, and it is followed
-        from the settler's block on, or from the lowest block of which anything was known if that is lower: what stays
-        below would be found to be another chain's again and again.
-        """
-        common = await self._last_common(node)
+        """Take back what was seen above the last block that is still the chain's, and follow again from there."""
+        common = await last_common(self.nodes, node, self._write)
         if common is None:
-            known = await self._write(lambda tx: first_known(tx, self._chain_id))
-            down_to = min((each for each in (self.nodes.chain.settler_block, known) if each is not None), default=0)
+            down_to = await self._write(lambda tx: first_to_follow(tx, self.nodes.chain, head, self.now_ms()))
         else:
             down_to = common + 1
         _log.warning("reorganisation", chain=self._chain_id, from_block=down_to, deeper_than_kept=common is None)
         lost = f"chain {self._chain_id} block {down_to}: reorganised from here on"
+        facts, intents = await self._take_back_to(down_to, lost)
+        return Step(self._chain_id, down_to, head - self.confirmations, facts, intents, taken_back=down_to)
+
+    async def _take_back_to(self, down_to: int, lost: str) -> tuple[int, int]:
+        """Forget what was seen from block `down_to` on; how many facts, and how many intents they were about."""
         facts = intents = 0
         piece = None
         while piece is None or not piece.is_last:
             piece, settled = await self._write(lambda tx: self._take_back(tx, down_to, lost))
             facts, intents = facts + piece.facts, intents + settled
         self._followed = None
-        return Step(self._chain_id, down_to, head - self.confirmations, facts, intents, taken_back=down_to)
+        return facts, intents
 
     async def _take_back(self, tx: Transaction, down_to: int, lost: str) -> tuple[TakenBack, int]:
         piece = await take_back(tx, self._chain_id, down_to, FACTS_MAX, lambda subjects: lock_subjects(tx, subjects))
         return piece, await settle_subjects(tx, piece.subjects, self.now_ms(), self.grace_s, lost=lost)
 
-    async def _last_common(self, node: Node) -> int | None:
-        below: int | None = None
-        while True:
-            kept = await self._write(
-                lambda tx, below=below: kept_blocks(tx, self._chain_id, below=below, limit=CALLS_MAX)
-            )
-            if not kept:
-                return None
-            for block, found in zip(kept, await self.nodes.hashes(node, [each.number for each in kept]), strict=True):
-                if found == block.hash:
-                    return block.number
-            below = kept[-1].number
-
     async def _look_at_receipts(self, node: Node, followed: int) -> tuple[int, int]:
         """Ask for outcomes of transactions that operators named; how many failed, and how many intents that touched."""
-        found = await self._receipts.ask(node, followed)
-        intents = 0
-        for at in range(0, len(found), FACTS_MAX):
-            piece = found[at : at + FACTS_MAX]
-            intents += await self._write(lambda tx, piece=piece: self._keep_receipts(tx, piece))
-        self._receipts.kept()
-        return sum(each.outcome == "failed" for each in found), intents
+        failed = intents = 0
+        for receipts in self._receipts:
+            found = await receipts.ask(node, followed)
+            for at in range(0, len(found), FACTS_MAX):
+                piece = found[at : at + FACTS_MAX]
+                intents += await self._write(lambda tx, piece=piece: self._keep_receipts(tx, piece))
+            receipts.kept()
+            failed += sum(each.outcome == "failed" for each in found)
+        return failed, intents
 
     async def _keep_receipts(self, tx: Transaction, found: Sequence[Execution]) -> int:
         await keep(tx, found)

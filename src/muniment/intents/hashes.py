@@ -6,8 +6,9 @@ has no domain. Type strings: packages/evm/contracts of mimic-protocol/contracts,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Sequence
+from itertools import takewhile
+from typing import Final, NamedTuple
 
 from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
@@ -77,12 +78,37 @@ def settlement_digest(proposal_hash: bytes, protocol: str, chain_id: int, settle
     return keccak256(b"\x19\x01" + separator + proposal_hash)
 
 
-def verified(proposal: NewProposal, digests: Sequence[bytes]) -> bool | None:
-    """Whether under one of `digests` every signature is by the solver; None: no signature, or no digest."""
-    signatures = set(proposal.signatures)
-    if not signatures or not digests:
-        return None
-    return any(all(recover(digest, each) == proposal.solver for each in signatures) for digest in digests)
+class Signed(NamedTuple):
+    """Whether every signature of a proposal counts (None: nobody can tell), and whose they are, each once."""
+
+    verified: bool | None
+    signers: list[Address]
+
+
+def signed_by(proposal: NewProposal, domains: Sequence[tuple[bytes, Collection[Address]]]) -> Signed:
+    """By whom `proposal` is signed. Each of `domains` is a chain's digest, and those beside the solver who may sign.
+
+    The domain is the one under which the most signatures from the first on count. Who signed under another cannot be
+    known: there each signature leads to some address.
+    """
+    signatures = list(dict.fromkeys(proposal.signatures))
+    if not signatures or not domains:
+        return Signed(None, [])
+
+    def count(domain: tuple[bytes, Collection[Address]]) -> int:
+        digest, allowed = domain
+        counted = takewhile(lambda each: _counts(recover(digest, each), proposal.solver, allowed), signatures)
+        return sum(1 for _ in counted)
+
+    counts = [count(domain) for domain in domains]
+    most = max(counts)
+    digest, _ = domains[counts.index(most)]
+    found = [recover(digest, each) for each in signatures]
+    return Signed(most == len(signatures), list(dict.fromkeys(each for each in found if each is not None)))
+
+
+def _counts(signer: Address | None, solver: Address, allowed: Collection[Address]) -> bool:
+    return signer is not None and (signer == solver or signer in allowed)
 
 
 def _number(value: int) -> bytes:

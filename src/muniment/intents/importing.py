@@ -22,7 +22,8 @@ from muniment.errors import Conflicting, DatabaseUnavailable, Invalid, InvalidBo
 from muniment.intents import writing
 from muniment.intents.rules import HEAD_BYTES_MAX, PROPOSAL_BYTES_MAX, check_intent
 from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX, NewIntent
-from muniment.wire import decode_text, parse_json, refusal_of
+from muniment.json_text import parse_json
+from muniment.wire import decode_text, refusal_of
 
 if TYPE_CHECKING:
     from muniment.evm.chains import Chain

@@ -96,6 +96,22 @@ async def join_execution(tx: Transaction, seq: int, execution_hash: HexString) -
     return True
 
 
+async def name_transaction(tx: Transaction, seq: int, transaction_hash: Bytes32) -> bool:
+    """Let a transaction be that of the intent's one proposal under way, unless that has one; whether it is new."""
+    rows = await tx.fetch(
+        """SELECT hash FROM intent_proposals
+           WHERE intent_seq = ? AND COALESCE(chain_status, status) IN ('accepted', 'submitted') LIMIT 2""",
+        (seq,),
+    )
+    if len(rows) != 1:
+        return False
+    ((proposal_hash,),) = rows
+    row = (await fetch_proposals(tx, seq, [proposal_hash]))[proposal_hash]
+    if row.said.transaction_hash is not None:
+        return False
+    return await update_proposal(tx, seq, row, row.said._replace(transaction_hash=transaction_hash.raw))
+
+
 async def fetch_proposals(tx: Transaction, seq: int, hashes: Sequence[bytes]) -> dict[bytes, HeldProposal]:
     """Those of an intent's proposals that have these hashes."""
     found: dict[bytes, HeldProposal] = {}
@@ -211,7 +227,8 @@ def _shown_proposal(proposal: CheckedProposal) -> str:
     """A proposal as it is answered, before a chain says anything of it."""
     new = proposal.new
     shown = Proposal(
-        hash=Bytes32.from_raw(proposal.hash), verified=proposal.verified,
+        hash=Bytes32.from_raw(proposal.hash), verified=proposal.signed.verified,
+        signers=proposal.signed.signers,
         transaction_hash=new.transaction_hash or UNSET, dest_transaction_hash=new.dest_transaction_hash or UNSET,
         **{name: getattr(new, name) for name in _SAME},
     )  # fmt: skip

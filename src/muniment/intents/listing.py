@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 from msgspec import Meta
 
 from muniment.evm.address import Address
-from muniment.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, Page, PageQuery, Sort
+from muniment.http.paging import EMPTY, OFFSET_MAX, Page, PageQuery, Sort
 from muniment.intents import store
 from muniment.intents.store import CAN_END, EARLY, ENDED, HEAD_COLUMNS, STATUS_AS_READ, Head
 from muniment.intents.types import ConfigSig, DeadlineBound, IntentStatus, Op
+from muniment.storage.dating import times_differ
+from muniment.storage.pages import utf8_length
+from muniment.storage.row_counts import has_row_behind
 from muniment.storage.sql import Where
 from muniment.wire import TIMESTAMP_MS_MAX, UINT256_MAX
 
 if TYPE_CHECKING:
     from muniment.storage.database import Reads, Row
 
-# What a page may be long, apart from its first intent: some hundred times a usual page. The next link goes on.
+# What a page without a cursor may be long, apart from its first intent: some hundred times a usual page. The next link
+# goes on.
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 # Rows that the event loop looks at for a page beside those it shows: well under a millisecond.
 WALKED_AT_ONCE: Final = 500
@@ -108,21 +112,27 @@ class _Plan:
     everything: Where
 
 
-async def search(database: Reads, query: IntentQuery, now_ms: int, grace_s: int) -> Page:
+async def search(database: Reads, query: IntentQuery, now_ms: int, grace_s: int, client: str = "") -> Page:
     """A page of intents in the order of commits, as they read at `now_ms`; at most `PAGE_BYTES_MAX` long.
 
-    Raises `DeadlineExceeded` when the last of many rows would have to be looked at.
+    `client` is the address of whoever waits for it. Raises `InvalidParameter` for an offset that is not walked, and
+    `DeadlineExceeded` when the last of many rows would have to be looked at.
     """
     if not query.deadlines:
-        return Page([], None, has_more=False)
+        return EMPTY
+    if query.is_long:
+        if not await has_row_behind(database, "intents", query.offset, client):
+            return EMPTY
+        query.check_offset()
     span, plan = await _span(database, query), _planned(query, store.expiry(now_ms, grace_s))
-    heads = [Head.of(row, now_ms, grace_s) for row in await _rows(database, query, span, plan)]
+    heads = [Head.of(row, now_ms, grace_s) for row in await _rows(database, query, span, plan, client)]
+    bytes_max = query.bytes_max or PAGE_BYTES_MAX
     records: list[str] = []
     length = 1
     for group in store.groups(heads[: query.limit]):
         for record in await store.listed(database, group):
-            length += 1 + (len(record) if record.isascii() else len(record.encode()))
-            if records and length > PAGE_BYTES_MAX:
+            length += 1 + utf8_length(record)
+            if records and length > bytes_max:
                 return Page(records, heads[len(records) - 1].seq, has_more=True)
             records.append(record)
     return Page(records, heads[len(records) - 1].seq if records else None, len(heads) > query.limit)
@@ -133,7 +143,8 @@ async def _span(database: Reads, query: IntentQuery) -> _Span:
 
     Where the times of neighbours may differ, the bounds by time are wider, and rows are asked for their time as well.
     """
-    slack_ms = database.times_differ_ms
+    is_by_time = query.created_after is not None or query.created_before is not None
+    slack_ms = await times_differ(database) if is_by_time else 0
     after, until, rest = 0, OFFSET_MAX, list[_Filter]()
     if query.created_after is not None:
         after = await _seq_at(database, "<= ? ORDER BY created_at_ms DESC, seq DESC", query.created_after - slack_ms)
@@ -157,12 +168,12 @@ async def _seq_at(database: Reads, condition: str, time_ms: int) -> int:
     return rows[0][0] if rows else 0
 
 
-async def _rows(database: Reads, query: IntentQuery, span: _Span, plan: _Plan) -> list[Row]:
+async def _rows(database: Reads, query: IntentQuery, span: _Span, plan: _Plan, client: str) -> list[Row]:
     """The `HEAD_COLUMNS` of the page's intents, and of one more if there is one."""
     whole = _statement(query, span, plan.arms)
     sources = [arm.source for arm in plan.arms if arm.source]
-    if query.offset > OFFSET_QUICK_MAX or not await _are_few(database, sources):
-        return await database.fetch_slow(*whole)
+    if query.is_long or not await _are_few(database, sources):
+        return await database.fetch_slow(*whole, client=client)
     if not plan.has_more_to_ask:
         return await database.fetch(*whole)
     for few in plan.tried_before:
@@ -177,7 +188,7 @@ async def _rows(database: Reads, query: IntentQuery, span: _Span, plan: _Plan) -
     for few in plan.tried_after:
         if await _are_few(database, few):
             return await database.fetch(*_statement(query, span, _looked_at(plan, few)))
-    return await database.fetch_slow(*whole)
+    return await database.fetch_slow(*whole, client=client)
 
 
 def _planned(query: IntentQuery, ended: tuple[bytes, bytes]) -> _Plan:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muniment.evm.rpc import Call, ask, quantity_of
-from muniment.intents.answers import block_hash_in
-from muniment.outgoing import Outgoing, Unreachable
+from muniment.intents.answers import block_hash_in, block_time_in
+from muniment.outgoing import ANSWER_BYTES_MAX, Outgoing, Unreachable
 
 if TYPE_CHECKING:
     from muniment.evm.chains import Chain
@@ -24,6 +24,12 @@ REST_SECONDS_MAX: Final = 60.0
 SECONDS_MAX: Final = 20.0
 # Block headers come with their transactions' hashes, up to some 100 KB each; answers are read up to 8 MiB.
 CALLS_MAX: Final = 50
+# A node that lacks what was followed may lag, for as long as its machine takes to start; or another lied before.
+BEHIND_SECONDS: Final = 180.0
+# A node that does not answer at all is not waited for any longer before the others are believed.
+SILENT_SECONDS: Final = 1_800.0
+# Why a node failed that has not come as far as another before.
+BEHIND: Final = "behind"
 # As in a chains file: what a database and JSON hold exactly.
 BLOCK_MAX: Final = 2**53 - 1
 
@@ -60,8 +66,18 @@ class Node:
     url: str = field(repr=False)
     span: Span = field(default_factory=Span)
     failures: int = 0
+    failing_since_s: float | None = None
+    behind_since_s: float | None = None
     rests_until_s: float = 0
     is_checked: bool = False
+
+
+class Look(NamedTuple):
+    """What a node says: its newest block's number, and of the block that was asked for the hash and Unix seconds."""
+
+    number: int
+    hash: bytes | None = None
+    time_s: int | None = None
 
 
 @dataclass(slots=True)
@@ -86,11 +102,30 @@ class Nodes:
         """Until a node does not rest any more."""
         return max(0.0, min(node.rests_until_s for node in self.nodes) - self.now_s())
 
-    def failed(self, node: Node) -> None:
+    def failed(self, node: Node, reason: str) -> None:
         """Let it rest, longer each time, for a time that other processes do not share."""
+        now_s = self.now_s()
         rest = min(REST_SECONDS_MAX, REST_SECONDS_FIRST * 2 ** min(node.failures, 16))
         node.failures += 1
-        node.rests_until_s = self.now_s() + rest * (0.5 + self.chance() / 2)
+        node.failing_since_s = now_s if node.failing_since_s is None else node.failing_since_s
+        if reason == BEHIND and node.behind_since_s is None:
+            node.behind_since_s = now_s
+        node.rests_until_s = now_s + rest * (0.5 + self.chance() / 2)
+
+    @staticmethod
+    def succeeded(node: Node) -> None:
+        """The node did its part: nothing bad is remembered of it."""
+        node.failures, node.failing_since_s, node.behind_since_s = 0, None, None
+
+    def all_behind(self) -> bool:
+        """Whether no node has had for minutes what was followed; one that is silent counts after half an hour."""
+        return all(
+            self._is_past(node.behind_since_s, BEHIND_SECONDS) or self._is_past(node.failing_since_s, SILENT_SECONDS)
+            for node in self.nodes
+        )
+
+    def _is_past(self, since_s: float | None, seconds: float) -> bool:
+        return since_s is not None and self.now_s() - since_s >= seconds
 
     async def ask(self, node: Node, calls: Sequence[Call]) -> list[Any]:
         """The answers to `calls`, in as many requests as they need. Raises `Unreachable`, also for another chain's."""
@@ -101,18 +136,23 @@ class Nodes:
             node.is_checked = True
         answers: list[Any] = []
         for at in range(0, len(calls), CALLS_MAX):
-            answers += await ask(self.outgoing, node.url, calls[at : at + CALLS_MAX], seconds_max=SECONDS_MAX)
+            answers += await ask(
+                self.outgoing, node.url, calls[at : at + CALLS_MAX],
+                seconds_max=SECONDS_MAX, bytes_max=ANSWER_BYTES_MAX,
+            )  # fmt: skip
         return answers
 
-    async def look(self, node: Node, block: int | None) -> tuple[int, bytes | None]:
-        """The number of the newest block, and the hash of `block` or None. Raises `Unreachable`."""
+    async def look(self, node: Node, block: int | None = None) -> Look:
+        """What a node says of its newest block, and of `block`. Raises `Unreachable`."""
         calls = [Call("eth_blockNumber")]
         if block is not None:
             calls.append(Call("eth_getBlockByNumber", (hex(block), False)))
         number, *blocks = await self.ask(node, calls)
         if (newest := quantity_of(number)) is None or newest > BLOCK_MAX:
             raise Unreachable("garbage", "no block number")
-        return newest, block_hash_in(blocks[0], block) if block is not None else None
+        if block is None:
+            return Look(newest)
+        return Look(newest, block_hash_in(blocks[0], block), block_time_in(blocks[0]))
 
     async def hashes(self, node: Node, numbers: Sequence[int]) -> list[bytes | None]:
         """The hashes of blocks, None for one that the node does not have. Raises `Unreachable`."""

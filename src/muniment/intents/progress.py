@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from muniment.intents.answers import Block
+from muniment.storage.sql import placeholders
 
 if TYPE_CHECKING:
+    from muniment.evm.address import Address
     from muniment.storage.database import Transaction
 
 # One for each range that was followed, so at least as many blocks. No chain of the catalogue has taken back 200.
 BLOCKS_KEPT: Final = 1_000
+# Of older ones the first of each so many stays: from there a chain is read again whose later blocks were a lie.
+BLOCKS_BETWEEN: Final = 100_000
 # A process that does not renew its lease for so long is taken for dead: longer than a write waits for a busy database.
 LEASE_MS: Final = 15_000
+# A lease that lasts longer was taken by a clock that was ahead, and is none. Clocks that are kept differ by less.
+_UNTIL_MS_MAX: Final = LEASE_MS + 5 * 60 * 1000
 _LEASE: Final = "intents watch"
 
 
@@ -28,8 +34,8 @@ async def take_lease(tx: Transaction, holder: str, now_ms: int) -> bool:
         "INSERT INTO leases (name, holder, until_ms) VALUES (?, ?, 0) ON CONFLICT DO NOTHING", (_LEASE, "")
     )
     taken = await tx.execute(
-        "UPDATE leases SET holder = ?, until_ms = ? WHERE name = ? AND (holder = ? OR until_ms <= ?)",
-        (holder, now_ms + LEASE_MS, _LEASE, holder, now_ms),
+        "UPDATE leases SET holder = ?, until_ms = ? WHERE name = ? AND (holder = ? OR until_ms <= ? OR until_ms > ?)",
+        (holder, now_ms + LEASE_MS, _LEASE, holder, now_ms, now_ms + _UNTIL_MS_MAX),
     )
     return taken == 1
 
@@ -53,19 +59,28 @@ async def release_lease(tx: Transaction, holder: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What is stored of a settler's chain: the first block not yet followed (None: not begun), the newest one kept."""
+    """What is stored of a chain: the newest block that is kept, and where to go on.
 
-    next_block: int | None
+    `next_block` is the first block that `settlers` were not followed in yet; None: they have not begun. The others of
+    the chain are further on, at `others_at` at the earliest.
+    """
+
     newest: Block | None
+    settlers: tuple[Address, ...]
+    next_block: int | None
+    others_at: int | None = None
 
 
-async def read_progress(tx: Transaction, chain_id: int, settler: bytes) -> Followed:
-    """How far `settler` was followed."""
-    row = await tx.fetch_one(
-        "SELECT next_block FROM chain_progress WHERE chain_id = ? AND settler = ?", (chain_id, settler)
-    )
-    kept = await kept_blocks(tx, chain_id, below=None, limit=1)
-    return Followed(row[0] if row else None, kept[0] if kept else None)
+async def read_progress(tx: Transaction, chain_id: int, settlers: Sequence[Address]) -> Followed:
+    """How far those of `settlers` were followed that are furthest behind."""
+    rows = await tx.fetch("SELECT settler, next_block FROM chain_progress WHERE chain_id = ?", (chain_id,))
+    known: dict[bytes, int] = dict(rows)
+    newest = next(iter(await kept_blocks(tx, chain_id, below=None, limit=1)), None)
+    if not_begun := tuple(each for each in settlers if each.raw not in known):
+        return Followed(newest, not_begun, None)
+    lowest, *higher = sorted({known[each.raw] for each in settlers})
+    last = tuple(each for each in settlers if known[each.raw] == lowest)
+    return Followed(newest, last, lowest, higher[0] if higher else None)
 
 
 async def kept_blocks(tx: Transaction, chain_id: int, *, below: int | None, limit: int) -> list[Block]:
@@ -78,36 +93,49 @@ async def kept_blocks(tx: Transaction, chain_id: int, *, below: int | None, limi
     return [Block(*row) for row in rows]
 
 
-async def begin(tx: Transaction, chain_id: int, settler: bytes, block: int) -> None:
-    """Say where following begins, unless it has begun."""
-    await tx.execute(
-        "INSERT INTO chain_progress (chain_id, settler, next_block) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-        (chain_id, settler, block),
-    )
+async def begin(tx: Transaction, chain_id: int, settlers: Sequence[Address], block: int, below: Block | None) -> None:
+    """Say where following begins, unless it has begun; `below` is the block below that one, where it is known."""
+    for settler in settlers:
+        await tx.execute(
+            "INSERT INTO chain_progress (chain_id, settler, next_block) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (chain_id, settler.raw, block),
+        )
+    if below is not None:
+        await _keep(tx, chain_id, [below])
 
 
-async def advance(tx: Transaction, chain_id: int, settler: bytes, first: int, seen: Sequence[Block]) -> None:
+async def advance(
+    tx: Transaction, chain_id: int, settlers: Sequence[Address], first: int, seen: Sequence[Block]
+) -> None:
     """Say that the blocks from `first` to the last of those `seen` were followed.
 
     Raises `LeaseLostError` when somebody else was here.
     """
     moved = await tx.execute(
-        "UPDATE chain_progress SET next_block = ? WHERE chain_id = ? AND settler = ? AND next_block = ?",
-        (seen[-1].number + 1, chain_id, settler, first),
+        f"""UPDATE chain_progress SET next_block = ?
+            WHERE chain_id = ? AND next_block = ? AND settler IN ({placeholders(len(settlers))})""",  # noqa: S608 - ? only
+        (seen[-1].number + 1, chain_id, first, *(settler.raw for settler in settlers)),
     )
-    if moved != 1:
+    if moved != len(settlers):
         raise LeaseLostError
-    for block in seen:
+    await _keep(tx, chain_id, seen)
+    await tx.execute(
+        """DELETE FROM chain_blocks WHERE chain_id = ? AND number <= (
+             SELECT number FROM chain_blocks WHERE chain_id = ? ORDER BY number DESC LIMIT 1 OFFSET ?)
+           AND EXISTS (SELECT 1 FROM chain_blocks AS lower WHERE lower.chain_id = chain_blocks.chain_id
+             AND lower.number < chain_blocks.number
+             AND lower.number >= chain_blocks.number - chain_blocks.number % ?)""",
+        (chain_id, chain_id, BLOCKS_KEPT, BLOCKS_BETWEEN),
+    )
+
+
+async def _keep(tx: Transaction, chain_id: int, blocks: Sequence[Block]) -> None:
+    for block in blocks:
         await tx.execute(
             """INSERT INTO chain_blocks (chain_id, number, hash) VALUES (?, ?, ?)
                ON CONFLICT (chain_id, number) DO UPDATE SET hash = excluded.hash""",
             (chain_id, block.number, block.hash),
         )
-    await tx.execute(
-        """DELETE FROM chain_blocks WHERE chain_id = ? AND number <= (
-             SELECT number FROM chain_blocks WHERE chain_id = ? ORDER BY number DESC LIMIT 1 OFFSET ?)""",
-        (chain_id, chain_id, BLOCKS_KEPT),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +184,9 @@ async def first_known(tx: Transaction, chain_id: int) -> int | None:
         (chain_id, chain_id),
     )
     return row[0] if row else None
+
+
+async def registry_age_s(tx: Transaction, now_ms: int) -> float:
+    """Seconds since this database was made: nothing was followed before. 0 when it says a time to come."""
+    ((made_at_ms,),) = await tx.fetch("SELECT MIN(applied_at_ms) FROM schema_migrations")
+    return max(0, now_ms - made_at_ms) / 1000

@@ -7,29 +7,38 @@ from typing import Final
 from muniment.context import Context
 from muniment.errors import IntentNotFound, InvalidTimestamp
 from muniment.evm.hex import Bytes32
-from muniment.http.operation import Answer, Operation, operation
-from muniment.http.paging import next_link
+from muniment.http.openapi_answers import LISTED, TAGGED
+from muniment.http.operation import Operation, operation
+from muniment.http.paging import check_cursor, next_link
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.http.request import Request
 from muniment.intents import feeding, listing, store
 from muniment.intents.types import Intent
+from muniment.limits.costs import CONTENT, PAGE, Shed
 
 
-@operation("GET", "/intents", refuses=(InvalidTimestamp,), at_once=True)
-async def list_intents(context: Context, request: Request, query: listing.IntentQuery) -> Ready[list[Intent]]:
+@operation("GET", "/intents", cost=PAGE, sheds=Shed.PAGE, refuses=(InvalidTimestamp,), answers=LISTED)
+async def list_intents(
+    context: Context, request: Request, query: listing.IntentQuery
+) -> Ready[list[Intent]] | Streamed:
     """List intents, each with the newest 50 of its proposals and logs.
 
-    Newest first unless `sort=1`. A page ends before its limit when it would be longer than 8 MiB: a `next` link says
-    that there is more. Following these links with `sort=1` misses no intent and shows none twice.
+    Newest first unless `sort=1`. A page ends before its limit when it would be longer than 8 MiB, behind a `cursor`
+    1 MiB: a `next` link says that there is more. Following these links with `sort=1` misses no intent and shows none
+    twice.
     """
-    page = await listing.search(context.reads(request), query, context.now_ms(), context.settings.settlement_grace_s)
-    link = next_link("/intents", request.scope["query_string"], page, query, query.sort)
-    return Ready(page.body(), (JSON, *link))
+    now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
+    reads = context.reads(request)
+    numbers = context.epochs.numbers(reads, "intents")
+    await check_cursor(query.cursor, numbers)
+    page = await listing.search(reads, query, now_ms, grace_s, context.client(request))
+    link = await next_link("/intents", request.query, page, query, query.sort, numbers)
+    return page.reply((JSON, *link))
 
 
 @operation(
-    "GET", "/intents/{hash}", refuses=(IntentNotFound,),
-    answers={304: Answer("Not modified")}, reads={"if-none-match": "ETags that the client has"},
+    "GET", "/intents/{hash}", cost=CONTENT, sheds=Shed.READ, refuses=(IntentNotFound,),
+    answers=TAGGED, reads={"if-none-match": "ETags that the client has"},
 )  # fmt: skip
 async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready[Intent] | Streamed:  # noqa: A002 - the name is the path parameter's
     """Read an intent with all its proposals and logs.

@@ -14,7 +14,7 @@ from muniment.errors import Fault, HashMismatch, InvalidIntent
 from muniment.evm.address import Address
 from muniment.evm.chains import Chain
 from muniment.evm.hex import Bytes32
-from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest, verified
+from muniment.intents.hashes import Signed, intent_hash, proposal_hash, settlement_digest, signed_by
 from muniment.intents.moves import passed_until
 from muniment.intents.types import NewIntent, NewLog, NewProposal
 from muniment.wire import encode
@@ -28,11 +28,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class CheckedProposal:
-    """A proposal with its identity, and whether its signatures are the solver's (`hashes.verified`)."""
+    """A proposal with its identity, and whose its signatures are."""
 
     hash: bytes
     new: NewProposal
-    verified: bool | None
+    signed: Signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class CheckedIntent:
     logs: tuple[CheckedLog, ...]
 
 
-def chains_of(chains: Mapping[int, Chain], settler: Address) -> list[int]:
-    """The ids of the chains whose settlement contract is `settler`."""
-    return [chain.id for chain in chains.values() if chain.settler == settler]
+def chains_of(chains: Mapping[int, Chain], settler: Address) -> list[Chain]:
+    """The chains that have the settlement contract `settler`."""
+    return [chain for chain in chains.values() if settler in chain.settlers]
 
 
 def check_intent(
@@ -98,8 +98,11 @@ def check_proposal(
     """`new` with its hash as a proposal to that intent. Raises `InvalidIntent` for what is too large."""
     _check_size(new, PROPOSAL_BYTES_MAX, "a proposal")
     computed = proposal_hash(intent_hash, new)
-    digests = [settlement_digest(computed, protocol, chain_id, settler) for chain_id in chains_of(chains, settler)]
-    return CheckedProposal(computed, new, verified(new, digests))
+    domains = [
+        (settlement_digest(computed, protocol, chain.id, settler), chain.proposal_signers)
+        for chain in chains_of(chains, settler)
+    ]
+    return CheckedProposal(computed, new, signed_by(new, domains))
 
 
 def check_log(new: NewLog, now_ms: int) -> CheckedLog:

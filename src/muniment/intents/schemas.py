@@ -17,7 +17,7 @@ PROPOSED: Final[dict[str, Any]] = {
 }  # fmt: skip
 PROPOSAL: Final[dict[str, Any]] = {
     "hash": _HASH, **PROPOSED, "feeUsd": "0", "status": "received", "description": "", "signatures": [],
-    "verified": None,
+    "verified": None, "signers": [],
 }  # fmt: skip
 LOG: Final[dict[str, Any]] = {
     "level": "info", "data": "solver answered in 120 ms", "createdAt": "2026-11-20T19:48:00.123Z",

@@ -43,8 +43,16 @@ LogLevel = Annotated[
 Verified = Annotated[
     bool | None,
     Meta(
-        description="Whether every signature is by `solver` under the settlement domain of a configured chain; null: "
-        "there is no signature, or no configured chain has this settler"
+        description="Whether every signature is by `solver` or by one of the chain's `proposal_signers`, under the "
+        "settlement domain of a configured chain; null: there is no signature, or no configured chain has this settler"
+    ),
+]
+Signers = Annotated[
+    list[Address],
+    Meta(
+        description="The addresses that the signatures lead to under the settlement domain of the chain where most of "
+        "them count, each once; empty where `verified` is null, absent of a proposal recorded by an earlier release",
+        max_length=LIST_MAX,
     ),
 ]
 
@@ -256,6 +264,7 @@ class Proposal(Record, frozen=True):
     description: ShortText
     signatures: list[Signature]
     verified: Verified
+    signers: Signers | UnsetType = UNSET
     transaction_hash: Bytes32 | UnsetType = UNSET
     dest_transaction_hash: Bytes32 | UnsetType = UNSET
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
@@ -32,35 +32,47 @@ _log = structlog.get_logger(__name__)
 
 def followed_chains(context: Context) -> list[Chain]:
     """The chains that are followed: those with an RPC URL and a settler."""
-    return [chain for chain in context.chains.values() if chain.rpc_urls and chain.settler is not None]
+    return [chain for chain in context.chains.values() if chain.rpc_urls and chain.settlers]
+
+
+class Start(NamedTuple):
+    """From which block on a chain is to be read again."""
+
+    chain_id: int
+    block: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
     """Follows chains until cancelled, or with `once` until each was followed to its head.
 
-    `told` is given every step that did something.
+    `told` is given every step that did something. With a `start` that chain is read again from there, which another
+    process that leads would not do: this one then does not wait for it to end.
     """
 
     context: Context
     once: bool
     interval_s: float
     told: Callable[[Step], None]
+    start: Start | None = None
 
     async def watch(self) -> bool:
-        """Whether every chain was followed to its head: with `once`; without it this does not return."""
+        """Whether every chain was followed to its head: with `once`; else this returns only if it cannot `start`."""
         holder = self.context.random_bytes(16).hex()
         lapsed_s = asyncio.get_running_loop().time() + LEASE_MS / 1000 + 2 * _ASKED_SECONDS
-        waits = False
+        waits, start = False, self.start
         while True:
             if await self._take(holder):
                 try:
+                    if start is not None:
+                        await self._go_back(start, holder)
+                    start = None
                     return await self._lead(holder)
                 except LeaseLostError:
                     _log.warning("another process follows the chains now")
                 finally:
                     await self._release(holder)
-            elif self.once and asyncio.get_running_loop().time() > lapsed_s:
+            elif (self.once or start) and asyncio.get_running_loop().time() > lapsed_s:
                 _log.error("another process follows the chains")
                 return False
             elif not waits:
@@ -79,6 +91,11 @@ class Watcher:
     async def _release(self, holder: str) -> None:
         with suppress(Refusal):  # it lapses by itself
             await self.context.database.write(lambda tx: release_lease(tx, holder))
+
+    async def _go_back(self, start: Start, holder: str) -> None:
+        """Have a chain read again. Raises `LeaseLostError`, `DatabaseUnavailable`."""
+        follower = self._follower(self._nodes(self.context.chains[start.chain_id]), holder)
+        self._tell(await follower.follow_again(start.block))
 
     async def _lead(self, holder: str) -> bool:
         """Follow every chain while the lease is held. Raises `LeaseLostError`."""
@@ -106,8 +123,7 @@ class Watcher:
 
     async def _follow(self, chain: Chain, holder: str) -> bool:
         """Follow one chain, whatever befalls it; with `once` whether its head was reached. Raises `LeaseLostError`."""
-        context, loop = self.context, asyncio.get_running_loop()
-        nodes = Nodes(context.outgoing, chain, now_s=loop.time, chance=lambda: context.random_bytes(1)[0] / 255)
+        loop, nodes = asyncio.get_running_loop(), self._nodes(chain)
         follower = self._follower(nodes, holder)
         while True:
             if (node := nodes.first_awake()) is None:
@@ -118,7 +134,7 @@ class Watcher:
             try:
                 step = await follower.step(node)
             except Unreachable as error:
-                nodes.failed(node)
+                nodes.failed(node, error.reason)
                 _log.warning(
                     "node failed", chain=chain.id, url=node.place, reason=error.reason, failures=node.failures,
                     rests_s=round(node.rests_until_s - loop.time(), 1),
@@ -127,24 +143,26 @@ class Watcher:
             except LeaseLostError:
                 raise
             except Exception as error:  # noqa: BLE001 - one chain's trouble stops no other, and may pass
-                nodes.failed(node)
+                nodes.failed(node, type(error).__name__)
                 detail = error.detail if isinstance(error, Refusal) else str(error)
                 _log.error("cannot follow", chain=chain.id, error=type(error).__name__, detail=detail)
                 await asyncio.sleep(_REST_SECONDS)
                 continue
-            node.failures = 0
+            nodes.succeeded(node)
             self._tell(step)
-            if step.at_head:
-                if self.once and step.all_asked:
-                    return True
+            if self.once and step.at_head and step.all_asked and not step.is_held_back:
+                return True
+            if step.at_head or step.is_held_back:
                 await asyncio.sleep(0 if self.once else self.interval_s)
+
+    def _nodes(self, chain: Chain) -> Nodes:
+        context, now_s = self.context, asyncio.get_running_loop().time
+        return Nodes(context.outgoing, chain, now_s=now_s, chance=lambda: context.random_bytes(1)[0] / 255)
 
     def _follower(self, nodes: Nodes, holder: str) -> Follower:
         context, chain = self.context, nodes.chain
-        assert chain.settler is not None  # noqa: S101 - see `followed_chains`
         return Follower(
             nodes=nodes,
-            settler=chain.settler,
             confirmations=context.settings.confirmations if chain.confirmations is None else chain.confirmations,
             database=context.database,
             holder=holder,

@@ -15,6 +15,7 @@ from muniment.intents import evidence, joining
 from muniment.intents.joining import Facts, Held
 from muniment.intents.moves import INTENT_MOVES, PROPOSAL_MOVES, check_move, status_as_read
 from muniment.intents.types import LOGS_MAX, Hashed
+from muniment.storage.dating import date_row
 from muniment.storage.sql import placeholders
 from muniment.wire import DateTime, encode, iso_time
 
@@ -102,7 +103,8 @@ async def move(
 ) -> None:
     """Move an intent by one step of its diagram, or the proposal that is named by one or more of its own.
 
-    The status that it has, or that operators gave it last, is no move and no fault. Raises `IntentNotFound`,
+    The status that it has, or that operators gave it last, is no move and no fault. A transaction that is told of the
+    intent is also that of the one proposal which is accepted or submitted, if exactly one is. Raises `IntentNotFound`,
     `ProposalNotFound`, `InvalidIntent`, `StatusConflict`, `IntentDiffers`.
     """
     held = await _found(tx, intent_hash, now_ms, grace_s)
@@ -111,6 +113,8 @@ async def move(
             check_move(INTENT_MOVES, held.reads_as, change.status, several=False)
         said = joining.joined(held, change.status, change)
         is_changed, of = said != held.said, ""
+        if change.transaction_hash is not None:
+            is_changed = await joining.name_transaction(tx, held.seq, change.transaction_hash) or is_changed
     else:
         known = (await joining.fetch_proposals(tx, held.seq, [change.proposal.raw])).get(change.proposal.raw)
         if known is None:
@@ -149,8 +153,8 @@ async def _found(tx: Transaction, intent_hash: bytes, now_ms: int, grace_s: int)
 async def _insert(tx: Transaction, checked: CheckedIntent, now_ms: int, grace_s: int) -> int | None:
     """Record an intent that is not there with all that is said of it; its seq, or None when it is there after all."""
     new = checked.new
-    last = await tx.fetch_one("SELECT created_at_ms FROM intents ORDER BY seq DESC LIMIT 1")
-    created_at_ms = max(now_ms, last[0] if last else 0)
+    newest = await tx.fetch_one("SELECT created_at_ms FROM intents ORDER BY created_at_ms DESC LIMIT 1")
+    created_at_ms = await date_row(tx, now_ms, newest[0] if newest else 0)
     # Operators cannot let an intent expire; one that is said to have expired was created, and its deadline does it.
     status = "created" if new.status in (None, "expired") else new.status
     rows = await tx.fetch(

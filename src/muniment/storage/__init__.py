@@ -63,6 +63,11 @@ def open_target(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Targ
     return target(url)
 
 
+def sqlite_file(url: str, *, data_dir: Path) -> Path | None:
+    """The file of the SQLite database at `url`; None where a server keeps it. Raises `ValueError` likewise."""
+    return _path(url, data_dir) if _engine(url) == "sqlite" else None
+
+
 def _engine(url: str) -> str:
     """The engine of a database's URL. Raises `ValueError`."""
     if url.startswith("sqlite:///"):

@@ -55,12 +55,15 @@ TABLES: Final = tuple(
         ("imports", "source"),
         ("operators", "name"),
         ("audit_entries", "seq"),
+        ("time_differences", "differ_ms"),
+        ("forgotten_nonces", "id"),
     )
 )
 # Tables that are not copied, and why.
 LEFT: Final = {
     "schema_migrations": "each database has its own: what was applied to it, and when",
     "sqlite_sequence": "SQLite keeps it itself, by the rows that are added",
+    "epoch": "`copy_epoch` takes it, unless TO has had another life",
     "blocks": "`muniment blocks copy` takes them: hash by hash, from wherever they are to wherever they will be",
 }
 # What is said of a target that is not free after a few seconds.
@@ -98,6 +101,10 @@ class Side(Protocol):
         """How many rows there are."""
         ...
 
+    async def epoch(self) -> Row | None:
+        """The number of its epoch, and how many it had before; None where the row is gone."""
+        ...
+
 
 class Source(Side, Protocol):
     """The database that is read, in one view of it."""
@@ -113,6 +120,14 @@ class Source(Side, Protocol):
 
 class Target(Side, Protocol):
     """The database that is written to, in one transaction that keeps other writers out until it ends."""
+
+    async def has_numbered(self) -> bool:
+        """Whether it ever gave numbers to rows, of which none is left."""
+        ...
+
+    async def put_epoch(self, number: int, renewals: int) -> None:
+        """Be in the epoch `number`, the one after so many others."""
+        ...
 
     async def add(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
         """Add rows. Raises `RowRefused`; the transaction is of no more use then."""
@@ -139,6 +154,22 @@ async def require_empty(side: Side) -> None:
     """Raise `ValueError` when there is a row in any table but those that are left. Its schema may be of any level."""
     if held := [each.name for each in TABLES if await side.columns(each.name) and await side.count(each.name)]:
         raise ValueError(f"TO holds a registry: there are rows in {', '.join(held)}")
+
+
+async def copy_epoch(source: Source, target: Target, number: int) -> bool:
+    """Go on in the epoch of `source`, whose numbers stay; `target` holds no row.
+
+    Where it has been a registry before, cursors that it gave out may be about: then the epoch `number` begins, and this
+    returns True.
+    """
+    own, theirs = await target.epoch(), await source.epoch()
+    has_served = bool(own and own[1]) or await target.has_numbered()
+    renewals = max(each[1] for each in (own, theirs, (0, 0)) if each)
+    if has_served:
+        await target.put_epoch(number, renewals + 1)
+    elif theirs:
+        await target.put_epoch(*theirs)
+    return has_served
 
 
 async def counted(source: Source) -> dict[str, int]:

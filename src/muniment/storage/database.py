@@ -57,11 +57,6 @@ class Reads(Protocol):
         ...
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether `fetch` and `fetch_one` are done when they return: awaiting them suspends nothing."""
-        ...
-
-    @property
     def merges_unions(self) -> bool:
         """Whether a UNION ALL with an order and a limit is read from the indexes of its parts only as far as it goes.
 
@@ -70,8 +65,19 @@ class Reads(Protocol):
         ...
 
     @property
+    def rows_counted(self) -> dict[str, tuple[int, int]]:
+        """What `storage.row_counts` has counted: of a table one `seq`, and how many rows have that or a lower one.
+
+        It stays true of tables to which rows are only added, behind those that are settled.
+        """
+        ...
+
+    @property
     def times_differ_ms(self) -> int:
-        """By how much the time in a row may be ahead of the time in the next one, in the order of commits."""
+        """By how much the time in a row may usually be ahead of the time in a later one, in the order of commits.
+
+        By how much it may be indeed, after clocks were wrong, `storage.dating.times_differ` says.
+        """
         ...
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
@@ -85,16 +91,33 @@ class Reads(Protocol):
         """
         ...
 
-    async def fetch_slow(self, sql: str, parameters: Parameters = ()) -> list[Row]:
-        """All rows of a query that may be long: off the event loop, `DeadlineExceeded` past the engine's bound."""
+    async def fetch_some(
+        self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
+    ) -> tuple[list[Row], int]:
+        """The first rows of a query, up to the one whose text fills `bytes_max`; and the bytes of their texts in UTF-8.
+
+        The query has the columns `seq` and `record`, and at most `rows_max` rows, in an order that an index has. When
+        the bytes are fewer than `bytes_max`, these are all rows; else there may be more.
+        """
+        ...
+
+    async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
+        """All rows of a query that may be long: off the event loop, `DeadlineExceeded` past the engine's bound.
+
+        `client` is the address of whoever waits for it, empty for the service itself. A client has one such read at a
+        time; its others wait, and the wait counts.
+        """
         ...
 
 
 class Database(Reads, Protocol):
     """A database that is open; with replicas, its primary."""
 
-    async def write(self, work: Work[T], *, order: bytes = b"") -> T:
+    async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
         """Run `work` in a transaction of its own and return its result once that is durable.
+
+        Raises `Overloaded` when too many writes wait already, or for too long. `urgent` work is not refused for that:
+        what ends a consent must not wait for a quieter moment.
 
         `order` is the key of what `work` locks, if it locks one thing: an engine that gives a transaction to the work
         of many callers does it in the order of these keys, so that no two processes wait for each other crosswise.
@@ -108,8 +131,19 @@ class Database(Reads, Protocol):
         """Apply the migrations that are missing, under a lock; their names."""
         ...
 
+    async def time_ms(self) -> int | None:
+        """The time of the server, in milliseconds since 1970; None where the database is no server."""
+        ...
+
     async def check(self) -> None:
         """Return when the database answers and has every migration; raise `Unavailable` otherwise."""
+        ...
+
+    async def check_writes(self) -> None:
+        """Return when a write would be taken, and found after a restart; raise `NotReady` otherwise.
+
+        It is tried out, but not more often than every few seconds, however many ask.
+        """
         ...
 
     async def close(self) -> None:

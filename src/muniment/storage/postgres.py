@@ -7,21 +7,25 @@ statement is bounded by the server and, should that say nothing, by this side.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import asyncpg
 
 from muniment.errors import DeadlineExceeded, NotReady
+from muniment.storage.client_slots import ClientSlots
 from muniment.storage.migrate import migrations
-from muniment.storage.postgres_line import DRIVER_ERRORS, Door, Line, as_raised
+from muniment.storage.postgres_line import DRIVER_ERRORS, POOLED, READ_ONLY, Door, Line, as_raised
 from muniment.storage.postgres_migrate import migrate
 from muniment.storage.postgres_reader import Reader
+from muniment.storage.postgres_some import fetch_some
 from muniment.storage.postgres_sql import Texts
 from muniment.storage.postgres_together import fetch_together
 from muniment.storage.postgres_writer import Writer
+from muniment.storage.probe import ANSWER_AGE_SECONDS_MAX, Probe
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Parameters, Row, Work
+    from muniment.storage.database import Parameters, Row, Transaction, Work
 
 T = TypeVar("T")
 
@@ -38,7 +42,6 @@ TIMES_DIFFER_MS_MAX: Final = 15_000
 class PostgresDatabase:
     """A `Database` on a server."""
 
-    is_at_hand: bool = False
     settled_before: str = "settled_seq()"
     merges_unions: bool = False
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
@@ -49,8 +52,11 @@ class PostgresDatabase:
         self._texts = Texts()
         self._reader = Reader(self._door, self._texts)
         self._writer = Writer(self._door, self._texts)
+        self._writes = Probe(self._prove_writing, silence="the database does not answer")
         self._slow: list[Line] = [Line(self._door) for _ in range(SLOW_LINES)]
         self._slow_free = asyncio.Semaphore(SLOW_LINES)
+        self._slots = ClientSlots()
+        self.rows_counted: dict[str, tuple[int, int]] = {}
 
     @property
     def connections_made(self) -> int:
@@ -66,11 +72,17 @@ class PostgresDatabase:
         rows = await self._reader.fetch(sql, parameters)
         return rows[0] if rows else None
 
-    async def fetch_slow(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch_some(
+        self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
+    ) -> tuple[list[Row], int]:
+        """The first rows, with the reads that wait at the same moment."""
+        return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
+
+    async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, on a connection for long reads, cancelled at the deadline."""
         text, values = self._texts.ask(sql, parameters)
         try:
-            async with asyncio.timeout(SLOW_READ_SECONDS_MAX), self._slow_free:
+            async with asyncio.timeout(SLOW_READ_SECONDS_MAX), self._slots.of(client), self._slow_free:
                 line = self._slow.pop()
                 try:
                     (rows,) = await fetch_together(await line.open(), text, [values])
@@ -85,13 +97,18 @@ class PostgresDatabase:
             raise as_raised(error) from error
         return rows
 
-    async def write(self, work: Work[T], *, order: bytes = b"") -> T:
+    async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
         """Do `work` with the writes that wait at the same moment; its result once they are committed."""
-        return await self._writer.submit(work, order)
+        return await self._writer.submit(work, order, urgent=urgent)
 
     async def migrate(self) -> list[str]:
         """Apply what is missing while holding a lock, so that a second process waits and finds it done."""
         return await migrate(self._door)
+
+    async def time_ms(self) -> int | None:
+        """The time of the server."""
+        ((time_ms,),) = await self.fetch("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+        return time_ms
 
     async def check(self) -> None:
         """Answer a read, and have every migration."""
@@ -102,9 +119,34 @@ class PostgresDatabase:
         if absent:
             raise NotReady(f"the database lacks migrations: {', '.join(absent)}")
 
+    async def check_writes(self) -> None:
+        """Find statements where they were prepared, and take writes. A table that somebody has locked is no matter.
+
+        The other tables are served, and no other process would serve that one.
+        """
+        if self._door.is_pooled:
+            raise NotReady(POOLED)
+        await self._writes.check()
+
+    async def _prove_writing(self) -> None:
+        """Return when a commit was on disk just now; where there was none, when the server would take one."""
+        if time.monotonic() - self._writer.succeeded_at > ANSWER_AGE_SECONDS_MAX:
+            await self.write(_refuse_if_read_only, urgent=True)
+
     async def close(self) -> None:
         """Finish what was accepted, then close every connection."""
+        await self._writes.close()
         await self._writer.close()
         await self._reader.close()
         for line in self._slow:
             await line.close()
+
+
+async def _refuse_if_read_only(tx: Transaction) -> None:
+    """Raise `NotReady` where this session takes no writes."""
+    row = await tx.fetch_one("SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'")
+    is_standby, is_read_only = row or (False, False)
+    if is_standby:
+        raise NotReady(f"{READ_ONLY}: it is a standby, which follows another server")
+    if is_read_only:
+        raise NotReady(READ_ONLY)

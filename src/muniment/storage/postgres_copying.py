@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import asyncpg
 
 from muniment.errors import DatabaseUnavailable
+from muniment.storage import epoch
 from muniment.storage.copying import OTHERS_WRITE, ROWS_AT_ONCE, TABLES, RowRefused, Table
 from muniment.storage.postgres_line import DRIVER_ERRORS, Connection, Door, reason
 from muniment.storage.postgres_migrate import raise_base
@@ -79,6 +80,10 @@ class _Side:
         ((count,),) = await self._fetch(f"SELECT count(*) FROM {table}")  # noqa: S608 - a table of ours
         return count
 
+    async def epoch(self) -> Row | None:
+        """The number of its epoch, and how many it had before; None where the row is gone."""
+        return next((tuple(row) for row in await self._fetch(epoch.READ)), None)
+
     async def _fetch(self, sql: str, *values: object) -> list[Any]:
         with _failures(self._name):
             return await self._connection.fetch(sql, *values, timeout=STATEMENT_SECONDS_MAX)
@@ -137,6 +142,15 @@ class _Target(_Side):
             if isinstance(refusal.__cause__, asyncpg.LockNotAvailableError):
                 raise DatabaseUnavailable(OTHERS_WRITE) from refusal
             raise
+
+    async def has_numbered(self) -> bool:
+        """Whether rows were ever numbered here: a sequence forgets nothing, not with a transaction that is undone."""
+        ((is_called,),) = await self._fetch("SELECT is_called FROM row_numbers")
+        return is_called
+
+    async def put_epoch(self, number: int, renewals: int) -> None:
+        """Be in the epoch `number`, the one after so many others."""
+        await self._fetch(epoch.PUT.replace("?", "$1", 1).replace("?", "$2", 1), number, renewals)
 
     async def add(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
         """Add rows."""

@@ -5,6 +5,7 @@ A database that cannot be reached is asked again at growing intervals; in betwee
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from contextlib import AbstractAsyncContextManager, suppress
@@ -71,8 +72,22 @@ _LOST_STATES: Final = {"57P01", "57P02", "57P03", "57P05"}  # shutdown, crash, s
 _FAILING: Final = {"53", "55", "57", "58", "XX"}  # resources, not in the state, intervention, system, internal
 # No such table, column or function: the migrations of this release are not applied yet.
 _FAILING_STATES: Final = {"42P01", "42703", "42883"}
+# The session takes no writes: `default_transaction_read_only`, or a server that follows another.
+_READ_ONLY: Final = "25006"
+# A statement that was prepared is not there, or another has its name, or takes other values: what prepared it was
+# another session. So it is behind a pooler that gives each transaction whichever session is free.
+_POOLED_STATES: Final = {"26000", "42P05", "08P01"}
+# A pooler that mixes sessions does so now and then. For so long nobody is sent here after it was seen to.
+POOLED_SECONDS: Final = 30.0
 _AGAIN: Final = {"40"}  # deadlock, serialization failure
 _AGAIN_STATES: Final = {"0A000"}  # "cached plan must not change result type": after a migration
+
+
+READ_ONLY: Final = "the database is read-only"
+POOLED: Final = (
+    "a connection pooler gives the statements of one session to another, which has not prepared them: it must keep "
+    "prepared statements, or work in its session mode"
+)
 
 
 class Door:
@@ -93,6 +108,17 @@ class Door:
         self.connections_made = 0
         self._pause = 0.0
         self._closed_until = 0.0
+        self._pooled_at = -math.inf
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether statements of one session lately reached another, as behind a pooler in transaction mode."""
+        return time.monotonic() - self._pooled_at < POOLED_SECONDS
+
+    def note(self, error: BaseException) -> None:
+        """Remember what an error says of all connections that are made here."""
+        if is_pooled(error):
+            self._pooled_at = time.monotonic()
 
     async def connect(self, **settings: str) -> Connection:
         """A new connection. Raises `DatabaseUnavailable`, at once while an attempt would come too early."""
@@ -111,6 +137,8 @@ class Door:
             return connection
         self._pause = min(max(2 * self._pause, _RETRY_SECONDS_FIRST), _RETRY_SECONDS_MAX)
         self._closed_until = time.monotonic() + self._pause
+        if isinstance(last, asyncpg.TargetServerAttributeNotMatched):  # it is asked for by `target_session_attrs`
+            raise DatabaseUnavailable(f"{READ_ONLY}: no server of its URL takes writes") from last
         raise DatabaseUnavailable(f"the database cannot be reached: {reason(last) if last else 'no host'}") from last
 
 
@@ -176,6 +204,7 @@ class Line:
 
     def lost(self, error: BaseException) -> bool:
         """Whether `error` says that the connection is of no more use; it is dropped then."""
+        self._door.note(error)
         if self._connection is not None and not (self._connection.is_closed() or _says_lost(error)):
             return False
         self.drop()
@@ -215,7 +244,19 @@ def is_refusal(error: BaseException) -> bool:
     of values that it cannot send, and names no severity.
     """
     severity: Any = getattr(error, "severity_en", None)
-    return _state(error) is not None and severity in {None, "ERROR"} and not _says_lost(error)
+    is_whole = is_read_only(error) or not _says_lost(error)
+    return _state(error) is not None and severity in {None, "ERROR"} and is_whole
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Whether it says that the session takes no writes; so this one was not done."""
+    return _state(error) == _READ_ONLY
+
+
+def is_pooled(error: BaseException) -> bool:
+    """Whether it says that statements of this session reach another one. Poolers end sessions by FATAL of 08P01."""
+    severity: Any = getattr(error, "severity_en", None)
+    return _state(error) in _POOLED_STATES and severity in {None, "ERROR"}
 
 
 def is_worth_again(error: BaseException) -> bool:
@@ -229,6 +270,10 @@ def as_raised(error: BaseException) -> BaseException:
     state = _state(error) or ""
     if not isinstance(error, DRIVER_ERRORS):
         return error
+    if is_read_only(error) or is_pooled(error):
+        refusal = DatabaseUnavailable(READ_ONLY if is_read_only(error) else POOLED)
+        refusal.__cause__ = error
+        return refusal
     is_failure = state[:2] in _FAILING or state in _FAILING_STATES
     if state and not (is_failure or is_worth_again(error) or _says_lost(error)):
         return error

@@ -6,6 +6,7 @@ When one of a group fails, the group is undone and each is done by itself, so th
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import structlog
 
 from muniment.errors import DatabaseUnavailable
+from muniment.storage.backlog import Backlog
 from muniment.storage.postgres_lanes import Lanes
-from muniment.storage.postgres_line import DRIVER_ERRORS, Door, Line, as_raised, is_worth_again, reason
+from muniment.storage.postgres_line import DRIVER_ERRORS, Door, Line, as_raised, is_read_only, is_worth_again, reason
 from muniment.storage.postgres_transaction import CommitLost, commit
-from muniment.storage.turns import WAITING_SECONDS_MAX, WRITES_WAITING_MAX
+from muniment.storage.turns import WAITING_SECONDS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,15 +75,18 @@ class Writer:
     def __init__(self, door: Door, texts: Texts) -> None:
         """Connections are made when they are needed."""
         self._texts = texts
+        # When a group that changed something was last committed, by the monotonic clock.
+        self.succeeded_at = -math.inf
         self._waiting: deque[_Job] = deque()
+        self._backlog = Backlog()
         lines = [Line(door) for _ in range(WRITE_LINES)]
         self._lanes = Lanes(lines, self._next, self._serve, waiting=self._waiting.__len__, worth=WORTH_A_LINE)
 
-    def submit(self, work: Work[T], order: bytes) -> asyncio.Future[T]:
+    def submit(self, work: Work[T], order: bytes, *, urgent: bool = False) -> asyncio.Future[T]:
         """What `work` returned or raised, once it is committed."""
-        if len(self._waiting) >= WRITES_WAITING_MAX:
-            raise DatabaseUnavailable("too many writes are waiting for the database")
-        job = _Job(work, order, asyncio.get_running_loop().create_future(), time.monotonic() + WAITING_SECONDS_MAX)
+        now = time.monotonic()
+        self._backlog.check(len(self._waiting), self._oldest(), now, urgent=urgent)
+        job = _Job(work, order, asyncio.get_running_loop().create_future(), now + WAITING_SECONDS_MAX)
         self._waiting.append(job)
         self._lanes.wake()
         return job.future
@@ -90,16 +95,23 @@ class Writer:
         """Do what waits, then close the connections."""
         await self._lanes.close()
 
+    def _oldest(self) -> float | None:
+        """When the first of those that wait was submitted."""
+        return self._waiting[0].until - WAITING_SECONDS_MAX if self._waiting else None
+
     def _next(self) -> list[_Job] | None:
         count = min(len(self._waiting), GROUP_SIZE_MAX)
         jobs = [self._waiting.popleft() for _ in range(count)]
+        self._backlog.look(self._oldest(), time.monotonic())
         jobs.sort(key=_ORDER)  # stable: of equal keys the first goes first
         return jobs or None
 
     async def _serve(self, line: Line, jobs: list[_Job], *, may_guess: bool = True) -> None:
         """Do `jobs` together, or else one by one."""
+        begun = time.monotonic()
         try:
             outcomes = await self._commit(line, jobs, may_guess=may_guess)
+            self._backlog.committed(time.monotonic() - begun)
         except Exception as error:  # noqa: BLE001 - whatever it is, these callers wait for it, and others for the line
             if len(jobs) == 1 or isinstance(error, DatabaseUnavailable):
                 _fail(jobs, error)
@@ -109,6 +121,8 @@ class Writer:
             for job in jobs:
                 await self._serve(line, [job], may_guess=may_guess)
             return
+        if any(outcome is not None and outcome.changed for outcome in outcomes):
+            self.succeeded_at = time.monotonic()
         again: list[_Job] = []
         for job, outcome in zip(jobs, outcomes, strict=True):
             if outcome is None:
@@ -136,6 +150,8 @@ class Writer:
                     "the database was lost while it committed: read whether the change is there"
                 ) from error
             except DRIVER_ERRORS as error:
+                if turn and is_read_only(error):  # a new session is, too
+                    raise as_raised(error) from None
                 last = error
                 if line.lost(error):
                     continue

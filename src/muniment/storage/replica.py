@@ -81,10 +81,10 @@ class Replica:
             return None
         return rows if connections == self._database.connections_made else None
 
-    async def fetch_slow(self, sql: str, parameters: Parameters) -> list[Row] | None:
+    async def fetch_slow(self, sql: str, parameters: Parameters, client: str) -> list[Row] | None:
         """Likewise for a long read, which is given up when the replica fails. Raises `DeadlineExceeded`."""
         connections = self._database.connections_made
-        task = asyncio.get_running_loop().create_task(self._database.fetch_slow(sql, parameters))
+        task = asyncio.get_running_loop().create_task(self._database.fetch_slow(sql, parameters, client=client))
         self._long.add(task)
         task.add_done_callback(self._long.discard)
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from muniment.storage.postgres import TIMES_DIFFER_MS_MAX, PostgresDatabase
+from muniment.storage.postgres_some import fetch_some
 from muniment.storage.recent_writers import RecentWriters
 from muniment.storage.replica import Replica
 
@@ -57,16 +58,16 @@ class ReplicatedDatabase(PostgresDatabase):
 class _Reading:
     """The `Reads` of one request: of a replica as long as that has the answers, then of the primary."""
 
-    is_at_hand: bool = False
     settled_before: str = PostgresDatabase.settled_before
     merges_unions: bool = PostgresDatabase.merges_unions
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 
-    __slots__ = ("_primary", "_replica")
+    __slots__ = ("_primary", "_replica", "rows_counted")
 
     def __init__(self, primary: PostgresDatabase, replica: Replica) -> None:
         """Begin at `replica`."""
         self._primary = primary
+        self.rows_counted = primary.rows_counted
         self._replica: Replica | None = replica
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
@@ -86,11 +87,17 @@ class _Reading:
         self._replica = None
         return await self._primary.fetch_one(sql, parameters)
 
-    async def fetch_slow(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch_some(
+        self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
+    ) -> tuple[list[Row], int]:
+        """The first rows."""
+        return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
+
+    async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows of a long read."""
         if self._replica is not None:
-            rows = await self._replica.fetch_slow(sql, parameters)
+            rows = await self._replica.fetch_slow(sql, parameters, client)
             if rows is not None:
                 return rows
             self._replica = None
-        return await self._primary.fetch_slow(sql, parameters)
+        return await self._primary.fetch_slow(sql, parameters, client=client)

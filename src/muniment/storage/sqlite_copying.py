@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from muniment.errors import DatabaseUnavailable
+from muniment.storage import epoch
 from muniment.storage.copying import OTHERS_WRITE, ROWS_AT_ONCE, RowRefused, Table, named
-from muniment.storage.sqlite import connect
+from muniment.storage.sqlite_connection import connect
 from muniment.storage.sqlite_work import is_failure
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class _Side:
         with self._failures(table):
             ((count,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()  # noqa: S608 - a table of ours
             return count
+
+    async def epoch(self) -> Row | None:
+        """The number of its epoch, and how many it had before; None where the row is gone."""
+        with self._failures("epoch"):
+            return self._connection.execute(epoch.READ).fetchone()
 
     @contextmanager
     def _failures(self, table: str) -> Generator[None]:
@@ -124,6 +130,16 @@ class _Source(_Side):
 
 class _Target(_Side):
     """A file that is filled in one transaction."""
+
+    async def has_numbered(self) -> bool:
+        """Whether rows were ever numbered here: SQLite remembers the highest number of each table."""
+        with self._failures("sqlite_sequence"):
+            return bool(self._connection.execute("SELECT 1 FROM sqlite_sequence WHERE seq > 0 LIMIT 1").fetchall())
+
+    async def put_epoch(self, number: int, renewals: int) -> None:
+        """Be in the epoch `number`, the one after so many others."""
+        with self._failures("epoch"):
+            self._connection.execute(epoch.PUT, (number, renewals))
 
     async def add(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
         """Add rows."""

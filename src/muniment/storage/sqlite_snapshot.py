@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from muniment.errors import DatabaseUnavailable, Integrity
 from muniment.storage.migrate import migrations, missing
-from muniment.storage.sqlite import connect
+from muniment.storage.sqlite_connection import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

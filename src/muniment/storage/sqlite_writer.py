@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 
 from muniment.errors import DatabaseUnavailable
+from muniment.storage.backlog import Backlog
 from muniment.storage.sqlite_work import Group, Job, is_run_cleanly, run_apart
-from muniment.storage.turns import QUIET_TURNS, TURNS_MAX, WAITING_SECONDS_MAX, WRITES_WAITING_MAX
+from muniment.storage.turns import QUIET_TURNS, TURNS_MAX, WAITING_SECONDS_MAX
 
 if TYPE_CHECKING:
     from muniment.storage.database import Work
+    from muniment.storage.sqlite_commits import Commits
 
 T = TypeVar("T")
 
@@ -40,12 +43,13 @@ class Writer:
     the whole group goes to the thread, which waits for its turn.
     """
 
-    def __init__(self, connection: sqlite3.Connection, *, patience_s: float) -> None:
-        """Own `connection` from here on; the thread ends with `close`. `patience_s` is for other processes."""
-        self._connection = connection
+    def __init__(self, commits: Commits, *, patience_s: float) -> None:
+        """Own the connection of `commits`; the thread ends with `close`. `patience_s` is for other processes."""
         self._patience_s = patience_s
-        connection.execute("PRAGMA busy_timeout=0")
+        self.commits = commits
+        self._connection = commits.connection
         self._queue: deque[Job] = deque()
+        self._backlog = Backlog()
         # One group at a time has the connection, from its first statement to the end of its commit.
         self._is_busy = False
         # Until then this loop is waiting for more jobs to come, and starts the next one.
@@ -59,15 +63,14 @@ class Writer:
         self._thread = threading.Thread(target=self._serve, name="sqlite-writer", daemon=True)
         self._thread.start()
 
-    async def submit(self, work: Work[T]) -> T:
+    async def submit(self, work: Work[T], *, urgent: bool = False) -> T:
         """Wait until `work` is committed, or raise what it, or the commit, raised."""
-        loop = asyncio.get_running_loop()
-        job = Job(work, loop.create_future(), loop, time.monotonic() + WAITING_SECONDS_MAX)
+        loop, now = asyncio.get_running_loop(), time.monotonic()
+        job = Job(work, loop.create_future(), loop, now + WAITING_SECONDS_MAX)
         with self._door:
             if self._closing:
                 raise DatabaseUnavailable("the database is closed")
-            if len(self._queue) >= WRITES_WAITING_MAX:
-                raise DatabaseUnavailable("too many writes are waiting for the database")
+            self._backlog.check(len(self._queue), self._oldest(), now, urgent=urgent)
             self._queue.append(job)
             is_first = not self._is_gathering and not self._is_busy
             if is_first:
@@ -88,6 +91,14 @@ class Writer:
         self._given.put(None)
         self._thread.join()
         self._connection.close()
+
+    def exchange(self, connect: Callable[[], Commits]) -> None:
+        """Own another connection in place of this one, which is closed before, unless it is at work."""
+        with self._door:
+            if not self._is_busy and not self._closing:
+                self._connection.close()
+                self.commits = connect()
+                self._connection = self.commits.connection
 
     @property
     def _is_gathering(self) -> bool:
@@ -128,6 +139,10 @@ class Writer:
         finally:
             self._give(group)
 
+    def _oldest(self) -> float | None:
+        """When the first of those that wait was submitted."""
+        return self._queue[0].until - WAITING_SECONDS_MAX if self._queue else None
+
     def _take(self) -> Group | None:
         """What is queued, if nobody has the connection; the door is held. Who has waited too long is told so."""
         if self._is_busy:
@@ -139,17 +154,22 @@ class Writer:
         if not self._queue:
             return None
         self._is_busy = True
-        return Group([self._queue.popleft() for _ in range(min(len(self._queue), GROUP_SIZE_MAX))])
+        group = Group([self._queue.popleft() for _ in range(min(len(self._queue), GROUP_SIZE_MAX))])
+        self._backlog.look(self._oldest(), now)
+        return group
 
     def _serve(self) -> None:
         """Finish groups until it is closed. Were that to end by an error, all are told, now and later."""
         try:
             while group := self._given.get():
                 self._in_hand = group
+                begun = time.monotonic()
                 self._finish(group)
                 _report(group.jobs)
                 self._in_hand = None
+                self.commits.shorten_log()
                 with self._door:
+                    self._backlog.committed(time.monotonic() - begun)
                     self._is_busy = False
                     self._door.notify_all()
                 self._call_next()
@@ -235,8 +255,8 @@ class Writer:
             run_apart(self._connection, job)
 
     def _make_durable(self) -> None:
-        """Return once the group is on disk: in WAL mode with synchronous=FULL a COMMIT ends with an fsync."""
-        self._connection.execute("COMMIT")
+        """Return once the group is on disk."""
+        self.commits.commit()
 
     def _undo(self, group: Group, error: BaseException) -> None:
         """After a failure of the database itself nothing of the group is kept, and every caller is told.
@@ -244,12 +264,12 @@ class Writer:
         Also those whose work was refused: the reason may be a neighbour's row, which is gone now.
         """
         group.is_undone = True
-        name = getattr(error, "sqlite_errorname", type(error).__name__)
-        for job in group.jobs:
-            job.error = DatabaseUnavailable(f"the database cannot write now: {name}")
         self._roll_back()
+        detail = self.commits.failed(error)
+        for job in group.jobs:
+            job.error = DatabaseUnavailable(detail)
         with suppress(Exception):  # a line that cannot be written is no reason to tell nobody
-            _log.error("write failed", error=name, detail=str(error), jobs=len(group.jobs))
+            _log.error("write failed", error=detail, detail=str(error), jobs=len(group.jobs))
 
     def _roll_back(self) -> None:
         with suppress(Exception):  # or BEGIN fails for the next group, and this is tried again

@@ -13,7 +13,5 @@ QUIET_TURNS: Final = 2
 # Turns after which it starts all the same: a few hundred requests have been looked at by then, which takes as long as
 # a commit.
 TURNS_MAX: Final = 16
-# Writes of a process that wait: about a second of what it can serve. More are refused at once.
-WRITES_WAITING_MAX: Final = 10_000
 # How long a write may wait for its turn; then its client has been waiting long enough.
 WAITING_SECONDS_MAX: Final = 10.0

@@ -1,7 +1,10 @@
 """Listings of triggers.
 
-Their order is `seq`, the order of commits. `created_at_ms` never decreases with it (the writer sees to that), so a
-bound on the time is a bound on `seq`, found by one look into an index.
+Their order is `seq`, the order of commits. `created_at_ms` decreases with it by no more than is known (`storage.dating`
+sees to that), so a bound on the time is a bound on `seq`, found by one look into an index.
+
+Whether a trigger is active follows from its end and the time of asking. `live`, which sweeps keep near to that, is for
+indexes: those that ended since the last sweep, and those that a sweep marked too early, are found by indexes of theirs.
 """
 
 from __future__ import annotations
@@ -13,10 +16,13 @@ from msgspec import Meta
 
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
-from muniment.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, Page, PageQuery, Sort
+from muniment.http.paging import EMPTY, OFFSET_MAX, Page, PageQuery, Sort
 from muniment.ipfs.cid import BundleCid
+from muniment.storage.dating import times_differ
+from muniment.storage.pages import Asked, Source, read_page
+from muniment.storage.row_counts import has_row_behind
 from muniment.storage.sql import Where, placeholders
-from muniment.triggers.store import ENDED
+from muniment.triggers.store import EARLY, ENDED
 from muniment.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
 
 if TYPE_CHECKING:
@@ -39,11 +45,15 @@ class TriggerQuery(PageQuery, frozen=True):
     sort: Sort = -1
 
 
-_ACTIVE: Final = "live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)"
-# The same for a long walk, which reads no row then: those that ended since the last sweep are found by their own index.
+_ACTIVE: Final = "deactivated = 0 AND (end_date_ms = 0 OR end_date_ms > ?)"
+# Those of the live that are active, and those of the others that are not.
+_LIVE: Final = "live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)"
+_OVER: Final = "live = 0 AND (deactivated = 1 OR end_date_ms <= ?)"
+# The same for a long walk, which reads no row then: those of which `live` is not true are found by their own indexes.
 # SQLite makes a list of them once, and looks into it. PostgreSQL does so if it expects the list to fit into its memory,
 # and else reads it from end to end for every row; told to join instead, it reads more rows than it saves.
-_ACTIVE_IN_INDEX: Final = f"live = 1 AND seq NOT IN (SELECT seq FROM triggers WHERE {ENDED})"  # noqa: S608 - text of ours
+_LIVE_IN_INDEX: Final = f"live = 1 AND seq NOT IN (SELECT seq FROM triggers WHERE {ENDED})"  # noqa: S608 - text of ours
+_OVER_IN_INDEX: Final = f"live = 0 AND seq NOT IN (SELECT seq FROM triggers WHERE {EARLY})"  # noqa: S608 - text of ours
 # A planner keeps conditions from outside out of a subquery that has a limit, and with them other indexes, which it
 # would walk from end to end (https://sqlite.org/optoverview.html, "the push-down optimization"). 2^63 - 1 is no limit.
 _FENCE: Final = "LIMIT 9223372036854775807"
@@ -56,32 +66,33 @@ _PAGES_KEPT: Final = 1_024
 _NOW: Final = object()
 
 
-class _Asked(NamedTuple):
-    """A page as it is asked of the database: the statement and its parameters."""
+async def search(database: Reads, query: TriggerQuery, now_ms: int, client: str = "") -> Page:
+    """A page of records in the order of commits.
 
-    sql: str
-    parameters: tuple[object, ...]
-    asks_the_time: bool
-
-
-async def search(database: Reads, query: TriggerQuery, now_ms: int) -> Page:
-    """A page of records in the order of commits."""
-    above, below = 0, OFFSET_MAX
-    if query.created_after is not None or query.created_before is not None:
-        above, below = await _times(database, query)
+    `client` is the address of whoever waits for it. Raises `InvalidParameter` for an offset that is not walked, and
+    `DeadlineExceeded`.
+    """
+    if query.is_long:
+        if query.sigs is not None or not await has_row_behind(database, "triggers", query.offset, client):
+            return EMPTY
+        query.check_offset()
+    above, below, differ_ms = 0, OFFSET_MAX, database.times_differ_ms
+    is_by_time = query.created_after is not None or query.created_before is not None
+    if is_by_time or (query.offset and not differ_ms):
+        differ_ms = await times_differ(database)
+    if is_by_time:
+        above, below = await _times(database, query, differ_ms)
     ask = _ask if query.sigs is None else _ask.__wrapped__  # a list is no key, and who names some names others next
-    engine = database.settled_before, database.merges_unions, database.times_differ_ms
-    asked = ask(query, engine, above, below)
-    parameters = asked.parameters
-    if asked.asks_the_time:
-        parameters = [now_ms if each is _NOW else each for each in parameters]
-    fetch = database.fetch if query.offset <= OFFSET_QUICK_MAX else database.fetch_slow
-    return Page.of(await fetch(asked.sql, parameters), query.limit)
+    engine = database.settled_before, database.merges_unions, differ_ms
+    asked, asks_the_time = ask(query, engine, above, below)
+    if asks_the_time:
+        asked = asked._replace(parameters=[now_ms if each is _NOW else each for each in asked.parameters])
+    return Page(*await read_page(database, asked, client))
 
 
-async def _times(database: Reads, query: TriggerQuery) -> tuple[int, int]:
-    """Bounds on the time as bounds on `seq`; where neighbours' times may differ, wide ones."""
-    slack_ms, above, below = database.times_differ_ms, 0, OFFSET_MAX
+async def _times(database: Reads, query: TriggerQuery, slack_ms: int) -> tuple[int, int]:
+    """Bounds on the time as bounds on `seq`; where the times of rows may differ, by `slack_ms`, wide ones."""
+    above, below = 0, OFFSET_MAX
     if query.created_after is not None:
         rows = await database.fetch(
             "SELECT seq FROM triggers WHERE created_at_ms <= ? ORDER BY created_at_ms DESC, seq DESC LIMIT 1",
@@ -98,8 +109,11 @@ async def _times(database: Reads, query: TriggerQuery) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=_PAGES_KEPT)
-def _ask(query: TriggerQuery, engine: tuple[str, bool, int], above: int, below: int) -> _Asked:
-    """How to ask for a page of the rows whose `seq` lies between the two; `engine` says how it reads (see `Reads`)."""
+def _ask(query: TriggerQuery, engine: tuple[str, bool, int], above: int, below: int) -> tuple[Asked, bool]:
+    """How to ask for a page of the rows whose `seq` lies between the two, and whether `_NOW` is asked.
+
+    `engine` says how it reads (see `Reads`).
+    """
     settled_before, merges_unions, times_differ_ms = engine
     # Where times follow the order, their index is walked in place of the rows: an offset counts entries, not pages.
     by_time = bool(query.offset) and not times_differ_ms and _is_of_every_kind(query)
@@ -108,20 +122,36 @@ def _ask(query: TriggerQuery, engine: tuple[str, bool, int], above: int, below: 
     reach = min(query.offset + query.limit + 1, OFFSET_MAX)
     is_ordered = all(arm.source == "triggers" for arm in arms) and (merges_unions or len(arms) == 1)
     is_first = is_ordered and not query.offset
-    sql = _page_sql(tuple((arm.source, arm.clause) for arm in arms), str(where), query.sort, is_first=is_first)
+    keys, records = _page_sql(
+        tuple((arm.source, arm.clause) for arm in arms), str(where), query.sort, is_first=is_first
+    )
+    if merges_unions and not is_first:  # SQLite would sort the records, and so read them all before the first
+        records = None
     parameters: list[object] = []
     for arm in arms:
         parameters += [*arm.given, *where.parameters, *arm.values]
         if not is_first and len(arms) > 1:
             parameters.append(reach)
     parameters += [query.limit + 1, query.offset]
-    return _Asked(sql, tuple(parameters), _NOW in parameters)
+    asked = Asked(
+        keys,
+        records,
+        Source("triggers", "seq", "record", query.sort),
+        tuple(parameters),
+        query.limit,
+        query.bytes_max,
+        is_long=query.is_long,
+    )
+    return asked, _NOW in parameters
 
 
 @lru_cache(maxsize=_STATEMENTS_KEPT)
-def _page_sql(arms: tuple[tuple[str, str], ...], conditions: str, sort: Sort, *, is_first: bool) -> str:
-    """The statement for a page of what the arms give, each a source and a clause on top of the conditions.
+def _page_sql(
+    arms: tuple[tuple[str, str], ...], conditions: str, sort: Sort, *, is_first: bool
+) -> tuple[str, str]:  # fmt: skip
+    """The statements for the keys and for the records of a page of what the arms give.
 
+    Each arm is a source and a clause on top of the conditions.
     The first page of arms that an index has in order is merged from them as far as it goes. Else the rows are found
     by their numbers alone, so that no record is read, and sorted, that is not shown.
     """
@@ -131,15 +161,19 @@ def _page_sql(arms: tuple[tuple[str, str], ...], conditions: str, sort: Sort, *,
         for source, clause in arms
     ]
     if is_first:
-        merged = " UNION ALL ".join(f"SELECT seq, record FROM {each}" for each in chosen)  # noqa: S608 - text of ours
-        return f"{merged} ORDER BY 1 {direction} LIMIT ? OFFSET ?"
+        keys, records = (
+            " UNION ALL ".join(f"SELECT {columns} FROM {each}" for each in chosen)  # noqa: S608 - text of ours
+            + f" ORDER BY 1 {direction} LIMIT ? OFFSET ?"
+            for columns in ("seq", "seq, record")
+        )
+        return keys, records
     if len(arms) == 1:  # skipped where it is walked, and not sorted
         order = f"created_at_ms {direction}, seq" if arms[0][0] == _EVERY_ROW_BY_TIME else "seq"
         page = f"SELECT seq FROM {chosen[0]} ORDER BY {order} {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
     else:
         selects = [f"SELECT * FROM (SELECT seq FROM {each} ORDER BY seq {direction} LIMIT ?) arm" for each in chosen]  # noqa: S608 - text of ours
         page = f"{' UNION ALL '.join(selects)} ORDER BY 1 {direction} LIMIT ? OFFSET ?"
-    return (
+    return page, (
         f"SELECT t.seq, t.record FROM ({page}) page JOIN triggers t ON t.seq = page.seq "  # noqa: S608 - text of ours
         f"ORDER BY t.seq {direction}"
     )
@@ -195,12 +229,13 @@ def _arms(query: TriggerQuery, *, finds_in_lists: bool) -> list[_Arm]:
         listed = f"(SELECT * FROM triggers WHERE sig IN ({placeholders(len(query.sigs))}) {_FENCE}) listed"  # noqa: S608 - ? only
         state = "" if query.active is None else _ACTIVE if query.active else f"NOT ({_ACTIVE})"
         return [_Arm(listed, tuple(sig.raw for sig in query.sigs), state, (_NOW,) if state else ())]
-    is_long = finds_in_lists and query.offset > OFFSET_QUICK_MAX
+    is_long = finds_in_lists and query.is_long
     if query.active is True:
-        return [_Arm(clause=_ACTIVE_IN_INDEX if is_long else _ACTIVE, values=(_NOW,))]
+        early = f"(SELECT * FROM triggers WHERE {EARLY} {_FENCE}) early"  # noqa: S608 - text of ours
+        return [_Arm(clause=_LIVE_IN_INDEX if is_long else _LIVE, values=(_NOW,)), _Arm(early, (_NOW,))]
     if query.active is False:
         ended = f"(SELECT * FROM triggers WHERE {ENDED} {_FENCE}) ended"  # noqa: S608 - text of ours
-        return [_Arm(clause="live = 0"), _Arm(ended, (_NOW,))]
+        return [_Arm(clause=_OVER_IN_INDEX if is_long else _OVER, values=(_NOW,)), _Arm(ended, (_NOW,))]
     if query.signer is not None or query.function_cid is not None or is_long:
         return [_Arm(clause="live = 0"), _Arm(clause="live = 1")]  # in the indexes `live` stands before `seq`
     return [_Arm()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,6 +13,17 @@ from muniment.triggers.types import Preview, Values
 from muniment.wire import encode, iso_time
 
 RUNS_SHOWN: Final = 5
+# Letters, marks and symbols that show nothing: those of Default_Ignorable_Code_Point that are neither formats nor
+# unassigned (Unicode, DerivedCoreProperties.txt), and the empty pattern of Braille.
+_UNSEEN: Final = frozenset(
+    map(
+        chr,
+        (
+            0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x2800, 0x3164, *range(0xFE00, 0xFE10),
+            0xFFA0, *range(0xE0100, 0xE01F0),
+        ),
+    )
+)  # fmt: skip
 # 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339 and of the standard library.
 _WRITTEN_MS_MAX: Final = 253_402_300_799_999
 
@@ -33,7 +45,22 @@ def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
         f"Each run needs at least {validations}, {fee}.",
         f"This is version {values.version} of the trigger, under the domain {domain.name}.",
     ]
-    return Preview(summary=summary, next_runs=[iso_time(run) for run in runs], warnings=_warnings(values, domain, runs))
+    return Preview(
+        summary=[_visible(each) for each in summary],
+        next_runs=[iso_time(run) for run in runs],
+        warnings=[_visible(each) for each in _warnings(values, domain, runs)],
+    )
+
+
+def _visible(text: str) -> str:
+    """`text` with the escapes of JSON for what nobody sees, or what changes the order or the place of what one sees.
+
+    `isprintable` is false for controls, formats (such as those that turn the direction of writing), separators of
+    lines and paragraphs, spaces other than U+0020, and characters without a meaning that is agreed upon.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each if each.isprintable() and each not in _UNSEEN else json.dumps(each)[1:-1] for each in text)
 
 
 def _when(config: Mapping[str, Any]) -> str:

@@ -9,12 +9,15 @@ import msgspec
 
 from muniment import errors
 from muniment.context import Context
-from muniment.errors import Invalid, TriggerNotFound, UnknownFunction
+from muniment.errors import ClockInDoubt, Invalid, Refusal, TriggerNotFound, UnknownFunction
 from muniment.evm.signature import Signature
-from muniment.http.operation import Answer, operation
-from muniment.http.paging import next_link
-from muniment.http.reply import JSON, Ready, etag_matches
+from muniment.http.openapi_answers import LISTED, TAGGED
+from muniment.http.operation import operation
+from muniment.http.paging import check_cursor, next_link
+from muniment.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.http.request import Request
+from muniment.limits.costs import DEACTIVATION, PAGE, READ, Shed
+from muniment.limits.policies import NEW_TRIGGER
 from muniment.triggers import rules, store
 from muniment.triggers.listing import TriggerQuery, search
 from muniment.triggers.preview import preview_of
@@ -52,21 +55,24 @@ if TYPE_CHECKING:
 _CONFIG_REFUSALS = (errors.InvalidTypedData, errors.InvalidConfig, errors.InvalidTimestamp, UnknownFunction)
 
 
-@operation("GET", "/triggers", at_once=True)
-async def list_triggers(context: Context, request: Request, query: TriggerQuery) -> Ready[list[Trigger]]:
+@operation("GET", "/triggers", cost=PAGE, sheds=Shed.PAGE, answers=LISTED)
+async def list_triggers(context: Context, request: Request, query: TriggerQuery) -> Ready[list[Trigger]] | Streamed:
     """List triggers.
 
-    Newest first unless `sort=1`. Following the `next` links with `sort=1` misses no trigger and shows none twice.
+    Newest first unless `sort=1`. A page behind a `cursor` ends before its limit when it would be longer than 1 MiB: a
+    `next` link says that there is more. Following these links with `sort=1` misses no trigger and shows none twice.
     """
-    page = await search(context.reads(request), query, context.now_ms())
-    link = next_link("/triggers", request.scope["query_string"], page, query, query.sort)
-    return Ready(page.body(), (JSON, *link))
+    reads = context.reads(request)
+    numbers = context.epochs.numbers(reads, "triggers")
+    await check_cursor(query.cursor, numbers)
+    page = await search(reads, query, context.now_ms(), context.client(request))
+    link = await next_link("/triggers", request.query, page, query, query.sort, numbers)
+    return page.reply((JSON, *link))
 
 
 @operation(
-    "GET", "/triggers/{sig}", refuses=(TriggerNotFound,),
-    answers={304: Answer("Not modified")}, reads={"if-none-match": "ETags that the client has"},
-    at_once=True,
+    "GET", "/triggers/{sig}", cost=READ, sheds=Shed.READ, refuses=(TriggerNotFound,),
+    answers=TAGGED, reads={"if-none-match": "ETags that the client has"},
 )  # fmt: skip
 async def get_trigger(context: Context, request: Request, sig: Signature) -> Ready[Trigger]:
     """Read a trigger.
@@ -87,42 +93,62 @@ async def get_trigger(context: Context, request: Request, sig: Signature) -> Rea
 @operation(
     "POST",
     "/triggers",
-    refuses=(*_CONFIG_REFUSALS, errors.SignatureMismatch, errors.TriggerDeactivated, errors.SignatureTaken),
+    cost=8,
+    sheds=Shed.LATE,
+    refuses=(
+        *_CONFIG_REFUSALS,
+        errors.SignatureMismatch,
+        errors.TriggerDeactivated,
+        errors.SignatureTaken,
+        ClockInDoubt,
+    ),
 )
-async def create_trigger(context: Context, body: NewTrigger) -> Ready[Trigger]:
+async def create_trigger(context: Context, request: Request, body: NewTrigger) -> Ready[Trigger]:
     """Register a signed trigger.
 
-    The same consent again, also under another valid signature, is answered with the record first stored.
+    The same consent again, also under another valid signature, is answered with the record first stored. A new one has
+    at most 128 KiB, unless the operator sets another limit.
     """
     values = body.typed_data.values
     inputs = await _inputs(context, values.function_cid, "/typedData/values/functionCid")
     consent = rules.signed_consent(body, inputs, registry_domain(context.settings.protocol_name))
-    now_ms = context.now_ms()
+    now_ms, owner = context.now_ms(), context.limiter.owner(body.signer.raw)
     try:
-        rules.check_config(values.config, now_ms, context.chains)
-    except Invalid as refusal:
+        rules.check_size(_length(request, body), context.settings.trigger_bytes_max)
+        _check_config(context, values.config, now_ms, "/typedData/values/config")
+        context.clock.require()
+        owner.check(NEW_TRIGGER)
+    except Refusal:
         # What was acceptable once is answered with its record; what is acceptable now, the transaction looks for.
         known = await store.find_consent(context.database, body.signer, consent.digest)
         if known is None:
-            raise refusal.under("/typedData/values/config") from None
+            raise
         return Ready(known.encode())
 
+    made: list[str] = []
+
     def record_at(created_at_ms: int) -> str:
-        return encode(rules.record_of(body, created_at_ms)).decode()
+        made.append(encode(rules.record_of(body, created_at_ms)).decode())
+        return made[-1]
 
     new = store.NewRow(
         body.sig, body.signer, consent.digest, values.function_cid.digest, context.settings.protocol_name,
         rules.end_date_ms(values.config), now_ms, record_at,
     )  # fmt: skip
     record = await context.database.write(lambda tx: store.insert(tx, new))
+    if record in made:  # what was stored before is free
+        owner.owe(NEW_TRIGGER)
     return Ready(record.encode())
 
 
-@operation("POST", "/triggers/sign-params", refuses=_CONFIG_REFUSALS)
+@operation("POST", "/triggers/sign-params", cost=4, sheds=Shed.LATE, refuses=_CONFIG_REFUSALS)
 async def get_sign_params(context: Context, body: TriggerParams) -> SignParams:
     """Compute the typed data to sign.
 
-    The answer goes to the wallet as it is, and its types and message, with the signature, to POST /triggers.
+    The answer goes to the wallet as it is, and its types and message, with the signature, to POST /triggers. Libraries
+    such as ethers and viem add `EIP712Domain` to the types. Who calls `eth_signTypedData_v4` of a wallet directly adds
+    it for the wallet alone, `[{"name": "name", "type": "string"}, {"name": "version", "type": "string"}]`: without it
+    the wallet signs an empty domain.
     """
     inputs, values = await _checked(context, body)
     domain = registry_domain(context.settings.protocol_name)
@@ -135,7 +161,7 @@ async def get_sign_params(context: Context, body: TriggerParams) -> SignParams:
     )
 
 
-@operation("POST", "/triggers/preview", refuses=_CONFIG_REFUSALS)
+@operation("POST", "/triggers/preview", cost=4, sheds=Shed.EARLY, refuses=_CONFIG_REFUSALS)
 async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
     """Say in plain words what a trigger would let happen.
 
@@ -145,40 +171,51 @@ async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
     return preview_of(values, registry_domain(context.settings.protocol_name), context.now_ms())
 
 
-@operation("POST", "/triggers/deactivate", refuses=(TriggerNotFound, errors.NotTheOwner))
+@operation(
+    "POST",
+    "/triggers/deactivate",
+    cost=DEACTIVATION,
+    sheds=Shed.NEVER,
+    refuses=(TriggerNotFound, errors.NotTheOwner),
+)
 async def deactivate_triggers(context: Context, body: Deactivation) -> None:
     """Deactivate triggers for ever.
 
     All or none. The signature is by the owner of every listed trigger, over the list in its posted order: EIP-712
-    `Deactivate(string[] triggerSigs)`, or EIP-191 over the signatures joined by commas.
+    `Deactivate(string[] triggerSigs)` under the domain that the triggers were signed under, or EIP-191 over the
+    signatures joined by commas. What was deactivated before stays as it is.
     """
-    rules.check_distinct(body.trigger_sigs)
-    protocol, now_ms = context.settings.protocol_name, context.now_ms()
-    signers = rules.deactivation_signers(body.trigger_sigs, body.signature, registry_domain(protocol))
+    sigs, signature, now_ms = body.trigger_sigs, body.signature, context.now_ms()
+    rules.check_distinct(sigs)
 
     async def deactivate(transaction: Transaction) -> None:
-        listed = await store.fetch_listed(transaction, body.trigger_sigs)
-        owners = {each.signer for each in listed}
-        rules.check_owner(owners, signers)
-        for each in listed:
-            if not each.deactivated:
-                trigger = msgspec.json.decode(each.record, type=Trigger, dec_hook=decode_text)
-                record = encode(rules.deactivated(trigger, body.signature)).decode()
-                await store.deactivate(transaction, each.sig, record)
-        (owner,) = owners
-        await store.keep_deactivation(transaction, body.signature, owner, protocol, body.trigger_sigs, now_ms)
+        listed = await store.fetch_listed(transaction, sigs)
+        form = rules.deactivation_form(
+            sigs, signature, {each.signer for each in listed}, {each.protocol for each in listed}
+        )
+        active = [each for each in listed if not each.deactivated]
+        for each in active:
+            trigger = msgspec.json.decode(each.record, type=Trigger, dec_hook=decode_text)
+            await store.deactivate(transaction, each.sig, encode(rules.deactivated(trigger, signature)).decode())
+        if active:  # so there are never more consents to deactivate than triggers
+            first = listed[0]
+            new = store.NewDeactivation(signature, first.signer, form, first.protocol, sigs, now_ms)
+            await store.keep_deactivation(transaction, new)
 
-    await context.database.write(deactivate, order=min(sig.raw for sig in body.trigger_sigs))
+    await context.database.write(deactivate, order=min(sig.raw for sig in sigs), urgent=True)
 
 
-@operation("POST", "/triggers/deactivate/sign-params")
+@operation("POST", "/triggers/deactivate/sign-params", cost=4, sheds=Shed.NEVER)
 async def get_deactivation_sign_params(context: Context, body: DeactivationParams) -> DeactivationSignParams:
     """Compute what to sign to deactivate triggers.
 
-    Either of the two: `message` as text (EIP-191), or `typedData` (EIP-712), which wallets show better.
+    Either of the two: `message` as text (EIP-191), or `typedData` (EIP-712), which wallets show better. Its domain is
+    the one that the triggers were signed under; triggers of several domains are deactivated apart, or by text.
     """
     rules.check_distinct(body.trigger_sigs)
-    domain = registry_domain(context.settings.protocol_name)
+    protocols = await store.fetch_protocols(context.database, body.trigger_sigs)
+    rules.check_one_protocol(protocols)
+    domain = registry_domain(next(iter(protocols), context.settings.protocol_name))
     typed_data = DeactivationTypedData(
         domain=DomainShown(name=domain.name, version=domain.version),
         primary_type=DEACTIVATE,
@@ -203,11 +240,23 @@ async def _checked(context: Context, body: TriggerParams) -> tuple[Mapping[str, 
         rules.consent(types, values, inputs, registry_domain(context.settings.protocol_name))
     except Invalid as refusal:
         raise _outside_values(refusal) from None
-    try:
-        rules.check_config(config, context.now_ms(), context.chains)
-    except Invalid as refusal:
-        raise refusal.under("/config") from None
+    rules.check_signable(types, values, context.settings.trigger_bytes_max)
+    _check_config(context, config, context.now_ms(), "/config")
     return inputs, values
+
+
+def _check_config(context: Context, config: Mapping[str, Any], now_ms: int, pointer: str) -> None:
+    """`rules.check_config`, of a config that stands at `pointer` in the body."""
+    try:
+        rules.check_config(config, now_ms, context.chains)
+    except Invalid as refusal:
+        raise refusal.under(pointer) from None
+
+
+def _length(request: Request, body: NewTrigger) -> int:
+    """The bytes of a body; of one that came in chunks, which announces no length, those of the same as compact JSON."""
+    announced = request.header(b"content-length")
+    return int(announced) if announced is not None else len(encode(body))
 
 
 def _outside_values(refusal: Invalid) -> Invalid:

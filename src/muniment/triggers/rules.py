@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from muniment.errors import Invalid, InvalidBody, InvalidConfig, InvalidTimestamp, NotTheOwner, SignatureMismatch
+from muniment.errors import (
+    BodyTooLarge,
+    Invalid,
+    InvalidBody,
+    InvalidConfig,
+    InvalidTimestamp,
+    NotTheOwner,
+    SignatureMismatch,
+)
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature, is_by, recover
 from muniment.evm.typed_data import Domain, digest
 from muniment.triggers.schedule import check_cron, check_delta
-from muniment.triggers.typed_data import EVENT, deactivation_digests, trigger_hash
-from muniment.triggers.types import NewTrigger, Trigger, TriggerSigs, Types, Values
-from muniment.wire import TIMESTAMP_MS_MAX, iso_time
+from muniment.triggers.schemas import SIG, SIGNER
+from muniment.triggers.typed_data import EVENT, deactivation_digests, registry_domain, trigger_hash
+from muniment.triggers.types import (
+    DESCRIPTION_LENGTH_MAX,
+    DeactivationForm,
+    NewTrigger,
+    Trigger,
+    TriggerSigs,
+    TypedData,
+    Types,
+    Values,
+)
+from muniment.wire import TIMESTAMP_MS_MAX, encode, iso_time
 
 # Positions of indexed topics in an EVM log (Yellow Paper, section 4.4.1), and a list that a filter can hold.
 TOPIC_POSITIONS_MAX: Final = 4
 TOPIC_CHOICES_MAX: Final = 100
+# What stands around the typed data of a new trigger, with the longest description: four bytes a character.
+_AROUND_BYTES_MAX: Final = len(
+    encode({"description": "\U0001f600" * DESCRIPTION_LENGTH_MAX, "typedData": 0, "sig": SIG, "signer": SIGNER})
+)
 # Milliseconds of 2001-09-09. A later time in seconds is below this for the next 30,000 years.
 _SECONDS_BELOW: Final = 1_000_000_000_000
 
@@ -68,6 +90,22 @@ def signed_consent(new: NewTrigger, inputs: Mapping[str, str], domain: Domain) -
             },
         )
     return given
+
+
+def check_size(length: int, bytes_max: int) -> None:
+    """Raise `BodyTooLarge` unless the body of a new trigger, `length` bytes, has at most `bytes_max`."""
+    if length > bytes_max:
+        raise BodyTooLarge(f"a new trigger has at most {bytes_max} bytes, this body has {length}")
+
+
+def check_signable(types: Types, values: Values, bytes_max: int) -> None:
+    """Raise `BodyTooLarge` unless a wallet's signature over this can be posted, whatever the description.
+
+    The body is taken to be compact JSON in UTF-8, and has at most `bytes_max` bytes.
+    """
+    length = len(encode(TypedData(types, values))) + _AROUND_BYTES_MAX
+    if length > bytes_max:
+        raise BodyTooLarge(f"POST /triggers takes at most {bytes_max} bytes; with this typed data it can be {length}")
 
 
 def check_config(config: Mapping[str, Any], now_ms: int, chains: Container[int]) -> None:
@@ -140,10 +178,32 @@ def deactivated(trigger: Trigger, signature: Signature) -> Trigger:
     return msgspec.structs.replace(trigger, deactivate_sig=signature)
 
 
-def deactivation_signers(trigger_sigs: TriggerSigs, signature: Signature, domain: Domain) -> frozenset[Address]:
-    """Who may have signed this deactivation: as text (EIP-191) one address, as typed data (EIP-712) another."""
-    found = (recover(each, signature) for each in deactivation_digests(trigger_sigs, domain))
-    return frozenset(address for address in found if address is not None)
+def deactivation_form(
+    trigger_sigs: TriggerSigs, signature: Signature, owners: set[bytes], protocols: Collection[str]
+) -> DeactivationForm:
+    """How the owner of every listed trigger signed this deactivation: as text (EIP-191) or as typed data (EIP-712).
+
+    `owners` are raw addresses, `protocols` the protocol names that the triggers were signed under. Raises
+    `NotTheOwner`, and `InvalidBody` for typed data over triggers of several names, since it has one domain.
+    """
+    digests = [deactivation_digests(trigger_sigs, registry_domain(name)) for name in sorted(protocols)]
+    as_text = recover(digests[0][0], signature)
+    if as_text is not None and owners == {as_text.raw}:
+        return "eip191"
+    found = (recover(as_typed_data, signature) for _, as_typed_data in digests)
+    check_owner(owners, frozenset(address for address in found if address is not None))
+    check_one_protocol(protocols)
+    return "eip712"
+
+
+def check_one_protocol(protocols: Collection[str]) -> None:
+    """Raise `InvalidBody` when triggers of several protocol names are to be deactivated by typed data."""
+    if len(protocols) > 1:
+        raise InvalidBody(
+            f"these triggers were signed under several protocol names ({', '.join(sorted(protocols))}), and typed data "
+            "has one: deactivate those of each name by themselves, or sign the list as text (EIP-191)",
+            pointer="/triggerSigs",
+        )
 
 
 def check_owner(owners: set[bytes], signers: frozenset[Address]) -> None:

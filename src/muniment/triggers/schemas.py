@@ -77,14 +77,22 @@ CONFIG_SCHEMA: Final = {
 }  # fmt: skip
 
 _MEMBER: Final = {
+    "title": "TypeMember", "description": "A member of an EIP-712 struct",
+    "examples": [{"name": "type", "type": "uint8"}],
     "type": "object", "required": ["name", "type"], "additionalProperties": False,
     "properties": {
         "name": {"type": "string", "pattern": "^[A-Za-z_$][A-Za-z0-9_$]*$"},
         "type": {"type": "string", "pattern": r"^[A-Za-z_$][A-Za-z0-9_$]*(\[[0-9]*\]){0,4}$"},
     },
 }  # fmt: skip
-INPUT_SCHEMA: Final[dict[str, Any]] = {"maxProperties": 64, "examples": [{}]}
+_MEMBERS: Final = {"type": "array", "items": _MEMBER, "maxItems": 64}
+DEACTIVATE_TYPES_SCHEMA: Final = {
+    "properties": {"Deactivate": _MEMBERS}, "additionalProperties": _MEMBERS, "required": ["Deactivate"],
+    "examples": [{"Deactivate": [{"name": "triggerSigs", "type": "string[]"}]}],
+}  # fmt: skip
+_STRUCTS: Final = ("Trigger", "Input", "Config")
+INPUT_SCHEMA: Final[dict[str, Any]] = {"maxProperties": 64, "additionalProperties": True, "examples": [{}]}
 TYPES_SCHEMA: Final = {
-    "maxProperties": 32, "additionalProperties": {"type": "array", "items": _MEMBER, "maxItems": 64},
-    "required": ["Trigger", "Input", "Config"],
+    "maxProperties": 32, "properties": dict.fromkeys(_STRUCTS, _MEMBERS), "additionalProperties": _MEMBERS,
+    "required": [*_STRUCTS],
 }  # fmt: skip

@@ -11,7 +11,9 @@ import msgspec
 from muniment.errors import Fault, SignatureTaken, TriggerDeactivated, TriggerNotFound
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
+from muniment.storage.dating import date_row
 from muniment.storage.sql import SWEPT_AT_ONCE, placeholders
+from muniment.triggers.types import DeactivationForm
 
 if TYPE_CHECKING:
     from muniment.storage.database import Database, Reads, Transaction
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
 # Those that have ended since the last sweep: few, and found by an index of their own.
 ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
 
-# The time of the last trigger, and where this consent is if it is stored: asked together, as each way has its price.
+# Those that a sweep has marked, but have not ended: it had a clock that was ahead. Likewise.
+EARLY: Final = "live = 0 AND deactivated = 0 AND end_date_ms > ?"
+# The latest time of a trigger, and where this consent is if it is stored: asked together, as each way has its price.
 _BEFORE: Final = """
-SELECT (SELECT created_at_ms FROM triggers ORDER BY seq DESC LIMIT 1),
+SELECT (SELECT created_at_ms FROM triggers ORDER BY created_at_ms DESC LIMIT 1),
        (SELECT seq FROM triggers WHERE signer = ? AND digest = ?)
 """
 
@@ -46,6 +50,7 @@ class Stored:
 
     sig: bytes
     signer: bytes
+    protocol: str
     deactivated: bool
     record: str
 
@@ -76,10 +81,10 @@ async def insert(transaction: Transaction, new: NewRow) -> str:
     Raises `TriggerDeactivated`, `SignatureTaken`.
     """
     before = await transaction.fetch_one(_BEFORE, (new.signer.raw, new.digest))
-    last_ms, known_seq = before or (None, None)
+    newest_ms, known_seq = before or (None, None)
     if known_seq is not None:
         return await _known(transaction, new)
-    created_at_ms = max(new.created_at_ms, last_ms or 0)
+    created_at_ms = await date_row(transaction, new.created_at_ms, newest_ms or 0)
     record = new.record(created_at_ms)
     added = await transaction.execute(
         """INSERT INTO triggers
@@ -99,22 +104,35 @@ async def _known(transaction: Transaction, new: NewRow) -> str:
     if (known := await find_consent(transaction, new.signer, new.digest)) is not None:
         return known
     # Any 65 bytes recover some address for any digest, but an identity names one record.
-    raise SignatureTaken("this signature is registered already, for another signer and other typed data")
+    raise SignatureTaken(
+        "this signature is registered already, for another signer and other typed data, and it can name one trigger "
+        "only; change any signed member, for example the version's build part (1.0.0 to 1.0.0+1), and sign again",
+        pointer="/sig",
+    )
 
 
 async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[Stored]:
     """The triggers with these signatures. Raises `TriggerNotFound`, naming the first that is not there."""
     rows = await transaction.fetch(
-        f"SELECT sig, signer, deactivated, record FROM triggers WHERE sig IN ({placeholders(len(sigs))}) "  # noqa: S608 - ? only
+        f"SELECT sig, signer, protocol, deactivated, record FROM triggers WHERE sig IN ({placeholders(len(sigs))}) "  # noqa: S608 - ? only
         f"ORDER BY sig{transaction.for_update}",
         [sig.raw for sig in sigs],
     )
-    found = {row[0]: Stored(row[0], row[1], bool(row[2]), row[3]) for row in rows}
+    found = {row[0]: Stored(row[0], row[1], row[2], bool(row[3]), row[4]) for row in rows}
     for index, sig in enumerate(sigs):
         if sig.raw not in found:
             detail = f"no trigger is registered under {sig}"
             raise TriggerNotFound(detail, faults=[Fault(detail, pointer=f"/triggerSigs/{index}")])
     return [found[sig.raw] for sig in sigs]
+
+
+async def fetch_protocols(database: Database, sigs: list[Signature]) -> set[str]:
+    """The protocol names that those of these triggers that are registered were signed under."""
+    rows = await database.fetch(
+        f"SELECT protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})",  # noqa: S608 - ? only
+        [sig.raw for sig in sigs],
+    )
+    return {protocol for (protocol,) in rows}
 
 
 async def deactivate(transaction: Transaction, sig: bytes, record: str) -> None:
@@ -124,22 +142,43 @@ async def deactivate(transaction: Transaction, sig: bytes, record: str) -> None:
     )
 
 
-async def keep_deactivation(
-    transaction: Transaction, signature: Signature, signer: bytes, protocol: str, sigs: list[Signature], now_ms: int
-) -> None:
-    """Keep the consent to deactivate with the list it covers, so that it can be checked again."""
+class NewDeactivation(msgspec.Struct, frozen=True):
+    """A consent to deactivate, to be stored; `protocol` is the name that the first trigger was signed under."""
+
+    signature: Signature
+    signer: bytes
+    form: DeactivationForm
+    protocol: str
+    sigs: list[Signature]
+    created_at_ms: int
+
+
+async def keep_deactivation(transaction: Transaction, new: NewDeactivation) -> None:
+    """Keep the consent with the list it covers, so that it can be checked again."""
     await transaction.execute(
-        """INSERT INTO deactivations (signature, signer, protocol, trigger_sigs, created_at_ms)
-           VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
-        (signature.raw, signer, protocol, b"".join(sig.raw for sig in sigs), now_ms),
-    )
+        """INSERT INTO deactivations (signature, signer, protocol, trigger_sigs, created_at_ms, form)
+           VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
+        (
+            new.signature.raw, new.signer, new.protocol, b"".join(sig.raw for sig in new.sigs), new.created_at_ms,
+            new.form,
+        ),
+    )  # fmt: skip
 
 
 async def settle_ended(transaction: Transaction, now_ms: int) -> int:
-    """Mark some of the triggers that have ended as no longer live; how many."""
+    """Mark some of the triggers that have ended as no longer live, and unmark some that have not; the larger number.
+
+    The conditions stand twice: a trigger that is deactivated while a statement waits for its row is looked at again.
+    """
     # In the order of the index that holds these and no others. A planner that takes them for many would walk the table.
     ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"  # noqa: S608 - text of ours
-    return await transaction.execute(
+    marked = await transaction.execute(
         f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})",  # noqa: S608 - text of ours
         (now_ms, SWEPT_AT_ONCE),
     )
+    early = f"SELECT seq FROM triggers WHERE {EARLY} ORDER BY end_date_ms LIMIT ?"  # noqa: S608 - text of ours
+    unmarked = await transaction.execute(
+        f"UPDATE triggers SET live = 1 WHERE live = 0 AND deactivated = 0 AND seq IN ({early})",  # noqa: S608 - text of ours
+        (now_ms, SWEPT_AT_ONCE),
+    )
+    return max(marked, unmarked)

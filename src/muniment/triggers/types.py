@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -13,6 +13,7 @@ from muniment.ipfs.cid import BundleCid, Cid
 from muniment.triggers.schemas import (
     CONFIG,
     CONFIG_SCHEMA,
+    DEACTIVATE_TYPES_SCHEMA,
     INPUT_SCHEMA,
     SIG,
     SIGNER,
@@ -38,10 +39,20 @@ Types = Annotated[
     dict[str, Any],
     Meta(title="Types", description="EIP-712 type definitions", examples=[TYPES], extra_json_schema=TYPES_SCHEMA),
 ]
+DeactivateTypes = Annotated[
+    dict[str, Any],
+    Meta(
+        title="DeactivateTypes",
+        description="EIP-712 type definitions of a deactivation",
+        extra_json_schema=DEACTIVATE_TYPES_SCHEMA,
+    ),
+]
 MinValidations = Annotated[int, Meta(ge=1, le=255)]
 TimestampMs = Annotated[
     int, Meta(ge=0, le=TIMESTAMP_MS_MAX, description="Milliseconds since 1970", examples=[1_795_204_080_123])
 ]
+# How a deactivation is signed: as text, or as typed data.
+DeactivationForm = Literal["eip191", "eip712"]
 TriggerSigs = Annotated[list[Signature], Meta(min_length=1, max_length=TRIGGER_SIGS_MAX)]
 
 
@@ -206,7 +217,7 @@ class DeactivationTypedData(Record, frozen=True):
 
     domain: DomainShown
     primary_type: Annotated[str, Meta(examples=["Deactivate"])]
-    types: dict[str, list[dict[str, str]]]
+    types: DeactivateTypes
     message: DeactivationMessage
 
     example: ClassVar[dict[str, Any]] = {

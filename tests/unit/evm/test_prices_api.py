@@ -192,7 +192,7 @@ class Answers(Outgoing):
 
     body = b""
 
-    async def get(self, url: str, *, seconds_max: float) -> bytes:  # noqa: ARG002 - the signature of Outgoing
+    async def get(self, url: str, *, seconds_max: float, bytes_max: int = 0) -> bytes:  # noqa: ARG002 - the signature of Outgoing
         return self.body
 
 

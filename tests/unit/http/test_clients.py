@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from ipaddress import ip_network
-from typing import Any
 
 import pytest
-from starlette.types import Message, Receive, Scope, Send
 
-from muniment.http.clients import Clients, NotesWriters
+from limitless import unlimited
+from muniment.http.clients import ClientAddresses
+from muniment.http.envelope import Envelope
+from muniment.http.limits import Limits
+from muniment.http.operation import operation
+from muniment.http.request import NO_BODY, ClientGone, Request
+from muniment.http.routing import Router
+from muniment.limits.costs import READ, Shed
 
 PROXIES = [ip_network("10.0.0.0/8"), ip_network("fd00::/8")]
 
 
-def scope(peer: str | None, *forwarded: str, method: str = "GET") -> dict[str, Any]:
-    headers = [(b"x-forwarded-for", each.encode("latin-1")) for each in forwarded]
-    client = None if peer is None else (peer, 1)
-    return {"type": "http", "method": method, "client": client, "headers": headers}
+def asked(peer: str, *forwarded: str, method: str = "GET") -> Request:
+    fields = [(b"x-forwarded-for", each.encode("latin-1")) for each in forwarded]
+    return Request(method, "/", b"", fields, NO_BODY, peer=peer, named=dict(fields), head_bytes_max=0)
 
 
 @pytest.mark.parametrize(
@@ -38,40 +44,39 @@ def scope(peer: str | None, *forwarded: str, method: str = "GET") -> dict[str, A
         ("203.0.113.9", ["1.1.1.1"], "203.0.113.9"),
         ("::ffff:203.0.113.9", ["1.1.1.1"], "203.0.113.9"),
         ("", ["1.1.1.1"], ""),
-        (None, ["1.1.1.1"], ""),
     ],
 )
 def test_an_address_is_believed_as_far_as_the_proxies_are(peer: str, forwarded: list[str], address: str) -> None:
-    assert Clients(PROXIES).address(scope(peer, *forwarded)) == address
+    assert ClientAddresses(PROXIES).address(asked(peer, *forwarded)) == address
 
 
 def test_without_trusted_proxies_nobody_is_believed() -> None:
-    assert Clients([]).address(scope("10.0.0.1", "1.1.1.1")) == "10.0.0.1"
+    assert ClientAddresses([]).address(asked("10.0.0.1", "1.1.1.1")) == "10.0.0.1"
 
 
-@pytest.mark.parametrize(
-    ("method", "noted"), [("POST", ["start"]), ("PUT", ["start"]), ("GET", []), ("HEAD", []), ("OPTIONS", [])]
-)
-async def test_a_writer_is_noted_before_the_answer_leaves(method: str, noted: list[str]) -> None:
-    events: list[str] = []
-
-    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-
-    async def send(_: Message) -> None:
-        events.append("start")
-
-    layer = NotesWriters(answer, Clients([]), events.append)
-    await layer(scope("192.0.2.1", method=method), None, send)  # type: ignore[arg-type] - nothing is received
-    assert events == (["192.0.2.1", *noted, "192.0.2.1"] if noted else ["start"])
+@operation("GET", "/", cost=READ, sheds=Shed.READ)
+async def get_root() -> None:
+    pass
 
 
-async def test_a_writer_whose_answer_never_left_is_noted() -> None:
-    async def crash(_scope: Scope, _receive: Receive, _send: Send) -> None:
-        raise ConnectionError
+@operation("POST", "/", cost=READ, sheds=Shed.LATE)
+async def fail() -> None:
+    raise ClientGone
 
-    noted: list[str] = []
-    layer = NotesWriters(crash, Clients([]), noted.append)
-    with pytest.raises(ConnectionError):
-        await layer(scope("192.0.2.1", method="POST"), None, None)  # type: ignore[arg-type] - nothing is received or sent
-    assert noted == ["192.0.2.1"]
+
+async def noted(method: str) -> list[str]:
+    """Whose request with this method was noted as that of a writer."""
+    writers: list[str] = []
+    envelope = Envelope(
+        Router([get_root, fail]), None, unlimited(),
+        limits=Limits(1024, 5), random_bytes=os.urandom,
+        addresses=ClientAddresses([]), note_writer=writers.append, log_requests=False,
+    )  # fmt: skip
+    with suppress(ClientGone):
+        await envelope.respond(asked("192.0.2.1", method=method))
+    return writers
+
+
+async def test_a_writer_is_noted_before_the_answer_leaves_or_without_one() -> None:
+    assert await noted("POST") == ["192.0.2.1"]
+    assert [await noted(method) for method in ("GET", "HEAD", "OPTIONS")] == [[], [], []]

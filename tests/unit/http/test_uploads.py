@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -34,19 +33,18 @@ class Sent:
         if self.content_type is not None:
             headers["content-type"] = self.content_type
         fields = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-        return Request(
-            {
-                "type": "http", "method": "POST", "muniment.limits": Limits(1024, 5), "headers": fields,
-                "muniment.fields": dict(fields),
-            },
-            self._receive,
-        )  # fmt: skip
+        request = Request("POST", "/", b"", fields, self, peer="", named=dict(fields), head_bytes_max=0)
+        request.limits = Limits(1024, 5)
+        return request
 
-    async def _receive(self) -> Any:
+    def take(self) -> tuple[bytes, bool]:
         self.asked += 1
         if self.asked > len(self.chunks):
-            return {"type": "http.request", "body": b""}
-        return {"type": "http.request", "body": self.chunks[self.asked - 1], "more_body": True}
+            return b"", False
+        return self.chunks[self.asked - 1], True
+
+    async def wait(self) -> None:
+        raise AssertionError("it has all arrived")
 
 
 async def received(sent: Sent, *, bytes_max: int = SIZE_MAX) -> dict[str, bytes]:
@@ -77,6 +75,7 @@ GIVEN = part("manifest.json", MANIFEST)
 GOOD = GIVEN + MODULE + END
 FILES = {"manifest.json": MANIFEST, "function.wasm": WASM}
 
+DISPOSITION = b"Content-Disposition: form-data; "
 TAKEN = {
     "as most clients send it": GOOD + b"\r\n",
     "without a last line break": GOOD,
@@ -87,6 +86,12 @@ TAKEN = {
     "without quotes": manifest(b"Content-Disposition: form-data; name=file; filename=manifest.json") + MODULE + END,
     "in other letter cases": manifest(b'content-disposition: Form-Data;NAME="file";FileName="manifest.json"')
     + MODULE + END,
+    "as .NET sends it": manifest(
+        b"Content-Disposition: form-data; name=file; filename=manifest.json; filename*=utf-8''manifest.json"
+    ) + MODULE + END,
+    "with the same name in UTF-8 before": manifest(
+        DISPOSITION + b"filename*=UTF-8'en'manifest%2Ejson; name=file; filename=\"manifest.json\""
+    ) + MODULE + END,
     "with something behind it (RFC 2046 section 5.1.1)": GOOD + b"\r\nan epilogue\r\n" + GIVEN,
 }  # fmt: skip
 
@@ -98,7 +103,6 @@ async def test_takes_a_form_in_chunks_of_any_size(form: str, size: int) -> None:
     assert await received(Sent([body[at : at + size] for at in range(0, len(body), size)])) == FILES
 
 
-DISPOSITION = b"Content-Disposition: form-data; "
 PLAIN = DISPOSITION + b'name="file"; filename="manifest.json"'
 REFUSED = {
     "nothing": b"",
@@ -125,6 +129,13 @@ REFUSED = {
     "filename*": manifest(PLAIN + b"; filename*=UTF-8''x.png") + MODULE + END,
     "filename* before": manifest(DISPOSITION + b"filename*=UTF-8''x; name=file; filename=manifest.json") + MODULE + END,
     "filename* alone": manifest(DISPOSITION + b"name=\"file\"; filename*=UTF-8''manifest.json") + MODULE + END,
+    "filename* of nothing": manifest(PLAIN + b"; filename*=UTF-8''") + MODULE + END,
+    "filename* without a charset": manifest(PLAIN + b"; filename*=manifest.json") + MODULE + END,
+    "filename* in another charset": manifest(PLAIN + b"; filename*=iso-8859-1''manifest.json") + MODULE + END,
+    "filename* that is not UTF-8": manifest(PLAIN + b"; filename*=UTF-8''%ff") + MODULE + END,
+    "filename* with half an escape": manifest(PLAIN + b"; filename*=UTF-8''manifest.json%") + MODULE + END,
+    "filename* twice": manifest(PLAIN + 2 * b"; filename*=UTF-8''manifest.json") + MODULE + END,
+    "filename* in another letter case": manifest(PLAIN + b"; filename*=UTF-8''Manifest.json") + MODULE + END,
     "a file name in pieces": manifest(DISPOSITION + b'name="file"; filename*0="manifest"; filename*1=".json"')
     + MODULE + END,
     "two file names": manifest(PLAIN + b'; filename="function.wasm"') + MODULE + END,
@@ -239,10 +250,10 @@ async def test_an_endless_epilogue_is_too_large() -> None:
 async def test_a_client_that_goes_away_is_no_refusal() -> None:
     sent = Sent([])
 
-    async def gone() -> Any:
-        return {"type": "http.disconnect"}
+    def take() -> tuple[bytes, bool]:
+        raise ClientGone
 
-    sent._receive = gone
+    sent.take = take
     with pytest.raises(ClientGone):
         await received(sent)
 

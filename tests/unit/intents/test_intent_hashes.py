@@ -14,7 +14,7 @@ from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
 from muniment.evm.hex import Bytes32, HexString
 from muniment.evm.signature import Signature, recover, sign
-from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest, verified
+from muniment.intents.hashes import Signed, intent_hash, proposal_hash, settlement_digest, signed_by
 from muniment.intents.types import ConfigSig, Hashed, NewProposal
 from settler import read
 
@@ -96,7 +96,7 @@ def test_a_digest_binds_protocol_chain_and_settler() -> None:
     assert len({settlement_digest(*each) for each in [given, *others]}) == 5
 
 
-SOLVER, STRANGER = Wallet(31), Wallet(32)
+SOLVER, STRANGER, COLLEAGUE = Wallet(31), Wallet(32), Wallet(33)
 HERE, THERE = keccak256(b"here"), keccak256(b"there")
 
 
@@ -106,7 +106,9 @@ def signed(*signatures: Signature) -> NewProposal:
 
 
 BY_SOLVER_HERE, BY_SOLVER_THERE = sign(HERE, SOLVER.key), sign(THERE, SOLVER.key)
-BY_STRANGER = sign(HERE, STRANGER.key)
+BY_STRANGER, BY_COLLEAGUE = sign(HERE, STRANGER.key), sign(HERE, COLLEAGUE.key)
+# Who may sign beside the solver.
+ALLOWED = [Address(COLLEAGUE.address)]
 
 
 @pytest.mark.parametrize(
@@ -117,16 +119,31 @@ BY_STRANGER = sign(HERE, STRANGER.key)
         pytest.param([BY_SOLVER_HERE], [HERE], True, id="by the solver"),
         pytest.param([BY_SOLVER_THERE], [HERE, THERE], True, id="on the second chain"),
         pytest.param([BY_SOLVER_HERE, BY_SOLVER_HERE], [HERE], True, id="twice"),
+        pytest.param([BY_COLLEAGUE], [HERE], True, id="by one who may"),
+        pytest.param([BY_SOLVER_HERE, BY_COLLEAGUE], [THERE, HERE], True, id="by the solver and one who may"),
+        pytest.param([BY_COLLEAGUE, BY_STRANGER], [HERE], False, id="by one who may and a stranger"),
         pytest.param([BY_STRANGER], [HERE], False, id="by a stranger"),
         pytest.param([BY_SOLVER_HERE, BY_STRANGER], [HERE], False, id="one by a stranger"),
         pytest.param([BY_SOLVER_HERE], [THERE], False, id="on another chain"),
         pytest.param([BY_SOLVER_HERE, BY_SOLVER_THERE], [HERE, THERE], False, id="on two chains"),
     ],
 )
-def test_a_proposal_is_verified_when_every_signature_is_by_its_solver_on_one_chain(
+def test_a_proposal_is_verified_when_every_signature_is_by_its_solver_or_who_else_may_sign_on_one_chain(
     signatures: list[Signature], digests: list[bytes], *, expected: bool | None
 ) -> None:
-    assert verified(signed(*signatures), digests) is expected
+    assert signed_by(signed(*signatures), [(digest, ALLOWED) for digest in digests]).verified is expected
+
+
+def test_who_may_sign_on_one_chain_may_not_on_another() -> None:
+    assert signed_by(signed(BY_COLLEAGUE), [(HERE, []), (THERE, ALLOWED)]).verified is False
+
+
+def test_the_signers_are_told_once_each_under_the_chain_on_which_they_count() -> None:
+    given = signed(BY_COLLEAGUE, BY_STRANGER, BY_COLLEAGUE)
+    signers = [Address(COLLEAGUE.address), Address(STRANGER.address)]
+    assert signed_by(given, [(THERE, ALLOWED), (HERE, ALLOWED)]) == Signed(verified=False, signers=signers)
+    assert signed_by(signed(), [(HERE, ALLOWED)]).signers == []
+    assert signed_by(given, []).signers == []
 
 
 def test_a_signature_that_recovers_to_nobody_is_not_the_solvers() -> None:
@@ -134,4 +151,4 @@ def test_a_signature_that_recovers_to_nobody_is_not_the_solvers() -> None:
     nobody = Signature.parse("0x" + HexString.from_raw((5).to_bytes(32) + (1).to_bytes(32))[2:] + "1b")
 
     assert recover(HERE, nobody) is None
-    assert verified(signed(nobody), [HERE]) is False
+    assert signed_by(signed(nobody), [(HERE, [])]) == Signed(verified=False, signers=[])

@@ -39,8 +39,8 @@ SETTLER = Address.parse(INTENT["settler"])
 NOW_MS = 1_795_204_080_123
 CHAINS = {
     1: CATALOGUE[1],
-    10: replace(CATALOGUE[10], settler=SETTLER),
-    8453: replace(CATALOGUE[8453], settler=SETTLER),
+    10: replace(CATALOGUE[10], settlers=(SETTLER,)),
+    8453: replace(CATALOGUE[8453], settlers=(SETTLER,)),
     137: CATALOGUE[137],
 }
 PROPOSAL: dict[str, Any] = {**CASE["proposal"], "solver": Wallet(31).address}
@@ -145,8 +145,8 @@ def test_a_proposal_is_verified_on_the_chains_of_its_settler(chain_id: int, *, v
     digest = settlement_digest(proposal_hash(HASH.raw, read(NewProposal, PROPOSAL)), "Mimic", chain_id, SETTLER)
     signed = read(NewProposal, {**PROPOSAL, "signatures": [sign(digest, Wallet(31).key)]})
 
-    assert check_proposal(HASH.raw, SETTLER, signed, protocol="Mimic", chains=CHAINS).verified is verified
-    assert check_proposal(HASH.raw, SETTLER, signed, protocol="Other", chains=CHAINS).verified is False
+    assert check_proposal(HASH.raw, SETTLER, signed, protocol="Mimic", chains=CHAINS).signed.verified is verified
+    assert check_proposal(HASH.raw, SETTLER, signed, protocol="Other", chains=CHAINS).signed.verified is False
 
 
 def test_a_proposal_is_not_judged_without_a_signature_or_a_configured_settler() -> None:
@@ -154,12 +154,14 @@ def test_a_proposal_is_not_judged_without_a_signature_or_a_configured_settler() 
     signed = read(NewProposal, {**PROPOSAL, "signatures": [sign(bytes(32), Wallet(31).key)]})
     elsewhere = Address.parse("0x" + "77" * 20)
 
-    assert check_proposal(HASH.raw, SETTLER, unsigned, protocol="Mimic", chains=CHAINS).verified is None
-    assert check_proposal(HASH.raw, elsewhere, signed, protocol="Mimic", chains=CHAINS).verified is None
+    assert check_proposal(HASH.raw, SETTLER, unsigned, protocol="Mimic", chains=CHAINS).signed.verified is None
+    assert check_proposal(HASH.raw, elsewhere, signed, protocol="Mimic", chains=CHAINS).signed.verified is None
 
 
 def test_the_chains_of_a_settler_are_those_that_are_configured_with_it() -> None:
-    assert chains_of(CHAINS, SETTLER) == [10, 8453]
+    assert [chain.id for chain in chains_of(CHAINS, SETTLER)] == [10, 8453]
+    older = {10: replace(CHAINS[10], settlers=(Address.parse("0x" + "78" * 20), SETTLER))}
+    assert [chain.id for chain in chains_of(older, SETTLER)] == [10]
     assert chains_of(CHAINS, Address.parse("0x" + "77" * 20)) == []
 
 

@@ -63,7 +63,7 @@ async def nodes() -> Nodes:
 async def test_a_node_that_fails_rests_twice_as_long_each_time_up_to_a_minute(nodes: Nodes) -> None:
     rests: list[float] = []
     for _ in range(9):
-        nodes.failed(nodes.nodes[0])
+        nodes.failed(nodes.nodes[0], "timeout")
         rests.append(nodes.nodes[0].rests_until_s - 1_000)
     assert rests == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert max(rests) == REST_SECONDS_MAX
@@ -71,17 +71,17 @@ async def test_a_node_that_fails_rests_twice_as_long_each_time_up_to_a_minute(no
 
 async def test_chance_halves_a_rest_at_most(nodes: Nodes) -> None:
     nodes.chance = lambda: 0.0
-    nodes.failed(nodes.nodes[0])
+    nodes.failed(nodes.nodes[0], "timeout")
     assert nodes.nodes[0].rests_until_s == 1_000.5
 
 
 async def test_the_next_node_is_asked_while_the_first_rests(nodes: Nodes) -> None:
     first, second = nodes.nodes
     assert nodes.first_awake() is first
-    nodes.failed(first)
+    nodes.failed(first, "timeout")
     assert nodes.first_awake() is second
-    nodes.failed(second)
-    nodes.failed(second)
+    nodes.failed(second, "timeout")
+    nodes.failed(second, "timeout")
     assert nodes.first_awake() is None
     assert nodes.seconds_to_wait() == 1
 

@@ -13,6 +13,7 @@ _NEW_TABLE = re.compile(r"CREATE TABLE (\w+)")
 # is added without touching a row, and an INSERT that does not name it goes on working.
 _COLUMN = re.compile(r"ALTER TABLE \w+ ADD COLUMN (?!.*\b(?:UNIQUE|PRIMARY KEY|REFERENCES|CHECK)\b)(?P<rest>.+)")
 _INDEX = re.compile(r"CREATE (?P<unique>UNIQUE )?INDEX (?P<beside>CONCURRENTLY )?\w+ ON (?P<table>\w+)")
+_FILLING = re.compile(r"INSERT INTO (\w+)")
 _OTHER = re.compile(r"CREATE (?:SEQUENCE|FUNCTION)\b|ALTER TABLE (?P<table>\w+) ALTER COLUMN \w+ SET STORAGE\b")
 
 
@@ -37,6 +38,8 @@ def _expands(engine: str, statement: str, made: set[str]) -> bool:
         return True
     if match := _COLUMN.match(statement):
         return "NOT NULL" not in match["rest"] or "DEFAULT" in match["rest"]
+    if match := _FILLING.match(statement):
+        return match[1] in made
     if match := _INDEX.match(statement):
         if match["table"] in made:
             return not match["beside"]
@@ -67,6 +70,7 @@ def test_both_engines_are_at_the_same_level() -> None:
         "CREATE UNIQUE INDEX CONCURRENTLY a ON triggers (live)", "ALTER TABLE triggers ADD CHECK (live = 1)",
         "ALTER TABLE triggers ALTER COLUMN record SET STORAGE EXTERNAL",
         "CREATE INDEX CONCURRENTLY a ON triggers (live); CREATE TABLE b (c text)",
+        "INSERT INTO leases VALUES ('a', 'b', 1)",
     ],
 )  # fmt: skip
 def test_what_contracts_or_locks_is_noticed(sql: str) -> None:
@@ -77,6 +81,7 @@ def test_what_contracts_or_locks_is_noticed(sql: str) -> None:
     ("engine", "sql"),
     [
         ("postgres", "CREATE TABLE a (b text); CREATE UNIQUE INDEX c ON a (b);"),
+        ("postgres", "CREATE TABLE a (b text); INSERT INTO a VALUES ('c');"),
         ("postgres", "-- DROP TABLE a;\nCREATE INDEX CONCURRENTLY a ON triggers (live);"),
         ("sqlite", "CREATE INDEX a ON triggers (live);"),
         ("sqlite", "ALTER TABLE triggers ADD COLUMN a TEXT; ALTER TABLE users ADD COLUMN b TEXT NOT NULL DEFAULT ''"),

@@ -12,7 +12,7 @@ import pytest
 from words import write_lock_held
 
 from muniment.errors import DatabaseUnavailable, NotReady
-from muniment.storage import sqlite
+from muniment.storage import sqlite, sqlite_migrate
 from muniment.storage.migrate import Migration, migrations, missing
 from muniment.storage.sqlite import SqliteDatabase
 
@@ -41,6 +41,11 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
     await made.close()
 
 
+def use_migrations(monkeypatch: pytest.MonkeyPatch, known: list[Migration]) -> None:
+    for module in (sqlite, sqlite_migrate):
+        monkeypatch.setattr(module, "migrations", lambda _: known)
+
+
 async def test_migrations_are_applied_once(database: SqliteDatabase) -> None:
     assert await database.migrate() == NAMES
     assert await database.migrate() == []
@@ -60,7 +65,7 @@ async def test_one_that_lacks_the_newest_is_not_ready(
 ) -> None:
     await database.migrate()
     newer = Migration("9998_newer.sql", "CREATE TABLE newer (a INTEGER) STRICT;")
-    monkeypatch.setattr(sqlite, "migrations", lambda _: [*KNOWN, newer])
+    use_migrations(monkeypatch, [*KNOWN, newer])
     with pytest.raises(NotReady, match="9998_newer"):
         await database.check()
     assert await database.migrate() == ["9998_newer.sql"]
@@ -72,7 +77,7 @@ async def test_migrations_of_a_newer_release_are_left_alone(
 ) -> None:
     newer = Migration("9998_newer.sql", "CREATE TABLE newer (a INTEGER) STRICT;")
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite, "migrations", lambda _: [*KNOWN, newer])
+        use_migrations(patch, [*KNOWN, newer])
         await database.migrate()
     assert await database.migrate() == []
     await database.check()
@@ -85,7 +90,7 @@ async def test_a_migration_that_has_changed_is_refused(
     await database.migrate()
     before = await tables(database)
     changed = Migration(KNOWN[0].name, KNOWN[0].sql + "CREATE TABLE more (a INTEGER) STRICT;")
-    monkeypatch.setattr(sqlite, "migrations", lambda _: [changed])
+    use_migrations(monkeypatch, [changed])
     with pytest.raises(ValueError, match="other contents"):
         await database.migrate()
     assert await tables(database) == before
@@ -94,11 +99,11 @@ async def test_a_migration_that_has_changed_is_refused(
 async def test_a_migration_that_fails_leaves_nothing(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     good = Migration("9997_good.sql", "CREATE TABLE good (a INTEGER) STRICT;")
     bad = Migration("9998_bad.sql", "CREATE TABLE bad (a INTEGER) STRICT;\nCREATE TABLE bad (a INTEGER) STRICT;")
-    monkeypatch.setattr(sqlite, "migrations", lambda _: [good, bad])
+    use_migrations(monkeypatch, [good, bad])
     with pytest.raises(DatabaseUnavailable, match="already exists"):
         await database.migrate()
     assert await tables(database) == set()
-    monkeypatch.setattr(sqlite, "migrations", lambda _: KNOWN)
+    use_migrations(monkeypatch, KNOWN)
     assert await database.migrate() == NAMES
 
 
@@ -129,7 +134,7 @@ CREATE TABLE b (x INTEGER) STRICT
 async def test_every_statement_of_a_script_runs(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    monkeypatch.setattr(sqlite, "migrations", lambda _: [Migration("0001_x.sql", script)])
+    use_migrations(monkeypatch, [Migration("0001_x.sql", script)])
     await database.migrate()
     assert {"a", "b"} < await tables(database)
 

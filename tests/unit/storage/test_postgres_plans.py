@@ -10,6 +10,7 @@ import pytest
 
 from muniment.storage.database import Database, Transaction
 from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres_some import fetch_some
 from muniment.triggers.listing import TriggerQuery, search
 from muniment.triggers.store import settle_ended
 from postgres import Cluster
@@ -55,6 +56,11 @@ class Explained:
         lines = await self._database.fetch_slow(f"EXPLAIN (COSTS OFF) {sql}", parameters)
         self.plan += "".join(f"{line}\n" for (line,) in lines)
         return []
+
+    async def fetch_some(
+        self, sql: str, parameters: Sequence[object], *, rows_max: int, bytes_max: int
+    ) -> tuple[list[Any], int]:
+        return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
 
     async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         return len(await self.fetch(sql, parameters))

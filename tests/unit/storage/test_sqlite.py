@@ -12,8 +12,9 @@ import pytest
 from words import add, connection_of, opened, words, write_lock_held
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded
-from muniment.storage import open_database, sqlite
-from muniment.storage.sqlite import SqliteDatabase, connect
+from muniment.storage import open_database, sqlite, sqlite_connection
+from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.sqlite_connection import connect
 
 # A machine that is busy with other things may be late, but not always. Where it is wrong, each attempt is late.
 ATTEMPTS = 4
@@ -77,16 +78,16 @@ class LockedAtFirst:
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY])
 def test_a_new_file_may_be_opened_by_two_at_once(code: int) -> None:
     connection = LockedAtFirst(code)
-    sqlite._use_wal(connection)  # pyright: ignore[reportArgumentType] - it acts as one
+    sqlite_connection._use_wal(connection)  # pyright: ignore[reportArgumentType] - it acts as one
     assert connection.tries == 3
 
 
 def test_a_new_file_that_stays_locked_or_fails_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(sqlite3.OperationalError):
-        sqlite._use_wal(LockedAtFirst(sqlite3.SQLITE_IOERR))  # pyright: ignore[reportArgumentType] - it acts as one
-    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", -1)
+        sqlite_connection._use_wal(LockedAtFirst(sqlite3.SQLITE_IOERR))  # pyright: ignore[reportArgumentType] - it acts as one
+    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", -1)
     with pytest.raises(sqlite3.OperationalError):
-        sqlite._use_wal(LockedAtFirst(sqlite3.SQLITE_BUSY))  # pyright: ignore[reportArgumentType] - it acts as one
+        sqlite_connection._use_wal(LockedAtFirst(sqlite3.SQLITE_BUSY))  # pyright: ignore[reportArgumentType] - it acts as one
 
 
 @pytest.mark.parametrize("method", ["fetch", "fetch_one", "fetch_slow"])
@@ -218,7 +219,7 @@ _held: list[sqlite3.Connection] = []
 async def test_a_file_that_is_no_database_of_ours_is_refused(
     tmp_path: Path, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", 50)
     path = tmp_path / "folder" / "test.db"
     path.parent.mkdir()
     spoil(path)

@@ -1,21 +1,42 @@
-"""Reads of one turn of the event loop share a transaction; whoever heard of a commit reads in one begun since."""
+"""Reads share a transaction until somebody commits; whoever heard of a commit reads in one begun since."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import closing
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 import uvloop
-from words import add, opened
+from words import TABLE, add, connection_of, opened
 
-from muniment.errors import DatabaseUnavailable
-from muniment.storage.sqlite import SqliteDatabase, connect
+from muniment.errors import DatabaseUnavailable, NotReady
+from muniment.storage import sqlite_commits
+from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.sqlite_connection import connect
+from muniment.storage.sqlite_view import VIEW_SECONDS_MAX
 
 COUNT = "SELECT count(*) FROM words"
+# A process that commits each word that it is told, and says so.
+COMMITS = """
+import asyncio, sys
+from pathlib import Path
+from muniment.storage.sqlite import SqliteDatabase
+
+async def main():
+    database = SqliteDatabase(Path(sys.argv[1]))
+    for word in sys.stdin:
+        await database.write(lambda tx: tx.execute("INSERT INTO words (word) VALUES (?)", (word,)))
+        print(word, end="", flush=True)
+    await database.close()
+
+asyncio.run(main())
+"""
 
 
 @pytest.fixture
@@ -24,24 +45,64 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
         yield made
 
 
+@asynccontextmanager
+async def another(path: Path) -> AsyncGenerator[SqliteDatabase]:
+    """The same file once more, as another process opens it."""
+    database = SqliteDatabase(path)
+    yield database
+    await database.close()
+
+
+def insert(path: Path, word: str) -> None:
+    """Commit by SQLite alone."""
+    with closing(connect(path)) as connection:
+        connection.execute("INSERT INTO words (word) VALUES (?)", (word,))
+
+
 async def counted(database: SqliteDatabase) -> int:
     row = await database.fetch_one(COUNT)
     assert row is not None
     return row[0]
 
 
-async def test_reads_of_one_turn_share_a_transaction(database: SqliteDatabase) -> None:
+async def test_reads_share_a_transaction_over_many_turns_until_a_commit(database: SqliteDatabase) -> None:
     said: list[str] = []
-    database._reader.set_trace_callback(said.append)
-    await asyncio.gather(database.fetch(COUNT), database.fetch_one(COUNT), database.fetch(COUNT))
-    await asyncio.sleep(0)
-    assert said == ["BEGIN", COUNT, COUNT, COUNT, "COMMIT"]
-
-
-async def test_a_turn_later_no_transaction_is_open(database: SqliteDatabase) -> None:
+    database._view._connection.set_trace_callback(said.append)
+    for _ in range(2):
+        await asyncio.gather(database.fetch(COUNT), database.fetch_one(COUNT))
+        await asyncio.sleep(0)
+    assert said == ["BEGIN", COUNT, COUNT, COUNT, COUNT]
+    await database.write(add("new"))
     await database.fetch(COUNT)
-    await asyncio.sleep(0)
-    assert not database._reader.in_transaction
+    assert said[5:] == ["COMMIT", "BEGIN", COUNT]
+
+
+async def test_when_nobody_reads_the_transaction_ends_by_itself(database: SqliteDatabase) -> None:
+    await database.fetch(COUNT)
+    async with asyncio.timeout(10):
+        while database._view._connection.in_transaction:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+
+
+def test_a_view_that_a_loop_left_open_ends_on_the_next_one(tmp_path: Path) -> None:
+    async def read() -> None:
+        await counted(database)
+
+    async def read_and_wait() -> bool:
+        await read()
+        await asyncio.sleep(3 * VIEW_SECONDS_MAX)
+        return database._view._connection.in_transaction
+
+    async def make() -> SqliteDatabase:
+        made = SqliteDatabase(tmp_path / "test.db")
+        await made.write(lambda tx: tx.execute(TABLE))
+        return made
+
+    database = asyncio.run(make())
+    asyncio.run(read())
+    time.sleep(VIEW_SECONDS_MAX)
+    assert not asyncio.run(read_and_wait())
+    asyncio.run(database.close())
 
 
 async def test_who_wrote_reads_it_whatever_others_read_meanwhile(database: SqliteDatabase) -> None:
@@ -62,26 +123,129 @@ async def test_who_wrote_reads_it_whatever_others_read_meanwhile(database: Sqlit
     assert seen == list(range(1, 101))
 
 
-async def test_a_commit_of_another_process_is_seen_a_turn_later(database: SqliteDatabase, tmp_path: Path) -> None:
+async def test_a_commit_of_another_process_is_seen_at_once(database: SqliteDatabase, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", COMMITS, str(tmp_path / "test.db")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin
+        assert other.stdout
+        for number in range(1, 101):
+            assert await counted(database) == number - 1  # from here on there is a view without it
+            other.stdin.write(f"{number}\n")
+            other.stdin.flush()
+            assert other.stdout.readline() == f"{number}\n"
+            assert await counted(database) == number
+        other.stdin.close()
+
+
+async def test_each_of_two_reads_what_the_other_acknowledged(database: SqliteDatabase, tmp_path: Path) -> None:
+    """As two workers do, to which a client's requests go in turn."""
+    async with another(tmp_path / "test.db") as second:
+        for number in range(0, 200, 2):
+            await database.write(add(f"{number}"))
+            assert await counted(second) == number + 1
+            await second.write(add(f"{number + 1}"))
+            assert await counted(database) == number + 2
+
+
+async def test_a_commit_without_us_is_missed_for_no_longer_than_a_view_lasts(
+    database: SqliteDatabase, tmp_path: Path
+) -> None:
+    """As of an operator who works on the file with another program."""
     assert await counted(database) == 0
-    other = connect(tmp_path / "test.db")
-    other.execute("INSERT INTO words (word) VALUES ('theirs')")
-    other.close()
-    await asyncio.sleep(0)
+    insert(tmp_path / "test.db", "theirs")
+    time.sleep(VIEW_SECONDS_MAX)  # not even a loop that is not given the time to end the view makes it last
     assert await counted(database) == 1
 
 
-async def test_a_failed_read_leaves_nothing_open(database: SqliteDatabase) -> None:
+async def test_migrations_of_ours_are_seen_at_once(tmp_path: Path) -> None:
+    made = SqliteDatabase(tmp_path / "new.db")
+    with pytest.raises(NotReady):
+        await made.check()
+    await made.migrate()
+    await made.check()
+    await made.close()
+
+
+async def test_without_the_shared_number_every_read_has_its_own_view(tmp_path: Path) -> None:
+    (tmp_path / "test.db-commits").mkdir()
+    async with opened(tmp_path / "test.db") as database:
+        assert await counted(database) == 0
+        insert(tmp_path / "test.db", "theirs")
+        assert await counted(database) == 1
+
+
+async def test_a_number_that_could_not_be_shared_is_shared_with_the_next_commit(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "test.db-commits"
+    in_the_way.mkdir()
+    async with opened(tmp_path / "test.db") as first:
+        in_the_way.rmdir()
+        async with another(tmp_path / "test.db") as second:
+            assert await counted(second) == 0
+            await first.write(add("first"))
+            assert await counted(second) == 1
+
+
+async def test_the_number_is_the_users_alone_and_no_link_is_followed(tmp_path: Path) -> None:
+    async with opened(tmp_path / "test.db"):
+        status = (tmp_path / "test.db-commits").stat()
+        assert (status.st_size, status.st_mode & 0o777) == (8, 0o600)
+    (tmp_path / "linked.db-commits").symlink_to(tmp_path / "elsewhere")
+    async with opened(tmp_path / "linked.db") as database:
+        assert await counted(database) == 0
+    assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_the_log_begins_anew_though_two_processes_never_stop_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_bytes_max = 400_000
+    monkeypatch.setattr(sqlite_commits, "LOG_BYTES", log_bytes_max)
+    is_over = False
+
+    async def keep_reading(database: SqliteDatabase) -> None:
+        while not is_over:
+            await counted(database)
+            await asyncio.sleep(0)
+
+    async with opened(tmp_path / "test.db") as database, another(tmp_path / "test.db") as second:
+        readers = [asyncio.create_task(keep_reading(each)) for each in (database, second)]
+        for number in range(200):
+            await database.write(add(f"{number}" + "x" * 20_000))
+        log_bytes = (tmp_path / "test.db-wal").stat().st_size
+        is_over = True
+        await asyncio.gather(*readers)
+    assert log_bytes < 2 * log_bytes_max  # of four million that were written
+
+
+async def test_a_long_reader_is_waited_for_once_as_long_as_the_log_grows_by_its_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_commits, "LOG_BYTES", 400_000)
+    async with opened(tmp_path / "test.db") as database:
+        said: list[str] = []
+        connection_of(database).set_trace_callback(said.append)
+        with closing(connect(tmp_path / "test.db", read_only=True)) as backup:
+            backup.execute("BEGIN")
+            backup.execute(COUNT).fetchall()
+            for number in range(60):  # some forty kilobytes each, with the index
+                await database.write(add(f"{number}" + "x" * 15_000))
+            tries = said.count("PRAGMA wal_checkpoint(RESTART)")
+        assert 1 <= tries <= 10
+        for number in range(60, 120):
+            await database.write(add(f"{number}" + "x" * 15_000))
+        assert (tmp_path / "test.db-wal").stat().st_size < 800_000
+
+
+async def test_a_failed_read_leaves_the_view_to_others(database: SqliteDatabase) -> None:
     with pytest.raises(DatabaseUnavailable, match="does not answer"):
         await database.fetch("SELECT 1 FROM nothing")
-    await asyncio.sleep(0)
-    assert not database._reader.in_transaction
+    assert await counted(database) == 0
 
 
-async def test_a_database_may_be_closed_in_the_turn_of_a_read(tmp_path: Path) -> None:
+async def test_a_database_may_be_closed_while_it_has_a_view(tmp_path: Path) -> None:
     async with opened(tmp_path / "closed.db") as made:
         await made.fetch(COUNT)
-    await asyncio.sleep(0)
+    await asyncio.sleep(2 * VIEW_SECONDS_MAX)
 
 
 class Hears(asyncio.Protocol):
@@ -100,7 +264,7 @@ class Hears(asyncio.Protocol):
 
 
 async def hear_of_a_commit(path: Path) -> int:
-    """What is read by who was told of another process's commit while a task of the same turn had a view open."""
+    """What is read by who was told of another's commit while a task of the same turn had a view open."""
     ours, theirs = socket.socketpair()
     async with opened(path) as database:
         ours.setblocking(False)
@@ -109,8 +273,9 @@ async def hear_of_a_commit(path: Path) -> int:
 
         async def read_while_another_commits() -> None:
             assert await counted(database) == 0
-            with closing(connect(path)) as other:
-                other.execute("INSERT INTO words (word) VALUES ('theirs')")
+            other = SqliteDatabase(path)
+            await other.write(add("theirs"))
+            await other.close()
             theirs.send(b"committed")
 
         await asyncio.create_task(read_while_another_commits())
@@ -124,17 +289,3 @@ async def hear_of_a_commit(path: Path) -> int:
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 def test_who_hears_of_a_commit_reads_it_at_once(tmp_path: Path, run: Callable[..., int]) -> None:
     assert run(hear_of_a_commit(tmp_path / "test.db")) == 1
-
-
-async def test_reads_of_what_was_received_share_a_transaction_too(database: SqliteDatabase) -> None:
-    said: list[str] = []
-    database._reader.set_trace_callback(said.append)
-
-    def read() -> None:
-        for _ in range(3):
-            with pytest.raises(StopIteration):
-                counted(database).send(None)
-
-    asyncio.get_running_loop().call_soon(read)
-    await asyncio.sleep(0.01)
-    assert said == ["BEGIN", COUNT, COUNT, COUNT, "COMMIT"]

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import pytest
 from words import Work, add, commit_held, connection_of, nothing, opened, words, write_lock_held
 
-from muniment.errors import DatabaseUnavailable, NotReady, TriggerDeactivated
-from muniment.storage import sqlite_writer
+from muniment.errors import DatabaseUnavailable, NotReady, Overloaded, TriggerDeactivated
+from muniment.storage import backlog, sqlite_writer
 from muniment.storage.database import Transaction
 from muniment.storage.sqlite import SqliteDatabase
 from muniment.storage.sqlite_work import Group
@@ -81,7 +81,7 @@ async def test_a_log_that_fails_keeps_nobody_waiting(database: SqliteDatabase, m
     with monkeypatch.context() as patch:
         patch.setattr(sqlite_writer, "_log", BrokenLog())
         told = await outcomes(database, add("a"), add("b" * 10_000))
-    assert [str(each) for each in told] == ["the database cannot write now: SQLITE_FULL"] * 2
+    assert [str(each) for each in told] == ["the database cannot write now: the disk is full (SQLITE_FULL)"] * 2
     connection_of(database).execute("PRAGMA max_page_count=1000000")
     await outcomes(database, add("later"))
     assert await words(database) == ["later"]
@@ -192,16 +192,18 @@ async def test_closing_waits_for_nobody_who_has_waited_too_long(
 async def test_more_than_may_wait_are_refused_at_once(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_writer, "WRITES_WAITING_MAX", 2)
+    monkeypatch.setattr(backlog, "WAITING_MAX", 2)
     with commit_held(database):
         first = asyncio.create_task(database.write(add("first")))
         await asyncio.sleep(0.05)
         waiting = [asyncio.create_task(database.write(add(word))) for word in ("a", "b")]
         await asyncio.sleep(0)
-        with pytest.raises(DatabaseUnavailable, match="too many"):
+        with pytest.raises(Overloaded, match="too many"):
             await database.write(add("c"))
+        waiting.append(asyncio.create_task(database.write(add("urgent"), urgent=True)))
+        await asyncio.sleep(0)
     await asyncio.gather(first, *waiting)
-    assert await words(database) == ["first", "a", "b"]
+    assert await words(database) == ["first", "a", "b", "urgent"]
 
 
 async def test_all_who_wait_for_a_lock_that_stays_are_told_in_time(

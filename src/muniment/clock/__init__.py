@@ -1,0 +1,7 @@
+"""The time of day as this process believes it, and why it may not be believed."""
+
+from __future__ import annotations
+
+from muniment.clock.judged import STEADY_MS as STEADY_MS, Clock as Clock, Doubt as Doubt
+from muniment.clock.neighbours import Neighbours as Neighbours, Voice as Voice, outvoted_by as outvoted_by
+from muniment.clock.steadiness import Steadiness as Steadiness

@@ -1,0 +1,45 @@
+"""The JSON Schema, for the OpenAPI document, of a file that is answered as it was uploaded."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from muniment.wire import SemVer
+
+_TYPE: Final = {
+    "title": "InputType", "type": "string", "examples": ["uint256"],
+    "pattern": "^(u?int(8|16|32|64|128|256)?|bool|address|bytes([1-9]|[12][0-9]|3[0-2])?|string|Token|TokenAmount)$",
+    "description": "A type of EIP-712, or one of the two structs that registries know",
+}  # fmt: skip
+_INPUT: Final = {
+    "anyOf": [
+        _TYPE,
+        {
+            "title": "DescribedInput", "type": "object", "required": ["type"], "additionalProperties": True,
+            "properties": {"type": _TYPE, "description": {"type": "string"}},
+            "examples": [{"type": "uint256", "description": "In base units"}],
+        },
+    ]
+}  # fmt: skip
+# What every manifest has that was taken; further members were kept, and may say anything.
+MANIFEST_SCHEMA: Final[dict[str, Any]] = {
+    "title": "Manifest",
+    "description": "A function's manifest.json",
+    "type": "object",
+    "required": ["version", "name", "description", "inputs"],
+    "properties": {
+        "version": {"title": "SemVer", **SemVer.schema},
+        "name": {"type": "string", "minLength": 1, "maxLength": 100},
+        "description": {"type": "string", "minLength": 1, "maxLength": 1000},
+        "inputs": {
+            "type": "object", "maxProperties": 64, "additionalProperties": _INPUT,
+            "description": "Type by name, in the order in which they are signed",
+        },
+        "abis": {"type": "object", "additionalProperties": {"type": "string"}, "description": "ABI by name"},
+        "metadata": {"type": "object", "additionalProperties": True},
+    },
+    "additionalProperties": True,
+    "examples": [
+        {"version": "1.0.0", "name": "Hello", "description": "Logs one line", "inputs": {"chainId": "uint64"}},
+    ],
+}  # fmt: skip

@@ -1,0 +1,106 @@
+"""Whether a request is served now: what its client may use, and what the process can do."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from muniment.errors import Overloaded
+from muniment.http.paging import LIMIT_MAX, OFFSET_QUICK_MAX
+from muniment.limits.costs import LONG_READ, READ
+
+if TYPE_CHECKING:
+    from muniment.http.clients import ClientAddresses
+    from muniment.http.operation import Operation
+    from muniment.http.reply import Reply
+    from muniment.http.request import Request
+    from muniment.limits.limiter import Client, Limiter
+    from muniment.limits.overload import Overload
+
+# Seconds after which an overloaded process may be asked again.
+_OVERLOADED_SECONDS: Final = 1.0
+_LIMIT: Final = re.compile(rb"(?:^|&)limit=([0-9]{1,3})(?:&|$)")
+_OFFSET: Final = re.compile(rb"(?:^|&)offset=([0-9]{1,20})(?:&|$)")
+# Peers that were seen to forward although no proxy is trusted; only private addresses get here.
+_FORWARDERS_MAX: Final = 64
+
+
+class Admission:
+    """The gate before the operations: it charges each request to its client once, whatever server received it."""
+
+    def __init__(self, limiter: Limiter, addresses: ClientAddresses, overload: Overload) -> None:
+        """Charge to `limiter`; `overload` tells what the process refuses."""
+        self._limiter = limiter
+        self._addresses = addresses
+        self.overload = overload
+        self._forwarders: set[str] = set()
+
+    def is_proxy(self, peer: str) -> bool:
+        """Whether connections of `peer` carry the requests of many clients."""
+        return peer in self._forwarders or self._addresses.is_proxy(peer)
+
+    def client_name(self, peer: str) -> str:
+        """The name by which connections from `peer` are counted: an IPv4 address, the /64 of an IPv6 one."""
+        return self._limiter.client(peer).name
+
+    def admit(self, request: Request, operation: Operation | None) -> None:
+        """Charge a request before it is served. Raises `RateLimited` or `Overloaded`.
+
+        Where an operation takes a credential, whoever reads that charges its wallet.
+        """
+        client = request.client = self._client(request)
+        if operation is None:
+            request.charge(client.client, READ.units)
+            return
+        cost = operation.cost
+        if not cost.units:
+            return
+        if operation.takes_credential:
+            request.wallet_units = cost.units
+        elif cost.policy == "client":
+            request.charge(client.client, cost.units)
+        else:
+            request.charge(client.login if cost.policy == "login" else client.stop, 1)
+            client.client.owe(cost.units)
+        if self.overload.refuses(operation.sheds, by_offset=b"offset=" in request.query):
+            request.wait_s = _OVERLOADED_SECONDS
+            raise Overloaded("this process has more to do than it can; try again in a second")
+
+    def charge_refused(self, request: Request) -> None:
+        """Charge a request whose credential was refused. Raises `RateLimited` when the client's limit is used up."""
+        request.charge(request.client.client, READ.units)
+
+    def owe(self, request: Request, operation: Operation, reply: Reply) -> Reply:
+        """Charge what turned out while a request was served; what a long answer costs is charged while it leaves."""
+        cost, key = operation.cost, request.client.client
+        if cost.records_per_unit and request.query:
+            units = cost.owed(records=min(_number(_LIMIT, request.query), LIMIT_MAX))
+            if _number(_OFFSET, request.query) > OFFSET_QUICK_MAX:
+                units += LONG_READ
+            if units:
+                key.owe(units)
+        elif cost.received_bytes_per_unit:
+            length = request.named.get(b"content-length", b"")
+            key.owe(cost.owed(received=int(length[:10]) if length.isdigit() else 0))
+        elif cost.sent_bytes_per_unit:
+            return reply.counted(lambda size: key.owe(cost.owed(sent=size)))
+        return reply
+
+    def owe_unread(self, request: Request) -> None:
+        """Charge a request that could not be read."""
+        request.client = self._client(request)
+        request.client.client.owe(READ.units)
+
+    def _client(self, request: Request) -> Client:
+        if b"x-forwarded-for" not in request.named or self._addresses.has_proxies:
+            return self._limiter.client(self._addresses.address(request))
+        client = self._limiter.forwarder(request.peer)
+        if client is not self._limiter.client(request.peer) and len(self._forwarders) < _FORWARDERS_MAX:
+            self._forwarders.add(request.peer)
+        return client
+
+
+def _number(form: re.Pattern[bytes], query: bytes) -> int:
+    """The first number of this form in a query, 0 without one. What is malformed is refused elsewhere."""
+    found = form.search(query)
+    return int(found[1]) if found else 0

@@ -1,0 +1,165 @@
+"""What every request and answer have in common: an id, limits, the matched path, a log line."""
+
+from __future__ import annotations
+
+import re
+import time
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from muniment.errors import HeadersTooLarge, RateLimited, Refusal, UriTooLong
+from muniment.http.limits import HEADER_BYTES_MAX, TARGET_BYTES_MAX, Limits
+from muniment.http.operation import refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from muniment.http.admission import Admission
+    from muniment.http.clients import ClientAddresses
+    from muniment.http.operation import Operation
+    from muniment.http.reply import Ready, Reply
+    from muniment.http.request import Request
+    from muniment.http.routing import Router
+
+# Visible ASCII that is safe in a log line and a header; longer ids are somebody's mistake.
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._~:/+=-]{1,128}")
+# W3C Trace Context section 3.2: version, trace-id, parent-id, flags. There is no version ff, and 00 ends there.
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
+)
+# RFC 9110 section 9.2.1: methods with which a client does not expect to change anything.
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+# A credential that is missing, wrong, or not good for this.
+_CREDENTIAL_REFUSED: Final = frozenset({401, 403})
+# Request ids drawn together: four kilobytes of randomness.
+_IDS_PER_DRAW: Final = 256
+
+_log = structlog.get_logger("muniment.access")
+
+
+class Envelope:
+    """The one layer around the router: from a server's request to the answer that the server sends."""
+
+    def __init__(
+        self, router: Router, context: Any, admission: Admission, *,
+        limits: Limits, random_bytes: Callable[[int], bytes],
+        addresses: ClientAddresses, note_writer: Callable[[str], None] | None, log_requests: bool,
+    ) -> None:  # fmt: skip
+        """Answer from `router`; `random_bytes` makes request ids.
+
+        `note_writer` is called with the address of a client that may have written, before it has its answer.
+        """
+        self._router = router
+        self._context = context
+        self._admission = admission
+        self._limits = limits
+        self._ids = _fresh_ids(random_bytes)
+        self._addresses = addresses
+        self._note_writer = note_writer
+        self._log_requests = log_requests
+
+    async def respond(self, request: Request) -> Reply:
+        """The answer to a request. Raises `ClientGone` when nobody waits for one."""
+        named = request.named
+        request.context = self._context
+        request.limits = self._limits
+        trace_id = _trace_id(request) if b"traceparent" in named else None
+        given = _given_id(named) if b"x-request-id" in named else None
+        request.id = given or trace_id or next(self._ids)
+        if self._log_requests:
+            return await self._logged(request, trace_id)
+        return await self._answer(request)
+
+    def refuse(self, refusal: Refusal, request: Request) -> Ready[Any]:
+        """The answer to a request that its server could not read."""
+        request.id = next(self._ids)
+        self._admission.owe_unread(request)
+        return refused(refusal, request)
+
+    async def _answer(self, request: Request) -> Reply:
+        request.path = _matched_path(request.path)
+        found = self._router.find(request)
+        try:
+            self._admission.admit(request, found.operation)
+            if request.head_bytes_max > TARGET_BYTES_MAX:
+                _refuse_excess(request)
+        except Refusal as refusal:
+            return refused(refusal, request)
+        if found.operation is None:
+            return found.refuse(request)
+        if self._note_writer is None or request.method in _SAFE:
+            return await self._served(found.operation, request)
+        try:
+            return await self._served(found.operation, request)
+        finally:  # also for a client that went away without its answer
+            self._note_writer(self._addresses.address(request))
+
+    async def _served(self, operation: Operation, request: Request) -> Reply:
+        admission = self._admission
+        admission.overload.in_flight += 1
+        try:
+            reply = await operation.answer(request)
+        finally:
+            admission.overload.in_flight -= 1
+        if request.wallet_units and reply.status in _CREDENTIAL_REFUSED:
+            try:
+                admission.charge_refused(request)
+            except RateLimited as refusal:
+                return refused(refusal, request)
+        return admission.owe(request, operation, reply) if operation.owes_more else reply
+
+    async def _logged(self, request: Request, trace_id: str | None) -> Reply:
+        started, status = time.perf_counter(), 0
+        try:
+            reply = await self._answer(request)
+            status = reply.status
+        finally:
+            _log.info(
+                "request", method=request.method, path=request.path, status=status, request_id=request.id,
+                ms=round((time.perf_counter() - started) * 1000, 2), **({"trace_id": trace_id} if trace_id else {}),
+            )  # fmt: skip
+        return reply
+
+
+def _fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[str]:
+    """Ids of 128 random bits. They need not be secret, so many are drawn together: each draw asks the kernel."""
+    while True:
+        digits = random_bytes(16 * _IDS_PER_DRAW).hex()
+        for start in range(0, len(digits), 32):
+            yield digits[start : start + 32]
+
+
+def _given_id(named: Mapping[bytes, bytes]) -> str | None:
+    """The client's own id for the request, if it is acceptable."""
+    text = named[b"x-request-id"].decode("latin-1")
+    return text if _REQUEST_ID.fullmatch(text) else None
+
+
+def _trace_id(request: Request) -> str | None:
+    """The W3C trace id of the request, if it is one and the only one: of two nobody can say which is meant."""
+    values = request.headers(b"traceparent")
+    match = _TRACEPARENT.fullmatch(values[0]) if len(values) == 1 else None
+    return match[1] if match else None
+
+
+def _refuse_excess(request: Request) -> None:
+    """Raises `UriTooLong` or `HeadersTooLarge`."""
+    if len(request.path) + len(request.query) > TARGET_BYTES_MAX:
+        raise UriTooLong(f"the request target has more than {TARGET_BYTES_MAX} bytes")
+    if len(b"".join(chain.from_iterable(request.fields))) > HEADER_BYTES_MAX:
+        raise HeadersTooLarge(f"the header fields have more than {HEADER_BYTES_MAX} bytes")
+
+
+def _matched_path(sent: str) -> str:
+    """The path that routes are matched on: as it was sent, so that `%2f` is not a slash.
+
+    An absolute-form target (RFC 9112 section 3.2.2) loses its scheme and authority; doubled leading slashes are one,
+    because a client whose base URL ends in a slash sends them.
+    """
+    if sent[:1] == "/" and sent[:2] != "//":
+        return sent
+    if not sent.startswith("/"):
+        sent = "/" + sent.partition("://")[2].partition("/")[2]
+    return "/" + sent.lstrip("/") if sent.startswith("//") else sent

@@ -1,0 +1,108 @@
+"""The answers of an operation as OpenAPI says them: what it gives, what it refuses, and the header fields beside."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from muniment.errors import Refusal
+from muniment.http.operation import Answer
+from muniment.http.problems import status_of
+
+Json = dict[str, Any]
+
+_SCHEMA: Final = {"$ref": "#/components/schemas/Problem"}
+_PARTIAL: Final = 206
+_JSON: Final = "application/json"
+_BYTES: Final = {"type": "string", "format": "binary"}
+_TEXT: Final = {"type": "string"}
+
+# What a listing is answered with.
+LISTED: Final = {200: Answer("A page", headers={"link": 'Leads to the page behind it: `<…>; rel="next"` (RFC 8288)'})}
+# What a record that may change is answered with; a reader who has it already is told so.
+_ETAG: Final = {"etag": "Names this state of the record (RFC 9110 section 8.8.3)"}
+TAGGED: Final = {200: Answer("Done", headers=_ETAG), 304: Answer("Not modified", headers=_ETAG)}
+
+# Header fields of many answers. Those of one operation stand in its `Answer`.
+HEADERS: Final[Mapping[str, Json]] = {
+    "x-request-id": {
+        "description": "Names the request in the log of the service; the client's own, if it sent a good one",
+        "schema": {"type": "string", "maxLength": 128},
+    },
+    "ratelimit": {
+        "description": "What the client may still ask (draft-ietf-httpapi-ratelimit-headers)",
+        "schema": {"type": "string"},
+    },
+    "ratelimit-policy": {
+        "description": "The policy behind `ratelimit`, of the same draft",
+        "schema": {"type": "string"},
+    },
+    "retry-after": {
+        "description": "Seconds after which to ask again (RFC 9110 section 10.2.3)",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+    "content-range": {
+        "description": "The size of the content: `bytes */size` (RFC 9110 section 15.5.17)",
+        "schema": {"type": "string"},
+    },
+    "www-authenticate": {
+        "description": "The challenge that HTTP wants (RFC 9110 section 11.6.1)",
+        "schema": {"type": "string"},
+    },
+}
+_OF_EVERY_ANSWER: Final = ("x-request-id", "ratelimit", "ratelimit-policy")
+_OF_STATUS: Final[Mapping[int, tuple[str, ...]]] = {
+    401: ("www-authenticate",),
+    416: ("content-range",),
+    429: ("retry-after",),
+    503: ("retry-after",),
+}
+
+
+def described_answer(status: int, answer: Answer, json_schema: Json | None) -> Json:
+    """An answer that is no refusal; `json_schema` is that of its JSON, if there is any."""
+    described: Json = {"description": answer.description, "headers": _headers(status, answer.headers)}
+    kinds = answer.media_types or (() if json_schema is None else (_JSON,))
+    if status == _PARTIAL and _JSON in kinds:
+        # A part of JSON has its media type (RFC 9110 section 15.3.7) and is none: a client that was told so would
+        # parse it, or take it for one of the things that it gets for the whole. So nothing is told of the body.
+        kinds = ()
+    content = {kind: {"schema": json_schema if kind == _JSON else _schema_of(kind)} for kind in kinds}
+    return {**described, "content": content} if content else described
+
+
+def _schema_of(media_type: str) -> Json:
+    return _TEXT if media_type.startswith("text/") else _BYTES
+
+
+def described_problems(refusals: Iterable[type[Refusal]], shared: Json) -> Json:
+    """Refusals by status. What one code alone answers goes to `shared`, by its code, and is referred to."""
+    by_status: defaultdict[int, list[str]] = defaultdict(list)
+    for refusal in refusals:
+        by_status[status_of(refusal)].append(refusal.code)
+    described: Json = {}
+    for status, codes in by_status.items():
+        if len(codes) == 1:
+            shared[codes[0]] = _problem(status, codes)
+            described[str(status)] = {"$ref": f"#/components/responses/{codes[0]}"}
+        else:
+            described[str(status)] = _problem(status, codes)
+    return described
+
+
+def _problem(status: int, codes: list[str]) -> Json:
+    media = {"schema": {"allOf": [_SCHEMA, {"properties": {"code": {"enum": codes}}}]}}
+    return {
+        "description": " · ".join(codes),
+        "headers": _headers(status, {}),
+        "content": {"application/json": media, "application/problem+json": media},
+    }
+
+
+def _headers(status: int, own: Mapping[str, str]) -> Json:
+    shared = (*_OF_EVERY_ANSWER, *_OF_STATUS.get(status, ()))
+    return {
+        **{name: {"description": about, "schema": {"type": "string"}} for name, about in own.items()},
+        **{name: {"$ref": f"#/components/headers/{name}"} for name in shared},
+    }

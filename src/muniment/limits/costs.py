@@ -1,0 +1,83 @@
+"""What requests cost, in units. A unit is 25 µs of CPU: about one read of a single record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal
+
+from muniment import errors
+from muniment.errors import Refusal
+
+UNIT_NS: Final = 25_000
+
+# The rate limit that decides whether an operation may run. `client` counts units; `login` and `stop` count requests.
+# Deactivations have one of their own, so that no flood of other requests behind the same address stands before them.
+Asked = Literal["client", "login", "stop"]
+
+# Owed by the client afterwards, on top: a signature or a credential that does not verify, and a login that fails, for
+# which a nonce is tried under every secret and window.
+DEBTS: Final[Mapping[type[Refusal], int]] = {
+    errors.SignatureMismatch: 8,
+    errors.NotTheOwner: 8,
+    errors.InvalidToken: 8,
+    errors.InvalidApiKey: 8,
+    errors.InvalidOperatorKey: 8,
+    errors.LoginFailed: 100,
+}
+# A read that leaves the event loop, such as a listing at a large offset.
+LONG_READ: Final = 50
+
+
+class Shed(Enum):
+    """When an operation is refused because the process is overloaded; `muniment.limits.overload` has the levels."""
+
+    EARLY = "early"  # heavy work that nobody misses for a moment: uploads, balances, previews
+    MIDDLE = "middle"  # nonces, content; listings by offset
+    LATE = "late"  # creates and other writes
+    READ = "read"  # single records: a growing share of them
+    PAGE = "page"  # listings: as single records, but those by offset as MIDDLE
+    NEVER = "never"  # health, deactivations, the writes of operators
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of an operation.
+
+    `units` are asked for before it runs; 0: it is never limited. Where `policy` is not `client`, one request is asked
+    of that policy instead, and the client owes the units afterwards. What depends on the sizes that turn up is owed
+    afterwards: a unit for each so many records of a page's limit, bytes of the body that came, bytes of the answer
+    that left, and the CPU time that was measured.
+    """
+
+    units: int
+    policy: Asked = "client"
+    records_per_unit: int = 0
+    received_bytes_per_unit: int = 0
+    sent_bytes_per_unit: int = 0
+    counts_cpu: bool = False
+
+    def owed(self, *, records: int = 0, received: int = 0, sent: int = 0, cpu_ns: int = 0) -> int:
+        """Units that are due on top of `units`: records of the page's limit, bytes, and nanoseconds of CPU time."""
+        owed = cpu_ns // UNIT_NS if self.counts_cpu else 0
+        for size, per_unit in (
+            (records, self.records_per_unit),
+            (received, self.received_bytes_per_unit),
+            (sent, self.sent_bytes_per_unit),
+        ):
+            if per_unit:
+                owed += size // per_unit
+        return owed
+
+
+READ: Final = Cost(1)
+NONCE: Final = Cost(4, policy="login")
+LOGIN: Final = Cost(8, policy="login")
+PAGE: Final = Cost(1, records_per_unit=25)
+CONTENT: Final = Cost(1, sent_bytes_per_unit=64 * 1024)
+UPLOAD: Final = Cost(20, counts_cpu=True)
+# Two units for each listed signature, which takes 135 bytes of the body: quotes, comma and 132 characters.
+DEACTIVATION: Final = Cost(8, policy="stop", received_bytes_per_unit=135 // 2)
+BALANCES: Final = Cost(400)
+FREE: Final = Cost(0)

@@ -1,0 +1,175 @@
+"""Whom a request is charged to: an address, a wallet, or the proxy that forwards it."""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from muniment.limits.buckets import Bucket, Joint, Key, Rate, Unlimited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from ipaddress import IPv4Network, IPv6Network
+
+    from muniment.limits.memory import Memory
+    from muniment.limits.policies import Name, Policy
+
+# Multiples of a policy's quota. Who has an IPv6 /48 has 65,536 times a /64, which is what one subscriber gets; wallets
+# cost nothing to make, so what they are charged is also charged to the address they use.
+SITE_SCALE: Final = 16
+WALLET_SCALE: Final = 4
+SIGNED_SCALE: Final = 16
+FORWARDER_SCALE: Final = 64
+
+# Clients and wallets whose slots are remembered: about 1 KiB each. A new one takes some ten microseconds.
+_KEPT: Final = 4_096
+_UNLIMITED: Final = Unlimited()
+
+_log = structlog.get_logger(__name__)
+
+
+class Client:
+    """The buckets of one address. A connection, or a proxy's request, keeps it.
+
+    `client` counts the units of requests without a credential, `login` log-ins, `stop` deactivations.
+    """
+
+    def __init__(self, limiter: Limiter, name: str, buckets: Iterable[tuple[str, int]]) -> None:
+        """`buckets` are names and scales, from the narrowest; none: this client is not limited."""
+        self.name = name
+        self._limiter = limiter
+        self._buckets = tuple(buckets)
+
+    @cached_property
+    def client(self) -> Key:
+        """Units of requests that carry no valid credential."""
+        return self._limiter.key("client", self._buckets)
+
+    @cached_property
+    def login(self) -> Key:
+        """Requests that log in."""
+        return self._limiter.key("login", self._buckets)
+
+    @cached_property
+    def stop(self) -> Key:
+        """Requests that deactivate."""
+        return self._limiter.key("stop", self._buckets)
+
+    def signed(self, wallet: bytes) -> Key:
+        """Units of requests with a valid token or API key of `wallet`, its 20 bytes.
+
+        They are charged to the wallet, and to a second bucket of the address.
+        """
+        if not self._buckets:
+            return _UNLIMITED
+        return self._limiter.key("client", _signed_buckets(wallet, self._buckets))
+
+
+class Limiter:
+    """The rate limits of one process, counted together with the other processes of its data directory."""
+
+    def __init__(
+        self,
+        policies: Mapping[Name, Policy | None],
+        memory: Memory,
+        now_ns: Callable[[], int],
+        *,
+        exempt: Iterable[IPv4Network | IPv6Network] = (),
+    ) -> None:
+        """`policies` without one of the names, or None for it: no such limit. `exempt` networks have none.
+
+        `now_ns` is a clock that only goes forward and that the machine's processes have in common.
+        """
+        self._policies: dict[Name, Policy] = {name: policy for name, policy in policies.items() if policy is not None}
+        self._memory = memory
+        self._now_ns = now_ns
+        self._exempt = tuple(exempt)
+        self._has_warned = False
+        self._rate = lru_cache(maxsize=None)(self._make_rate)
+        self.client: Callable[[str], Client] = lru_cache(maxsize=_KEPT)(self._make_client)
+        self._forwarder: Callable[[str], Client] = lru_cache(maxsize=_KEPT)(self._make_forwarder)
+        self.key: Callable[[Name, tuple[tuple[str, int], ...]], Key] = lru_cache(maxsize=_KEPT)(self._make_key)
+        for name, policy in self._policies.items():
+            # Charges and debts reach no further than twice the window; a second is for rounding.
+            memory.forget_after(name, now_ns() + 2 * policy.window_ns + 1_000_000_000)
+
+    def forwarder(self, peer: str) -> Client:
+        """The client that `peer` is when it sends `X-Forwarded-For` and no proxy is trusted.
+
+        On a loopback or private address that is a proxy which the settings forgot: all whom it forwards share one wide
+        bucket, and a warning is logged, once. Any other peer is a client like all, whatever it sends.
+        """
+        return self._forwarder(peer)
+
+    def owner(self, wallet: bytes) -> Key:
+        """What `wallet`, its 20 bytes, adds: triggers and functions."""
+        return self.key("owner", ((f"wallet {wallet.hex()}", 1),))
+
+    def _make_client(self, address: str) -> Client:
+        parsed = _parsed(address)
+        if parsed is not None and any(parsed in network for network in self._exempt):
+            return Client(self, address, ())
+        return Client(self, _client_name(parsed), _buckets(parsed))
+
+    def _make_forwarder(self, peer: str) -> Client:
+        parsed = _parsed(peer)
+        client = self.client(peer)
+        if parsed is None or not parsed.is_private or any(parsed in network for network in self._exempt):
+            return client
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "a proxy forwards requests and is not in trusted_proxies: all its clients share one rate limit",
+                proxy=peer,
+            )
+        return Client(self, client.name, ((f"forwarder {parsed}", FORWARDER_SCALE),))
+
+    def _make_key(self, name: Name, buckets: tuple[tuple[str, int], ...]) -> Key:
+        if not buckets or name not in self._policies:
+            return _UNLIMITED
+        made = [
+            Bucket(self._memory.table(name), self._memory.slots(bucket), self._rate(name, scale), self._now_ns)
+            for bucket, scale in buckets
+        ]
+        return made[0] if len(made) == 1 else Joint(made)
+
+    def _make_rate(self, name: Name, scale: int) -> Rate:
+        return Rate(self._policies[name], scale)
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    """None for what is no address, such as the empty peer of a local socket. IPv4 inside IPv6 is IPv4."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return None
+    return (parsed.ipv4_mapped or parsed) if isinstance(parsed, IPv6Address) else parsed
+
+
+def _client_name(address: IPv4Address | IPv6Address | None) -> str:
+    """The name by which connections of one client are counted: an IPv4 address, the /64 of an IPv6 one."""
+    if address is None:
+        return "local"
+    if isinstance(address, IPv4Address):
+        return str(address)
+    return f"{IPv6Address(int(address) >> 64 << 64)}/64"
+
+
+def _buckets(address: IPv4Address | IPv6Address | None) -> tuple[tuple[str, int], ...]:
+    """The buckets of an address and the scale of each: one for IPv4, two for IPv6."""
+    buckets = ((_client_name(address), 1),)
+    if isinstance(address, IPv6Address):
+        site = IPv6Address(int(address) >> 80 << 80)
+        buckets += ((f"{site}/48", SITE_SCALE),)
+    return buckets
+
+
+def _signed_buckets(wallet: bytes, buckets: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """The wallet's bucket and the second ones of the address."""
+    signed = (
+        (f"signed {name}", scale if scale == FORWARDER_SCALE else scale * SIGNED_SCALE) for name, scale in buckets
+    )
+    return ((f"wallet {wallet.hex()}", WALLET_SCALE), *signed)

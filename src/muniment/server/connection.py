@@ -1,0 +1,297 @@
+"""A client's connection: requests are answered in their order, one at a time, and everything ends in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+
+from muniment.errors import RequestTimeout
+from muniment.http.operation import crashed
+from muniment.http.reply import Ready, Streamed, closed_after
+from muniment.http.request import NO_BODY, ClientGone, Request
+from muniment.limits.parking import parked_seconds
+from muniment.server.exchange import Exchange
+from muniment.server.heads import CHUNKED, CLOSE, has_length, head_of
+from muniment.server.lingering import LOOK_SECONDS, Lingering
+from muniment.server.reader import RequestReader
+from muniment.server.sending import Sending
+
+if TYPE_CHECKING:
+    from muniment.errors import Refusal
+    from muniment.server.shared import Shared
+
+_log = structlog.get_logger(__name__)
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection."""
+
+    def __init__(
+        self, shared: Shared, loop: asyncio.AbstractEventLoop, connections: set[Any], tasks: set[asyncio.Task[None]]
+    ) -> None:
+        """A server stops when `connections` and `tasks` are empty, or gives up and cancels the tasks."""
+        self._shared = shared
+        self._connections = connections
+        self._tasks = tasks
+        self._loop = loop
+        self._reader = RequestReader(self)
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._sending: Sending = cast("Sending", None)
+        self.peer = self.client = ""
+        # Requests whose answers are due. The first one is being answered.
+        self._due: deque[Exchange] = deque()
+        self._task: asyncio.Task[None] | None = None
+        # Since when the connection owes the rest of a head, or is idle, in the loop's time.
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._lingering: Lingering | None = None
+        self._is_read_paused = self._is_half_closed = self._is_stopping = self._is_lost = self._is_counted = False
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected, and owes a request."""
+        self._transport = cast("asyncio.Transport", transport)
+        # A pair for IPv4, four values for IPv6, nothing for what is no internet socket.
+        peer: tuple[str, ...] | str | None = transport.get_extra_info("peername")
+        self.peer = peer[0] if isinstance(peer, tuple) else ""
+        self.client = self._shared.client_name(self.peer)
+        self._sending = Sending(self._transport, self.client, self._shared.unread, self._loop)
+        self._is_counted = self._shared.admit(self.client, self.peer)
+        if not self._is_counted:
+            self._transport.abort()
+            return
+        self._connections.add(self)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over, whoever ended it."""
+        del exc
+        self._is_lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._reader.close()
+        self._fail_due()
+        self._keep_task()
+        self._sending.lose()
+        self._connections.discard(self)
+        if self._is_counted:
+            self._shared.dismiss(self.client)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._lingering is not None:
+            if not self._lingering.take(len(data)):
+                self._transport.abort()
+            return
+        was_in_head = self._reader.is_in_head
+        self._reader.feed(data)
+        if self._due:
+            self._start_first()
+            if len(self._due) > 1:
+                self._pause_reading()
+        elif self._reader.is_in_head and not was_in_head:
+            self._await_head()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; it may still read what is due to it."""
+        if self._lingering is not None or not self._due:
+            return False
+        self._is_half_closed = True
+        last = self._due[-1]
+        if not last.is_whole and last.body is not None:
+            last.body.fail(ClientGone)
+        return True
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is answered."""
+        self._sending.pause()
+
+    def resume_writing(self) -> None:
+        """The client has read most of what it was sent."""
+        self._sending.resume()
+        if not self._transport.is_closing():
+            self._start_first()
+
+    def shutdown(self) -> None:
+        """The server stops: answer what is due, and take no more."""
+        self._is_stopping = True
+        self._keep_task()
+        if not self._due:
+            self._sending.close()
+
+    # What the reader and bodies call.
+
+    def begin(self, exchange: Exchange) -> None:
+        """As `Receiver.begin`."""
+        self._due.append(exchange)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """As `Receiver.refuse`."""
+        exchange = Exchange(is_persistent=False, has_chunks=False)
+        exchange.request = Request("GET", "", b"", (), NO_BODY, peer=self.peer, named={}, head_bytes_max=0)
+        exchange.reply = self._shared.application.refuse(refusal, exchange.request)
+        self._due.append(exchange)
+
+    def say_continue(self) -> None:
+        """As `BodyFlow.say_continue`."""
+        self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def pause_body(self) -> None:
+        """As `BodyFlow.pause_body`."""
+        self._pause_reading()
+
+    def resume_body(self) -> None:
+        """As `BodyFlow.resume_body`."""
+        if len(self._due) <= 1:  # else others wait behind this one
+            self._resume_reading()
+
+    # An answer.
+
+    def _start_first(self) -> None:
+        """Have the first of the requests that are due answered, if that has not begun."""
+        if self._due and not self._due[0].is_started and not self._sending.is_paused:
+            self._due[0].is_started = True
+            self._task = self._shared.create_task(self._serve(self._due[0]))
+
+    async def _serve(self, exchange: Exchange) -> None:
+        try:
+            reply = exchange.reply or await self._shared.application.respond(exchange.request)
+            if exchange.request.wait_s:
+                await self._park(exchange.request)
+            if self._is_lost:
+                return
+            if type(reply) is Ready:
+                self._answer(exchange, reply)
+            else:
+                await self._stream(exchange, cast("Streamed", reply))
+        except ClientGone:
+            self._sending.close()
+        except Exception as error:  # noqa: BLE001 - the application answers its own: this came while an answer was sent
+            # The client must not take a part for the whole.
+            _log.error("broken off", error=type(error).__name__, detail=str(error), request_id=exchange.request.id)
+            self._transport.abort()
+
+    async def _park(self, request: Request) -> None:
+        """Wait before a refusal is sent, with the connection unread, where there is room for that."""
+        parking, name, is_proxied = self._shared.parking, request.client.name, self._shared.is_proxy(self.peer)
+        if parking.enter(name, is_proxied=is_proxied, connections=self._shared.connections):
+            self._pause_reading()
+            try:
+                await asyncio.sleep(parked_seconds(request.wait_s, self._shared.chance))
+            finally:
+                parking.leave(name, is_proxied=is_proxied)
+
+    def _answer(self, exchange: Exchange, reply: Ready[Any]) -> None:
+        is_last = not (exchange.is_persistent and exchange.is_whole) or self._is_stopping
+        now = self._loop.time()
+        date = self._shared.date_line(now)
+        try:
+            head = head_of(reply, exchange.request, date, CLOSE if is_last else b"")
+        except ValueError:
+            reply = crashed(exchange.request, exchange.request.path)
+            head = head_of(reply, exchange.request, date, CLOSE if is_last else b"")
+        self._sending.write(head, b"" if exchange.request.method == "HEAD" else reply.body)
+        self._end(exchange, now, is_last=is_last)
+
+    async def _stream(self, exchange: Exchange, reply: Streamed) -> None:
+        """Send an answer piece by piece, the next one when the client has read most of the one before."""
+        is_chunked = not has_length(reply) and exchange.has_chunks
+        is_last = (
+            not (exchange.is_persistent and exchange.is_whole) or self._is_stopping
+            or not (is_chunked or has_length(reply))
+        )  # fmt: skip
+        about = (CHUNKED if is_chunked else b"") + (CLOSE if is_last else b"")
+        date = self._shared.date_line(self._loop.time())
+        self._sending.write(head_of(reply, exchange.request, date, about))
+        if exchange.request.method != "HEAD":
+            async with closed_after(reply.chunks) as chunks:
+                await self._sending.write_pieces(chunks, is_chunked=is_chunked)
+        self._end(exchange, self._loop.time(), is_last=is_last)
+
+    def _end(self, exchange: Exchange, now: float, *, is_last: bool) -> None:
+        """An answer was written: the next request has its turn, or the connection is idle, or ends."""
+        self._task = None
+        self._due.popleft()
+        self._since = now
+        if is_last:
+            self._end_connection(is_all_read=exchange.is_whole and not self._due)
+        elif self._due:
+            self._loop.call_soon(self._start_first)
+            if len(self._due) == 1:
+                self._resume_reading()
+        elif self._is_half_closed:
+            self._sending.close()
+        elif self._is_read_paused:
+            self._resume_reading()
+
+    # The end of it.
+
+    def _end_connection(self, *, is_all_read: bool) -> None:
+        """The last answer was written. What the client still sends is dropped, so that the answer reaches it."""
+        self._fail_due()
+        if is_all_read or self._is_half_closed or self._transport.is_closing():
+            self._sending.close()
+            return
+        self._lingering = Lingering(self._loop.time())
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._sending.await_reading()
+        self._resume_reading()
+        self._set_timer(LOOK_SECONDS)
+
+    def _keep_task(self) -> None:
+        """Have the server wait for the request that is being answered: what it has begun it must end."""
+        if self._task is not None and not self._task.done():
+            self._tasks.add(self._task)
+            self._task.add_done_callback(self._tasks.discard)
+
+    def _fail_due(self) -> None:
+        for exchange in self._due:
+            if exchange.body is not None:
+                exchange.body.fail(ClientGone)
+        self._due.clear()
+
+    def _await_head(self) -> None:
+        """A head has begun, or is owed, and must be complete in time."""
+        self._since = self._loop.time()
+        self._set_timer(self._shared.head_seconds_max)
+
+    def _set_timer(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """See what the connection owes. One timer that goes off now and then costs less than a new one each time."""
+        now = self._loop.time()
+        is_in_head = self._reader.is_in_head
+        left = self._since + (self._shared.head_seconds_max if is_in_head else self._shared.idle_seconds_max) - now
+        if self._lingering is not None:
+            if self._lingering.goes_on(now):
+                self._set_timer(LOOK_SECONDS)
+            else:
+                self._sending.close_now()
+        elif self._due:
+            self._set_timer(self._shared.idle_seconds_max)
+        elif left > 0:
+            self._set_timer(left)
+        elif is_in_head:
+            self.refuse(RequestTimeout(f"the request's head did not arrive within {self._shared.head_seconds_max:g} s"))
+            self._start_first()
+        else:
+            self._sending.close_now()
+
+    def _pause_reading(self) -> None:
+        if not self._is_read_paused and not self._transport.is_closing():
+            self._is_read_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._is_read_paused and not self._transport.is_closing():
+            self._is_read_paused = False
+            self._transport.resume_reading()

@@ -1,0 +1,28 @@
+"""The heads of answers as bytes (RFC 9112 section 4)."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from muniment.http.reply import header_lines
+
+if TYPE_CHECKING:
+    from muniment.http.reply import Reply, Streamed
+    from muniment.http.request import Request
+
+CLOSE: Final = b"connection: close\r\n"
+CHUNKED: Final = b"transfer-encoding: chunked\r\n"
+_STATUS_LINES: Final = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in HTTPStatus}
+
+
+def head_of(reply: Reply, request: Request, date_line: bytes, connection_lines: bytes) -> bytes:
+    """Status line and header fields, with the empty line. Raises `ValueError` as `header_lines` does."""
+    return b"%b%b%b%b\r\n" % (
+        _STATUS_LINES[reply.status], date_line, header_lines(reply, request.id, request.limit_lines), connection_lines,
+    )  # fmt: skip
+
+
+def has_length(reply: Streamed) -> bool:
+    """Whether a streamed answer tells its length beforehand."""
+    return any(name == b"content-length" for name, _ in reply.headers)

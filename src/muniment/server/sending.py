@@ -1,0 +1,104 @@
+"""What a connection writes: at the pace of a client that reads, and no longer than one that does not is waited for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muniment.http.request import ClientGone
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+
+    from muniment.server.unread import UnreadAnswers
+
+# A body up to this is copied behind its head, which costs less than a second write.
+JOINED_BYTES_MAX: Final = 64 * 1024
+
+
+class Sending:
+    """The sending side of one connection."""
+
+    def __init__(
+        self, transport: asyncio.Transport, client: str, unread: UnreadAnswers, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Write to `transport`; `unread` bounds what all clients together leave unread."""
+        self.client = client
+        self._transport = transport
+        self._unread = unread
+        self._loop = loop
+        self._drained: asyncio.Future[None] | None = None
+        self._is_lost = False
+        # Whether the client has to read before it gets more.
+        self.is_paused = False
+
+    def write(self, head: bytes, body: bytes = b"") -> None:
+        """Write an answer, or the beginning of one."""
+        if len(body) > JOINED_BYTES_MAX:
+            self._transport.write(head)
+            self._transport.write(body)
+        else:
+            self._transport.write(head + body)
+
+    async def write_pieces(self, pieces: AsyncIterator[bytes], *, is_chunked: bool) -> None:
+        """Write a body, each piece when the client has read most of those before. Raises `ClientGone`.
+
+        With `is_chunked` in chunks (RFC 9112 section 7.1).
+        """
+        async for piece in pieces:
+            if self.is_paused and not self._is_lost:
+                self._drained = self._loop.create_future()
+                await self._drained
+            if self._is_lost:
+                raise ClientGone
+            if piece:
+                self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+        if is_chunked:
+            self._transport.write(b"0\r\n\r\n")
+
+    def pause(self) -> None:
+        """The transport holds as much as it should."""
+        self.is_paused = True
+        self._unread.add(self, self._loop)
+
+    def resume(self) -> None:
+        """The client has read most of it."""
+        self.is_paused = False
+        if not self._transport.is_closing():
+            self._unread.discard(self)
+        self._wake()
+
+    def lose(self) -> None:
+        """The connection is over."""
+        self._is_lost = True
+        self._unread.discard(self)
+        self._wake()
+
+    def close(self) -> None:
+        """Close the connection once everything is sent, which must not take for ever either."""
+        self._transport.close()
+        self.await_reading()
+
+    def close_now(self) -> None:
+        """Close a connection that had its time; what its client has not read by now it will not read."""
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    def await_reading(self) -> None:
+        """Give the client its time to read what is left, if anything is."""
+        if not self._is_lost and self._transport.get_write_buffer_size():
+            self._unread.add(self, self._loop)
+
+    def unread_bytes(self) -> int:
+        """As `Unread.unread_bytes`."""
+        return self._transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        """As `Unread.abort`."""
+        self._transport.abort()
+
+    def _wake(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)

@@ -1,0 +1,96 @@
+"""What the connections of one process share: the application, and the bounds that hold for all of them together."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Final, Protocol
+
+from muniment.limits.parking import Parking
+from muniment.server.unread import UnreadAnswers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from muniment.errors import Refusal
+    from muniment.http.reply import Ready, Reply
+    from muniment.http.request import Request
+
+# Idle connections of relayers and proxies; most proxies close after 60 s, so they close first.
+IDLE_SECONDS_MAX: Final = 75
+# Connections of one client to one process; a browser opens six, a busy relayer some dozens.
+CONNECTIONS_PER_CLIENT_MAX: Final = 512
+
+
+class Answering(Protocol):
+    """The application as a connection sees it."""
+
+    async def respond(self, request: Request) -> Reply:
+        """The answer to a request. Raises `ClientGone`."""
+        ...
+
+    def refuse(self, refusal: Refusal, request: Request) -> Ready[object]:
+        """The answer to a request that cannot be read."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Shared:
+    """One value for each process that serves."""
+
+    application: Answering
+    # The time of day in seconds, for the `date` of answers.
+    now_s: Callable[[], float]
+    # Seconds in which a request's head must arrive.
+    head_seconds_max: float
+    connections_max: int
+    idle_seconds_max: float = IDLE_SECONDS_MAX
+    connections_per_client_max: int = CONNECTIONS_PER_CLIENT_MAX
+    # Whether connections from an address may speak for many clients, and are not bounded as those of one.
+    is_proxy: Callable[[str], bool] = lambda _: False
+    # The name by which the connections of a client are counted, from its address.
+    client_name: Callable[[str], str] = str
+    # Numbers from 0 up to 1, so that parked refusals do not all leave at the same moment.
+    chance: Callable[[], float] = random.random
+    unread: UnreadAnswers = field(default_factory=UnreadAnswers)
+    parking: Parking = field(default_factory=Parking)
+    connections: int = 0
+    _by_client: Counter[str] = field(default_factory=Counter[str])
+    _date_line: bytes = b""
+    _date_until: float = float("-inf")
+
+    def admit(self, client: str, peer: str) -> bool:
+        """Count a new connection; False when it is one too many, and not counted."""
+        if self.connections >= self.connections_max:
+            return False
+        if self._by_client[client] >= self.connections_per_client_max and not self.is_proxy(peer):
+            return False
+        self.connections += 1
+        self._by_client[client] += 1
+        return True
+
+    def dismiss(self, client: str) -> None:
+        """A connection that was counted is over."""
+        self.connections -= 1
+        self._by_client[client] -= 1
+        if not self._by_client[client]:
+            del self._by_client[client]
+
+    def create_task(self, serving: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Begin to answer a request, at once where Python can: most have their answer before they wait for anything."""
+        loop = asyncio.get_running_loop()
+        if sys.version_info >= (3, 12):
+            return asyncio.Task(serving, loop=loop, eager_start=True)
+        return loop.create_task(serving)
+
+    def date_line(self, now: float) -> bytes:
+        """The `date` of an answer that leaves at the time `now` of the event loop (RFC 9110 section 6.6.1)."""
+        if now >= self._date_until:
+            time_of_day = self.now_s()
+            self._date_line = f"date: {formatdate(time_of_day, usegmt=True)}\r\n".encode()
+            self._date_until = now + 1 - time_of_day % 1
+        return self._date_line

@@ -1,0 +1,46 @@
+"""One long read at a time for each client, so that no client takes the readers that all share."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+from weakref import WeakValueDictionary
+
+# RFC 6177 section 2: a customer has a /64 at least, and can send from any address in it.
+_IPV6_HOST_BITS: Final = 64
+
+
+class ClientSlots:
+    """A slot for each client, for as long as anybody holds it or waits for it."""
+
+    def __init__(self) -> None:
+        """Nobody holds one."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, client: str) -> AbstractAsyncContextManager[None]:
+        """The slot of the client with this address, in turn; IPv6 addresses of one /64 are one client.
+
+        An empty address is the service itself, which waits for no slot.
+        """
+        if not client:
+            return nullcontext()
+        network = network_of(client)
+        lock = self._locks.get(network)
+        if lock is None:
+            lock = self._locks[network] = asyncio.Lock()
+        return lock
+
+
+def network_of(client: str) -> str:
+    """What one client can send from: an IPv4 address, the /64 of an IPv6 address; other text as it is."""
+    try:
+        address = ip_address(client)
+    except ValueError:
+        return client
+    if not isinstance(address, IPv6Address):
+        return client
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return f"{IPv6Address(int(address) >> _IPV6_HOST_BITS << _IPV6_HOST_BITS)}/64"

@@ -1,0 +1,286 @@
+"""A clock that steps: what waits, what goes on, and that nothing changes for good."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import httpx
+import pytest
+from trigger_world import check_refusal, walk
+
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, cron, deploy, log_in, register
+from conformance import check_answer
+from conftest import Clock
+from muniment.app import Application, Timekeeper, build_context
+from muniment.auth.nonces import WINDOW_MS, WINDOWS_KEPT, forget_nonces
+from muniment.context import Context
+from muniment.settings import Settings
+from muniment.triggers.store import settle_ended
+
+STEADY_MS = 2_000
+HOUR_MS = 3_600_000
+OWNER = Wallet(31)
+
+
+@dataclass
+class Machine:
+    """The clocks of one process, which show the true time until they are moved."""
+
+    ahead_ms: int = 0
+    passed_ms: int = 0
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000 + self.ahead_ms + self.passed_ms
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000 + self.passed_ms
+
+
+@dataclass
+class Process:
+    """A process of the service, with clocks of its own."""
+
+    machine: Machine
+    context: Context
+    client: httpx.AsyncClient
+    timekeeper: Timekeeper
+
+    async def step(self, ms: int) -> None:
+        self.machine.ahead_ms += ms
+        await self.timekeeper.look()
+
+    async def be_steady(self) -> None:
+        self.machine.passed_ms += STEADY_MS
+        await self.timekeeper.look()
+        await self.timekeeper.look()
+
+    async def is_ready(self) -> bool:
+        return (await self.client.get("/readyz")).status_code == 200
+
+    async def why_not_ready(self) -> str:
+        return check_refusal(await self.client.get("/readyz"), 503, "not-ready")["detail"]
+
+
+@asynccontextmanager
+async def process(settings: Settings, machine: Machine | None = None) -> AsyncGenerator[Process]:
+    """One process over the database of `settings`."""
+    machine = machine or Machine()
+    context = build_context(settings, now_ms=machine.wall_ms, monotonic_ms=machine.monotonic_ms, steady_ms=STEADY_MS)
+    hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
+    transport = httpx.ASGITransport(app=Application(context))
+    try:
+        await context.database.migrate()
+        timekeeper = Timekeeper(context)
+        await timekeeper.look()
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as client:
+            yield Process(machine, context, client, timekeeper)
+    finally:
+        await context.outgoing.close()
+        await context.database.close()
+
+
+async def rows_of(context: Context) -> list[tuple[Any, ...]]:
+    return await context.database.fetch("SELECT sig, live, deactivated, created_at_ms FROM triggers ORDER BY seq")
+
+
+@pytest.mark.parametrize("step_ms", [3 * HOUR_MS, -3 * HOUR_MS, 50 * 365 * 24 * HOUR_MS])
+async def test_after_a_step_creates_wait_and_all_else_goes_on(settings: Settings, step_ms: int) -> None:
+    async with process(settings) as one:
+        cid = await deploy(one.client)
+        known = TriggerDraft(cid, OWNER, config=cron(endDate=one.machine.wall_ms() + 2 * HOUR_MS)).signed()
+        kept = (await one.client.post("/triggers", json=known)).json()
+        await one.step(step_ms)
+        before = await rows_of(one.context)
+        refused = await one.client.post("/triggers", json=TriggerDraft(cid, OWNER, version="2.0.0").signed())
+        check_refusal(refused, 503, "clock-in-doubt")
+        assert int(refused.headers["retry-after"]) >= 1
+        assert await rows_of(one.context) == before
+        assert (await one.why_not_ready()).startswith(f"the clock stepped by {'+' if step_ms > 0 else '-'}")
+        assert (await one.client.post("/triggers", json=known)).json() == kept, "a consent that is known is answered"
+        assert (await one.client.get("/triggers", params={"active": "true"})).json() == [kept]
+        assert (await one.client.get("/triggers", params={"active": "false"})).json() == []
+        token = await log_in(one.client, OWNER)
+        assert (await one.client.get("/users/api-key", headers={"x-auth-token": token})).status_code == 200
+        consent = {"triggerSigs": [kept["sig"]], "signature": OWNER.sign_deactivation([kept["sig"]])}
+        assert (await one.client.post("/triggers/deactivate", json=consent)).status_code == 204
+        await one.step(-step_ms)
+        assert not await one.is_ready(), "it must be steady first"
+        await one.be_steady()
+        assert await one.is_ready()
+        made = await register(one.client, TriggerDraft(cid, OWNER, version="3.0.0"))
+        assert [row[3] for row in await rows_of(one.context)] == sorted(row[3] for row in await rows_of(one.context))
+        assert abs(created_ms(made) - one.machine.wall_ms()) < 60_000
+
+
+def created_ms(trigger: dict[str, Any]) -> int:
+    return int(datetime.fromisoformat(trigger["createdAt"]).timestamp() * 1000)
+
+
+async def test_a_function_is_not_registered_by_a_clock_in_doubt(settings: Settings) -> None:
+    async with process(settings) as one:
+        key = {"x-api-key": await api_key_of(one.client, Wallet())}
+        await deploy(one.client, Bundle(name="Known"))
+        await one.step(3 * HOUR_MS)
+        refused = await one.client.post("/functions", files=Bundle(name="New").files, headers=key)
+        check_refusal(refused, 503, "clock-in-doubt")
+        assert len((await one.client.get("/functions")).json()) == 1
+        assert (await one.client.post("/functions", files=Bundle(name="Known").files, headers=key)).status_code == 200
+
+
+async def test_a_process_that_stepped_keeps_no_other_from_writing(settings: Settings) -> None:
+    async with process(settings) as wrong, process(settings) as right:
+        cid = await deploy(right.client)
+        await wrong.step(3 * HOUR_MS)
+        for version in ("1.0.0", "2.0.0"):
+            await right.timekeeper.look()
+            assert await right.is_ready()
+            made = await register(right.client, TriggerDraft(cid, OWNER, version=version))
+            assert abs(created_ms(made) - right.machine.wall_ms()) < 60_000
+            await wrong.be_steady()  # at the wrong time: now it is the other one that says so
+            assert "ahead of that of " in await wrong.why_not_ready()
+            refused = await wrong.client.post("/triggers", json=TriggerDraft(cid, OWNER, version="9.0.0").signed())
+            check_refusal(refused, 503, "clock-in-doubt")
+        await wrong.step(-3 * HOUR_MS)
+        await wrong.be_steady()
+        await wrong.be_steady()
+        assert await wrong.is_ready()
+
+
+async def test_a_process_that_starts_with_a_wrong_clock_is_found_by_others(settings: Settings) -> None:
+    async with process(settings) as right, process(settings, Machine(ahead_ms=3 * HOUR_MS)) as wrong:
+        cid = await deploy(right.client)
+        assert "the clock stands 3 h ahead of that of " in await wrong.why_not_ready()
+        await right.timekeeper.look()
+        assert await right.is_ready()
+        await register(right.client, TriggerDraft(cid, OWNER))
+        token = await log_in(wrong.client, OWNER)
+        profile = await right.client.get(f"/users/{OWNER.address}/data", headers={"x-auth-token": token})
+        assert profile.status_code == 200, "a token of the one is good at the other"
+
+
+@pytest.mark.parametrize("query", ["", "&sort=1", f"&signer={OWNER.address}", "&offset=0&limit=1"])
+async def test_a_sweep_by_a_clock_that_was_ahead_ends_nothing(
+    client: httpx.AsyncClient, context: Context, clock: Clock, query: str
+) -> None:
+    draft = TriggerDraft(await deploy(client), OWNER, config=cron(endDate=clock.now_ms + 2 * HOUR_MS))
+    lasting = await register(client, draft)
+    ended = await register(client, replace(draft, version="2.0.0", config=cron(endDate=clock.now_ms + 1)))
+    clock.advance(minutes=1)
+    swept = await context.database.write(lambda tx: settle_ended(tx, clock.now_ms + 3 * HOUR_MS))
+    assert swept == 2
+    for _ in range(2):
+        assert await walk(client, f"/triggers?active=true{query}") == [lasting]
+        assert await walk(client, f"/triggers?active=false{query}") == [ended]
+        sigs = f"sigs={lasting['sig']},{ended['sig']}"
+        assert await walk(client, f"/triggers?active=true&{sigs}{query}") == [lasting]
+        assert await walk(client, f"/triggers?active=false&{sigs}{query}") == [ended]
+        await context.database.write(lambda tx: settle_ended(tx, clock.now_ms))
+    live = await context.database.fetch("SELECT live FROM triggers ORDER BY seq")
+    assert live == [(1,), (0,)], "a sweep by the right clock has undone it"
+
+
+async def test_a_sweep_undoes_no_deactivation(client: httpx.AsyncClient, context: Context, clock: Clock) -> None:
+    draft = TriggerDraft(await deploy(client), OWNER, config=cron(endDate=clock.now_ms + 2 * HOUR_MS))
+    sig = (await register(client, draft))["sig"]
+    await context.database.write(lambda tx: settle_ended(tx, clock.now_ms + 3 * HOUR_MS))
+    consent = {"triggerSigs": [sig], "signature": OWNER.sign_deactivation([sig])}
+    assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
+    await context.database.write(lambda tx: settle_ended(tx, clock.now_ms))
+    assert (await client.get("/triggers", params={"active": "true"})).json() == []
+    assert len((await client.get("/triggers", params={"active": "false"})).json()) == 1
+
+
+@pytest.mark.parametrize("ahead_ms", [3 * HOUR_MS, 40 * 24 * HOUR_MS])
+async def test_rows_that_were_dated_ahead_bind_no_others_and_hide_none(
+    client: httpx.AsyncClient, clock: Clock, ahead_ms: int
+) -> None:
+    """In every listing by time, also at the times that pass later."""
+    draft = TriggerDraft(await deploy(client), OWNER)
+    made: list[dict[str, Any]] = []
+
+    async def make(count: int) -> None:
+        for _ in range(count):
+            made.append(await register(client, replace(draft, version=f"{len(made)}.0.0")))
+            assert created_ms(made[-1]) == clock.now_ms
+            clock.advance(minutes=20)
+
+    await make(3)
+    clock.now_ms += ahead_ms
+    await make(3)
+    clock.now_ms -= ahead_ms
+    await make(12)
+    times = sorted({created_ms(each) for each in made})
+    for bound in [times[0] - 1, *times]:
+        after = [each for each in made if created_ms(each) > bound]
+        before = [each for each in made if created_ms(each) <= bound]
+        for extra in ("", "&signer=" + OWNER.address, "&active=true"):
+            assert await walk(client, f"/triggers?sort=1&limit=2&createdAfter={bound}{extra}") == after
+            assert await walk(client, f"/triggers?limit=2&createdBefore={bound}{extra}") == before[::-1]
+    for offset in range(len(made)):
+        page = (await client.get("/triggers", params={"sort": 1, "offset": offset, "limit": 3})).json()
+        assert page == made[offset : offset + 3]
+
+
+async def test_a_small_step_back_keeps_the_order(client: httpx.AsyncClient, context: Context, clock: Clock) -> None:
+    draft = TriggerDraft(await deploy(client), OWNER)
+    first = await register(client, draft)
+    clock.advance(minutes=-4)
+    second = await register(client, replace(draft, version="2.0.0"))
+    assert created_ms(second) == created_ms(first)
+    assert await context.database.fetch("SELECT * FROM time_differences") == []
+
+
+async def signed_login(client: httpx.AsyncClient) -> dict[str, str]:
+    nonce = (await client.post("/users/nonce", json={"address": OWNER.address})).json()["nonce"]
+    return {"address": OWNER.address, "signature": OWNER.sign_text(nonce)}
+
+
+@pytest.mark.parametrize("jump_ms", [3 * HOUR_MS, 48 * HOUR_MS, 400 * 24 * HOUR_MS])
+async def test_a_nonce_works_once_though_the_clock_was_ahead_between(
+    client: httpx.AsyncClient, context: Context, clock: Clock, jump_ms: int
+) -> None:
+    used = await signed_login(client)
+    assert (await client.post("/users/authenticate", json=used)).status_code == 200
+    clock.now_ms += jump_ms
+    assert (await client.post("/users/authenticate", json=await signed_login(client))).status_code == 200
+    await context.database.write(forget_nonces)
+    clock.now_ms -= jump_ms
+    assert (await client.post("/users/authenticate", json=used)).status_code == 401
+    assert (await client.post("/users/authenticate", json=await signed_login(client))).status_code == 200
+
+
+async def test_a_forgotten_nonce_is_good_at_no_time_and_log_in_works_at_every(
+    client: httpx.AsyncClient, context: Context, clock: Clock
+) -> None:
+    used = await signed_login(client)
+    used_at_ms = clock.now_ms
+    assert (await client.post("/users/authenticate", json=used)).status_code == 200
+    for _ in range(WINDOWS_KEPT):
+        clock.now_ms += WINDOW_MS
+        assert (await client.post("/users/authenticate", json=await signed_login(client))).status_code == 200
+    assert await context.database.write(forget_nonces) == 1
+    assert await context.database.write(forget_nonces) == 0
+    ((count,),) = await context.database.fetch("SELECT count(*) FROM used_nonces")
+    assert count == WINDOWS_KEPT
+    clock.now_ms = used_at_ms
+    assert (await client.post("/users/authenticate", json=used)).status_code == 401
+    for _ in range(2):
+        assert (await client.post("/users/authenticate", json=await signed_login(client))).status_code == 200
+        clock.advance(hours=-100)
+
+
+async def test_a_grace_given_by_a_clock_that_was_ahead_is_none(client: httpx.AsyncClient, clock: Clock) -> None:
+    key = await api_key_of(client, OWNER)
+    year_ms = 365 * 24 * HOUR_MS
+    clock.now_ms += year_ms
+    token = await log_in(client, OWNER)
+    rotated = await client.post("/users/api-key/rotate", json={}, headers={"x-auth-token": token})
+    assert rotated.status_code == 200
+    clock.now_ms -= year_ms
+    refused = await client.post("/functions", files=Bundle().files, headers={"x-api-key": key})
+    assert refused.status_code in {401, 403}

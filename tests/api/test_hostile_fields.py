@@ -1,0 +1,75 @@
+"""Whatever stands in a field, a target or a query, the request is answered at once and is never an error of ours."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from decoders import FIELD, FIELDS, TARGETS
+from hostile import PIECES, Shape, slowness
+from muniment.app import Application
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+# On the event loop nobody else is answered meanwhile.
+LOOP_SECONDS_MAX = 0.020
+# Beside the field that is tried: a host, the end of lines, the path.
+SIZE = FIELD - 512
+FIELD_HEADS = (b"", b'"', b"bytes=", b"application/json", b"multipart/form-data;boundary=", b"Bearer ")
+
+
+async def ask(app: Application, path: bytes, query: bytes, fields: list[tuple[bytes, bytes]]) -> tuple[int, float]:
+    """The status, and what the event loop gave for it."""
+    scope: dict[str, Any] = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+        "path": path.decode("latin-1"), "raw_path": path, "query_string": query, "root_path": "",
+        "headers": [(b"host", b"test"), *fields], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+    }  # fmt: skip
+    statuses: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    started = time.thread_time()
+    await app(scope, receive, send)
+    return statuses[0], time.thread_time() - started
+
+
+async def check(app: Application, path: bytes, query: bytes, fields: list[tuple[bytes, bytes]]) -> None:
+    seconds = 0.0
+    for attempt in range(5):
+        status, seconds = await ask(app, path, query, fields)
+        assert status < 500, (path[:80], query[:80], [value[:80] for _, value in fields])
+        if seconds <= LOOP_SECONDS_MAX * (slowness() if attempt else 1):
+            return
+    pytest.fail(f"{seconds * 1000:.1f} ms: {path[:80]!r} {query[:80]!r} {[value[:80] for _, value in fields]}")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+async def test_a_hostile_field_costs_little(app: Application, field: str) -> None:
+    path, _, query = FIELDS[field][0].encode().partition(b"?")
+    for piece in PIECES:
+        for head in FIELD_HEADS:
+            await check(app, path, query, [(field.encode(), Shape(head, piece, b"").of(SIZE))])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+async def test_a_hostile_target_costs_little(app: Application, target: str) -> None:
+    path, _, _ = target.encode().partition(b"?")
+    for piece in PIECES:
+        for head in (b"", b"cursor=", b"creator=", b"cids=", b"limit="):
+            value = Shape(head, piece, b"").of(SIZE - len(target))
+            # The form that Accept chooses is named as a query in the answer, behind the one that was sent.
+            fields = [(b"accept", b"application/vnd.ipld.raw")]
+            await check(app, path if "?" in target else path + value, value if "?" in target else b"", fields)
+
+
+@pytest.mark.parametrize("accept", [b";", b",", b";,;", b" ; ", b'"', b"=", b";q=1", b"a;;b", b"*/*;", b""])
+async def test_an_accept_without_a_media_type_names_none(app: Application, accept: bytes) -> None:
+    status, _ = await ask(app, b"/ipfs/bafkqaaa", b"", [(b"accept", accept)])
+    assert status == 406

@@ -1,0 +1,220 @@
+"""Pages that are longer than what is held for one client at once: in slices, and behind a cursor up to 1 MiB."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings as hypothesis_settings, strategies as st
+from trigger_world import next_of, walk
+
+from conftest import NOW_MS
+from muniment.app import Application
+from muniment.context import Context
+from muniment.functions.store import FunctionQuery, search as search_functions
+from muniment.http.paging import CURSOR_PAGE_BYTES_MAX, Cursor
+from muniment.http.reply import Ready, Streamed
+from muniment.storage.database import Row, Transaction
+from muniment.storage.pages import SLICE_BYTES
+from muniment.triggers.listing import TriggerQuery, search as search_triggers
+
+KIB = 1024
+LONG_BYTES = 20 * KIB
+COUNT = 120
+INSERT_TRIGGER = """INSERT INTO triggers
+  (sig, signer, digest, function_digest, protocol, live, end_date_ms, created_at_ms, record)
+  VALUES (?, ?, ?, ?, 'Mimic', ?, 0, ?, ?)"""
+INSERT_FUNCTION = "INSERT INTO functions (digest, content, inputs, created_at_ms, record) VALUES (?, ?, '{}', 1, ?)"
+INSERT_CREATOR = """INSERT INTO function_creators (creator, function_seq, name, version)
+  SELECT ?, seq, ?, '1.0.0' FROM functions WHERE digest = ?"""
+OWNER = b"\1" * 20
+PATHS = ("/triggers", "/functions")
+
+
+def record_of(n: int, length: int) -> str:
+    """A record of so many bytes, of which some are in characters of two."""
+    return f'{{"n":{n},"x":"é{"x" * (length - len(str(n)) - 15)}"}}'
+
+
+async def fill(context: Context, lengths: Sequence[int]) -> list[str]:
+    """As many triggers, and functions, of these lengths; the records."""
+    records = [record_of(n, length) for n, length in enumerate(lengths)]
+
+    async def write(tx: Transaction) -> None:
+        for n, record in enumerate(records):
+            digest = n.to_bytes(32)
+            values = (n.to_bytes(65), OWNER, digest, bytes(32), int(n % 5 > 0), n, record)
+            await tx.execute(INSERT_TRIGGER, values)
+            await tx.execute(INSERT_FUNCTION, (digest, digest, record))
+            await tx.execute(INSERT_CREATOR, (OWNER, str(n), digest))
+
+    await context.database.write(write)
+    return records
+
+
+@pytest.fixture
+async def caller(app: Application) -> AsyncIterator[httpx.AsyncClient]:
+    """A client that does not mind that these records are no triggers."""
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as made:
+        yield made
+
+
+def page_of(records: Sequence[str]) -> bytes:
+    return f"[{','.join(records)}]".encode()
+
+
+def within_1_mib(records: Sequence[str]) -> Sequence[str]:
+    """What a page behind a cursor holds of these, counted one by one."""
+    shown = len(records)
+    while shown > 1 and len(page_of(records[:shown])) > CURSOR_PAGE_BYTES_MAX:
+        shown -= 1
+    return records[:shown]
+
+
+FILTERS = {
+    "/triggers": ("", f"&signer=0x{OWNER.hex()}", "&active=true", "&active=false", "&createdAfter=3"),
+    "/functions": ("", f"&creator=0x{OWNER.hex()}"),
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_long_page_is_the_same_as_its_rows_one_by_one(
+    caller: httpx.AsyncClient, context: Context, path: str
+) -> None:
+    await fill(context, [LONG_BYTES] * 30)
+    for query in FILTERS[path]:
+        for sort in (1, -1):
+            target = f"{path}?sort={sort}{query}"
+            ones = [(await caller.get(f"{target}&limit=1&offset={offset}")).content[1:-1] for offset in range(30)]
+            ones = [each for each in ones if each]
+            for offset, limit in ((0, 10), (0, 100), (2, 10), (2, 28)):
+                answer = await caller.get(f"{target}&limit={limit}&offset={offset}")
+                assert answer.content == b"[%b]" % b",".join(ones[offset:][:limit]), target
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_page_without_a_cursor_holds_its_limit_however_long(
+    caller: httpx.AsyncClient, context: Context, path: str
+) -> None:
+    records = await fill(context, [LONG_BYTES] * 101)
+    answer = await caller.get(f"{path}?limit=100&sort=1")
+    assert answer.content == page_of(records[:100])
+    assert len(answer.content) > 1.9 * CURSOR_PAGE_BYTES_MAX
+    assert (await caller.get(next_of(answer) or "")).content == page_of(records[100:])
+    answer = await caller.get(f"{path}?limit=100&offset=1")
+    assert answer.content == page_of(records[::-1][1:])
+    assert next_of(answer) is None
+
+
+async def test_a_usual_page_is_ready_and_a_longer_one_is_streamed(context: Context) -> None:
+    await fill(context, [1_000] * 100)
+    for search in (search_triggers_of, search_functions_of):
+        assert isinstance((await search(context, limit=10)).reply(()), Ready)
+        assert isinstance((await search(context, limit=60)).reply(()), Ready)
+        assert isinstance((await search(context, limit=70)).reply(()), Streamed)
+        assert isinstance((await search(context, limit=70, cursor=Cursor.after(2**60))).reply(()), Streamed)
+        assert isinstance((await search(context, limit=10, cursor=Cursor.after(2**60))).reply(()), Ready)
+
+
+async def search_triggers_of(context: Context, **query: Any) -> Any:
+    return await search_triggers(context.database, TriggerQuery(**query), NOW_MS)
+
+
+async def search_functions_of(context: Context, **query: Any) -> Any:
+    return await search_functions(context.database, FunctionQuery(**query))
+
+
+class Held:
+    """A database that counts the bytes of the records that it was asked for."""
+
+    def __init__(self, database: Any) -> None:
+        self._database = database
+        self.bytes_read: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    async def fetch_some(self, sql: str, parameters: Any, *, rows_max: int, bytes_max: int) -> tuple[list[Row], int]:
+        rows, length = await self._database.fetch_some(sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
+        self.bytes_read.append(sum(len(record.encode()) for _, record in rows))
+        return rows, length
+
+
+@pytest.mark.parametrize("length", [1_500, LONG_BYTES, 100 * KIB])
+@pytest.mark.parametrize("search", [search_triggers_of, search_functions_of])
+async def test_nothing_is_read_ahead_of_who_takes_a_page_slowly(context: Context, search: Any, length: int) -> None:
+    records = await fill(context, [length] * COUNT)
+    for query in ({}, {"offset": 5}):
+        held = Held(context.database)
+        page = await search(ContextOf(held), limit=100, **query)
+        chunks = page.reply(()).chunks
+        del page
+        taken = [await anext(chunks)]
+        while True:
+            before = len(held.bytes_read)
+            assert before <= len(taken) + 1
+            assert max(held.bytes_read) < SLICE_BYTES + length
+            try:
+                taken.append(await anext(chunks))
+            except StopAsyncIteration:
+                break
+            assert len(taken[-1]) < SLICE_BYTES + length + KIB
+            assert len(held.bytes_read) <= before + 1
+        start = query.get("offset", 0)
+        assert b"".join(taken) == page_of(records[::-1][start : start + 100])
+
+
+class ContextOf:
+    """As much of a context as a search needs."""
+
+    def __init__(self, database: Any) -> None:
+        self.database = database
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_page_behind_a_cursor_ends_at_1_mib_and_its_link_goes_on(
+    caller: httpx.AsyncClient, context: Context, path: str
+) -> None:
+    records = await fill(context, [LONG_BYTES] * COUNT)
+    for query in FILTERS[path][:2]:
+        for sort in (1, -1):
+            expected = records[::sort]
+            answer = await caller.get(f"{path}?limit=1&sort={sort}{query}")
+            for _ in range(2):
+                expected = expected[len(answer.json()) :]
+                answer = await caller.get((next_of(answer) or "").replace("limit=1&", "limit=100&"))
+                assert answer.content == page_of(within_1_mib(expected))
+                assert CURSOR_PAGE_BYTES_MAX - 2 * LONG_BYTES < len(answer.content) <= CURSOR_PAGE_BYTES_MAX
+
+
+# About the bounds: of a slice, of the page, and of a record that is longer than a slice.
+LENGTHS = st.one_of(
+    st.integers(100, 3_000),
+    st.sampled_from([SLICE_BYTES - 1, SLICE_BYTES, SLICE_BYTES + 1, 349_524, 349_525, 262_143, 262_142, 524_286]),
+    st.sampled_from([CURSOR_PAGE_BYTES_MAX - each for each in (-1, 0, 1, 2, 3)]),
+)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_whoever_follows_cursors_over_long_pages_loses_and_doubles_no_row(
+    caller: httpx.AsyncClient, context: Context, path: str
+) -> None:
+    drawn: list[tuple[list[int], int, int]] = []
+
+    @hypothesis_settings(max_examples=12)
+    @given(st.lists(LENGTHS, min_size=1, max_size=9), st.integers(1, 10), st.sampled_from([1, -1]))
+    def draw(lengths: list[int], limit: int, sort: int) -> None:
+        drawn.append((lengths, limit, sort))
+
+    draw()
+    tables = ("triggers", "function_creators", "functions")
+    for lengths, limit, sort in drawn:
+        for table in tables:
+            await context.database.write(lambda tx, table=table: tx.execute(f"DELETE FROM {table}"))  # noqa: S608 - ours
+        expected = [json.loads(each) for each in (await fill(context, lengths))[::sort]]
+        if sort == 1:
+            assert await walk(caller, f"{path}?sort=1&limit={limit}&cursor={Cursor.after(0)}") == expected
+        assert await walk(caller, f"{path}?sort={sort}&limit={limit}") == expected

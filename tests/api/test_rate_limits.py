@@ -1,0 +1,175 @@
+"""What a client may use: charged once, told in every answer, refused with a time that is never too early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
+from muniment.app import Application
+from muniment.context import Context
+from muniment.limits.limiter import Limiter
+from muniment.limits.memory import Memory
+from muniment.settings import Settings
+
+QUOTA = 100
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str) -> Settings:
+    return Settings(
+        data_dir=tmp_path / "data", database_url=database_url, log_level="error",
+        rate_limit_client=f"{QUOTA}/100s", rate_limit_login="10/100s", rate_limit_stop="3/100s",
+    )  # fmt: skip
+
+
+class Ticks:
+    """The clock of the limits, in nanoseconds."""
+
+    now = 10**15
+
+    def __call__(self) -> int:
+        return self.now
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.now += int(seconds * 1e9)
+
+
+@pytest.fixture
+def ticks() -> Ticks:
+    return Ticks()
+
+
+@pytest.fixture
+def app(context: Context, settings: Settings, ticks: Ticks) -> Application:
+    limiter = Limiter(settings.rate_limits, Memory.of_process(), ticks)
+    return Application(replace(context, limiter=limiter))
+
+
+def of(app: Application, address: str) -> httpx.AsyncClient:
+    """A client at this address."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app, client=(address, 4711)), base_url="http://test")
+
+
+async def drain(client: httpx.AsyncClient, method: str, path: str, **given: Any) -> tuple[int, httpx.Response]:
+    """Ask until it is refused; how often it was served, and the refusal."""
+    for served in range(10_000):
+        answer = await client.request(method, path, **given)
+        if answer.status_code == 429:
+            return served, answer
+    raise AssertionError("it is never refused")
+
+
+async def test_so_many_units_are_served_and_then_no_more_until_the_time_that_is_told(
+    app: Application, client: httpx.AsyncClient, ticks: Ticks
+) -> None:
+    served, refused = await drain(client, "GET", "/triggers?limit=1")
+    assert served == QUOTA
+    problem = refused.json()
+    assert (problem["code"], problem["policy"], problem["violated-policies"]) == ("rate-limited", "client", ["client"])
+    wait = int(refused.headers["retry-after"])
+    assert problem["retryAfter"] == wait
+    assert refused.headers["ratelimit"] == f'"client";r=0;t={wait}'
+    assert refused.headers["ratelimit-policy"] == '"client";q=100;w=100'
+    ticks.pass_seconds(wait)
+    assert (await client.get("/triggers?limit=1")).status_code == 200
+    async with of(app, "192.0.2.7") as other:
+        assert (await other.get("/triggers")).status_code == 200, "another address has limits of its own"
+
+
+async def test_every_answer_tells_what_is_left_but_those_that_caches_keep(client: httpx.AsyncClient) -> None:
+    cid = await deploy(client)
+    record = await register(client, TriggerDraft(cid))
+    for path in (f"/triggers/{record['sig']}", "/triggers", "/nowhere", "/triggers/0x"):
+        answer = await client.get(path)
+        assert answer.headers["ratelimit-policy"] == '"client";q=100;w=100', path
+        assert answer.headers["ratelimit"].startswith('"client";r='), path
+    assert "ratelimit" not in (await client.get(f"/functions/{cid}/manifest")).headers
+    tag = (await client.get(f"/triggers/{record['sig']}")).headers["etag"]
+    unchanged = await client.get(f"/triggers/{record['sig']}", headers={"if-none-match": tag})
+    assert (unchanged.status_code, "ratelimit" in unchanged.headers) == (304, False)
+
+
+async def test_health_costs_nothing_and_is_never_refused(client: httpx.AsyncClient) -> None:
+    await drain(client, "GET", "/triggers")
+    for _ in range(3):
+        answer = await client.get("/healthz")
+        assert (answer.status_code, "ratelimit" in answer.headers) == (200, False)
+
+
+async def test_a_nonce_counts_as_a_login_of_whoever_asks(app: Application, client: httpx.AsyncClient) -> None:
+    """Bad input 3: 10,000 requests for a stranger's address are refused to that caller, and the owner logs in."""
+    wallet = Wallet()
+    async with of(app, "192.0.2.7") as stranger:
+        served, refused = await drain(stranger, "POST", "/users/nonce", json={"address": wallet.address})
+        assert (served, refused.json()["policy"]) == (10, "login")
+    assert await api_key_of(client, wallet)
+
+
+async def test_a_refused_request_changes_nothing(client: httpx.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
+    cid = await deploy(client)
+    body = TriggerDraft(cid).signed()
+    await drain(client, "GET", "/triggers")
+    async with nothing_stored():
+        assert (await client.post("/triggers", json=body)).status_code == 429
+
+
+async def test_deactivations_have_a_limit_of_their_own(client: httpx.AsyncClient) -> None:
+    """So no flood from the same address stands before them."""
+    await drain(client, "GET", "/triggers")
+    body = {"triggerSigs": ["0x" + "11" * 64 + "1b"], "signature": "0x" + "22" * 64 + "1b"}
+    answers = [(await client.post("/triggers/deactivate", json=body)).status_code for _ in range(4)]
+    assert answers == [404, 404, 404, 429]
+
+
+async def test_a_credential_is_charged_to_its_wallet(app: Application, client: httpx.AsyncClient) -> None:
+    async with of(app, "192.0.2.7") as first:
+        key = await api_key_of(first, Wallet())
+        await drain(first, "GET", "/triggers")
+        headers = {"x-api-key": key}
+        upload = await first.post("/functions", files=Bundle().files, headers=headers)
+        assert upload.status_code == 200, "the address has used up its limit, the wallet has not"
+        assert upload.headers["ratelimit-policy"] == '"client";q=400;w=100'
+    served, refused = await drain(client, "POST", "/functions", files={"x": b""}, headers=headers)
+    assert 10 <= served <= 20, "four times the quota, from whatever address"
+    assert refused.json()["policy"] == "client"
+
+
+async def test_a_wrong_credential_is_charged_to_the_address(client: httpx.AsyncClient) -> None:
+    headers = {"x-auth-token": "not.a.token"}
+    served, _ = await drain(client, "GET", "/users/api-key", headers=headers)
+    assert served == QUOTA // 9, "one for the request, eight for finding out"
+
+
+async def test_a_signature_that_does_not_verify_costs_more(client: httpx.AsyncClient) -> None:
+    cid = await deploy(client)
+    body = TriggerDraft(cid).signed()
+    body["typedData"]["values"]["executionFeeLimit"] = "7"
+    served, _ = await drain(client, "POST", "/triggers", json=body)
+    assert served <= QUOTA // 16 + 1
+
+
+async def test_a_page_and_a_long_read_cost_more_than_a_record(client: httpx.AsyncClient, ticks: Ticks) -> None:
+    assert (await drain(client, "GET", "/triggers?limit=100"))[0] == QUOTA // 5
+    ticks.pass_seconds(1_000)
+    assert (await drain(client, "GET", "/triggers?offset=5000"))[0] == 2
+
+
+async def test_under_overload_reads_go_on_for_longer_than_uploads_and_deactivations_for_ever(
+    app: Application, client: httpx.AsyncClient
+) -> None:
+    overload = app.admission.overload
+    overload.level = 1
+    refused = await client.post("/triggers/preview", json={})
+    assert (refused.status_code, refused.json()["code"], refused.headers["retry-after"]) == (503, "overloaded", "1")
+    assert (await client.get("/triggers")).status_code == 200
+    overload.level, overload.in_flight = 3, 10_000
+    assert (await client.get("/triggers")).status_code == 503
+    body = {"triggerSigs": ["0x" + "11" * 64 + "1b"], "signature": "0x" + "22" * 64 + "1b"}
+    assert (await client.post("/triggers/deactivate", json=body)).status_code == 404
+    assert (await client.get("/healthz")).status_code == 200

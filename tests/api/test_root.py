@@ -1,0 +1,35 @@
+"""`/`: where a person arrives who opens the address that the service printed."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+# As Chromium 130 and Firefox 132 ask for a page.
+BROWSERS = [
+    "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8",
+    "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    "application/json;q=0.1, TEXT/HTML;q=0.2",
+]
+
+
+@pytest.mark.parametrize("accept", BROWSERS)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_browser_is_led_to_the_reference(client: httpx.AsyncClient, method: str, accept: str) -> None:
+    response = await client.request(method, "/", headers={"accept": accept})
+    assert (response.status_code, response.headers["location"]) == (303, "/docs")
+    assert response.headers["vary"] == "Accept"
+    page = await client.get(response.headers["location"], headers={"accept": accept})
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+
+
+@pytest.mark.parametrize("accept", [None, "*/*", "application/json", "text/*", "text/html;q=0", "text/html-ish"])
+async def test_for_others_there_is_nothing(client: httpx.AsyncClient, accept: str | None) -> None:
+    response = await client.get("/", headers={"accept": accept} if accept else {})
+    assert (response.status_code, response.json()["code"]) == (404, "unknown-path")
+    assert "/docs" in response.json()["detail"]
+
+
+async def test_there_is_no_icon(client: httpx.AsyncClient) -> None:
+    response = await client.get("/favicon.ico", headers={"accept": "image/avif,image/webp,*/*;q=0.8"})
+    assert (response.status_code, response.json()["code"]) == (404, "unknown-path")

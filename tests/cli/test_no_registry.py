@@ -1,0 +1,106 @@
+"""What every command does in a data directory that holds no registry (a typing error, most of the time)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from muniment.blocks.files import FileBlockStore
+from muniment.cli.command import main
+
+# These make one, each in tests of its own.
+MAKES = {"serve", "migrate", "demo", "restore"}
+NEEDS = {
+    "verify": [],
+    "config": [],
+    "backup": ["BACKUP"],
+    "secrets list": [],
+    "secrets rotate": [],
+    "secrets retire": [],
+    "blocks copy": ["database:", "file:"],
+    "database copy": ["database:", "sqlite:///copy.db"],
+    "users set-email": ["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "a@example.org"],
+    "chains check": [],
+    "operators add": ["relayer-1"],
+    "epoch renew": [],
+    "operators list": [],
+    "operators revoke": ["relayer-1"],
+    "operators audit": [],
+    "intents import": ["FILE"],
+    "intents export": [],
+    "intents watch": ["--once"],
+}
+# What they say is there no file of; the others: of the database.
+FILES = {name: "secrets" for name in NEEDS if name.startswith("secrets ")}
+
+
+def commands(group: click.Group, words: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{words}{name} ")
+        else:
+            yield words + name
+
+
+def run(tmp_path: Path, name: str, *options: str) -> Result:
+    (tmp_path / "intents.ndjson").write_text("")
+    places = {"BACKUP": tmp_path / "backup", "FILE": tmp_path / "intents.ndjson"}
+    arguments = [str(places.get(argument, argument)) for argument in NEEDS[name]]
+    return CliRunner().invoke(main, [*name.split(), *arguments, *options])
+
+
+def test_every_command_is_listed() -> None:
+    assert sorted(commands(main)) == sorted([*NEEDS, *MAKES])
+
+
+@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.parametrize("is_there", [False, True], ids=["no directory", "an empty directory"])
+def test_without_a_registry_it_says_so_in_one_line_and_makes_nothing(
+    tmp_path: Path, name: str, *, is_there: bool
+) -> None:
+    data = tmp_path / "typo"
+    if is_there:
+        data.mkdir()
+    result = run(tmp_path, name, "--data-dir", str(data))
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: there ")
+    assert line.endswith(f": no file {data / FILES.get(name, 'muniment.db')}")
+    assert result.stdout == ""
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "intents.ndjson", *([data] if is_there else [])]
+
+
+@pytest.mark.parametrize("name", ["config", "chains check"])
+def test_what_needs_no_registry_makes_none_where_no_directory_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(tmp_path, name)
+    assert "no registry" not in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["intents.ndjson"]
+
+
+@pytest.mark.parametrize("name", ["verify", "operators list", "intents export"])
+def test_a_registry_of_an_absolute_path_needs_no_data_directory(tmp_path: Path, name: str) -> None:
+    url = f"sqlite:///{tmp_path}/elsewhere.db"
+    FileBlockStore(tmp_path / "blocks")
+    assert CliRunner().invoke(main, ["migrate", "--database-url", url, "--data-dir", str(tmp_path)]).exit_code == 0
+    assert run(tmp_path, name, "--database-url", url, "--data-dir", str(tmp_path)).exit_code == 0
+    result = run(tmp_path, name, "--database-url", f"{url}x", "--data-dir", str(tmp_path))
+    assert (result.exit_code, result.stderr) == (2, f"Error: there is no registry: no file {tmp_path}/elsewhere.dbx\n")
+
+
+def test_blocks_that_are_not_where_they_are_looked_for_are_told(tmp_path: Path) -> None:
+    # Nothing is asked of the server before.
+    url, blocks = "postgresql://muniment@127.0.0.1:9/x", tmp_path / "typo/blocks"
+    options = ["--database-url", url, "--data-dir", str(tmp_path / "typo")]
+    result = CliRunner().invoke(main, ["verify", *options], env={"MUNIMENT_BLOCKS_URL": "file:"})
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"Error: there are no blocks of a registry: no directory {blocks}\n",
+    )
+    assert list(tmp_path.iterdir()) == []

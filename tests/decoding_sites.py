@@ -1,0 +1,66 @@
+"""Where the product reads texts and bytes: found by walking its code, so that a new place cannot be forgotten."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import muniment
+
+# Calls that turn bytes or text into something else, by their last name. `re.` and `msgspec.` stand for all in them.
+_READING = frozenset(
+    {
+        "parse_json", "parse_qsl", "parse_qs", "unquote", "unquote_to_bytes", "unquote_plus", "urlsplit", "urlparse",
+        "b64decode", "urlsafe_b64decode", "a2b_base64", "b32decode",
+        "fromisoformat", "strptime", "literal_eval", "split", "splitlines", "ip_address", "ip_network",
+        "MultipartParser", "CronSim", "get_unverified_header", "validate",
+    }
+)  # fmt: skip
+_READING_OF = {
+    "re": {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"},
+    "json": {"loads", "load", "JSONDecoder", "decode", "format", "Decoder"},
+    "msgspec": {"convert"}, "tomllib": {"loads", "load"}, "jwt": {"decode"}, "pickle": {"loads", "load"},
+}  # fmt: skip
+_DECODER_NAMES = ("parse", "decode")
+# One room each, whichever package of it a decoder lives in.
+_ROOMS = {"server": "http", "cli": "cli", "chains": "evm", "watch": "intents", "maintenance": "cli"}
+
+
+def sites() -> set[str]:
+    """Each place as `room.name call`: the function, method or constant that the call stands in."""
+    root = Path(muniment.__file__).parent
+    return {
+        f"{_room(path.relative_to(root))}.{site}"
+        for path in sorted(root.rglob("*.py"))
+        for site in _sites(ast.parse(path.read_text("utf-8")), ())
+    }
+
+
+def _room(path: Path) -> str:
+    room = path.parts[0].removesuffix(".py")
+    return _ROOMS.get(room, room)
+
+
+def _sites(node: ast.AST, inside: tuple[str, ...]) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        names = inside
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = (*inside, child.name)
+            if not isinstance(child, ast.ClassDef) and child.name.lstrip("_").split("_")[0] in _DECODER_NAMES:
+                yield f"{'.'.join(names)} itself"
+        elif not inside and isinstance(child, ast.Assign | ast.AnnAssign):
+            target = child.target if isinstance(child, ast.AnnAssign) else child.targets[0]
+            names = (ast.unparse(target),)
+        elif isinstance(child, ast.Call) and (call := _reading(child.func)):
+            yield f"{'.'.join(inside)} {call}"
+        yield from _sites(child, names)
+
+
+def _reading(function: ast.expr) -> str | None:
+    """The name of the call if it reads something."""
+    name = ast.unparse(function)
+    *owner, last = name.split(".")
+    if last in _READING or last in _READING_OF.get(owner[-1] if owner else "", ()):
+        return last
+    return None

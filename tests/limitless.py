@@ -1,0 +1,26 @@
+"""Tests without limits: settings, and a gate that lets everybody in."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from muniment.http.admission import Admission
+from muniment.http.clients import ClientAddresses
+from muniment.limits.limiter import Limiter
+from muniment.limits.memory import Memory
+from muniment.limits.overload import Overload
+from muniment.limits.policies import NAMES
+from muniment.settings import Settings
+
+OFF = {f"rate_limit_{name}": "off" for name in NAMES}
+
+
+def unlimited_settings(**given: Any) -> Settings:
+    """Settings without rate limits: a test asks as much as it can."""
+    return Settings(**OFF, **given)
+
+
+def unlimited() -> Admission:
+    limiter = Limiter({}, Memory.of_process(), time.monotonic_ns)
+    return Admission(limiter, ClientAddresses([]), Overload(lambda: 0.5, 0))

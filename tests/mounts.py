@@ -1,0 +1,47 @@
+"""File systems of the tests' own, where this process may mount them: for faults that no file can be made to have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+class Volume:
+    """A file system in memory."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def remount(self, mode: str) -> None:
+        """`ro` or `rw`; the former only while no file on it is open for writing."""
+        subprocess.run(["mount", "-o", f"remount,{mode}", str(self._place)], check=True)
+
+
+@contextmanager
+def mounted(place: Path) -> Generator[Volume]:
+    """A file system over the directory `place`."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "none", str(place)], check=True)
+    try:
+        yield Volume(place)
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _may_mount() -> bool:
+    if os.geteuid() != 0:
+        return False
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            with mounted(Path(place)):
+                return True
+        except (OSError, subprocess.CalledProcessError):
+            return False
+
+
+needs_mounts = pytest.mark.skipif(not _may_mount(), reason="only root may mount, and not in every container")

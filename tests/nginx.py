@@ -1,0 +1,97 @@
+"""nginx in front of a service, as Debian has it: its own files, a port of its own, one process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+import pytest
+
+from ports import free_port
+
+_START_SECONDS_MAX = 60
+# Times are short so that connections which nobody ends are seen to end.
+_CONFIG = """
+{user}
+daemon off;
+master_process off;
+pid {home}/pid;
+error_log {home}/error.log error;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off;
+  client_body_temp_path {home}/body;
+  proxy_temp_path {home}/proxy;
+  fastcgi_temp_path {home}/fastcgi;
+  scgi_temp_path {home}/scgi;
+  uwsgi_temp_path {home}/uwsgi;
+  client_max_body_size 0;
+  large_client_header_buffers 4 64k;
+  client_header_timeout 5s;
+  client_body_timeout 5s;
+  keepalive_timeout 5s;
+  upstream service {{ server {service}; keepalive 32; }}
+  server {{
+    listen 127.0.0.1:{port} backlog=2048;
+    location / {{
+      proxy_pass http://service;
+      proxy_http_version 1.1;
+      proxy_request_buffering {buffering};
+      proxy_set_header Connection "";
+      proxy_set_header Host $host;
+      proxy_set_header X-Forwarded-For $remote_addr;
+    }}
+  }}
+}}
+"""
+
+
+def needs_nginx() -> None:
+    """Skip where it is not installed."""
+    if _program() is None:
+        pytest.skip("nginx is not installed (Debian: apt-get install nginx-light)")
+
+
+def _program() -> str | None:
+    return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+class Nginx:
+    """A reverse proxy for the service at `url`; a context manager."""
+
+    def __init__(self, folder: Path, url: str, *, buffers_requests: bool) -> None:
+        needs_nginx()
+        self._home = folder
+        folder.mkdir()
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        config = _CONFIG.format(
+            user="user root;" if os.geteuid() == 0 else "", home=folder, service=urlsplit(url).netloc, port=port,
+            buffering="on" if buffers_requests else "off",
+        )  # fmt: skip
+        (folder / "nginx.conf").write_text(config)
+
+    def __enter__(self) -> Self:
+        command = [_program() or "nginx", "-p", str(self._home), "-c", str(self._home / "nginx.conf")]
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        where = urlsplit(self.url)
+        deadline = time.monotonic() + _START_SECONDS_MAX
+        while True:
+            try:
+                socket.create_connection((where.hostname or "", where.port or 0)).close()
+            except ConnectionError:
+                assert time.monotonic() < deadline, (self._home / "error.log").read_text()
+                assert self._process.poll() is None, (self._home / "error.log").read_text()
+                time.sleep(0.02)
+            else:
+                return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=_START_SECONDS_MAX)

@@ -1,0 +1,141 @@
+"""The clock of one of two processes jumps three hours ahead and back, while both serve one registry."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from builders import TriggerDraft, Wallet, cron, deploy, log_in, register
+from service import Service
+
+LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+PROGRAM = str(Path(__file__).parent / "shifted.py")
+HOUR_MS = 3_600_000
+STEADY_SECONDS = 3.0
+OWNER = Wallet(41)
+
+pytestmark = pytest.mark.skipif(
+    not LIBRARIES and "CI" not in os.environ, reason="Debian's libfaketime is not installed (apt-get install faketime)"
+)
+
+
+class Machine:
+    """The time of day of one process, which a file moves while it runs."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.shift("+0")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "LD_PRELOAD": str(LIBRARIES[0]), "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_NO_CACHE": "1", "FAKETIME_TIMESTAMP_FILE": str(self._file), "NO_FAKE_STAT": "1",
+        }  # fmt: skip
+
+    def shift(self, by: str) -> None:
+        """In one step: a process may read the file at any moment."""
+        new = self._file.with_suffix(".new")
+        new.write_text(by + "\n")
+        new.replace(self._file)
+
+
+@contextmanager
+def two_processes(tmp_path: Path, machine: Machine, environment: dict[str, str]) -> Generator[tuple[str, str]]:
+    """The URLs of one whose clock is that of `machine`, and of one whose clock is right."""
+    common = {**environment, "STEADY_SECONDS": str(STEADY_SECONDS)}
+    shifted = Service(tmp_path / "data", program=[PROGRAM], environment={**common, **machine.environment})
+    right = Service(tmp_path / "data", program=[PROGRAM], environment=common)
+    with right, shifted:
+        yield shifted.url, right.url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The settings that lead to an empty database."""
+    if request.param == "sqlite":
+        return {}
+    return {"MUNIMENT_DATABASE_URL": request.getfixturevalue("postgres_url")}
+
+
+def test_a_clock_that_jumps_ahead_for_a_while_changes_nothing_for_good(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    machine = Machine(tmp_path / "shift")
+    with two_processes(tmp_path, machine, environment) as (shifted, right):
+        asyncio.run(_jump(machine, shifted, right))
+
+
+async def _jump(machine: Machine, shifted_url: str, right_url: str) -> None:
+    async with httpx.AsyncClient(base_url=shifted_url) as shifted, httpx.AsyncClient(base_url=right_url) as right:
+        ends = cron(endDate=_now_ms() + 2 * HOUR_MS)
+        draft = TriggerDraft(await deploy(right), OWNER, config=ends)
+        lasting = await register(shifted, draft)
+        used = await _signed_login(shifted)
+        assert (await shifted.post("/users/authenticate", json=used)).status_code == 200
+
+        machine.shift("+3h")
+        assert "the clock stepped by +3 h" in await _until(shifted, 503)
+        await _check_while_wrong(shifted, right, draft, lasting)
+        await asyncio.sleep(STEADY_SECONDS + 2)  # steady, at the wrong time: now the others say so
+        assert " ahead of that of " in await _until(shifted, 503)
+        await _check_while_wrong(shifted, right, replace(draft, version="3.0.0"), lasting)
+
+        machine.shift("+0")
+        await _until(shifted, 200)
+        for client in (shifted, right):
+            assert (await client.post("/users/authenticate", json=used)).status_code == 401, "a nonce works once"
+            await register(client, replace(draft, version="5.0.0" if client is right else "6.0.0"))
+            active = (await client.get("/triggers", params={"active": "true", "limit": 100})).json()
+            assert lasting in active
+            assert all(abs(_created_ms(each) - _now_ms()) < 300_000 for each in active)
+            others = (await client.get("/triggers", params={"active": "false"})).json()
+            assert all("deactivateSig" in each for each in others)
+
+
+async def _check_while_wrong(
+    shifted: httpx.AsyncClient, right: httpx.AsyncClient, draft: TriggerDraft, lasting: dict[str, Any]
+) -> None:
+    refused = await shifted.post("/triggers", json=replace(draft, description="New", version="9.0.0").signed())
+    assert (refused.status_code, refused.json()["code"]) == (503, "clock-in-doubt")
+    assert (await right.get("/readyz")).status_code == 200
+    made = await register(right, replace(draft, version=f"2.{draft.version}".rpartition(".")[0]))
+    assert abs(_created_ms(made) - _now_ms()) < 300_000
+    for client in (shifted, right):
+        assert await log_in(client, OWNER)
+        active = (await client.get("/triggers", params={"active": "true", "limit": 100})).json()
+        assert lasting in active
+    gone = await register(right, replace(draft, version=f"7.{draft.version}".rpartition(".")[0], config=cron()))
+    consent = {"triggerSigs": [gone["sig"]], "signature": OWNER.sign_deactivation([gone["sig"]])}
+    assert (await shifted.post("/triggers/deactivate", json=consent)).status_code == 204
+
+
+async def _until(client: httpx.AsyncClient, status: int) -> str:
+    """What `/readyz` says once its status is this one."""
+    async with asyncio.timeout(60):
+        while (answer := await client.get("/readyz")).status_code != status:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.05)
+    return answer.text
+
+
+async def _signed_login(client: httpx.AsyncClient) -> dict[str, str]:
+    nonce = (await client.post("/users/nonce", json={"address": OWNER.address})).json()["nonce"]
+    return {"address": OWNER.address, "signature": OWNER.sign_text(nonce)}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _created_ms(trigger: dict[str, Any]) -> int:
+    return int(datetime.fromisoformat(trigger["createdAt"]).timestamp() * 1000)

@@ -1,0 +1,210 @@
+"""A service whose files are removed or replaced under it: it acknowledges nothing that a restart does not find."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from builders import TriggerDraft, Wallet, api_key_of, deploy
+from mounts import mounted, needs_mounts
+from service import Service
+
+pytestmark = pytest.mark.slow
+
+VERSIONS = count()
+# A change must be noticed in five seconds. Beyond that, a busy machine may need as long again.
+NOTICED_SECONDS_MAX = 10
+# Connections of their own, so that each of two workers has its turn.
+TURNS = 8
+
+
+class Registry:
+    """A service, and every trigger that it has acknowledged."""
+
+    def __init__(self, service: Service, cid: str) -> None:
+        self.service = service
+        self._cid = cid
+        # A connection for each request, as if each came from another client.
+        self._client = httpx.Client(limits=httpx.Limits(max_keepalive_connections=0), trust_env=False)
+        self.acknowledged: list[dict[str, Any]] = []
+
+    def get(self, path: str, **parameters: Any) -> httpx.Response:
+        return self._client.get(f"{self.service.url}{path}", params=parameters)
+
+    def write(self) -> httpx.Response:
+        body = TriggerDraft(self._cid, version=f"1.0.{next(VERSIONS)}").signed()
+        response = self._client.post(f"{self.service.url}/triggers", json=body)
+        if response.status_code == 200:
+            self.acknowledged.append(response.json())
+        return response
+
+    def write_often(self) -> None:
+        for _ in range(TURNS):
+            assert self.write().status_code == 200
+
+    def assert_refuses(self, why: str) -> None:
+        """No write is acknowledged, and within five seconds no process says that it is ready; both say why."""
+        for _ in range(TURNS):
+            response = self.write()
+            assert (response.status_code, response.json()["code"]) == (503, "database-unavailable"), response.text
+            assert why in response.json()["detail"]
+        self.wait_until_ready_says(503, why)
+
+    def wait_until_ready_says(self, status: int, why: str = "") -> None:
+        """Until each process does; what they said before may be a few seconds old."""
+        deadline = time.monotonic() + NOTICED_SECONDS_MAX
+        while not all(self._says(status, why) for _ in range(TURNS)):
+            assert time.monotonic() < deadline, f"/readyz is not {status}, or does not say why"
+
+    def _says(self, status: int, why: str) -> bool:
+        response = self.get("/readyz")
+        return response.status_code == status and why in response.json().get("detail", "")
+
+    def assert_all_there(self) -> None:
+        listed = {each["sig"] for each in self.get("/triggers", limit=100).json()}
+        assert {each["sig"] for each in self.acknowledged} <= listed
+
+
+def registry_of(service: Service) -> Registry:
+    async def deployed() -> str:
+        async with httpx.AsyncClient(base_url=service.url) as client:
+            return await deploy(client)
+
+    made = Registry(service, asyncio.run(deployed()))
+    made.write_often()
+    return made
+
+
+async def logged_in(url: str) -> str:
+    async with httpx.AsyncClient(base_url=url) as client:
+        return await api_key_of(client, Wallet(9))
+
+
+@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
+def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registry]:
+    with Service(tmp_path / "data", workers=request.param) as started:
+        yield registry_of(started)
+
+
+def test_nothing_is_acknowledged_while_the_database_is_elsewhere_and_it_goes_on_when_that_is_back(
+    registry: Registry,
+) -> None:
+    path = registry.service.data_dir / "muniment.db"
+    aside = path.rename(path.with_name("aside.db"))
+    registry.assert_refuses("the file muniment.db was removed")
+    registry.assert_all_there()  # reading goes on
+    aside.rename(path)
+    registry.wait_until_ready_says(200)
+    registry.write_often()
+    registry.service.kill()
+    registry.service.start()
+    registry.assert_all_there()
+
+
+def test_nothing_is_acknowledged_when_another_file_lies_in_the_place_of_the_database(registry: Registry) -> None:
+    path = registry.service.data_dir / "muniment.db"
+    Path(shutil.copy(path, path.with_name("copy.db"))).rename(path)
+    registry.assert_refuses("the file muniment.db was replaced by another: start the service again")
+
+
+def test_nothing_is_acknowledged_when_the_data_directory_is_made_anew(registry: Registry) -> None:
+    data = registry.service.data_dir
+    shutil.rmtree(data)
+    registry.assert_refuses("the file muniment.db was removed")
+    data.mkdir()
+    registry.assert_refuses("the file muniment.db was removed")
+    assert list(data.iterdir()) == []  # nothing is made where an operator may be about to put a registry
+    registry.service.stop()
+    registry.service.start()
+    assert registry.get("/triggers").json() == []
+
+
+def stop(service: Service) -> None:
+    assert service.stop() == 0
+
+
+@pytest.mark.parametrize("end", [stop, Service.kill], ids=["stopped", "killed"])
+def test_without_its_log_nothing_is_acknowledged_and_a_restart_finds_what_was(
+    registry: Registry, end: Callable[[Service], None]
+) -> None:
+    (registry.service.data_dir / "muniment.db-wal").unlink()
+    registry.assert_refuses("the file muniment.db-wal was removed")
+    end(registry.service)
+    registry.service.start()
+    registry.assert_all_there()
+    registry.write_often()
+    assert registry.service.stop() == 0
+
+
+def test_without_the_memory_that_processes_share_nothing_is_acknowledged_until_a_restart(registry: Registry) -> None:
+    (registry.service.data_dir / "muniment.db-shm").unlink()
+    registry.assert_refuses("the file muniment.db-shm was removed")
+    assert registry.service.stop() == 0
+    registry.service.start()
+    registry.assert_all_there()
+    registry.write_often()
+
+
+def test_what_is_stopped_leaves_the_files_alone_that_lie_in_the_places_of_its_own(registry: Registry) -> None:
+    """SQLite removes the log of a database that nobody uses any more, by its name: it may be another's by then."""
+    data = registry.service.data_dir
+    for path in data.glob("muniment.db*"):
+        shutil.copy(path, path.with_name(f"new-{path.name}"))
+    for path in data.glob("muniment.db*"):
+        path.with_name(f"new-{path.name}").rename(path)
+    registry.assert_refuses("was replaced by another")
+    assert registry.service.stop() == 0
+    assert (data / "muniment.db-wal").stat().st_size > 0
+    registry.service.start()
+    registry.assert_all_there()
+
+
+@needs_mounts
+def test_nothing_is_acknowledged_while_another_volume_hides_the_data_directory(registry: Registry) -> None:
+    with mounted(registry.service.data_dir):
+        registry.assert_refuses("the file muniment.db was removed")
+    registry.wait_until_ready_says(200)
+    registry.write_often()
+    registry.service.kill()
+    registry.service.start()
+    registry.assert_all_there()
+
+
+@needs_mounts
+@pytest.mark.parametrize("workers", [1, 2])
+def test_on_a_read_only_file_system_it_says_so_and_goes_on_when_that_takes_writes(tmp_path: Path, workers: int) -> None:
+    with mounted(tmp_path) as volume, Service(tmp_path / "data", workers=workers) as service:
+        registry = registry_of(service)
+        service.kill()  # a log is left, without which SQLite opens nothing there
+        volume.remount("ro")
+        service.launch_and_listen()
+        registry.assert_refuses("its file system is read-only")
+        with pytest.raises(AssertionError, match="its file system is read-only"):
+            asyncio.run(logged_in(service.url))
+        registry.assert_all_there()
+        volume.remount("rw")
+        registry.wait_until_ready_says(200)
+        registry.write_often()
+        asyncio.run(logged_in(service.url))
+        service.kill()
+        service.start()
+        registry.assert_all_there()
+
+
+def test_a_block_directory_that_is_gone_is_not_ready_until_it_is_back(registry: Registry) -> None:
+    blocks = registry.service.data_dir / "blocks"
+    aside = blocks.rename(blocks.with_name("aside"))
+    registry.wait_until_ready_says(503, "the block store does not answer")
+    blocks.mkdir()
+    registry.wait_until_ready_says(503, "is its volume mounted?")
+    blocks.rmdir()
+    aside.rename(blocks)
+    registry.wait_until_ready_says(200)

@@ -1,0 +1,399 @@
+"""Nodes that tell a block far ahead, and then the truth: no event is missed, and nobody has to help."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chain import CHAIN_TESTS, LocalChain
+from muniment.evm.address import Address
+from muniment.evm.hashing import keccak256
+from muniment.intents import nodes as nodes_module
+from muniment.intents.following import Follower, Step
+from muniment.intents.heads import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS
+from muniment.intents.nodes import BEHIND_SECONDS, SILENT_SECONDS, Nodes
+from muniment.intents.progress import take_lease
+from muniment.intents.watching import Start, Watcher
+from muniment.outgoing import Unreachable
+from rpc_proxy import RpcProxy
+from watching_world import (
+    CHAIN_ID,
+    GRACE_S,
+    Registry,
+    canonical,
+    chain,
+    chains_file,
+    execute,
+    intent_body,
+    registry,
+    settler,
+)
+
+__all__ = ["chain", "settler"]  # the fixtures
+pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
+
+FAR = 3_000_000
+Json = dict[str, Any]
+
+
+@dataclass
+class Lie:
+    """Turns a node's answers into those of one that has `ahead` more blocks; with none it is honest.
+
+    It makes the blocks up when it `has_blocks`: else it does not have them, as a node whose counter alone is wrong.
+    """
+
+    ahead: int = 0
+    has_blocks: bool = True
+
+    def __call__(self, call: Json, given: Json) -> Json:
+        if not self.ahead:
+            return given
+        honest = {key: value for key, value in given.items() if key != "error"}
+        if call["method"] == "eth_blockNumber":
+            return {**honest, "result": hex(int(given["result"], 16) + self.ahead)}
+        if call["method"] == "eth_getBlockByNumber" and given["result"] is None and self.has_blocks:
+            number = call["params"][0]
+            made_up = {"number": number, "hash": "0x" + keccak256(number.encode()).hex(), "timestamp": hex(2**33)}
+            return {**honest, "result": made_up}
+        if call["method"] == "eth_getLogs" and "error" in given:
+            return {**honest, "result": []}
+        return given
+
+
+@dataclass
+class World:
+    """A registry whose chain is read through a liar first, and steps of a watcher with a clock that the test moves."""
+
+    watched: Registry
+    lie: Lie
+    chain: LocalChain
+    now_s: float = 1_000.0
+    followers: list[Follower] = field(default_factory=list[Follower])
+
+    def restart(self) -> None:
+        """Forget what a process remembers."""
+        context = self.watched.context
+        found = Nodes(context.outgoing, context.chains[CHAIN_ID], now_s=lambda: self.now_s, chance=lambda: 0.0)
+        self.followers = [
+            Follower(
+                nodes=found, confirmations=0, database=context.database, holder="tests",
+                now_ms=lambda: time.time_ns() // 1_000_000, grace_s=GRACE_S,
+            )
+        ]  # fmt: skip
+
+    async def step(self) -> Step | None:
+        """A step with the first node that does not rest, as the watcher does it; None when it failed."""
+        (follower,) = self.followers
+        nodes = follower.nodes
+        while (node := nodes.first_awake()) is None:
+            self.now_s += nodes.seconds_to_wait() + 0.001
+        try:
+            step = await follower.step(node)
+        except Unreachable as error:
+            nodes.failed(node, error.reason)
+            return None
+        nodes.succeeded(node)
+        return step
+
+    async def follow(self) -> None:
+        """Step until the true head is followed."""
+        async with asyncio.timeout(120):
+            while await self.next_block() != self.head + 1:
+                await self.step()
+
+    @property
+    def head(self) -> int:
+        return int(self.chain.ask("eth_blockNumber"), 16)
+
+    async def next_block(self) -> int | None:
+        row = await self.watched.context.database.fetch_one("SELECT next_block FROM chain_progress")
+        return row[0] if row else None
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def lie() -> Lie:
+    return Lie()
+
+
+@pytest.fixture
+def liar(chain: LocalChain, lie: Lie) -> Iterator[RpcProxy]:
+    with RpcProxy(chain.url, change=lie) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def opened(
+    tmp_path: Path, chain: LocalChain, settler: Address, liar: RpcProxy, lie: Lie, database_url: str
+) -> AsyncIterator[Open]:
+    async with AsyncExitStack() as stack:
+
+        async def opened(*more_urls: str, fresh: bool = False) -> World:
+            file = chains_file(tmp_path, {CHAIN_ID: (settler, [liar.url, *more_urls])})
+            if fresh:  # follow from the newest block on
+                file.write_text(
+                    "".join(line for line in file.read_text().splitlines(True) if "settler_block" not in line)
+                )
+            watched = await stack.enter_async_context(registry(tmp_path, file, database_url=database_url))
+            await watched.context.database.write(lambda tx: take_lease(tx, "tests", 0))
+            world = World(watched, lie, chain)
+            world.restart()
+            return world
+
+        yield opened
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["the process goes on", "restarted in between"])
+async def test_who_followed_blocks_that_were_made_up_goes_back_by_itself_and_misses_nothing(
+    opened: Open, chain: LocalChain, settler: Address, *, restarts: bool
+) -> None:
+    world: World = await opened()
+    bodies = [intent_body(settler, number) for number in range(3)]
+    intents = [await world.watched.record(body) for body in bodies]
+    execute(chain, bodies[0])
+    await world.follow()
+    world.lie.ahead = FAR
+    for _ in range(4):
+        await world.step()
+    execute(chain, bodies[1])  # while the watcher is ahead of it
+    if restarts:
+        world.restart()
+        await world.step()
+    assert (await world.next_block() or 0) > world.head + 100
+    world.lie.ahead = 0
+    execute(chain, bodies[2])
+    if restarts:
+        world.restart()
+    behind_since = world.now_s
+    await world.follow()
+    assert BEHIND_SECONDS <= world.now_s - behind_since < BEHIND_SECONDS + nodes_module.REST_SECONDS_MAX + 1
+    assert [await world.watched.status(intent) for intent in intents] == ["succeeded"] * 3
+    assert await world.watched.executions() == canonical(chain, settler)
+    # What was followed truly was not taken back: nothing was corrected.
+    assert [len((await world.watched.find(intent))["logs"]) for intent in intents] == [1, 1, 1]
+
+
+async def test_a_head_moves_no_further_than_time_allows(opened: Open) -> None:
+    world: World = await opened()
+    await world.follow()
+    honest = world.head
+    world.lie.ahead = FAR
+    steps = [await world.step() for _ in range(3)]
+    world.now_s += 7
+    steps.append(await world.step())
+    assert [step.head for step in steps if step] == [
+        honest + BLOCKS_PER_STEP * number + (7 * BLOCKS_PER_SECOND if number == 4 else 0) for number in (1, 2, 3, 4)
+    ]
+    assert all(step is not None and step.is_held_back for step in steps)
+
+
+async def test_a_process_that_begins_believes_no_more_blocks_than_there_was_time_for(
+    opened: Open, chain: LocalChain
+) -> None:
+    world: World = await opened()
+    await world.follow()
+    honest = world.head
+    made_at = int(chain.ask("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+    world.lie.ahead = FAR
+    world.restart()
+    step = await world.step()
+    assert step is not None
+    seconds = max(0.0, time.time() - made_at) + 1
+    assert honest < step.head <= honest + BLOCKS_PER_STEP + seconds * BLOCKS_PER_SECOND < honest + FAR
+
+
+@pytest.mark.parametrize("has_blocks", [False, True], ids=["no such block", "made up blocks"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["the process goes on", "restarted in between"])
+async def test_a_new_registry_whose_first_head_is_a_lie_misses_nothing(
+    opened: Open, chain: LocalChain, settler: Address, *, has_blocks: bool, restarts: bool
+) -> None:
+    world: World = await opened(fresh=True)
+    world.lie.has_blocks, world.lie.ahead = has_blocks, 9_000_000_000_000
+    body = intent_body(settler, 1)
+    intent = await world.watched.record(body)
+    await world.step()
+    assert ((await world.next_block() or 0) > FAR) is has_blocks, "a block that the node lacks is no beginning"
+    if restarts:
+        world.restart()
+        await world.step()
+    execute(chain, body)
+    world.lie.ahead = 0
+    await world.follow()
+    assert await world.watched.status(intent) == "succeeded"
+    assert await world.watched.executions() == canonical(chain, settler)
+
+
+async def test_a_registry_that_an_earlier_release_left_at_a_lie_recovers(
+    opened: Open, chain: LocalChain, settler: Address
+) -> None:
+    world: World = await opened(fresh=True)
+    body = intent_body(settler, 1)
+    intent = await world.watched.record(body)
+    await world.watched.context.database.write(
+        lambda tx: tx.execute(
+            "INSERT INTO chain_progress (chain_id, settler, next_block) VALUES (?, ?, 9007199254740989)",
+            (CHAIN_ID, settler.raw),
+        )
+    )
+    execute(chain, body)
+    await world.follow()
+    assert await world.watched.status(intent) == "succeeded"
+
+
+async def test_of_two_nodes_the_lower_one_is_followed(opened: Open, chain: LocalChain, settler: Address) -> None:
+    world: World = await opened(chain.url)
+    await world.follow()
+    world.lie.ahead = FAR
+    for number in range(3):
+        world.now_s += 4
+        execute(chain, intent_body(settler, number))
+        step = await world.step()
+        assert step is not None
+        assert (step.head, step.is_held_back, await world.next_block()) == (world.head, True, world.head + 1)
+    assert await world.watched.executions() == canonical(chain, settler)
+
+
+async def test_a_second_node_that_stands_still_or_lags_or_fails_stops_nobody(
+    opened: Open, chain: LocalChain, settler: Address
+) -> None:
+    stuck = {"number": chain.ask("eth_blockNumber")}
+
+    def stands_still(call: Json, given: Json) -> Json:
+        return {**given, "result": stuck["number"]} if call["method"] == "eth_blockNumber" else given
+
+    with RpcProxy(chain.url, change=stands_still) as second:
+        world: World = await opened(second.url)
+        await world.follow()
+        execute(chain, intent_body(settler, 1))
+        stuck["number"] = chain.ask("eth_blockNumber")
+        world.now_s += 4
+        await world.follow()
+        execute(chain, intent_body(settler, 2))
+        world.now_s += 4
+        step = await world.step()
+        assert step is not None
+        assert step.head == world.head - 1, "it may be the other one that is wrong"
+        world.now_s += STILL_SECONDS
+        await world.step()
+        assert await world.next_block() == world.head + 1
+        for answer in (hex(1), None):  # it lags; it fails
+            stuck["number"] = answer
+            world.now_s += 4
+            execute(chain, intent_body(settler, 3 + (answer is None)))
+            await world.step()
+            assert await world.next_block() == world.head + 1
+        assert await world.watched.executions() == canonical(chain, settler)
+
+
+async def test_a_node_that_is_behind_is_not_believed_while_another_may_come_back(
+    opened: Open, chain: LocalChain
+) -> None:
+    with RpcProxy(chain.url) as second:
+        world: World = await opened(second.url)
+        await world.follow()
+        world.lie.ahead = FAR
+        # The other one is silent, so the liar is believed within the bound; then it tells the truth.
+        second.reply = (500, {}, b"")
+        for _ in range(3):
+            world.now_s += 4
+            await world.step()
+        followed = await world.next_block()
+        world.lie.ahead = 0
+        began = world.now_s
+        while world.now_s < began + SILENT_SECONDS - 2 * nodes_module.REST_SECONDS_MAX:
+            await world.step()
+            assert await world.next_block() == followed
+        await world.follow()
+
+
+async def test_the_watcher_itself_survives_a_lie_and_a_restart_within_it(
+    opened: Open, chain: LocalChain, settler: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes_module, "REST_SECONDS_FIRST", 0.05)
+    monkeypatch.setattr(nodes_module, "REST_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(nodes_module, "BEHIND_SECONDS", 0.5)
+    world: World = await opened()
+    watched = world.watched
+    bodies = [intent_body(settler, number) for number in range(2)]
+    intents = [await watched.record(body) for body in bodies]
+
+    async def until(condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(60):
+            while not await condition():  # noqa: ASYNC110 - nothing tells it
+                await asyncio.sleep(0.05)
+
+    async def is_led_away() -> bool:
+        return (await world.next_block() or 0) > world.head + 200
+
+    async def has_succeeded() -> bool:
+        return [await watched.status(intent) for intent in intents] == ["succeeded"] * 2
+
+    async def watch(condition: Callable[[], Any]) -> None:
+        watcher = Watcher(context=watched.context, once=False, interval_s=0.1, told=watched.steps.append)
+        watching = asyncio.create_task(watcher.watch())
+        await until(condition)
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+    await world.follow()
+    await asyncio.to_thread(execute, chain, bodies[0])
+    world.lie.ahead = FAR
+    await watch(is_led_away)
+    await watch(is_led_away)
+    await asyncio.to_thread(execute, chain, bodies[1])
+    world.lie.ahead = 0
+    await watch(has_succeeded)
+    assert await watched.executions() == canonical(chain, settler)
+
+
+async def test_a_chain_that_is_read_again_from_a_block_on_ends_in_the_same_state(
+    opened: Open, chain: LocalChain, settler: Address
+) -> None:
+    world: World = await opened()
+    watched, bodies = world.watched, [intent_body(settler, number) for number in range(2)]
+    intents = [await watched.record(body) for body in bodies]
+    execute(chain, bodies[0])
+    below = world.head
+    execute(chain, bodies[1])
+    assert await watched.follow()
+    await watched.context.database.write(  # as an earlier release did that believed a lie
+        lambda tx: tx.execute("UPDATE chain_progress SET next_block = 9007199254740989")
+    )
+    for _ in range(2):
+        watched.steps.clear()
+        start = Start(CHAIN_ID, below + 1)
+        again = Watcher(context=watched.context, once=True, interval_s=0.1, told=watched.steps.append, start=start)
+        assert await again.watch()
+        assert [(step.taken_back, step.facts, step.intents) for step in watched.steps] == [
+            (below + 1, 2, 1), (None, 2, 1),
+        ]  # fmt: skip
+        assert await world.next_block() == world.head + 1
+        assert [await watched.status(intent) for intent in intents] == ["succeeded"] * 2
+        assert await watched.executions() == canonical(chain, settler)
+    assert [len((await watched.find(intent))["logs"]) for intent in intents] == [1, 5]
+    told = (await watched.find(intents[1]))["logs"][1]["data"]
+    assert told.startswith(f"chain {CHAIN_ID} block {below + 1}: read again from here on")
+
+
+async def test_nothing_is_skipped_by_a_block_that_was_not_reached(
+    opened: Open, chain: LocalChain, settler: Address
+) -> None:
+    world: World = await opened()
+    execute(chain, intent_body(settler, 1))
+    assert await world.watched.follow()
+    execute(chain, intent_body(settler, 2))
+    start = Start(CHAIN_ID, world.head + 1_000)
+    again = Watcher(context=world.watched.context, once=True, interval_s=0.1, told=lambda _: None, start=start)
+    assert await again.watch()
+    assert await world.watched.executions() == canonical(chain, settler)

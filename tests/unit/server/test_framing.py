@@ -1,0 +1,172 @@
+"""Where requests end: what comes behind bodies, behind unanswered requests, and in the place of a head."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from wires import CHUNKED, GET, Wire, create_answering, create_reading, turns
+
+from muniment.server.reader import HEAD_BYTES_MAX, WAITING_MAX
+
+BROKEN = CHUNKED + b"zz\r\n"
+
+
+async def test_reads_that_all_end_within_a_head_are_no_long_head() -> None:
+    wire = Wire(create_answering())
+    request = b"GET / HTTP/1.1\r\nhost: test\r\ncookie: " + b"x" * 1_000 + b"\r\n\r\n"
+    count = 2 * HEAD_BYTES_MAX // len(request)
+    stream = request * count
+    wire.send(stream[:500])
+    for at in range(500, len(stream), len(request)):
+        await wire.answered(stream[at : at + len(request)])
+    assert wire.transport.statuses == [200] * count
+    assert not wire.transport.is_closed
+
+
+async def test_trailers_are_no_header_fields() -> None:
+    wire = Wire(create_reading())
+    wire.send(CHUNKED + b"3\r\nabc\r\n0\r\nx-request-id: a\r\nx-b: c\r\n\r\n" + GET)
+    await turns()
+    assert b"2 fields and 3 bytes" in wire.transport.said
+    assert b"1 fields and 0 bytes" in wire.transport.said
+
+
+@pytest.mark.parametrize("line", [b"a: b\r\n", b"x"], ids=["many", "one"])
+async def test_trailers_without_end_are_cut_off(line: bytes) -> None:
+    wire = Wire(create_reading())
+    wire.send(CHUNKED + b"0\r\n")
+    piece = line * (10_000 // len(line))
+    sent = 0
+    while not wire.transport.statuses:
+        wire.send(piece)
+        await turns()
+        sent += len(piece)
+        assert sent <= HEAD_BYTES_MAX + 2 * len(piece)
+    assert wire.transport.statuses == [431]
+    assert wire.transport.is_half_closed
+
+
+async def test_a_long_chunk_is_not_taken_for_trailers() -> None:
+    wire = Wire(create_reading())
+    wire.send(CHUNKED + b"%x\r\n" % (10 * HEAD_BYTES_MAX))
+    for _ in range(10):
+        wire.send(b"x" * HEAD_BYTES_MAX)
+        await asyncio.sleep(0)
+    wire.send(b"\r\n" + b"1\r\nx\r\n" * HEAD_BYTES_MAX + b"1\r\n", b"x\r\n0\r\n\r\n")
+    await turns()
+    assert b"2 fields and %d bytes" % (11 * HEAD_BYTES_MAX + 1) in wire.transport.said
+    assert not wire.transport.is_closed
+
+
+async def test_requests_behind_a_chunked_one_are_not_taken_for_its_trailers() -> None:
+    wire = Wire(create_answering())
+    await wire.answered(CHUNKED + b"0\r\n\r\n")
+    for _ in range(2 * HEAD_BYTES_MAX // len(GET)):
+        await wire.answered(GET)
+    assert set(wire.transport.statuses) == {200}
+    assert not wire.transport.is_closed
+
+
+@pytest.mark.parametrize("behind", [b"\0\r\n", b"GET /a b HTTP/1.1\r\n\r\n", b"CONNECT test:443 HTTP/1.1\r\n\r\n"])
+async def test_what_is_malformed_is_refused_behind_the_answers_that_are_due(behind: bytes) -> None:
+    gate = asyncio.Event()
+    wire = Wire(create_answering(gate))
+    wire.send(GET, behind)
+    await turns()
+    assert (wire.transport.written, wire.transport.is_closed, wire.transport.is_paused) == ([], False, True)
+    gate.set()
+    await turns()
+    assert wire.transport.statuses == [200, 400]
+    assert wire.transport.said.count(b"connection: close\r\n") == 1
+    assert wire.transport.is_half_closed
+
+
+async def test_a_malformed_body_of_a_request_that_waits_is_refused_in_its_turn() -> None:
+    wire = Wire(create_reading())
+    wire.send(GET + GET + BROKEN)
+    assert (400 in wire.transport.statuses, wire.transport.is_closed) == (False, False)
+    await turns()
+    assert wire.transport.statuses == [200, 200, 400]
+    assert wire.transport.is_half_closed
+
+
+async def test_a_malformed_body_is_refused_and_not_served_as_well() -> None:
+    wire = Wire(create_reading())
+    wire.send(CHUNKED + b"1\r\nx\r\n")
+    await turns()
+    wire.send(b"zz\r\n" + GET)
+    await turns()
+    assert (wire.transport.statuses, wire.transport.is_half_closed) == ([400], True)
+
+
+@pytest.mark.parametrize("target", [b"test:443", b"/", b"*", b"http://test/"])
+async def test_nothing_behind_connect_is_served(target: bytes) -> None:
+    wire = Wire(create_answering())
+    wire.send(b"CONNECT " + target + b" HTTP/1.1\r\nhost: test\r\n\r\n" + GET)
+    await turns()
+    assert (wire.transport.statuses, wire.transport.is_half_closed) == ([400], True)
+
+
+async def test_so_many_requests_wait_and_no_more() -> None:
+    gate = asyncio.Event()
+    wire = Wire(create_answering(gate))
+    wire.send(GET * 3 * WAITING_MAX)
+    gate.set()
+    await turns(5 * WAITING_MAX)
+    assert wire.transport.statuses == [200] * WAITING_MAX + [400]
+    assert wire.transport.is_half_closed
+
+
+@pytest.mark.parametrize("upgrade", ["h2c", "websocket", "H2C, x"])
+@pytest.mark.parametrize(
+    "body", [b"content-length: 5\r\n\r\nhello", b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"]
+)
+async def test_an_upgrade_is_ignored_wherever_the_bytes_are_cut(upgrade: str, body: bytes) -> None:
+    offer = f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\nHTTP2-Settings: AAMAAABk\r\n".encode()
+    one = b"POST /a?b HTTP/1.1\r\nhost: test\r\n" + offer + body
+    stream = one + b"GET / HTTP/1.1\r\nhost: test\r\n" + offer + b"\r\n" + GET
+    expected = [b"4 fields and 5 bytes", b"3 fields and 0 bytes", b"1 fields and 0 bytes"]
+    for cuts in [*([at] for at in range(len(stream))), list(range(len(stream)))]:
+        wire = Wire(create_reading())
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+            wire.send(stream[start:end])
+            await asyncio.sleep(0)
+        await turns()
+        answers = [line for line in wire.transport.said.split(b"\r\n\r\n") if line]
+        assert [line.partition(b"HTTP/1.1")[0] for line in answers[1:]] == expected, cuts
+        assert not wire.transport.is_closed
+        wire.lose()
+
+
+async def test_thousands_of_upgrades_in_one_read_are_no_deep_matter() -> None:
+    wire = Wire(create_answering())
+    offer = b"GET / HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    wire.send(offer * WAITING_MAX)
+    await turns(5 * WAITING_MAX)
+    assert wire.transport.statuses == [200] * WAITING_MAX
+
+
+@pytest.mark.parametrize(
+    "close", [b"HTTP/1.0\r\nconnection: upgrade", b"HTTP/1.1\r\nhost: test\r\nconnection: upgrade, close"]
+)
+async def test_an_upgrade_on_a_connection_that_is_to_end_is_ignored(close: bytes) -> None:
+    wire = Wire(create_reading())
+    wire.send(b"POST / " + close + b"\r\nupgrade: h2c\r\ncontent-length: 5\r\n\r\nhel", b"lo" + GET)
+    await turns()
+    assert wire.transport.statuses == [200]
+    assert b" fields and 5 bytes" in wire.transport.said
+    assert wire.transport.is_closed
+
+
+async def test_a_request_line_that_is_malformed_costs_no_more_for_coming_byte_by_byte() -> None:
+    wire = Wire(create_answering())
+    line = b"FOO /" + b"a" * 16_000
+    started = time.process_time()
+    for at in range(len(line)):
+        wire.send(line[at : at + 1])
+    assert time.process_time() - started < 1, "some microseconds a byte"
+    wire.send(b" HTTP/1.1\r\nhost: test\r\n\r\n")
+    await turns()
+    assert wire.transport.statuses == [200], "this application answers whatever method"

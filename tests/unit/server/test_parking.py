@@ -1,0 +1,61 @@
+"""Refusals for rate limits are sent late, with the connection unread, where there is room to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from wires import GET, Answers, Wire, shared, turns
+
+from limitless import unlimited
+from muniment.http.reply import Ready, Reply
+from muniment.http.request import Request
+
+
+def limiting(wait_s: float) -> Answers:
+    async def respond(request: Request) -> Reply:
+        request.client = SimpleNamespace(name=request.peer)  # type: ignore[assignment] - its name is all that is asked
+        request.wait_s = wait_s
+        return Ready(b"{}", status=429)
+
+    return Answers(respond)
+
+
+async def test_a_refusal_is_parked_and_the_connection_is_not_read_meanwhile() -> None:
+    wire = Wire(limiting(0.1), chance=lambda: 0.5)
+    started = time.monotonic()
+    wire.send(GET)
+    await turns()
+    assert (wire.transport.written, wire.transport.is_paused) == ([], True)
+    while not wire.transport.written:  # noqa: ASYNC110 - a wire tells nobody
+        await asyncio.sleep(0.005)
+    assert time.monotonic() - started >= 0.1
+    await turns()
+    assert (wire.transport.statuses, wire.transport.is_paused) == ([429], False)
+
+
+@pytest.mark.parametrize(("is_proxied", "room"), [(True, 8), (False, 1)])
+async def test_where_there_is_no_room_a_refusal_leaves_at_once(*, is_proxied: bool, room: int) -> None:
+    together: Any = shared(limiting(60), chance=lambda: 0.5, is_proxy=lambda _: is_proxied)
+    wires = [Wire(None, shared=together) for _ in range(4 if not is_proxied else 12)]
+    for wire in wires:
+        wire.send(GET)
+    await turns()
+    assert [wire.transport.statuses for wire in wires] == [[]] * room + [[429]] * (len(wires) - room)
+    for wire in wires:
+        wire.lose()
+        for task in wire.tasks:
+            task.cancel()
+    await turns()
+    assert together.parking.parked == 0
+
+
+async def test_a_connection_is_counted_under_the_name_of_its_client() -> None:
+    admission = unlimited()
+    together = shared(limiting(0), connections_per_client_max=1, client_name=admission.client_name)
+    peers = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "192.0.2.1", "::ffff:192.0.2.1"]
+    refused = [Wire(None, shared=together, peer=peer).transport.is_aborted for peer in peers]
+    assert refused == [False, True, False, False, True]

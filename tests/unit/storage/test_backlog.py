@@ -1,0 +1,68 @@
+"""When no more writes are taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from muniment.errors import Overloaded
+from muniment.storage.backlog import URGENT_WAITING_MAX, WAITING_MAX, Backlog
+
+
+def takes(
+    backlog: Backlog, now_s: float, *, count: int = 1, oldest_s: float | None = None, urgent: bool = False
+) -> bool:
+    try:
+        backlog.check(count, oldest_s, now_s, urgent=urgent)
+    except Overloaded:
+        return False
+    return True
+
+
+def test_a_thousand_may_wait_and_no_more() -> None:
+    backlog = Backlog()
+    assert takes(backlog, 100, count=WAITING_MAX - 1, oldest_s=100)
+    assert not takes(backlog, 100, count=WAITING_MAX, oldest_s=100)
+
+
+def test_urgent_writes_pass_by_the_thousand_but_memory_is_bounded() -> None:
+    backlog = Backlog()
+    assert takes(backlog, 100, count=WAITING_MAX, oldest_s=100, urgent=True)
+    assert not takes(backlog, 100, count=URGENT_WAITING_MAX, oldest_s=100, urgent=True)
+
+
+def test_none_is_taken_once_the_oldest_has_waited_too_long_for_half_a_second_on_end() -> None:
+    backlog = Backlog()
+    assert takes(backlog, 100.20, oldest_s=100)
+    assert takes(backlog, 100.30, oldest_s=100)  # late from here on
+    assert takes(backlog, 100.79, oldest_s=100)
+    assert not takes(backlog, 100.81, oldest_s=100)
+    assert takes(backlog, 100.81, oldest_s=100, urgent=True)
+
+
+def test_a_moment_without_lateness_begins_the_half_second_anew() -> None:
+    backlog = Backlog()
+    assert takes(backlog, 100.30, oldest_s=100)
+    backlog.look(100.55, 100.6)  # a group was taken, and the next one had not waited long
+    assert takes(backlog, 100.90, oldest_s=100.55)
+    assert takes(backlog, 101.30, oldest_s=100.55)
+    assert not takes(backlog, 101.45, oldest_s=100.55)
+    assert takes(backlog, 200, count=0)  # nothing waits any more
+    assert takes(backlog, 300.3, oldest_s=300)
+
+
+@pytest.mark.parametrize(("commit_s", "patience_s"), [(0.004, 0.25), (0.1, 0.8)])
+def test_a_slow_disk_has_eight_usual_commits(commit_s: float, patience_s: float) -> None:
+    backlog = Backlog()
+    for number in range(200):
+        backlog.committed(5.0 if number < 140 else commit_s)  # those of long ago, and a few slow ones, do not count
+    assert takes(backlog, 100 + patience_s - 0.01, oldest_s=100)
+    assert takes(backlog, 100 + patience_s + 0.6, oldest_s=100)
+    assert not takes(backlog, 100 + patience_s + 1.2, oldest_s=100)
+
+
+def test_slow_commits_now_and_then_are_not_the_usual_ones() -> None:
+    backlog = Backlog()
+    for number in range(100):
+        backlog.committed(2.0 if number % 3 == 0 else 0.01)
+    takes(backlog, 100.3, oldest_s=100)
+    assert not takes(backlog, 100.9, oldest_s=100)

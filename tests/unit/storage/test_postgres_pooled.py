@@ -1,0 +1,57 @@
+"""Statements that are not where they were prepared, as behind a pooler that gives each transaction another session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from muniment.errors import DatabaseUnavailable, NotReady
+from muniment.storage import postgres_line
+from muniment.storage.database import Transaction
+from muniment.storage.postgres import PostgresDatabase
+
+
+@pytest.fixture
+async def database(postgres_url: str) -> AsyncIterator[PostgresDatabase]:
+    made = PostgresDatabase(postgres_url)
+    yield made
+    await made.close()
+
+
+async def forget_what_is_prepared(database: PostgresDatabase) -> None:
+    """As if every session were another's from now on."""
+    for line in (*database._reader._lanes._lines, *database._writer._lanes._lines):
+        if line._connection is not None:
+            await line._connection.execute("DEALLOCATE ALL")
+
+
+async def ask(tx: Transaction) -> None:
+    await tx.fetch("SELECT sig FROM triggers WHERE sig = ?", (b"",))
+
+
+async def test_a_lost_statement_is_503_that_names_the_pooler_and_it_is_not_ready_for_a_while(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await database.check_writes()
+    await database.fetch("SELECT sig FROM triggers WHERE sig = ?", (b"",))
+    await database.write(ask)
+    for again in (
+        lambda: database.fetch("SELECT sig FROM triggers WHERE sig = ?", (b"",)),
+        lambda: database.write(ask),
+    ):
+        await forget_what_is_prepared(database)
+        with pytest.raises(DatabaseUnavailable, match="a connection pooler"):
+            await again()
+        with pytest.raises(NotReady, match="a connection pooler"):
+            await database.check_writes()
+    monkeypatch.setattr(postgres_line, "POOLED_SECONDS", 0.0)
+    await database.check_writes()
+
+
+async def test_a_name_that_another_process_took_is_the_same(database: PostgresDatabase) -> None:
+    await database.check_writes()
+    line = database._door
+    line.note(postgres_line.asyncpg.DuplicatePreparedStatementError("it exists"))
+    with pytest.raises(NotReady, match="a connection pooler"):
+        await database.check_writes()
