@@ -113,5 +113,5 @@ def test_a_registry_that_is_made_meanwhile_is_left_alone(
     monkeypatch.setattr(os, "link", late)
     assert "a registry was made meanwhile" in refused("restore", backup, "--rotate", data=new)
     monkeypatch.undo()
-    assert {path.name for path in new.iterdir()} == {"muniment.db"}
+    assert {path.name for path in new.iterdir()} == {"muniment.db", "muniment.db-commits"}
     assert run("migrate", data=new).output == "the database is up to date\n"

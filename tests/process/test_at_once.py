@@ -45,7 +45,7 @@ def targets(world: World) -> list[str]:
         "/triggers?offset=50&limit=3", "/triggers?offset=2000", "/triggers?sort=1&cursor=cy0x", "//triggers",
         f"/triggers/{sig}#x", "/triggers#x", "/triggers?limit=1#x", "/triggers/a:b@c",
         "/triggers/a[b]{c}|^`\\",
-        "/triggers?limit=é", "/triggers?limit=1&x=[{|^`", "/triggers;x", "http://test/triggers", f"/triggers/{sig}/",
+        "/triggers?limit=1&x=[{|^`", "/triggers;x", "http://test/triggers", f"/triggers/{sig}/",
         "/triggers?", "/intents", "/intents?limit=1", "/intents?offset=-1", "/healthz",
     ]  # fmt: skip
 

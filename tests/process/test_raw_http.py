@@ -110,6 +110,8 @@ HOSTILE = {
     "a target without a path": b"GET http://test HTTP/1.1\r\nHost: test\r\n\r\n",
     "another protocol": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 100,
     "a space in the target": b"GET /a b HTTP/1.1\r\nHost: test\r\n\r\n",
+    "a path that is not ASCII": "GET /triggers/é HTTP/1.1\r\nHost: test\r\n\r\n".encode(),
+    "a query that is not ASCII": "GET /triggers?limit=é HTTP/1.1\r\nHost: test\r\n\r\n".encode(),
 }
 
 

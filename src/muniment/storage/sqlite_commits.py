@@ -44,6 +44,16 @@ class Commits:
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
 
+    def begin(self) -> bool:
+        """Open a transaction that writes; False when another process is writing."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                return False
+            raise
+        return True
+
     def commit(self) -> None:
         """Return once the transaction is on disk: in WAL mode with synchronous=FULL a COMMIT ends with an fsync.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 import time
 from collections import deque
@@ -125,7 +124,7 @@ class Writer:
         if group is None:
             return
         try:
-            if self._begin_at_once():
+            if self.commits.begin():
                 group.is_run = all(is_run_cleanly(self._connection, job) for job in group.jobs)
                 if not group.is_run:
                     group.needs_care = True
@@ -224,21 +223,11 @@ class Writer:
             if group is not None:
                 self._give(group)
 
-    def _begin_at_once(self) -> bool:
-        """Open a transaction; False when another process is writing."""
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-                return False
-            raise
-        return True
-
     def _begin_in_turn(self) -> None:
         """Open a transaction as soon as the other processes let us."""
         until = time.monotonic() + self._patience_s
         while time.monotonic() < until:
-            if self._begin_at_once():
+            if self.commits.begin():
                 return
             time.sleep(LOOK_SECONDS)
         self._connection.execute("BEGIN IMMEDIATE")  # for the last time: what it raises is the outcome
