@@ -41,6 +41,8 @@ def take_turns(servers: Mapping[str, Server], scale: Scale, cid: str, seeded: li
         creates = [b"POST /triggers " + body for body in signed_triggers(range(first, first + count), cid)]
         for operation, lines in ((ONE, ones), (CREATE, creates)):
             for name, server in servers.items():
+                if (operation, name) == (CREATE, "bare"):  # it verifies nothing: no more can be signed than it takes
+                    continue
                 load = _load(server, lines, scale.wrk_seconds)
                 if number:
                     loads[operation][name].append(load)

@@ -78,7 +78,7 @@ def judge_server(folder: Path, way: str, *, seed: int, requests: int) -> None:
         said = f"FUZZ_SEED={seed}, {way}: {findings}"
         print(said)  # noqa: T201 - shown with -s, and when the test fails
         for fault, course in findings.faults[:5]:
-            print(fault, course.end, course.pause, [each[:2_000] for each in course.pieces])  # noqa: T201
+            print(fault, course.end, course.pause, [each[:2_000] for each in course.pieces])  # noqa: T201 - to repeat it
         assert not findings.faults, f"{said}; {len(findings.faults)} faults"
         assert httpx.get(f"{service.url}/readyz").status_code == 200
 

@@ -17,16 +17,12 @@ import httpx
 import pytest
 
 import attacking
-from builders import TriggerDraft, Wallet, deploy
-from muniment.settings import Settings
+from attacked import LIMITS, prepare
+from builders import TriggerDraft, Wallet
 from postgres import Cluster
 from service import Service
 
 SECONDS = float(os.environ.get("ATTACK_SECONDS", "60"))
-# The limits that hold by default, which the tests else turn off.
-LIMITS = {f"MUNIMENT_RATE_LIMIT_{name.upper()}": getattr(Settings(), f"rate_limit_{name}") for name in
-          ("client", "login", "owner", "stop")}  # fmt: skip
-INPUT_BYTES = 100_000
 _ANSWER_SECONDS_MAX = 60
 
 
@@ -74,23 +70,9 @@ def served(folder: Path, engine: str, workers: int) -> Generator[Service]:
 def test_honest_clients_are_served_beside_every_attack(tmp_path: Path, engine: str, workers: int) -> None:
     print(f"\n{engine}, {workers} process(es), {SECONDS:g} s each\n\n{HEAD}")  # noqa: T201 - what this is for
     with served(tmp_path, engine, workers) as service:
-        cid, sig = asyncio.run(_prepare(service.url))
+        cid, sig = asyncio.run(prepare(service.url))
         rows = [asyncio.run(_beside(service, name, cid, sig)) for name in ("nothing", *attacking.NAMES)]
     assert all(felt.lost == 0 and felt.written and felt.reads for felt in rows)
-
-
-async def _prepare(url: str) -> tuple[str, str]:
-    """A function, a trigger that is read, and a hundred that are as long as they may be."""
-    async with httpx.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
-        cid = await deploy(client, wallet=Wallet(secrets.randbits(64)))
-        answers = [
-            await client.post(
-                "/triggers", json=TriggerDraft(cid, Wallet(7), version=f"{n}.0.0", description=text).signed()
-            )
-            for n, text in enumerate(["short", *["x" * INPUT_BYTES] * 100])
-        ]
-    assert answers[0].status_code == 200, answers[0].text
-    return cid, answers[0].json()["sig"]
 
 
 async def _beside(service: Service, attack: str, cid: str, sig: str) -> Felt:
@@ -109,7 +91,7 @@ async def _beside(service: Service, attack: str, cid: str, sig: str) -> Felt:
     async with httpx.AsyncClient(base_url=service.url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
         for written in felt.written:
             felt.lost += (await client.get(f"/triggers/{written}")).status_code != 200
-    print(felt.row(attack), flush=True)  # noqa: T201
+    print(felt.row(attack), flush=True)  # noqa: T201 - a row of the table
     return felt
 
 
@@ -133,7 +115,7 @@ async def _write(url: str, cid: str, felt: Felt) -> None:
     """A trigger of a new wallet, five times a second."""
     async with httpx.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
         for number in count(secrets.randbits(64)):
-            body = TriggerDraft(cid, Wallet(number)).signed()
+            body = TriggerDraft(cid, Wallet(number), inputs={"note": "string"}, input={"note": "short"}).signed()
             try:
                 if (await client.post("/triggers", json=body)).status_code == 200:
                     felt.written.append(body["sig"])

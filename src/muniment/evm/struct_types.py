@@ -23,7 +23,8 @@ ARRAY_DIMENSIONS_MAX: Final = 4
 NODES_MAX: Final = 20_000
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_TYPE: Final = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*)((?:\[(?:[1-9][0-9]{0,4})?\])*)")
+# Possessive, so that nothing is kept of the dimensions that matched: a long type would take more than linear time.
+_TYPE: Final = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*+)((?:\[(?:[1-9][0-9]{0,4})?+\])*+)")
 _DIMENSION: Final = re.compile(r"\[([0-9]*)\]")
 # The words of Solidity's value types. A struct of such a name would change what members of that type mean.
 _BUILTIN: Final = re.compile(r"(?:u?int|bytes|u?fixed)[0-9x]*|address|bool|byte|function|mapping|string|tuple|var")

@@ -89,26 +89,24 @@ class Envelope:
             return refused(refusal, request)
         if found.operation is None:
             return found.refuse(request)
-        if self._note_writer is None or request.method in _SAFE:
-            return await self._served(found.operation, request)
+        overload = self._admission.overload
+        overload.in_flight += 1
         try:
-            return await self._served(found.operation, request)
+            reply = await found.operation.answer(request)
         finally:  # also for a client that went away without its answer
-            self._note_writer(self._addresses.address(request))
+            overload.in_flight -= 1
+            if self._note_writer is not None and request.method not in _SAFE:
+                self._note_writer(self._addresses.address(request))
+        return self._charged(found.operation, request, reply)
 
-    async def _served(self, operation: Operation, request: Request) -> Reply:
-        admission = self._admission
-        admission.overload.in_flight += 1
-        try:
-            reply = await operation.answer(request)
-        finally:
-            admission.overload.in_flight -= 1
+    def _charged(self, operation: Operation, request: Request, reply: Reply) -> Reply:
+        """The answer, once what turned out to be due for it is charged; another one where that is more than is left."""
         if request.wallet_units and reply.status in _CREDENTIAL_REFUSED:
             try:
-                admission.charge_refused(request)
+                self._admission.charge_refused(request)
             except RateLimited as refusal:
                 return refused(refusal, request)
-        return admission.owe(request, operation, reply) if operation.owes_more else reply
+        return self._admission.owe(request, operation, reply) if operation.owes_more else reply
 
     async def _logged(self, request: Request, trace_id: str | None) -> Reply:
         started, status = time.perf_counter(), 0

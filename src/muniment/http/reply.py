@@ -85,24 +85,28 @@ def header_fields(reply: Reply, request_id: str, limit_lines: bytes = b"") -> li
         for line in limit_lines.split(b"\r\n")[:-1]:
             name, _, value = line.partition(b": ")
             fields.append((name, value))
-    if isinstance(reply, Ready) and reply.status not in WITHOUT_BODY:
+    if type(reply) is Ready and reply.status not in WITHOUT_BODY:
         fields.append((b"content-length", b"%d" % len(reply.body)))
     return [*fields, (b"x-request-id", request_id.encode()), *_ALWAYS]
 
 
 def header_lines(reply: Reply, request_id: str, limit_lines: bytes = b"") -> bytes:
     """The same as bytes, each with its line end. Raises `ValueError` for a value that would end its line itself."""
-    headers = reply.headers
-    if headers == _JSON_ONLY:
-        lines = _JSON_LINE + limit_lines
-    else:
-        lines = b"" if limit_lines and _is_for_caches(reply) else limit_lines
-        for name, value in headers:
-            # Without a line end in a value no other headers can come out than those that were given.
-            if value.translate(None, _TEXT):
-                raise ValueError(f"the header {name.decode()} has a value that is no field value")
-            lines = b"%b%b: %b\r\n" % (lines, name, value)
-    if isinstance(reply, Ready) and reply.status not in WITHOUT_BODY:
+    lines, is_for_caches = b"", reply.status == _NOT_MODIFIED
+    for field in reply.headers:
+        if field is JSON:
+            lines += _JSON_LINE
+            continue
+        name, value = field
+        # Without a line end in a value no other headers can come out than those that were given.
+        if value.translate(None, _TEXT):
+            raise ValueError(f"the header {name.decode()} has a value that is no field value")
+        lines = b"%b%b: %b\r\n" % (lines, name, value)
+        if name == b"cache-control":
+            is_for_caches = is_for_caches or value.startswith(b"public")
+    if not is_for_caches:
+        lines += limit_lines
+    if type(reply) is Ready and reply.status not in WITHOUT_BODY:
         return b"%bcontent-length: %d\r\nx-request-id: %b\r\n%b" % (
             lines, len(reply.body), request_id.encode(), _ALWAYS_LINES,
         )  # fmt: skip
@@ -120,8 +124,7 @@ def _lines(headers: Headers) -> bytes:
     return b"".join([b"%b: %b\r\n" % pair for pair in headers])
 
 
-_JSON_ONLY: Final = (JSON,)
-_JSON_LINE: Final = _lines(_JSON_ONLY)
+_JSON_LINE: Final = _lines((JSON,))
 _ALWAYS_LINES: Final = _lines(_ALWAYS)
 
 

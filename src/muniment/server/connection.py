@@ -18,6 +18,7 @@ from muniment.server.heads import CHUNKED, CLOSE, has_length, head_of
 from muniment.server.lingering import LOOK_SECONDS, Lingering
 from muniment.server.reader import RequestReader
 from muniment.server.sending import Sending
+from muniment.server.tasks import begin
 
 if TYPE_CHECKING:
     from muniment.errors import Refusal
@@ -156,7 +157,7 @@ class Connection(asyncio.Protocol):
         """Have the first of the requests that are due answered, if that has not begun."""
         if self._due and not self._due[0].is_started and not self._sending.is_paused:
             self._due[0].is_started = True
-            self._task = self._shared.create_task(self._serve(self._due[0]))
+            self._task = begin(self._serve(self._due[0]))
 
     async def _serve(self, exchange: Exchange) -> None:
         try:

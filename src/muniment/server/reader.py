@@ -99,7 +99,12 @@ class RequestReader:
             if b"\n" in data:  # looked at once, however many reads the line takes
                 self._explain(self._stopped, data)
         else:
-            self._parse(data)
+            try:
+                self._parser.feed_data(data)
+            except HttpParserUpgrade as stopped:
+                self._ignore_upgrades(memoryview(data)[stopped.args[0] :])
+            except HttpParserError as error:
+                self._explain(error, data)
         if self._is_in_head:
             if self._is_first_in_read:
                 self._begun.append(data)
@@ -112,14 +117,6 @@ class RequestReader:
         """Let go of everything: the parser calls this reader, and only the garbage collector would find the two."""
         self._is_broken = True
         self._parser = self._receiver = self._open = cast("Any", None)
-
-    def _parse(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except HttpParserUpgrade as stopped:
-            self._ignore_upgrades(memoryview(data)[stopped.args[0] :])
-        except HttpParserError as error:
-            self._explain(error, data)
 
     # What llhttp calls.
 
@@ -178,8 +175,7 @@ class RequestReader:
         if self._waiting > WAITING_MAX:
             self._refuse(MalformedRequest(f"more than {WAITING_MAX} requests came at once"))
             raise _StoppedError
-        method = self._unknown_method or parser.get_method().decode("ascii")
-        self._unknown_method = None
+        method, self._unknown_method = self._unknown_method or parser.get_method().decode("ascii"), None
         body: ReceivedBody | None = None
         if b"content-length" in named or b"transfer-encoding" in named:
             expects_continue = named.get(b"expect", b"").lower() == b"100-continue"

@@ -41,20 +41,33 @@ class Sending:
             self._transport.write(head + body)
 
     async def write_pieces(self, pieces: AsyncIterator[bytes], *, is_chunked: bool) -> None:
-        """Write a body, each piece when the client has read most of those before. Raises `ClientGone`.
+        """Write a body, each piece when those before have left. Raises `ClientGone`.
 
         With `is_chunked` in chunks (RFC 9112 section 7.1).
         """
-        async for piece in pieces:
-            if self.is_paused and not self._is_lost:
-                self._drained = self._loop.create_future()
-                await self._drained
-            if self._is_lost:
-                raise ClientGone
-            if piece:
-                self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+        if self._transport.is_closing():
+            raise ClientGone
+        # A second piece would be kept behind one of which a part was sent, and only what is left of that is counted.
+        self._transport.set_write_buffer_limits(high=0)
+        try:
+            await self._drain()
+            async for piece in pieces:
+                if piece:
+                    self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece)
+                await self._drain()  # before the next piece is made, which would wait in memory
+        finally:
+            if not self._transport.is_closing():
+                self._transport.set_write_buffer_limits()
         if is_chunked:
             self._transport.write(b"0\r\n\r\n")
+
+    async def _drain(self) -> None:
+        """Return once what was written has left. Raises `ClientGone`."""
+        if self.is_paused and not self._is_lost:
+            self._drained = self._loop.create_future()
+            await self._drained
+        if self._is_lost:
+            raise ClientGone
 
     def pause(self) -> None:
         """The transport holds as much as it should."""

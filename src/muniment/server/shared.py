@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -14,7 +12,7 @@ from muniment.limits.parking import Parking
 from muniment.server.unread import UnreadAnswers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from muniment.errors import Refusal
     from muniment.http.reply import Ready, Reply
@@ -79,13 +77,6 @@ class Shared:
         self._by_client[client] -= 1
         if not self._by_client[client]:
             del self._by_client[client]
-
-    def create_task(self, serving: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Begin to answer a request, at once where Python can: most have their answer before they wait for anything."""
-        loop = asyncio.get_running_loop()
-        if sys.version_info >= (3, 12):
-            return asyncio.Task(serving, loop=loop, eager_start=True)
-        return loop.create_task(serving)
 
     def date_line(self, now: float) -> bytes:
         """The `date` of an answer that leaves at the time `now` of the event loop (RFC 9110 section 6.6.1)."""

@@ -6,8 +6,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from muniment.server.heap import give_back
+
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 # What a connection must drain within the time below while it owes the client more: 17.5 kbit/s.
 DRAINED_BYTES_MIN: Final = 64 * 1024
@@ -17,6 +20,8 @@ UNREAD_BYTES_MAX: Final = 256 * 1024 * 1024
 # When they take more, room is made down to this share of it, so that it is not made for every connection anew.
 _SHARE_LEFT: Final = 7 / 8
 _LOOK_SECONDS: Final = 1.0
+# After a crowd that left so much unread, half of which was freed since, memory is given back.
+_GIVEN_BACK_BYTES_MIN: Final = 32 * 1024 * 1024
 
 
 class Unread(Protocol):
@@ -45,12 +50,21 @@ class _Standing:
 class UnreadAnswers:
     """The connections of a process whose clients have to read before they get more."""
 
-    def __init__(self, *, bytes_max: int = UNREAD_BYTES_MAX, seconds_max: float = DRAIN_SECONDS_MAX) -> None:
-        """Bound all together by `bytes_max`; each has `seconds_max` to drain 64 KiB, or the rest."""
+    def __init__(
+        self, *, bytes_max: int = UNREAD_BYTES_MAX, seconds_max: float = DRAIN_SECONDS_MAX,
+        give_back: Callable[[], None] = give_back,
+    ) -> None:  # fmt: skip
+        """Bound all together by `bytes_max`; each has `seconds_max` to drain 64 KiB, or the rest.
+
+        `give_back` is called when much of what they took was freed.
+        """
         self._bytes_max = bytes_max
         self._seconds_max = seconds_max
+        self._give_back = give_back
         self._standing: dict[Unread, _Standing] = {}
         self._bytes = 0
+        # The most that was unread since memory was last given back.
+        self._most = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, connection: Unread, loop: asyncio.AbstractEventLoop) -> None:
@@ -60,6 +74,7 @@ class UnreadAnswers:
         held = connection.unread_bytes()
         self._standing[connection] = _Standing(loop.time(), held, held)
         self._bytes += held
+        self._most = max(self._most, self._bytes)
         if self._timer is None:
             self._timer = loop.call_later(_LOOK_SECONDS, self._look, loop)
         if self._bytes > self._bytes_max:
@@ -85,6 +100,11 @@ class UnreadAnswers:
                 connection.abort()
         if self._standing:
             self._timer = loop.call_later(_LOOK_SECONDS, self._look, loop)
+        if self._most >= _GIVEN_BACK_BYTES_MIN and self._bytes <= self._most / 2:
+            self._most = self._bytes
+            loop.call_later(
+                _LOOK_SECONDS, self._give_back
+            )  # transports that were aborted let go at the loop's next turn
 
     def _make_room(self) -> None:
         """Abort connections of whoever holds most, those first that have stood still for longest."""

@@ -113,3 +113,16 @@ async def test_short_answers_are_not_refused_while_memory_is_short() -> None:
     wire = Wire(None, shared=together)
     await wire.answered(GET)
     assert wire.transport.statuses == [200]
+
+
+async def test_memory_is_given_back_once_when_a_crowd_has_gone() -> None:
+    given: list[None] = []
+    together = shared(streaming(1_000), unread=UnreadAnswers(give_back=lambda: given.append(None)))
+    crowd = [await stuck(Wire(None, shared=together, peer=f"192.0.2.{n % 9}")) for n in range(600)]
+    loop = crowd[0].loop
+    assert sum(wire.transport.get_write_buffer_size() for wire in crowd) > 32 * 1024 * 1024
+    await loop.move(5)
+    assert given == []
+    await loop.move(DRAIN_SECONDS_MAX)
+    await loop.move(10)
+    assert given == [None]

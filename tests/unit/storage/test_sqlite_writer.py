@@ -13,7 +13,7 @@ import pytest
 from words import Work, add, commit_held, connection_of, nothing, opened, words, write_lock_held
 
 from muniment.errors import DatabaseUnavailable, NotReady, Overloaded, TriggerDeactivated
-from muniment.storage import backlog, sqlite_writer
+from muniment.storage import backlog, sqlite_commits, sqlite_writer
 from muniment.storage.database import Transaction
 from muniment.storage.sqlite import SqliteDatabase
 from muniment.storage.sqlite_work import Group
@@ -105,7 +105,7 @@ async def test_what_is_raised_on_the_loop_is_the_outcome_of_the_group(
     raised: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context.get("exception")))
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_writer.Writer, "_begin_at_once", halt)
+        patch.setattr(sqlite_commits.Commits, "begin", halt)
         told = await outcomes(database, add("a"), add("b"))
     assert [type(each) for each in told] == [DatabaseUnavailable] * 2
     assert [type(each) for each in raised] == [Halt]

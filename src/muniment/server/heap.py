@@ -1,0 +1,22 @@
+"""Memory that was freed and that the C library keeps for later: given back to the system."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+
+def give_back() -> None:
+    """Return what is free inside glibc's heap, wherever it lies (malloc_trim(3)); other C libraries have no such call.
+
+    By itself glibc returns only what is free at the heap's end, so that one small object behind many freed answers
+    keeps them all. 250 MB take 20 ms, once after a crowd has gone.
+    """
+    if trim := _trim():
+        trim(0)
+
+
+@cache
+def _trim() -> Any:
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
