@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 # How long a record that has ended may stay among those that listings look at one by one.
 _SWEEP_SECONDS: Final = 30
+# Between two lines of the log about requests that were refused under overload: there are thousands of those a second.
+_SAID_NS: Final = 1_000_000_000
 # Marks some records whose time has come, at most `SWEPT_AT_ONCE`; how many.
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
@@ -109,10 +111,14 @@ class Application(AsgiAdapter):
         signal.signal(signal.SIGTERM, notice)
 
     async def _watch_lag(self) -> None:
-        """See how late the event loop is: so long every request waits."""
-        overload = self.admission.overload
+        """See how late the event loop is: so long every request waits. Once a second say how many were refused."""
+        overload, said_ns = self.admission.overload, 0
         while True:
-            overload.tick(time.monotonic_ns())
+            now_ns = time.monotonic_ns()
+            overload.tick(now_ns)
+            if overload.refused and now_ns - said_ns >= _SAID_NS:
+                _log.warning("overloaded", refused=overload.refused, lag_ms=overload.lag_ns // 1_000_000)
+                said_ns, overload.refused = now_ns, 0
             await asyncio.sleep(TICK_SECONDS)
 
     async def _sweep(self, sweep: Sweep) -> None:

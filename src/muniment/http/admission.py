@@ -63,6 +63,7 @@ class Admission:
             request.charge(client.login if cost.policy == "login" else client.stop, 1)
             client.client.owe(cost.units)
         if self.overload.refuses(operation.sheds, by_offset=b"offset=" in request.query):
+            self.overload.refused += 1
             request.wait_s = _OVERLOADED_SECONDS
             raise Overloaded("this process has more to do than it can; try again in a second")
 

@@ -20,7 +20,16 @@ from typing import Any, Final, Protocol, cast, get_args, get_type_hints
 import msgspec
 import structlog
 
-from muniment.errors import Broken, Fault, InternalError, InvalidBody, Refusal, Unavailable, UnsupportedMediaType
+from muniment.errors import (
+    Broken,
+    Fault,
+    InternalError,
+    InvalidBody,
+    Overloaded,
+    Refusal,
+    Unavailable,
+    UnsupportedMediaType,
+)
 from muniment.http.problems import problem
 from muniment.http.query import QueryReader
 from muniment.http.reply import NO_CONTENT, Ready, Reply, Streamed
@@ -140,7 +149,8 @@ def refused(refusal: Refusal, request: Request, headers: tuple[tuple[bytes, byte
     """`refusal` as the answer to `request`; what is our own fault goes to the log."""
     accept = next((value.decode("latin-1") for key, value in request.fields if key == b"accept"), "")
     reply = problem(refusal, request.id, accept, headers)
-    if isinstance(refusal, (Broken, Unavailable)):
+    # Of an overload, which refuses thousands a second, the log is told by those who notice it.
+    if isinstance(refusal, (Broken, Unavailable)) and not isinstance(refusal, Overloaded):
         _log.error("refused", code=refusal.code, detail=refusal.detail, request_id=request.id)
     return reply
 

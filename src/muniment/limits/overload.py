@@ -37,6 +37,8 @@ class Overload:
         """`chance` gives numbers from 0 up to 1; `now_ns` is the clock that `tick` is told, now."""
         self._chance = chance
         self.in_flight = 0
+        # How many requests were refused, since whoever says so in the log made it 0.
+        self.refused = 0
         self.lag_ns = 0  # of the last window
         self.level = 0  # of those in `LEVELS_NS`
         self._ticked_ns = now_ns

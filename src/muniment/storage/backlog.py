@@ -6,8 +6,11 @@ refused at once comes back when there is room.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Final
+
+import structlog
 
 from muniment.errors import Overloaded
 
@@ -21,6 +24,10 @@ _OLDEST_COMMITS: Final = 8
 _COMMITS_REMEMBERED: Final = 100
 # ... and for this long on end: one slow commit refuses nobody.
 _ON_END_SECONDS: Final = 0.5
+# Refusals come by the thousand; the log says so this often.
+_LOG_SECONDS: Final = 1.0
+
+_log = structlog.get_logger(__name__)
 
 
 class Backlog:
@@ -30,6 +37,8 @@ class Backlog:
         """Nothing waits."""
         self._commits: deque[float] = deque(maxlen=_COMMITS_REMEMBERED)
         self._late_since_s: float | None = None
+        self._refused = 0
+        self._logged_s = -math.inf
 
     def committed(self, seconds: float) -> None:
         """A group took so long."""
@@ -50,10 +59,18 @@ class Backlog:
         else:
             is_full = count >= WAITING_MAX
             is_late = self._late_since_s is not None and now_s - self._late_since_s >= _ON_END_SECONDS
+        if is_full or is_late:
+            self._log_refusal(count, now_s)
         if is_full:
             raise Overloaded("too many writes are waiting for the database")
         if is_late:
             raise Overloaded("writes are waiting for the database for too long")
+
+    def _log_refusal(self, count: int, now_s: float) -> None:
+        self._refused += 1
+        if now_s - self._logged_s >= _LOG_SECONDS:
+            _log.warning("writes refused", refused=self._refused, waiting=count)
+            self._logged_s, self._refused = now_s, 0
 
     def _patience_s(self) -> float:
         if not self._commits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from muniment.errors import Overloaded
 from muniment.storage.backlog import URGENT_WAITING_MAX, WAITING_MAX, Backlog
@@ -66,3 +67,12 @@ def test_slow_commits_now_and_then_are_not_the_usual_ones() -> None:
         backlog.committed(2.0 if number % 3 == 0 else 0.01)
     takes(backlog, 100.3, oldest_s=100)
     assert not takes(backlog, 100.9, oldest_s=100)
+
+
+def test_the_log_says_once_a_second_that_writes_are_refused() -> None:
+    waiting = Backlog()
+    with capture_logs() as lines:
+        for now_s in (10.0, 10.4, 10.8, 11.2):
+            with pytest.raises(Overloaded):
+                waiting.check(1_000, None, now_s, urgent=False)
+    assert [(line["event"], line["refused"]) for line in lines] == [("writes refused", 1), ("writes refused", 3)]
