@@ -53,6 +53,8 @@ class Context:
     holdings: Holdings
     outgoing: Outgoing
     is_stopping: Callable[[], bool]
+    # Returns when requests can be served. Raises `NotReady`; asking often costs nothing more.
+    check_ready: Callable[[], Awaitable[None]]
 
     def client(self, request: Request) -> str:
         """The address that a request comes from."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muniment.app.operations import OPERATIONS
+from muniment.app.readiness import Readiness
 from muniment.app.timekeeping import Timekeeper
 from muniment.app.world import build_context
 from muniment.auth.nonces import forget_nonces
@@ -58,7 +59,10 @@ class Application(AsgiAdapter):
 
     def __init__(self, context: Context) -> None:
         """Serve with `context`, and close what is in it at the end."""
-        self.context = replace(context, is_stopping=lambda: self._stopping)
+        readiness = Readiness()
+        self.context = replace(
+            context, is_stopping=lambda: self._stopping, check_ready=lambda: readiness.check(self.context)
+        )
         self._stopping = False
         settings = context.settings
         self.admission = Admission(context.limiter, context.clients, Overload(random.random, time.monotonic_ns()))

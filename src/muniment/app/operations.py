@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import Meta
 
-from muniment.app.readiness import check_readiness
 from muniment.auth.caller import SECURITY_SCHEMES
 from muniment.context import Context
 from muniment.errors import InvalidParameter, NotReady, UnknownPath
@@ -70,7 +69,7 @@ async def get_readiness(context: Context) -> Health:
     The database answers, has every migration and takes writes, there is room on the disk, the block store takes
     uploads, and the process is not stopping.
     """
-    await check_readiness(context)
+    await context.check_ready()
     return Health(status="ok")
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import structlog
+
 from muniment.context import Context
-from muniment.errors import NotReady
+from muniment.errors import NotReady, Unavailable
 from muniment.settings import MIB
 
 # Below this a bundle and the write-ahead log may not fit any more: no longer ready, before writes fail.
 DISK_BYTES_MIN: Final = 64 * MIB
+# For how long the outcome of the checks is told to others.
+KEPT_SECONDS: Final = 0.05
 # Returns when the thing is as it must be. Raises `NotReady`, or what else is `Unavailable`, that says what is wrong.
 Check = Callable[[Context], Awaitable[None]]
+
+
+_log = structlog.get_logger(__name__)
 
 
 async def check_running(context: Context) -> None:
@@ -56,6 +64,37 @@ async def check_clock(context: Context) -> None:
 CHECKS: Final[tuple[Check, ...]] = (
     check_running, check_database, check_writes, check_disk, check_blocks, check_clock,
 )  # fmt: skip
+
+
+class Readiness:
+    """What the last checks found. Anybody may ask as often as they like, and the checks take half a millisecond."""
+
+    def __init__(self) -> None:
+        """Nothing was checked."""
+        self._checking: asyncio.Task[Unavailable | None] | None = None
+        self._until = 0.0
+        self._told = ""
+
+    async def check(self, context: Context) -> None:
+        """Make the checks, or share those that are being made or were made just now; raises as they did."""
+        loop = asyncio.get_running_loop()
+        if self._checking is None or (self._checking.done() and loop.time() >= self._until):
+            self._until = loop.time() + KEPT_SECONDS
+            self._checking = loop.create_task(self._check(context))
+        if refusal := await asyncio.shield(self._checking):
+            raise refusal.with_traceback(None)
+
+    async def _check(self, context: Context) -> Unavailable | None:
+        """Why the process is not ready, if it is not. The log is told when that changes."""
+        found: Unavailable | None = None
+        try:
+            await check_readiness(context)
+        except Unavailable as refusal:
+            found = refusal
+        told, self._told = self._told, found.detail if found else ""
+        if found and self._told != told:
+            _log.error("not ready", detail=found.detail)
+        return found
 
 
 async def check_readiness(context: Context) -> None:

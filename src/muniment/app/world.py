@@ -13,6 +13,7 @@ from muniment.auth.secrets import RingFile, parse_secrets
 from muniment.blocks import open_blocks
 from muniment.clock import STEADY_MS, Clock
 from muniment.context import Context
+from muniment.errors import NotReady
 from muniment.evm.chains import Chain, load_chains
 from muniment.evm.holdings import Holdings
 from muniment.evm.prices import PriceApi, PriceSource, StaticPrices
@@ -80,7 +81,13 @@ def build_context(
         holdings=build_holdings(settings, chains, outgoing, clock, settings.data_dir / "token-lists"),
         outgoing=outgoing,
         is_stopping=lambda: False,
+        check_ready=_not_served,
     )
+
+
+async def _not_served() -> None:
+    """A context that no application serves with is never ready."""
+    raise NotReady("this process does not serve")
 
 
 def _limiter(settings: Settings, *, is_shared: bool) -> Limiter:

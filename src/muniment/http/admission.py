@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.errors import Overloaded
 from muniment.http.paging import LIMIT_MAX, OFFSET_QUICK_MAX
-from muniment.limits.costs import LONG_READ, READ
+from muniment.limits.costs import BODY_BYTES_FREE, BODY_BYTES_PER_UNIT, LONG_READ, READ
 
 if TYPE_CHECKING:
     from muniment.http.clients import ClientAddresses
@@ -69,11 +69,14 @@ class Admission:
 
     def charge_refused(self, request: Request) -> None:
         """Charge a request whose credential was refused. Raises `RateLimited` when the client's limit is used up."""
+        request.wallet_units = 0
         request.charge(request.client.client, READ.units)
 
     def owe(self, request: Request, operation: Operation, reply: Reply) -> Reply:
         """Charge what turned out while a request was served; what a long answer costs is charged while it leaves."""
         cost, key = operation.cost, request.client.client
+        if request.received > BODY_BYTES_FREE and not operation.takes_credential:
+            key.owe((request.received - BODY_BYTES_FREE) // BODY_BYTES_PER_UNIT)
         if cost.records_per_unit and request.query:
             units = cost.owed(records=min(_number(_LIMIT, request.query), LIMIT_MAX))
             if _number(_OFFSET, request.query) > OFFSET_QUICK_MAX:
@@ -81,8 +84,7 @@ class Admission:
             if units:
                 key.owe(units)
         elif cost.received_bytes_per_unit:
-            length = request.named.get(b"content-length", b"")
-            key.owe(cost.owed(received=int(length[:10]) if length.isdigit() else 0))
+            key.owe(cost.owed(received=request.received))
         elif cost.sent_bytes_per_unit:
             return reply.counted(lambda size: key.owe(cost.owed(sent=size)))
         return reply

@@ -12,6 +12,7 @@ import structlog
 from muniment.errors import HeadersTooLarge, RateLimited, Refusal, UriTooLong
 from muniment.http.limits import HEADER_BYTES_MAX, TARGET_BYTES_MAX, Limits
 from muniment.http.operation import refused
+from muniment.limits.costs import BODY_BYTES_FREE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,8 +32,7 @@ _TRACEPARENT: Final = re.compile(
 )
 # RFC 9110 section 9.2.1: methods with which a client does not expect to change anything.
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-# A credential that is missing, wrong, or not good for this.
-_CREDENTIAL_REFUSED: Final = frozenset({401, 403})
+_REFUSED: Final = 400
 # Request ids drawn together: four kilobytes of randomness.
 _IDS_PER_DRAW: Final = 256
 
@@ -86,10 +86,10 @@ class Envelope:
             if request.head_bytes_max > TARGET_BYTES_MAX:
                 _refuse_excess(request)
         except Refusal as refusal:
-            return refused(refusal, request)
+            return self._charged_refusal(request, refused(refusal, request))
         if found.operation is None:
             return found.refuse(request)
-        overload = self._admission.overload
+        request.overload = overload = self._admission.overload
         overload.in_flight += 1
         try:
             reply = await found.operation.answer(request)
@@ -100,13 +100,19 @@ class Envelope:
         return self._charged(found.operation, request, reply)
 
     def _charged(self, operation: Operation, request: Request, reply: Reply) -> Reply:
-        """The answer, once what turned out to be due for it is charged; another one where that is more than is left."""
-        if request.wallet_units and reply.status in _CREDENTIAL_REFUSED:
+        """The answer, once what turned out to be due for it is charged."""
+        if request.received > BODY_BYTES_FREE or operation.owes_more:
+            reply = self._admission.owe(request, operation, reply)
+        return self._charged_refusal(request, reply)
+
+    def _charged_refusal(self, request: Request, reply: Reply) -> Reply:
+        """The answer, where no wallet was charged for it because it is a refusal; another one beyond the limit."""
+        if request.wallet_units and reply.status >= _REFUSED:
             try:
                 self._admission.charge_refused(request)
             except RateLimited as refusal:
                 return refused(refusal, request)
-        return self._admission.owe(request, operation, reply) if operation.owes_more else reply
+        return reply
 
     async def _logged(self, request: Request, trace_id: str | None) -> Reply:
         started, status = time.perf_counter(), 0

@@ -25,6 +25,7 @@ from muniment.errors import (
     Fault,
     InternalError,
     InvalidBody,
+    NotReady,
     Overloaded,
     Refusal,
     Unavailable,
@@ -44,6 +45,9 @@ Source = Callable[[Request], Any]
 _PATH_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 # `application/json` with at most a charset of UTF-8 (RFC 8259 section 8.1 allows no other).
 _JSON_TYPE: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?', re.IGNORECASE)
+
+# Anybody can have thousands of these a second: those who find out tell the log, once.
+_LOGGED_ELSEWHERE: Final = (Overloaded, NotReady)
 
 _log = structlog.get_logger(__name__)
 
@@ -149,8 +153,7 @@ def refused(refusal: Refusal, request: Request, headers: tuple[tuple[bytes, byte
     """`refusal` as the answer to `request`; what is our own fault goes to the log."""
     accept = next((value.decode("latin-1") for key, value in request.fields if key == b"accept"), "")
     reply = problem(refusal, request.id, accept, headers)
-    # Of an overload, which refuses thousands a second, the log is told by those who notice it.
-    if isinstance(refusal, (Broken, Unavailable)) and not isinstance(refusal, Overloaded):
+    if isinstance(refusal, (Broken, Unavailable)) and not isinstance(refusal, _LOGGED_ELSEWHERE):
         _log.error("refused", code=refusal.code, detail=refusal.detail, request_id=request.id)
     return reply
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from muniment.limits.buckets import Key
     from muniment.limits.limiter import Client
+    from muniment.limits.overload import Overload
 
 
 class ClientGone(Exception):
@@ -65,7 +66,7 @@ class Request:
 
     __slots__ = (
         "_body", "client", "context", "fields", "head_bytes_max", "id", "key", "limits", "method", "named",
-        "parameters", "path", "peer", "query", "wait_s", "wallet_units",
+        "overload", "parameters", "path", "peer", "query", "received", "wait_s", "wallet_units",
     )  # fmt: skip
 
     # The `Context` of the application; this package does not know its type.
@@ -75,6 +76,10 @@ class Request:
     limits: Limits
     # Whom the request is charged to.
     client: Client
+    # Counts the request while it is served, but not while it waits for its client; None where nobody counts.
+    overload: Overload | None
+    # Bytes of the body that were read.
+    received: int
     # The rate limit that the client is told of, once it was charged.
     key: Key | None
     # Units to charge to the wallet whose credential the request carries.
@@ -102,7 +107,8 @@ class Request:
         self.peer = peer
         self.head_bytes_max = head_bytes_max
         self._body = body
-        self.key = None
+        self.key = self.overload = None
+        self.received = 0
         self.wait_s = 0.0
         self.wallet_units = 0
 
@@ -178,6 +184,7 @@ class Request:
         self._refuse_unread(bytes_max)
         taken = self._body.take()
         if taken is not None and not taken[1] and len(taken[0]) <= bytes_max:
+            self.received = len(taken[0])
             return taken[0]  # most bodies have arrived with their heads
         return b"".join([chunk async for chunk in self._chunks_from(taken, bytes_max)])
 
@@ -191,6 +198,7 @@ class Request:
                 taken = await self._next_chunk(due)
             (chunk, more), taken = taken, None
             received += len(chunk)
+            self.received = received
             if received > bytes_max:
                 raise BodyTooLarge(f"the body has more than {bytes_max} bytes")
             if chunk:
@@ -198,12 +206,17 @@ class Request:
 
     async def _next_chunk(self, deadline: float) -> tuple[bytes, bool]:
         """What comes next of a body that has not arrived yet."""
+        if self.overload is not None:
+            self.overload.in_flight -= 1
         try:
             async with asyncio.timeout_at(deadline):
                 while (taken := self._body.take()) is None:
                     await self._body.wait()
         except TimeoutError:
             raise RequestTimeout(f"the body did not arrive within {self.limits.body_timeout_s} s") from None
+        finally:
+            if self.overload is not None:
+                self.overload.in_flight += 1
         return taken
 
     def _refuse_unread(self, bytes_max: int) -> None:

@@ -28,6 +28,10 @@ DEBTS: Final[Mapping[type[Refusal], int]] = {
 }
 # A read that leaves the event loop, such as a listing at a large offset.
 LONG_READ: Final = 50
+# What the units of an operation allow for of a body, and how many bytes beyond it are a unit: JSON of any kind takes up
+# to 40 ns a byte. Who has a credential is charged to a wallet, whatever the size.
+BODY_BYTES_FREE: Final = 4 * 1024
+BODY_BYTES_PER_UNIT: Final = 1024
 
 
 class Shed(Enum):

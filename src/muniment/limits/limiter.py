@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -27,6 +27,14 @@ FORWARDER_SCALE: Final = 64
 # Clients and wallets whose slots are remembered: about 1 KiB each. A new one takes some ten microseconds.
 _KEPT: Final = 4_096
 _UNLIMITED: Final = Unlimited()
+# Loopback, RFC 1918, RFC 4193 and link-local addresses (RFC 3927, RFC 4291 section 2.5.6).
+_NEAR: Final = tuple(
+    ip_network(each)
+    for each in (
+        "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "::1/128", "fc00::/7",
+        "fe80::/10",
+    )
+)  # fmt: skip
 
 _log = structlog.get_logger(__name__)
 
@@ -117,7 +125,7 @@ class Limiter:
     def _make_forwarder(self, peer: str) -> Client:
         parsed = _parsed(peer)
         client = self.client(peer)
-        if parsed is None or not parsed.is_private or any(parsed in network for network in self._exempt):
+        if parsed is None or not _is_near(parsed) or any(parsed in network for network in self._exempt):
             return client
         if not self._has_warned:
             self._has_warned = True
@@ -125,7 +133,7 @@ class Limiter:
                 "a proxy forwards requests and is not in trusted_proxies: all its clients share one rate limit",
                 proxy=peer,
             )
-        return Client(self, client.name, ((f"forwarder {parsed}", FORWARDER_SCALE),))
+        return Client(self, client.name, ((f"forwarder {client.name}", FORWARDER_SCALE),))
 
     def _make_key(self, name: Name, buckets: tuple[tuple[str, int], ...]) -> Key:
         if not buckets or name not in self._policies:
@@ -147,6 +155,11 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     except ValueError:
         return None
     return (parsed.ipv4_mapped or parsed) if isinstance(parsed, IPv6Address) else parsed
+
+
+def _is_near(address: IPv4Address | IPv6Address) -> bool:
+    """Whether it is of this machine or its own networks; `is_private` is also true of public tunnels (Teredo)."""
+    return any(address in network for network in _NEAR)
 
 
 def _client_name(address: IPv4Address | IPv6Address | None) -> str:

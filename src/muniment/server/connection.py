@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 
 from muniment.errors import RequestTimeout
 from muniment.http.operation import crashed
 from muniment.http.reply import Ready, Streamed, closed_after
-from muniment.http.request import NO_BODY, ClientGone, Request
-from muniment.limits.parking import parked_seconds
+from muniment.http.request import ClientGone
 from muniment.server.exchange import Exchange
 from muniment.server.heads import CHUNKED, CLOSE, has_length, head_of
 from muniment.server.lingering import LOOK_SECONDS, Lingering
 from muniment.server.reader import RequestReader
 from muniment.server.sending import Sending
+from muniment.server.shared import peer_of
 from muniment.server.tasks import begin
 
 if TYPE_CHECKING:
     from muniment.errors import Refusal
     from muniment.server.shared import Shared
+
+# Requests of a connection that wait for their answers as objects; what comes behind them waits as bytes.
+_DUE_MAX: Final = 8
 
 _log = structlog.get_logger(__name__)
 
@@ -56,9 +59,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected, and owes a request."""
         self._transport = cast("asyncio.Transport", transport)
-        # A pair for IPv4, four values for IPv6, nothing for what is no internet socket.
-        peer: tuple[str, ...] | str | None = transport.get_extra_info("peername")
-        self.peer = peer[0] if isinstance(peer, tuple) else ""
+        self.peer = peer_of(transport)
         self.client = self._shared.client_name(self.peer)
         self._sending = Sending(self._transport, self.client, self._shared.unread, self._loop)
         self._is_counted = self._shared.admit(self.client, self.peer)
@@ -95,6 +96,7 @@ class Connection(asyncio.Protocol):
             self._start_first()
             if len(self._due) > 1:
                 self._pause_reading()
+                self._sending.waiting_bytes = self._reader.rest_bytes
         elif self._reader.is_in_head and not was_in_head:
             self._await_head()
 
@@ -103,9 +105,7 @@ class Connection(asyncio.Protocol):
         if self._lingering is not None or not self._due:
             return False
         self._is_half_closed = True
-        last = self._due[-1]
-        if not last.is_whole and last.body is not None:
-            last.body.fail(ClientGone)
+        self._fail_cut_short()
         return True
 
     def pause_writing(self) -> None:
@@ -127,14 +127,18 @@ class Connection(asyncio.Protocol):
 
     # What the reader and bodies call.
 
+    @property
+    def is_full(self) -> bool:
+        """As `Receiver.is_full`."""
+        return len(self._due) >= _DUE_MAX
+
     def begin(self, exchange: Exchange) -> None:
         """As `Receiver.begin`."""
         self._due.append(exchange)
 
     def refuse(self, refusal: Refusal) -> None:
         """As `Receiver.refuse`."""
-        exchange = Exchange(is_persistent=False, has_chunks=False)
-        exchange.request = Request("GET", "", b"", (), NO_BODY, peer=self.peer, named={}, head_bytes_max=0)
+        exchange = Exchange.unread(self.peer)
         exchange.reply = self._shared.application.refuse(refusal, exchange.request)
         self._due.append(exchange)
 
@@ -151,8 +155,6 @@ class Connection(asyncio.Protocol):
         if len(self._due) <= 1:  # else others wait behind this one
             self._resume_reading()
 
-    # An answer.
-
     def _start_first(self) -> None:
         """Have the first of the requests that are due answered, if that has not begun."""
         if self._due and not self._due[0].is_started and not self._sending.is_paused:
@@ -163,7 +165,7 @@ class Connection(asyncio.Protocol):
         try:
             reply = exchange.reply or await self._shared.application.respond(exchange.request)
             if exchange.request.wait_s:
-                await self._park(exchange.request)
+                await self._shared.park(exchange.request, self.peer, self._pause_reading)
             if self._is_lost:
                 return
             if type(reply) is Ready:
@@ -176,16 +178,6 @@ class Connection(asyncio.Protocol):
             # The client must not take a part for the whole.
             _log.error("broken off", error=type(error).__name__, detail=str(error), request_id=exchange.request.id)
             self._transport.abort()
-
-    async def _park(self, request: Request) -> None:
-        """Wait before a refusal is sent, with the connection unread, where there is room for that."""
-        parking, name, is_proxied = self._shared.parking, request.client.name, self._shared.is_proxy(self.peer)
-        if parking.enter(name, is_proxied=is_proxied, connections=self._shared.connections):
-            self._pause_reading()
-            try:
-                await asyncio.sleep(parked_seconds(request.wait_s, self._shared.chance))
-            finally:
-                parking.leave(name, is_proxied=is_proxied)
 
     def _answer(self, exchange: Exchange, reply: Ready[Any]) -> None:
         is_last = not (exchange.is_persistent and exchange.is_whole) or self._is_stopping
@@ -221,7 +213,10 @@ class Connection(asyncio.Protocol):
         self._since = now
         if is_last:
             self._end_connection(is_all_read=exchange.is_whole and not self._due)
-        elif self._due:
+            return
+        if self._sending.waiting_bytes and len(self._due) <= 1:
+            self._read_rest()
+        if self._due:
             self._loop.call_soon(self._start_first)
             if len(self._due) == 1:
                 self._resume_reading()
@@ -230,7 +225,16 @@ class Connection(asyncio.Protocol):
         elif self._is_read_paused:
             self._resume_reading()
 
-    # The end of it.
+    def _read_rest(self) -> None:
+        """Read on in what came behind as many requests as may wait."""
+        self._reader.feed(b"")
+        self._sending.waiting_bytes = self._reader.rest_bytes
+        self._fail_cut_short()
+
+    def _fail_cut_short(self) -> None:
+        """Nothing follows of a body of which a half-closed client sent a part."""
+        if self._is_half_closed and self._due and not self._due[-1].is_whole and not self._reader.rest_bytes:
+            self._due[-1].fail()
 
     def _end_connection(self, *, is_all_read: bool) -> None:
         """The last answer was written. What the client still sends is dropped, so that the answer reaches it."""
@@ -252,10 +256,8 @@ class Connection(asyncio.Protocol):
             self._task.add_done_callback(self._tasks.discard)
 
     def _fail_due(self) -> None:
-        for exchange in self._due:
-            if exchange.body is not None:
-                exchange.body.fail(ClientGone)
-        self._due.clear()
+        while self._due:
+            self._due.popleft().fail()
 
     def _await_head(self) -> None:
         """A head has begun, or is owed, and must be complete in time."""

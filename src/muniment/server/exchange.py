@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from muniment.http.request import NO_BODY, ClientGone, Request
 
 if TYPE_CHECKING:
     from muniment.errors import Refusal
     from muniment.http.reply import Reply
-    from muniment.http.request import ClientGone, Request
 
 # Bytes of a body that are kept for a handler that does not take them; then the connection reads no more.
 BODY_BYTES_WAITING_MAX: Final = 64 * 1024
@@ -34,6 +35,18 @@ class Exchange:
         self.is_started = False
         # The answer, where it is known before the application is asked: to a request that cannot be read.
         self.reply: Reply | None = None
+
+    @classmethod
+    def unread(cls, peer: str) -> Self:
+        """Begin an exchange for what cannot be read as a request."""
+        exchange = cls(is_persistent=False, has_chunks=False)
+        exchange.request = Request("GET", "", b"", (), NO_BODY, peer=peer, named={}, head_bytes_max=0)
+        return exchange
+
+    def fail(self) -> None:
+        """Nothing follows of the request's body: its client is gone."""
+        if self.body is not None:
+            self.body.fail(ClientGone)
 
     def finish(self) -> None:
         """The request is complete."""

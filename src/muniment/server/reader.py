@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NoReturn, Protocol, cast
 
 from httptools import (
     HttpParserError,
@@ -18,28 +18,38 @@ from muniment.errors import (
     HttpVersionNotSupported,
     MalformedRequest,
     Refusal,
-    TransferCodingNotSupported,
 )
 from muniment.http.request import NO_BODY, Request
 from muniment.server.exchange import BodyFlow, Exchange, ReceivedBody
+from muniment.server.fitness import VERSIONS, split, unfit
 
 # Header fields and target may have 32 KiB each before they are refused by their own names; a head, or the trailers
 # behind a body, may have this before they are cut off.
 HEAD_BYTES_MAX: Final = 128 * 1024
-# Requests that may wait behind one that is not answered yet: two kilobytes each, of which one read can bring 14,000.
-WAITING_MAX: Final = 1_000
+# Header fields of a request, and of its trailers. Browsers send some thirty; each takes half a microsecond.
+FIELDS_MAX: Final = 256
+# Chunks of a body, and bytes for which another may come: a chunk takes a microsecond, however short it is.
+CHUNKS_FREE: Final = 1_000
+CHUNK_BYTES_MIN: Final = 16
+# What is read at once: the requests in so many bytes take some hundred kilobytes of objects. The rest waits as bytes
+# until few requests are left of it.
+_SLICE_BYTES: Final = 4 * 1024
 # RFC 9112 section 3: method, target, version. What llhttp refuses of it is answered by what it says.
 _REQUEST_LINE: Final = re.compile(
     rb"(?:\r?\n)*+([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) [^ \r\n]{1,65536} HTTP/([0-9]\.[0-9])\r?\n"
 )
 _REQUEST_LINE_BEGUN: Final = re.compile(rb"(?:\r?\n)*+[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: [^\r\n]{0,65536})?\r?")
-_VERSIONS: Final = frozenset({"1.0", "1.1"})
 
 
 class Receiver(BodyFlow, Protocol):
     """Who takes the requests of a connection."""
 
     peer: str
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many requests wait for their answers as should."""
+        ...
 
     def begin(self, exchange: Exchange) -> None:
         """A request's head is complete."""
@@ -63,8 +73,9 @@ class RequestReader:
         # The method to report in place of the parser's, which does not know it.
         self._unknown_method: str | None = None
         self._is_broken = False
-        self._waiting = 0
-        # Bytes of reads since the head, or the trailers, began: at least as many as they have.
+        # What came behind as many requests as may wait.
+        self._rest = b""
+        # Bytes of slices since the head, or the trailers, began: at least as many as they have.
         self._head_bytes = 0
         self._is_in_head = True
         self._is_in_trailers = False
@@ -72,8 +83,12 @@ class RequestReader:
         self._begun: list[bytes] = []
         # Why the parser stopped within a request line, until the line is complete.
         self._stopped: HttpParserError | None = None
-        # Whether the head that is being read began with the first byte of this read, or before.
-        self._is_first_in_read = True
+        # Whether all that came of the head that is being read is in `_begun` and this slice. Of one that begins behind
+        # another request nobody knows where that is.
+        self._is_begun_kept = True
+        # Whether a request has ended in this read.
+        self._is_read_parted = False
+        self._chunks = self._body_bytes = 0
 
     @property
     def is_in_head(self) -> bool:
@@ -85,16 +100,31 @@ class RequestReader:
         """Whether a request's body is not complete."""
         return self._open is not None
 
+    @property
+    def rest_bytes(self) -> int:
+        """How much has come that is not read yet."""
+        return len(self._rest)
+
     def feed(self, data: bytes) -> None:
-        """Read `data`, which came at once."""
+        """Read `data`, which came at once, or as much of it as requests may wait."""
         if self._is_broken:
             return
-        self._waiting = 0
-        self._is_first_in_read = True
+        if len(data) <= _SLICE_BYTES and not self._rest:
+            self._read(data)
+            return
+        data, at = self._rest + data, 0
+        while at < len(data) and not self._receiver.is_full and not self._is_broken:
+            self._read(data[at : at + _SLICE_BYTES])
+            at += _SLICE_BYTES
+        self._rest = data[at:]
+
+    def _read(self, data: bytes) -> None:
+        self._is_read_parted = False
         if self._is_in_head or self._is_in_trailers:
             self._head_bytes += len(data)
         else:
             self._head_bytes = len(data)
+            self._is_begun_kept = True
         if self._stopped is not None:
             if b"\n" in data:  # looked at once, however many reads the line takes
                 self._explain(self._stopped, data)
@@ -106,10 +136,10 @@ class RequestReader:
             except HttpParserError as error:
                 self._explain(error, data)
         if self._is_in_head:
-            if self._is_first_in_read:
+            if self._is_begun_kept:
                 self._begun.append(data)
-            else:  # of a head that begins behind other bytes this piece is not counted
-                self._head_bytes = 0
+            elif self._is_read_parted:
+                self._head_bytes = len(data)
         if (self._is_in_head or self._is_in_trailers) and self._head_bytes > HEAD_BYTES_MAX:
             self._refuse(HeadersTooLarge(f"the request's head has more than {HEAD_BYTES_MAX} bytes"))
 
@@ -132,8 +162,9 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header field, or a trailer, which is dropped (RFC 9110 section 6.5.1)."""
-        if self._is_in_head:
-            self._fields.append((name.lower(), value))
+        self._fields.append((name.lower(), value))
+        if len(self._fields) > FIELDS_MAX:
+            self._stop(HeadersTooLarge(f"the request has more than {FIELDS_MAX} header fields"))
 
     def on_headers_complete(self) -> None:
         """A head is complete."""
@@ -149,16 +180,21 @@ class RequestReader:
         """A chunk begins, perhaps the last one, behind which come trailers."""
         self._is_in_trailers = True
         self._head_bytes = 0
+        self._chunks += 1
+        if self._chunks > CHUNKS_FREE + self._body_bytes // CHUNK_BYTES_MIN:
+            self._stop(MalformedRequest("the body comes in chunks of a few bytes each"))
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
         self._is_in_trailers = False
+        self._body_bytes += len(body)
         if self._open is not None and self._open.body is not None:
             self._open.body.receive(body)
 
     def on_message_complete(self) -> None:
         """A request is complete."""
-        self._is_in_trailers = self._is_first_in_read = False
+        self._is_in_trailers = self._is_begun_kept = False
+        self._is_read_parted = True
         if self._open is not None:
             self._open.finish()
             self._is_broken = not self._open.is_persistent  # nothing that follows is a request
@@ -166,23 +202,21 @@ class RequestReader:
 
     def _begin(self, parser: HttpRequestParser) -> None:
         fields, version = self._fields, parser.get_http_version()
+        self._fields = []  # for trailers
         named = dict(fields)
         target = b"".join(self._target)
-        if refusal := _unfit(target, fields, named, version):
-            self._refuse(refusal)
-            raise _StoppedError
-        self._waiting += 1
-        if self._waiting > WAITING_MAX:
-            self._refuse(MalformedRequest(f"more than {WAITING_MAX} requests came at once"))
-            raise _StoppedError
+        if refusal := unfit(target, fields, named, version):
+            self._stop(refusal)
+        self._chunks = self._body_bytes = 0
         method, self._unknown_method = self._unknown_method or parser.get_method().decode("ascii"), None
         body: ReceivedBody | None = None
         if b"content-length" in named or b"transfer-encoding" in named:
-            expects_continue = named.get(b"expect", b"").lower() == b"100-continue"
+            # HTTP/1.0 knows no 100 (RFC 9110 section 10.1.1).
+            expects_continue = version == "1.1" and named.get(b"expect", b"").lower() == b"100-continue"
             body = ReceivedBody(self._receiver, expects_continue=expects_continue)
         is_http_1_1 = version == "1.1"
         exchange = Exchange(is_persistent=is_http_1_1 and parser.should_keep_alive(), has_chunks=is_http_1_1, body=body)
-        path, query = _split(target)
+        path, query = split(target)
         exchange.request = Request(
             method, path, query, fields, body or NO_BODY,
             peer=self._receiver.peer, named=named, head_bytes_max=self._head_bytes,
@@ -216,13 +250,13 @@ class RequestReader:
         """Refuse what the parser does not read, by what is wrong as far as that can be told."""
         if self._is_broken:  # it was told to stop
             return
-        begun = b"".join([*self._begun, data]) if self._is_in_head and self._is_first_in_read else b""
+        begun = b"".join([*self._begun, data]) if self._is_in_head and self._is_begun_kept else b""
         line = _REQUEST_LINE.match(begun)
         if line is None and _REQUEST_LINE_BEGUN.fullmatch(begun):
             self._stopped = error  # the rest of the line tells what it is
             return
         self._stopped = None
-        if line and line[2].decode() not in _VERSIONS:
+        if line and line[2].decode() not in VERSIONS:
             self._refuse(HttpVersionNotSupported("this server speaks HTTP/1.1"))
         elif line and isinstance(error, HttpParserInvalidMethodError) and self._unknown_method is None:
             self._read_as_post(line, begun)
@@ -244,9 +278,15 @@ class RequestReader:
         except HttpParserError as error:
             self._explain(error, b"")
 
+    def _stop(self, refusal: Refusal) -> NoReturn:
+        """Refuse from within the parser's call, and stop it."""
+        self._refuse(refusal)
+        raise _StoppedError
+
     def _refuse(self, refusal: Refusal) -> None:
         self._is_broken = True
         self._is_in_head = False
+        self._rest = b""
         exchange, self._open = self._open, None
         if exchange is not None and exchange.body is not None:
             exchange.body.fail(refusal)
@@ -256,34 +296,3 @@ class RequestReader:
 
 class _StoppedError(Exception):
     """Raised in the parser's call to stop it."""
-
-
-def _unfit(target: bytes, fields: list[tuple[bytes, bytes]], named: dict[bytes, bytes], version: str) -> Refusal | None:
-    """Why a well-formed head cannot be served."""
-    if version not in _VERSIONS:
-        return HttpVersionNotSupported("this server speaks HTTP/1.1")
-    if version == "1.1" and (
-        b"host" not in named or (len(named) != len(fields) and [name for name, _ in fields].count(b"host") != 1)
-    ):
-        return MalformedRequest("Host is due exactly once (RFC 9112 section 3.2)")
-    if target[:1] != b"/" and b"://" in target and b"/" not in target.partition(b"://")[2]:
-        return MalformedRequest("the request target has no path (RFC 9112 section 3.2.2)")
-    coding = named.get(b"transfer-encoding")
-    if coding is not None:
-        if version == "1.0":
-            return MalformedRequest("HTTP/1.0 has no Transfer-Encoding (RFC 9112 section 6.1)")
-        if coding.strip().lower() != b"chunked" or sum(name == b"transfer-encoding" for name, _ in fields) > 1:
-            return TransferCodingNotSupported("chunked is the only transfer coding taken (RFC 9112 section 6.1)")
-    return None
-
-
-def _split(target: bytes) -> tuple[str, bytes]:
-    """Path and query of a request target, without a fragment; the path of an absolute one follows its authority."""
-    if target[:1] == b"/" and b"#" not in target:
-        path, _, query = target.partition(b"?")
-        return path.decode("latin-1"), query
-    before, _, _ = target.partition(b"#")
-    path, _, query = before.partition(b"?")
-    if path[:1] != b"/" and b"://" in path:
-        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
-    return path.decode("latin-1"), query

@@ -29,6 +29,8 @@ class Sending:
         self._loop = loop
         self._drained: asyncio.Future[None] | None = None
         self._is_lost = False
+        # Bytes of requests that wait until the client has read its answers.
+        self.waiting_bytes = 0
         # Whether the client has to read before it gets more.
         self.is_paused = False
 
@@ -105,8 +107,8 @@ class Sending:
             self._unread.add(self, self._loop)
 
     def unread_bytes(self) -> int:
-        """As `Unread.unread_bytes`."""
-        return self._transport.get_write_buffer_size()
+        """As `Unread.unread_bytes`; requests that wait for that are counted like answers."""
+        return self._transport.get_write_buffer_size() + self.waiting_bytes
 
     def abort(self) -> None:
         """As `Unread.abort`."""

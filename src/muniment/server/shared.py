@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
-from muniment.limits.parking import Parking
+from muniment.limits.parking import Parking, parked_seconds
 from muniment.server.unread import UnreadAnswers
 
 if TYPE_CHECKING:
@@ -78,6 +79,16 @@ class Shared:
         if not self._by_client[client]:
             del self._by_client[client]
 
+    async def park(self, request: Request, peer: str, pause_reading: Callable[[], None]) -> None:
+        """Wait before a refusal of `request` is sent, with its connection unread, where there is room for that."""
+        name, is_proxied = request.client.name, self.is_proxy(peer)
+        if self.parking.enter(name, is_proxied=is_proxied, connections=self.connections):
+            pause_reading()
+            try:
+                await asyncio.sleep(parked_seconds(request.wait_s, self.chance))
+            finally:
+                self.parking.leave(name, is_proxied=is_proxied)
+
     def date_line(self, now: float) -> bytes:
         """The `date` of an answer that leaves at the time `now` of the event loop (RFC 9110 section 6.6.1)."""
         if now >= self._date_until:
@@ -85,3 +96,9 @@ class Shared:
             self._date_line = f"date: {formatdate(time_of_day, usegmt=True)}\r\n".encode()
             self._date_until = now + 1 - time_of_day % 1
         return self._date_line
+
+
+def peer_of(transport: asyncio.BaseTransport) -> str:
+    """The address of a connection's other end; empty for what is no internet socket."""
+    peer: tuple[str, ...] | str | None = transport.get_extra_info("peername")  # two values for IPv4, four for IPv6
+    return peer[0] if isinstance(peer, tuple) else ""

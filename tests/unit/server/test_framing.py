@@ -8,8 +8,10 @@ import time
 import pytest
 from wires import CHUNKED, GET, Wire, create_answering, create_reading, turns
 
-from muniment.server.reader import HEAD_BYTES_MAX, WAITING_MAX
+from muniment.server.reader import CHUNKS_FREE, FIELDS_MAX, HEAD_BYTES_MAX
 
+# Requests in one read: more than may wait as objects.
+MANY = 1_000
 BROKEN = CHUNKED + b"zz\r\n"
 
 
@@ -54,9 +56,9 @@ async def test_a_long_chunk_is_not_taken_for_trailers() -> None:
     for _ in range(10):
         wire.send(b"x" * HEAD_BYTES_MAX)
         await asyncio.sleep(0)
-    wire.send(b"\r\n" + b"1\r\nx\r\n" * HEAD_BYTES_MAX + b"1\r\n", b"x\r\n0\r\n\r\n")
+    wire.send(b"\r\n" + b"1\r\nx\r\n" * (HEAD_BYTES_MAX // 4) + b"1\r\n", b"x\r\n0\r\n\r\n")
     await turns()
-    assert b"2 fields and %d bytes" % (11 * HEAD_BYTES_MAX + 1) in wire.transport.said
+    assert b"2 fields and %d bytes" % (10 * HEAD_BYTES_MAX + HEAD_BYTES_MAX // 4 + 1) in wire.transport.said
     assert not wire.transport.is_closed
 
 
@@ -109,14 +111,69 @@ async def test_nothing_behind_connect_is_served(target: bytes) -> None:
     assert (wire.transport.statuses, wire.transport.is_half_closed) == ([400], True)
 
 
-async def test_so_many_requests_wait_and_no_more() -> None:
+async def test_few_requests_wait_as_objects_and_all_are_answered() -> None:
     gate = asyncio.Event()
-    wire = Wire(create_answering(gate))
-    wire.send(GET * 3 * WAITING_MAX)
+    application = create_answering(gate)
+    wire = Wire(application)
+    wire.send(GET * MANY)
+    assert wire.transport.is_paused
+    assert len(wire.connection._due) < 500
+    assert wire.connection._sending.unread_bytes() > 0.7 * len(GET * MANY)
     gate.set()
-    await turns(5 * WAITING_MAX)
-    assert wire.transport.statuses == [200] * WAITING_MAX + [400]
-    assert wire.transport.is_half_closed
+    await turns(5 * MANY)
+    assert wire.transport.statuses == [200] * MANY
+    assert not wire.transport.is_paused
+    assert wire.connection._sending.unread_bytes() == 0
+
+
+async def test_a_client_that_half_closes_behind_many_requests_has_all_answers() -> None:
+    wire = Wire(create_answering())
+    wire.send(GET * MANY + b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n\r\nhe")
+    assert wire.connection.eof_received()
+    await turns(5 * MANY)
+    assert wire.transport.statuses[:MANY] == [200] * MANY
+    assert wire.transport.is_closed
+
+
+@pytest.mark.parametrize("begin", range(1, 5))
+async def test_a_method_that_was_cut_behind_another_request_is_not_taken_for_its_end(begin: int) -> None:
+    wire = Wire(create_answering())
+    head = b"XGET / HTTP/1.1\r\nhost: test\r\n\r\n"
+    wire.send(GET + head[:begin], head[begin:])
+    await turns()
+    assert wire.transport.statuses == [200, 400]
+
+
+async def test_a_head_of_many_fields_is_refused_at_once() -> None:
+    wire = Wire(create_answering())
+    wire.send(b"GET / HTTP/1.1\r\nhost: test\r\n" + b"a:\r\n" * (FIELDS_MAX + 1))
+    await turns()
+    assert wire.transport.statuses == [431]
+
+
+async def test_a_body_in_chunks_of_a_byte_is_refused() -> None:
+    wire = Wire(create_reading())
+    wire.send(CHUNKED, b"1\r\nx\r\n" * 2 * CHUNKS_FREE)
+    await turns()
+    assert wire.transport.statuses == [400]
+
+
+async def test_trailers_are_dropped_and_few() -> None:
+    wire = Wire(create_reading())
+    wire.send(CHUNKED + b"0\r\na: b\r\nc: d\r\n\r\n")
+    await turns()
+    assert b"2 fields and 0 bytes" in wire.transport.said
+    wire = Wire(create_reading())
+    wire.send(CHUNKED + b"0\r\n" + b"a: b\r\n" * 2 * FIELDS_MAX + b"\r\n")
+    await turns()
+    assert wire.transport.statuses == [431]
+
+
+async def test_a_client_of_http_1_0_is_not_told_to_continue() -> None:
+    wire = Wire(create_reading())
+    wire.send(b"POST / HTTP/1.0\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n")
+    await turns()
+    assert wire.transport.said == b""
 
 
 @pytest.mark.parametrize("upgrade", ["h2c", "websocket", "H2C, x"])
@@ -143,9 +200,9 @@ async def test_an_upgrade_is_ignored_wherever_the_bytes_are_cut(upgrade: str, bo
 async def test_thousands_of_upgrades_in_one_read_are_no_deep_matter() -> None:
     wire = Wire(create_answering())
     offer = b"GET / HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
-    wire.send(offer * WAITING_MAX)
-    await turns(5 * WAITING_MAX)
-    assert wire.transport.statuses == [200] * WAITING_MAX
+    wire.send(offer * MANY)
+    await turns(5 * MANY)
+    assert wire.transport.statuses == [200] * MANY
 
 
 @pytest.mark.parametrize(
