@@ -258,7 +258,7 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "a connection",
         lambda data: RequestReader(_asked(peer="", is_full=False, begin=_ignore, refuse=_ignore)).feed(data),
-        ("http.RequestReader._read itself", "http._REQUEST_LINE compile", "http._REQUEST_LINE_BEGUN compile"),
+        ("http.RequestReader._parse itself", "http._REQUEST_LINE compile", "http._REQUEST_LINE_BEGUN compile"),
         size=HEAD_BYTES_MAX,
         frames=(*PLAIN, (b"GET ", b""), (b"GET /", b" HTTP/1.1"), (b"FOO /", b""), (b"GET / HTTP/1.1\r\n", b"")),
     ),

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from conformance import check_answer
-from muniment.app import DISK_BYTES_MIN, Application, application, build_context
+from muniment.app import DISK_BYTES_MIN, Application, application, build_context, readiness
 from muniment.context import Context
 from muniment.errors import Unavailable
 from muniment.settings import Settings
@@ -157,3 +158,23 @@ async def test_the_sweep_survives_a_database_that_does_not_answer(
         async with asyncio.timeout(60):
             while len(turns) <= 2:  # noqa: ASYNC110 - a sweep tells nobody
                 await asyncio.sleep(0.01)
+
+
+async def test_those_who_ask_at_once_share_one_check_and_the_log_has_one_line(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[None] = []
+
+    async def fail(_: Context) -> None:
+        checks.append(None)
+        raise Unavailable("nothing works")
+
+    monkeypatch.setattr(readiness, "KEPT_SECONDS", 60)
+    monkeypatch.setattr(readiness, "CHECKS", (fail,))
+    shared = readiness.Readiness()
+    with capture_logs() as lines:
+        asked = await asyncio.gather(*(shared.check(context) for _ in range(100)), return_exceptions=True)
+        with pytest.raises(Unavailable):
+            await shared.check(context)
+    assert [str(each) for each in asked] == ["nothing works"] * 100
+    assert (len(checks), [line["event"] for line in lines]) == (1, ["not ready"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,12 @@ def app(context: Context, settings: Settings, ticks: Ticks) -> Application:
 def of(app: Application, address: str) -> httpx.AsyncClient:
     """A client at this address."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=app, client=(address, 4711)), base_url="http://test")
+
+
+async def remaining(client: httpx.AsyncClient) -> int:
+    """Units that are left after this question."""
+    answer = await client.get("/functions/x")
+    return int(answer.headers["ratelimit"].partition("r=")[2].partition(";")[0])
 
 
 async def drain(client: httpx.AsyncClient, method: str, path: str, **given: Any) -> tuple[int, httpx.Response]:
@@ -144,6 +151,60 @@ async def test_a_wrong_credential_is_charged_to_the_address(client: httpx.AsyncC
     headers = {"x-auth-token": "not.a.token"}
     served, _ = await drain(client, "GET", "/users/api-key", headers=headers)
     assert served == QUOTA // 9, "one for the request, eight for finding out"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("x-auth-token", "a"), ("x-auth-token", "b")],
+        [("x-long", "x" * 40_000)],
+        [],
+    ],
+)
+async def test_a_refusal_before_a_credential_is_charged_to_the_address(
+    client: httpx.AsyncClient, headers: list[tuple[str, str]]
+) -> None:
+    served, refusal = await drain(client, "GET", "/users/api-key", headers=headers)
+    assert (served, refusal.json()["code"]) == (QUOTA, "rate-limited")
+
+
+async def test_a_long_body_is_charged_by_its_length_however_it_comes(client: httpx.AsyncClient) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(24):
+            yield b"[" * 1024
+
+    for content in (b"[" * 24 * 1024, pieces()):
+        before = await remaining(client)
+        answer = await client.post("/triggers/preview", content=content, headers={"content-type": "application/json"})
+        assert answer.status_code == 400
+        # The operation, the KiB above four, and the question; what is told is rounded.
+        assert abs(before - await remaining(client) - (4 + 20 + 1)) <= 1
+
+
+async def test_who_waits_for_a_body_is_not_in_flight(app: Application) -> None:
+    seen: list[int] = []
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in (b"{", b"}"):
+            await asyncio.sleep(0.01)
+            seen.append(app.admission.overload.in_flight)
+            yield piece
+
+    async def receive() -> dict[str, Any]:
+        piece = await anext(body, None)
+        return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    body, sent = pieces(), list[Any]()
+    fields = [(b"content-type", b"application/json"), (b"transfer-encoding", b"chunked")]
+    scope = {
+        "type": "http", "method": "POST", "path": "/triggers/preview", "raw_path": b"/triggers/preview",
+        "query_string": b"", "headers": fields, "client": ("192.0.2.1", 4711),
+    }  # fmt: skip
+    await app(scope, receive, send)
+    assert (sent[0]["status"], seen, app.admission.overload.in_flight) == (400, [0, 0], 0)
 
 
 async def test_a_signature_that_does_not_verify_costs_more(client: httpx.AsyncClient) -> None:

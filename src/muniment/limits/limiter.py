@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -12,7 +12,6 @@ from muniment.limits.buckets import Bucket, Joint, Key, Rate, Unlimited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from ipaddress import IPv4Network, IPv6Network
 
     from muniment.limits.memory import Memory
     from muniment.limits.policies import Name, Policy
@@ -28,13 +27,10 @@ FORWARDER_SCALE: Final = 64
 _KEPT: Final = 4_096
 _UNLIMITED: Final = Unlimited()
 # Loopback, RFC 1918, RFC 4193 and link-local addresses (RFC 3927, RFC 4291 section 2.5.6).
-_NEAR: Final = tuple(
-    ip_network(each)
-    for each in (
-        "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "::1/128", "fc00::/7",
-        "fe80::/10",
-    )
-)  # fmt: skip
+_NEAR: Final = (
+    *(IPv4Network(each) for each in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16")),
+    *(IPv6Network(each) for each in ("::1/128", "fc00::/7", "fe80::/10")),
+)
 
 _log = structlog.get_logger(__name__)
 

@@ -31,7 +31,7 @@ def unfit(target: bytes, fields: list[tuple[bytes, bytes]], named: dict[bytes, b
     return None
 
 
-def split(target: bytes) -> tuple[str, bytes]:
+def path_and_query(target: bytes) -> tuple[str, bytes]:
     """Path and query of a request target, without a fragment; the path of an absolute one follows its authority."""
     if target[:1] == b"/" and b"#" not in target:
         path, _, query = target.partition(b"?")

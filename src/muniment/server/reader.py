@@ -21,7 +21,7 @@ from muniment.errors import (
 )
 from muniment.http.request import NO_BODY, Request
 from muniment.server.exchange import BodyFlow, Exchange, ReceivedBody
-from muniment.server.fitness import VERSIONS, split, unfit
+from muniment.server.fitness import VERSIONS, path_and_query, unfit
 
 # Header fields and target may have 32 KiB each before they are refused by their own names; a head, or the trailers
 # behind a body, may have this before they are cut off.
@@ -110,15 +110,15 @@ class RequestReader:
         if self._is_broken:
             return
         if len(data) <= _SLICE_BYTES and not self._rest:
-            self._read(data)
+            self._parse(data)
             return
         data, at = self._rest + data, 0
         while at < len(data) and not self._receiver.is_full and not self._is_broken:
-            self._read(data[at : at + _SLICE_BYTES])
+            self._parse(data[at : at + _SLICE_BYTES])
             at += _SLICE_BYTES
         self._rest = data[at:]
 
-    def _read(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         self._is_read_parted = False
         if self._is_in_head or self._is_in_trailers:
             self._head_bytes += len(data)
@@ -216,7 +216,7 @@ class RequestReader:
             body = ReceivedBody(self._receiver, expects_continue=expects_continue)
         is_http_1_1 = version == "1.1"
         exchange = Exchange(is_persistent=is_http_1_1 and parser.should_keep_alive(), has_chunks=is_http_1_1, body=body)
-        path, query = split(target)
+        path, query = path_and_query(target)
         exchange.request = Request(
             method, path, query, fields, body or NO_BODY,
             peer=self._receiver.peer, named=named, head_bytes_max=self._head_bytes,
