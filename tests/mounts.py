@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+# Until a process that was stopped has closed its files.
+_CLOSED_SECONDS_MAX = 30
 
 
 class Volume:
@@ -19,8 +23,12 @@ class Volume:
         self._place = place
 
     def remount(self, mode: str) -> None:
-        """`ro` or `rw`; the former only while no file on it is open for writing."""
-        subprocess.run(["mount", "-o", f"remount,{mode}", str(self._place)], check=True)
+        """`ro` or `rw`; the former once no file on it is open for writing."""
+        command = ["mount", "-o", f"remount,{mode}", str(self._place)]
+        deadline = time.monotonic() + _CLOSED_SECONDS_MAX
+        while subprocess.run(command, check=False, capture_output=True).returncode:
+            assert time.monotonic() < deadline, f"{self._place} is in use"
+            time.sleep(0.05)
 
 
 @contextmanager

@@ -84,11 +84,7 @@ class Commits:
                 self._log_bytes_max = LOG_BYTES
             elif log_bytes > self._log_bytes_max:
                 self._log_bytes_max = log_bytes + LOG_BYTES
-                self.connection.execute(f"PRAGMA busy_timeout={_VIEWS_MS}")
-                try:
-                    self.connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
-                finally:
-                    self.connection.execute("PRAGMA busy_timeout=0")
+                self._checkpoint("RESTART")
 
     def _look_for_files(self) -> None:
         self._is_lost = True
@@ -105,7 +101,17 @@ class Commits:
         return f"the database cannot write now: {self.files.reason(error)}"
 
     def _save_log(self) -> None:
-        """Copy what was acknowledged into the database, where only the log has lost its name: the log ends with us."""
+        """Copy what was acknowledged into the database, where only the log has lost its name: the log ends with us.
+
+        Nothing behind an older view is copied, so this waits for the views of other processes to end.
+        """
         with suppress(sqlite3.Error):  # what is wrong is known, and all are told
             if self.files.have_lost_the_log_alone():
-                self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                self._checkpoint("FULL")
+
+    def _checkpoint(self, mode: str) -> None:
+        self.connection.execute(f"PRAGMA busy_timeout={_VIEWS_MS}")
+        try:
+            self.connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        finally:
+            self.connection.execute("PRAGMA busy_timeout=0")
