@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from fuzzed_requests import Course, Sent, courses
-from nginx import Nginx
+from nginx import reached
 from service import Service
 
 # Answers of the 500s that are no fault: a coding that is not taken, too much to do, another version of HTTP.
@@ -67,13 +67,10 @@ class Findings:
 
 
 def judge_server(folder: Path, way: str, *, seed: int, requests: int) -> None:
-    """Send so many to a service, "direct" or through "nginx", and fail when anything was wrong."""
+    """Send so many to a service by one of the `WAYS`, and fail when anything was wrong."""
     with ExitStack() as stack:
         service = stack.enter_context(Service(folder / "data", environment=SETTINGS))
-        url = service.url
-        if way != "direct":
-            proxy = Nginx(folder / "nginx", url, buffers_requests=way == "nginx")
-            url = stack.enter_context(proxy).url
+        url = stack.enter_context(reached(service.url, way, folder / "nginx"))
         findings = asyncio.run(fuzz(url, courses(seed, requests), is_proxied=way != "direct"))
         said = f"FUZZ_SEED={seed}, {way}: {findings}"
         print(said)  # noqa: T201 - shown with -s, and when the test fails

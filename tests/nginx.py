@@ -7,6 +7,8 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -60,6 +62,20 @@ def needs_nginx() -> None:
 
 def _program() -> str | None:
     return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+# How a client reaches a service.
+WAYS = ("direct", "nginx", "nginx without buffering")
+
+
+@contextmanager
+def reached(url: str, way: str, folder: Path) -> Generator[str]:
+    """Where a client finds the service at `url`, by one of `WAYS`."""
+    if way == "direct":
+        yield url
+        return
+    with Nginx(folder, url, buffers_requests=way == "nginx") as proxy:
+        yield proxy.url
 
 
 class Nginx:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from fuzzing import judge_server
+from nginx import WAYS
 
 REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "100000"))
 SEED = int(os.environ.get("FUZZ_SEED") or secrets.randbits(32))
 
 
-@pytest.mark.parametrize("way", ["direct", "nginx", "nginx without buffering"])
+@pytest.mark.parametrize("way", WAYS)
 def test_whatever_is_sent_is_answered_in_order_or_refused_and_ends(tmp_path: Path, way: str) -> None:
     judge_server(tmp_path, way, seed=SEED, requests=REQUESTS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from javascript import NODE_TESTS, run_script
 
-from nginx import Nginx
+from nginx import WAYS, reached
 from service import Service
 
 pytestmark = NODE_TESTS
@@ -17,13 +17,10 @@ pytestmark = NODE_TESTS
 BODY_BYTES, TIMES = 20_000_000, 5
 
 
-@pytest.fixture(params=["direct", "nginx", "nginx without buffering"])
+@pytest.fixture(params=WAYS)
 def url(request: pytest.FixtureRequest, service: Service, tmp_path: Path) -> Iterator[str]:
-    if request.param == "direct":
-        yield service.url
-        return
-    with Nginx(tmp_path / "nginx", service.url, buffers_requests=request.param == "nginx") as proxy:
-        yield proxy.url
+    with reached(service.url, request.param, tmp_path / "nginx") as found:
+        yield found
 
 
 def test_a_refusal_reaches_fetch_and_axios(url: str) -> None:

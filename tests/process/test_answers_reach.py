@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nginx import Nginx
+from nginx import WAYS, reached
 from service import Service
 
 BODY = b'{"a":"' + b"a" * 20_000_000 + b'"}'
@@ -31,13 +31,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield started
 
 
-@pytest.fixture(params=["direct", "nginx", "nginx without buffering"])
+@pytest.fixture(params=WAYS)
 def url(request: pytest.FixtureRequest, service: Service, tmp_path: Path) -> Iterator[str]:
-    if request.param == "direct":
-        yield service.url
-        return
-    with Nginx(tmp_path / "nginx", service.url, buffers_requests=request.param == "nginx") as proxy:
-        yield proxy.url
+    with reached(service.url, request.param, tmp_path / "nginx") as found:
+        yield found
 
 
 @pytest.mark.parametrize(("method", "target", "fields", "status"), REFUSED, ids=lambda each: str(each)[:12])
