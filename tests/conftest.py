@@ -58,12 +58,6 @@ _structlog.configure = _configure_logs_uncached
 
 
 @pytest.fixture(autouse=True)
-def ready_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In process, where a test asks faster than a state may change unseen, every /readyz makes its checks."""
-    monkeypatch.setattr("muniment.app.readiness.KEPT_SECONDS", 0.0)
-
-
-@pytest.fixture(autouse=True)
 def _logs_of_its_own() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction] - pytest uses it for every test
     yield
     structlog.reset_defaults()

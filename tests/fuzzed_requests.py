@@ -89,6 +89,8 @@ def _course(dice: random.Random, first: int) -> Course:
     if dice.random() < 0.6:
         at = dice.randrange(count)
         requests[at] = _broken(dice, requests[at])
+        # It may take the first letter of the next one for its own last: GET becomes ET, but EAD would be no HEAD.
+        requests[at + 1 :] = [_with_body(each) for each in requests[at + 1 :]]
         if b"close" in requests[at].data or b"HTTP/1.0" in requests[at].data:
             # Who goes on sending behind the request that is the last may lose what was answered (RFC 9112 section 9.6).
             requests = requests[: at + 1]
@@ -136,7 +138,9 @@ def _last(dice: random.Random, id_: str) -> Sent:
 
 def _refused(dice: random.Random, id_: str) -> Sent:
     method = dice.choice(("PUT", "PATCH", "TRACE", "DELETE", "PROPFIND"))
-    return Sent(id_, method, _head(id_, f"{method} /functions HTTP/1.1"), frozenset({405}))
+    head = _head(id_, f"{method} /functions HTTP/1.1")
+    # A proxy refuses TRACE by itself and ends the connection, at which a client that goes on sending may lose answers.
+    return Sent(id_, method, head, frozenset({405}), may_close=method == "TRACE")
 
 
 def _unknown(dice: random.Random, id_: str) -> Sent:
@@ -186,12 +190,18 @@ _KINDS: tuple[Callable[[random.Random, str], Sent], ...] = (_get, _get, _get, _p
 
 def _broken(dice: random.Random, sent: Sent) -> Sent:
     """The request with one to three changes, and never one to HEAD: whether a body follows must be known."""
-    if sent.method == "HEAD":
-        sent = Sent(sent.id, "GET", sent.data.replace(b"HEAD", b"GET", 1), sent.statuses)
+    sent = _with_body(sent)
     data = sent.data
     for _ in range(dice.choice((1, 1, 2, 3))):
         data = dice.choice(_CHANGES)(dice, data)
     return Sent(sent.id, sent.method, data, None, may_close=True)
+
+
+def _with_body(sent: Sent) -> Sent:
+    """The request, with GET in place of HEAD."""
+    if sent.method != "HEAD":
+        return sent
+    return Sent(sent.id, "GET", sent.data.replace(b"HEAD", b"GET", 1), sent.statuses)
 
 
 def _with_line(dice: random.Random, data: bytes) -> bytes:

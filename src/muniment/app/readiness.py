@@ -15,8 +15,8 @@ from muniment.settings import MIB
 
 # Below this a bundle and the write-ahead log may not fit any more: no longer ready, before writes fail.
 DISK_BYTES_MIN: Final = 64 * MIB
-# For how long the outcome of the checks is told to others.
-KEPT_SECONDS: Final = 0.05
+# How often the checks are made, each time half a millisecond; who asks more often is told the last outcome.
+CHECKS_PER_SECOND_MAX: Final = 50
 # Returns when the thing is as it must be. Raises `NotReady`, or what else is `Unavailable`, that says what is wrong.
 Check = Callable[[Context], Awaitable[None]]
 
@@ -67,19 +67,22 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 
 class Readiness:
-    """What the last checks found. Anybody may ask as often as they like, and the checks take half a millisecond."""
+    """The checks of one process, and what they found. Anybody may ask as often as they like."""
 
     def __init__(self) -> None:
         """Nothing was checked."""
         self._checking: asyncio.Task[Unavailable | None] | None = None
-        self._until = 0.0
+        self._second_began = float("-inf")
+        self._made = 0
         self._told = ""
 
     async def check(self, context: Context) -> None:
         """Make the checks, or share those that are being made or were made just now; raises as they did."""
         loop = asyncio.get_running_loop()
-        if self._checking is None or (self._checking.done() and loop.time() >= self._until):
-            self._until = loop.time() + KEPT_SECONDS
+        if loop.time() - self._second_began >= 1:
+            self._second_began, self._made = loop.time(), 0
+        if self._checking is None or (self._checking.done() and self._made < CHECKS_PER_SECOND_MAX):
+            self._made += 1
             self._checking = loop.create_task(self._check(context))
         if refusal := await asyncio.shield(self._checking):
             raise refusal.with_traceback(None)
