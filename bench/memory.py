@@ -73,9 +73,9 @@ def _measured(database_url: str | None, clients: int) -> Resident:
         Server(serve_command(Path(folder)), environment) as service,
         httpx.Client(base_url=service.url, timeout=60) as client,
     ):
-        key = api_key(client)
+        keys = [api_key(client, number) for number in range(clients)]  # uploads of one creator wait for each other
         ready = _mib(service, "VmRSS")
-        seconds = asyncio.run(_upload_at_once(service.url, key, clients))
+        seconds = asyncio.run(_upload_at_once(service.url, keys))
         return Resident(ready, _mib(service, "VmRSS"), _mib(service, "VmHWM"), seconds, clients)
 
 
@@ -85,10 +85,10 @@ def _mib(service: Server, field: str) -> float:
     return int(next(line for line in lines if line.startswith(f"{field}:")).split()[1]) / 1024
 
 
-async def _upload_at_once(url: str, key: str, clients: int) -> float:
+async def _upload_at_once(url: str, keys: list[str]) -> float:
     port, noise = int(url.rpartition(":")[2]), os.urandom(_PIECE_BYTES)
     started = asyncio.get_running_loop().time()
-    await asyncio.gather(*(_upload(port, key, number, noise) for number in range(clients)))
+    await asyncio.gather(*(_upload(port, key, number, noise) for number, key in enumerate(keys)))
     return asyncio.get_running_loop().time() - started
 
 

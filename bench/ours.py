@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 
 from muniment.evm.signature import personal_digest, sign
-from samples import KEY, SIGNER, manifest
+from samples import KEYS, SIGNER, SIGNERS, manifest
 from server import Server, post
 
 # The load generator is one client, and asks as fast as it can.
@@ -30,10 +30,11 @@ def serve_command(data: Path) -> list[str]:
     return [sys.executable, "-m", "muniment", "serve", "--port", "0", "--data-dir", str(data)]
 
 
-def api_key(client: httpx.Client) -> str:
-    """The API key of the first signer, after a login."""
-    nonce = client.post("/users/nonce", json={"address": SIGNER}).json()["nonce"]
-    login = {"address": SIGNER, "signature": str(sign(personal_digest(nonce.encode()), KEY))}
+def api_key(client: httpx.Client, number: int = 0) -> str:
+    """The API key of a signer, the first unless another is asked for, after a login."""
+    address, key = SIGNERS[number], KEYS[number]
+    nonce = client.post("/users/nonce", json={"address": address}).json()["nonce"]
+    login = {"address": address, "signature": str(sign(personal_digest(nonce.encode()), key))}
     token = client.post("/users/authenticate", json=login).json()["token"]
     return client.get("/users/api-key", headers={"x-auth-token": token}).json()["apiKey"]
 

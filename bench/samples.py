@@ -13,9 +13,9 @@ from muniment.evm.typed_data import Encoder, compile_types, digest
 from muniment.triggers.typed_data import registry_domain, types_for
 from muniment.wire import encode
 
-_KEYS: Final = [number.to_bytes(32) for number in range(7, 107)]
-SIGNERS: Final = [str(address_of_key(key)) for key in _KEYS]
-KEY, SIGNER = _KEYS[0], SIGNERS[0]
+KEYS: Final = [number.to_bytes(32) for number in range(7, 107)]
+SIGNERS: Final = [str(address_of_key(key)) for key in KEYS]
+KEY, SIGNER = KEYS[0], SIGNERS[0]
 DOMAIN: Final = registry_domain("Mimic")
 INPUTS: Final = {
     "token": "Token", "amount": "TokenAmount", "recipient": "address", "slippage": "uint16", "note": "string",
@@ -65,7 +65,7 @@ def with_values_of_their_own(count: int) -> list[bytes]:
 
 def _signed(number: int, types: dict[str, Any], values: dict[str, Any], encoder: Encoder) -> bytes:
     signer = number % len(SIGNERS)
-    sig = sign(digest(DOMAIN, encoder.struct_hash(values)), _KEYS[signer])
+    sig = sign(digest(DOMAIN, encoder.struct_hash(values)), KEYS[signer])
     typed_data = {"types": types, "values": values}
     return encode({"description": "Benchmark", "typedData": typed_data, "sig": sig, "signer": SIGNERS[signer]})
 

@@ -57,17 +57,9 @@ def _load(server: Server, lines: list[bytes], seconds: int) -> Load:
         file.flush()
         before = server.cpu_seconds()
         command = [
-            "wrk",
-            "-t",
-            "1",
-            "-c",
-            str(CONNECTIONS),
-            "-d",
-            f"{seconds}s",
-            "-s",
-            str(HERE / "wrk.lua"),
-            server.url,
-        ]
+            "wrk", "-t", "1", "-c", str(CONNECTIONS), "-d", f"{seconds}s", "--timeout", "10s",
+            "-s", str(HERE / "wrk.lua"), server.url,
+        ]  # fmt: skip
         done = subprocess.run(
             ["taskset", "-c", str(theirs), *command], check=True, stdout=subprocess.PIPE, timeout=seconds + 60,
             env={**os.environ, "BENCH_REQUESTS": file.name},

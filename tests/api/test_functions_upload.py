@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from builders import EMPTY_WASM, SAMPLES, Bundle, Wallet, api_key_of, deploy, log_in
 from conftest import Clock
 from forms import BOUNDARY, END, FORM, bundle_form, headed, part
+from muniment.functions import checking
 from muniment.settings import MIB
 
 NothingStored = Callable[[], Any]
@@ -203,3 +206,28 @@ async def test_a_rotated_key_is_good_in_its_grace_and_no_longer(client: httpx.As
 async def test_a_refused_upload_does_not_stand_in_the_way(client: httpx.AsyncClient) -> None:
     assert (await upload(client, MANIFEST + part("function.wasm", b"<html>") + END)).status_code == 400
     assert await deploy(client, BUNDLE) == (await upload(client, bundle_form(BUNDLE))).json()["CID"]
+
+
+async def test_an_upload_that_waits_behind_others_of_its_creator_is_told_when_to_come_again(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, release = await api_key_of(client, Wallet()), threading.Event()
+
+    def check(_: object) -> None:
+        release.wait(10)
+
+    monkeypatch.setattr(checking, "QUEUE_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("muniment.functions.rules.check_wasm", check)
+    uploads = [
+        asyncio.create_task(
+            client.post("/functions", files=Bundle(name=f"At once {n}").files, headers={"x-api-key": key})
+        )
+        for n in range(3)
+    ]
+    await asyncio.wait(uploads, return_when=asyncio.FIRST_COMPLETED)
+    release.set()
+    answers = sorted([(each.status_code, each) for each in await asyncio.gather(*uploads)], key=lambda pair: pair[0])
+    assert [status for status, _ in answers] == [200, 200, 503]  # the next in turn goes on waiting
+    refused = answers[-1][1]
+    assert (refused.json()["code"], refused.headers["retry-after"]) == ("too-many-uploads", "0")
+    assert len((await client.get("/functions")).json()) == 2

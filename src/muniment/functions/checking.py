@@ -67,7 +67,7 @@ class Checks:
         if not turn.done() and self._waiting[creator][0] is not turn:
             raise TooManyUploads(
                 f"uploads of yours wait for longer than {QUEUE_SECONDS_MAX:.0f} s; send them one after the other",
-                facts={"retryAfter": str(round(QUEUE_SECONDS_MAX))},
+                facts={"retryAfter": round(QUEUE_SECONDS_MAX)},
             )
 
     def _serve(self) -> None:
