@@ -14,6 +14,8 @@ import pytest
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from muniment.app import Application
 from muniment.context import Context
+from muniment.errors import RateLimited
+from muniment.http.request import NO_BODY, Request
 from muniment.limits.limiter import Limiter
 from muniment.limits.memory import Memory
 from muniment.settings import Settings
@@ -179,6 +181,15 @@ async def test_a_long_body_is_charged_by_its_length_however_it_comes(client: htt
         assert answer.status_code == 400
         # The operation, the KiB above four, and the question; what is told is rounded.
         assert abs(before - await remaining(client) - (4 + 20 + 1)) <= 1
+
+
+def test_a_refusal_is_parked_for_the_seconds_that_it_tells(app: Application) -> None:
+    client = app.admission._limiter.client("192.0.2.1")
+    request = Request("GET", "/", b"", (), NO_BODY, peer="192.0.2.1", named={}, head_bytes_max=0)
+    request.charge(client.client, QUOTA)
+    with pytest.raises(RateLimited) as refused:
+        request.charge(client.client, 1)
+    assert request.wait_s == refused.value.facts["retryAfter"] == 1
 
 
 async def test_who_waits_for_a_body_is_not_in_flight(app: Application) -> None:

@@ -121,7 +121,7 @@ class Request:
         """Charge the request. Raises `RateLimited`."""
         if wait_ns := key.charge(units):
             self.key = None  # the refusal tells of the limit itself
-            self.wait_s = wait_ns / 1_000_000_000
+            self.wait_s = -(-wait_ns // 1_000_000_000)  # as it is told: a bucket that is full has room in a millisecond
             raise key.refusal(wait_ns)
         self.key = key
 

@@ -16,7 +16,7 @@ _PARKED_SECONDS_MAX: Final = 1.0
 # On connections of a proxy others wait behind a parked answer: so many are parked there, of one client and of all.
 _CLIENT_MAX: Final = 8
 _PROXIED_MAX: Final = 256
-# Elsewhere a parked connection stands in nobody's way but that of new ones: so much of all may be parked.
+# Elsewhere one stands in nobody's way but that of new connections: so much of what a process may have is parked.
 _CONNECTIONS_SHARE: Final = 4
 
 
@@ -42,10 +42,10 @@ class Parking:
         """How many are parked now."""
         return self._proxied_count + self._direct_count
 
-    def enter(self, client: str, *, is_proxied: bool, connections: int) -> bool:
-        """Park a refusal of `client`, one of `connections`; False: there is no room, it leaves at once."""
+    def enter(self, client: str, *, is_proxied: bool, connections_max: int) -> bool:
+        """Park a refusal of `client` where a process has at most `connections_max`; False: it leaves at once."""
         if not is_proxied:
-            if self._direct_count * _CONNECTIONS_SHARE >= connections:
+            if self._direct_count * _CONNECTIONS_SHARE >= connections_max:
                 return False
             self._direct_count += 1
             return True

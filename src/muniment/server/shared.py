@@ -82,7 +82,7 @@ class Shared:
     async def park(self, request: Request, peer: str, pause_reading: Callable[[], None]) -> None:
         """Wait before a refusal of `request` is sent, with its connection unread, where there is room for that."""
         name, is_proxied = request.client.name, self.is_proxy(peer)
-        if self.parking.enter(name, is_proxied=is_proxied, connections=self.connections):
+        if self.parking.enter(name, is_proxied=is_proxied, connections_max=self.connections_max):
             pause_reading()
             try:
                 await asyncio.sleep(parked_seconds(request.wait_s, self.chance))

@@ -17,27 +17,27 @@ def test_a_refusal_is_parked_for_at_most_a_second_and_a_half(wait_s: float, chan
 
 def test_on_connections_of_a_proxy_a_client_has_eight_and_all_have_256() -> None:
     parking = Parking()
-    entered = [parking.enter("192.0.2.1", is_proxied=True, connections=1_000) for _ in range(600)]
+    entered = [parking.enter("192.0.2.1", is_proxied=True, connections_max=1_000) for _ in range(600)]
     assert entered.count(True) == 8
-    assert parking.enter("192.0.2.2", is_proxied=True, connections=1_000)
-    others = [parking.enter(f"10.0.{n >> 8}.{n & 255}", is_proxied=True, connections=1_000) for n in range(600)]
+    assert parking.enter("192.0.2.2", is_proxied=True, connections_max=1_000)
+    others = [parking.enter(f"10.0.{n >> 8}.{n & 255}", is_proxied=True, connections_max=1_000) for n in range(600)]
     assert (others.count(True), parking.parked) == (247, 256)
     for _ in range(8):
         parking.leave("192.0.2.1", is_proxied=True)
-    assert parking.enter("192.0.2.1", is_proxied=True, connections=1_000)
+    assert parking.enter("192.0.2.1", is_proxied=True, connections_max=1_000)
 
 
 def test_elsewhere_a_quarter_of_the_connections_may_be_parked() -> None:
     parking = Parking()
-    entered = [parking.enter("192.0.2.1", is_proxied=False, connections=400) for _ in range(400)]
+    entered = [parking.enter("192.0.2.1", is_proxied=False, connections_max=400) for _ in range(400)]
     assert entered == [True] * 100 + [False] * 300
     parking.leave("192.0.2.1", is_proxied=False)
-    assert parking.enter("192.0.2.1", is_proxied=False, connections=400)
+    assert parking.enter("192.0.2.1", is_proxied=False, connections_max=400)
 
 
 def test_nothing_is_kept_of_clients_who_left() -> None:
     parking = Parking()
     for _ in range(3):
-        assert parking.enter("192.0.2.1", is_proxied=True, connections=1)
+        assert parking.enter("192.0.2.1", is_proxied=True, connections_max=1)
         parking.leave("192.0.2.1", is_proxied=True)
     assert (parking.parked, dict(vars(parking)["_proxied"])) == (0, {})

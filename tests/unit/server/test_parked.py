@@ -39,7 +39,9 @@ async def test_a_refusal_is_parked_and_the_connection_is_not_read_meanwhile() ->
 
 @pytest.mark.parametrize(("is_proxied", "room"), [(True, 8), (False, 1)])
 async def test_where_there_is_no_room_a_refusal_leaves_at_once(*, is_proxied: bool, room: int) -> None:
-    together: Any = shared(limiting(60), chance=lambda: 0.5, is_proxy=lambda _: is_proxied)
+    together: Any = shared(
+        limiting(60), chance=lambda: 0.5, is_proxy=lambda _: is_proxied, connections_max=4 if not is_proxied else 12
+    )
     wires = [Wire(None, shared=together) for _ in range(4 if not is_proxied else 12)]
     for wire in wires:
         wire.send(GET)
