@@ -49,6 +49,9 @@ class Sent:
     statuses: frozenset[int] | None
     # Whether the connection may end with the answer: asked for, or because the body was not read.
     may_close: bool = False
+    # Whether a proxy may refuse it by itself and end the connection, at which a client that goes on sending may lose
+    # this answer and later ones.
+    proxy_ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,8 +142,7 @@ def _last(dice: random.Random, id_: str) -> Sent:
 def _refused(dice: random.Random, id_: str) -> Sent:
     method = dice.choice(("PUT", "PATCH", "TRACE", "DELETE", "PROPFIND"))
     head = _head(id_, f"{method} /functions HTTP/1.1")
-    # A proxy refuses TRACE by itself and ends the connection, at which a client that goes on sending may lose answers.
-    return Sent(id_, method, head, frozenset({405}), may_close=method == "TRACE")
+    return Sent(id_, method, head, frozenset({405}), proxy_ends=method == "TRACE")
 
 
 def _unknown(dice: random.Random, id_: str) -> Sent:

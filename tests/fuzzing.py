@@ -239,8 +239,9 @@ def _judge_sound(course: Course, answers: list[Answer], *, is_proxied: bool) -> 
     """Those to the requests before the first broken one."""
     for number, sent in enumerate(course.requests[: course.sound]):
         if number >= len(answers):
-            if is_proxied and any(each.may_close for each in course.requests[: number + 1]):
-                return  # a body was not read whole, or the proxy ended the connection
+            ended = any(each.may_close for each in course.requests[:number])  # for example, a body was not read whole
+            if is_proxied and (ended or any(each.proxy_ends for each in course.requests[: number + 1])):
+                return
             raise Fault(f"{len(answers)} answers to {len(course.requests)} requests: {sent.data[:60]!r}")
         _judge_one(sent, answers[number], is_proxied=is_proxied)
         if answers[number].is_last:

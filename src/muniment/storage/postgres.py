@@ -143,7 +143,7 @@ class PostgresDatabase:
 
 
 async def _refuse_if_read_only(tx: Transaction) -> None:
-    """Raise `NotReady` where this session takes no writes."""
+    """Raise `NotReady` where this connection takes no writes."""
     row = await tx.fetch_one("SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'")
     is_standby, is_read_only = row or (False, False)
     if is_standby:

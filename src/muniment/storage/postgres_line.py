@@ -72,7 +72,7 @@ _LOST_STATES: Final = {"57P01", "57P02", "57P03", "57P05"}  # shutdown, crash, s
 _FAILING: Final = {"53", "55", "57", "58", "XX"}  # resources, not in the state, intervention, system, internal
 # No such table, column or function: the migrations of this release are not applied yet.
 _FAILING_STATES: Final = {"42P01", "42703", "42883"}
-# The session takes no writes: `default_transaction_read_only`, or a server that follows another.
+# The connection takes no writes: `default_transaction_read_only`, or a server that follows another.
 _READ_ONLY: Final = "25006"
 # A statement that was prepared is not there, or another has its name, or takes other values: what prepared it was
 # another session. So it is behind a pooler that gives each transaction whichever session is free.
@@ -249,7 +249,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_read_only(error: BaseException) -> bool:
-    """Whether it says that the session takes no writes; so this one was not done."""
+    """Whether it says that the connection takes no writes; so this one was not done."""
     return _state(error) == _READ_ONLY
 
 
