@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 
 from builders import TriggerDraft, Wallet, deploy, register
+from muniment.limits import turns
 from muniment.storage import backlog
 
 OWNER = Wallet(43)
@@ -30,3 +32,23 @@ async def test_creates_are_refused_and_deactivations_are_not(
         assert (await client.post("/triggers/deactivate", json=body)).status_code == 204
     assert "deactivateSig" in (await client.get(f"/triggers/{sig}")).json()
     await register(client, refused)
+
+
+async def test_creates_beyond_those_that_may_wait_for_their_turn_are_refused_and_not_stored(
+    client: httpx.AsyncClient,
+) -> None:
+    cid = await deploy(client)
+    ended = (await register(client, TriggerDraft(cid, OWNER)))["sig"]
+    bodies = [TriggerDraft(cid, Wallet(1_000 + number)).signed() for number in range(300)]
+    stop = {"triggerSigs": [ended], "signature": OWNER.sign_deactivation([ended])}
+    *created, stopped = await asyncio.gather(
+        *(client.post("/triggers", json=body) for body in bodies), client.post("/triggers/deactivate", json=stop)
+    )
+    assert stopped.status_code == 204
+    refused = [response for response in created if response.status_code != 200]
+    assert 0 < len(refused) <= 300 - turns.WAITING_MAX
+    assert {(each.status_code, each.json()["code"], each.headers["retry-after"]) for each in refused} == {
+        (503, "overloaded", "1")
+    }
+    stored = [await client.get(f"/triggers/{body['sig']}") for body in bodies]
+    assert [each.status_code == 200 for each in stored] == [each.status_code == 200 for each in created]

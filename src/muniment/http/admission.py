@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from muniment.errors import Overloaded
 from muniment.http.paging import LIMIT_MAX, OFFSET_QUICK_MAX
 from muniment.limits.costs import BODY_BYTES_FREE, BODY_BYTES_PER_UNIT, LONG_READ, READ
+from muniment.limits.turns import Turns
 
 if TYPE_CHECKING:
     from muniment.http.clients import ClientAddresses
@@ -33,6 +34,7 @@ class Admission:
         self._limiter = limiter
         self._addresses = addresses
         self.overload = overload
+        self.turns = Turns()
         self._forwarders: set[str] = set()
 
     def is_proxy(self, peer: str) -> bool:

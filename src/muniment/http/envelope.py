@@ -91,6 +91,8 @@ class Envelope:
             return found.refuse(request)
         request.overload = overload = self._admission.overload
         overload.in_flight += 1
+        if found.operation.takes_turns:
+            request.turns = self._admission.turns
         try:
             reply = await found.operation.answer(request)
         finally:  # also for a client that went away without its answer

@@ -91,6 +91,8 @@ class Operation:
     takes_credential: bool
     # Whether its cost depends on what turns out while it is served.
     owes_more: bool
+    # Whether it is long work that waits for its turn, see `muniment.limits.turns`.
+    takes_turns: bool
 
     async def answer(self, request: Request) -> Reply:
         """The answer to one request: a refusal becomes its problem document, a crash an `internal-error`.
@@ -144,6 +146,7 @@ def operation(
             cost=full, sheds=sheds,
             takes_credential=any(hasattr(kind, "security") for kind in hints.values()),
             owes_more=bool(full.records_per_unit or full.received_bytes_per_unit or full.sent_bytes_per_unit),
+            takes_turns=sheds is Shed.LATE,
         )  # fmt: skip
 
     return declare
@@ -205,6 +208,8 @@ def _body_source(kind: Any) -> Source:
 
     async def source(request: Request) -> Any:
         data = await request.body()
+        if request.turns is not None:
+            await request.turns.wait()
         if optional and not data:
             return None
         if not data:

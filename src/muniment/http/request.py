@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from muniment.limits.buckets import Key
     from muniment.limits.limiter import Client
     from muniment.limits.overload import Overload
+    from muniment.limits.turns import Turns
 
 
 class ClientGone(Exception):
@@ -66,7 +67,7 @@ class Request:
 
     __slots__ = (
         "_body", "client", "context", "fields", "head_bytes_max", "id", "key", "limits", "method", "named",
-        "overload", "parameters", "path", "peer", "query", "received", "wait_s", "wallet_units",
+        "overload", "parameters", "path", "peer", "query", "received", "turns", "wait_s", "wallet_units",
     )  # fmt: skip
 
     # The `Context` of the application; this package does not know its type.
@@ -78,6 +79,8 @@ class Request:
     client: Client
     # Counts the request while it is served, but not while it waits for its client; None where nobody counts.
     overload: Overload | None
+    # Where the work waits for its turn once the body is there; None where it does not.
+    turns: Turns | None
     # Bytes of the body that were read.
     received: int
     # The rate limit that the client is told of, once it was charged.
@@ -107,7 +110,7 @@ class Request:
         self.peer = peer
         self.head_bytes_max = head_bytes_max
         self._body = body
-        self.key = self.overload = None
+        self.key = self.overload = self.turns = None
         self.received = 0
         self.wait_s = 0.0
         self.wallet_units = 0

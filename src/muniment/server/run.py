@@ -17,6 +17,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from muniment.http.asgi import AsgiAdapter
+from muniment.server.accepting import Accepting
 from muniment.server.connection import Connection
 from muniment.server.shared import Answering, Shared
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 # Connections that wait to be accepted, while a process starts for instance; the kernel has a cap of its own.
 BACKLOG: Final = 2_048
-# uvloop accepts one connection from each listener in a turn of its loop, so that a burst of them waits for as many
-# turns. With the same socket given eight times, the last of 900 has its answer 40 times sooner; more gain nothing.
-_LISTENERS: Final = 8
 # Descriptors for the database, blocks that are read, outgoing requests and uploads.
 _DESCRIPTORS_RESERVED: Final = 128
 # An idle connection takes ten kilobytes.
@@ -55,19 +53,39 @@ class ServedApplication(AsgiAdapter):
         )  # fmt: skip
 
 
+class Config(uvicorn.Config):
+    """What uvicorn serves with, and the listener, of which connections are taken that it has not accepted yet."""
+
+    listener: socket.socket
+    accepting: Accepting | None = None
+
+    def look_for_more(self, loop: asyncio.AbstractEventLoop, make_protocol: Callable[[], asyncio.Protocol]) -> None:
+        """Accept what waits behind a connection that was accepted."""
+        if self.accepting is None:
+            self.listener.setblocking(False)
+            self.accepting = Accepting(self.listener, loop)
+        self.accepting.plan(make_protocol)
+
+
 class UvicornConnection(Connection):
     """A connection as uvicorn makes it."""
 
     def __init__(
-        self, config: uvicorn.Config, server_state: Any, app_state: dict[str, Any],
+        self, config: Config, server_state: Any, app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:  # fmt: skip
         """Take what uvicorn gives to a protocol: its set of connections is what it waits for at the end."""
-        del app_state
         served = cast("ServedApplication", config.loaded_app)
-        super().__init__(
-            served.shared, _loop or asyncio.get_running_loop(), server_state.connections, server_state.tasks
-        )
+        loop = _loop or asyncio.get_running_loop()
+        super().__init__(served.shared, loop, server_state.connections, server_state.tasks)
+        config.look_for_more(loop, lambda: UvicornConnection(config, server_state, app_state, loop))
+        self._config = config
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As `Connection.connection_made`; one that was accepted just before the end is told of it, too."""
+        super().connection_made(transport)
+        if self._config.listener.fileno() < 0:
+            self.shutdown()
 
 
 def serve(listener: socket.socket, factory: str, *, workers: int, stop_seconds_max: int) -> None:
@@ -76,14 +94,14 @@ def serve(listener: socket.socket, factory: str, *, workers: int, stop_seconds_m
     Raises `SystemExit` when a worker cannot start.
     """
     raise_descriptor_limit()
-    config = uvicorn.Config(
+    config = Config(
         factory, factory=True, workers=workers, backlog=BACKLOG, loop="uvloop", http=UvicornConnection,
         interface="asgi3", ws="none", lifespan="on", log_config=None, access_log=False, proxy_headers=False,
         server_header=False, date_header=False, timeout_graceful_shutdown=stop_seconds_max,
     )  # fmt: skip
-    listeners = [listener, *(listener.dup() for _ in range(_LISTENERS - 1))]
+    config.listener = listener
     if workers > 1:
-        supervisor = Multiprocess(config, listeners)
+        supervisor = Multiprocess(config, [listener])
         supervisor.run()
         if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
             raise SystemExit(STARTUP_FAILURE)
@@ -93,7 +111,7 @@ def serve(listener: socket.socket, factory: str, *, workers: int, stop_seconds_m
     # that a signal must not be lost, and after it there is nothing left to do: for both its own handler is right.
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, server.handle_exit)
-    server.run(listeners)
+    server.run([listener])
 
 
 def settle_memory() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from muniment.storage.turns import QUIET_TURNS, TURNS_MAX
+from muniment.storage.turns import GATHERING_SECONDS_MAX, QUIET_TURNS, TURNS_MAX
 
 if TYPE_CHECKING:
     from muniment.storage.postgres_line import Line
@@ -87,11 +88,12 @@ class Lanes(Generic[G]):
     async def _gather(self) -> None:
         """Wait as long as the loop turns with more coming, within bounds."""
         seen, quiet = self._waiting(), 0
+        until = time.monotonic() + GATHERING_SECONDS_MAX
         for _ in range(TURNS_MAX):
             await asyncio.sleep(0)
             count = self._waiting()
             quiet = quiet + 1 if count == seen else 0
-            if quiet == QUIET_TURNS:
+            if quiet == QUIET_TURNS or time.monotonic() > until:
                 return
             seen = count
 

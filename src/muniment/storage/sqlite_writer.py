@@ -16,7 +16,7 @@ import structlog
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.backlog import Backlog
 from muniment.storage.sqlite_work import Group, Job, is_run_cleanly, run_apart
-from muniment.storage.turns import QUIET_TURNS, TURNS_MAX, WAITING_SECONDS_MAX
+from muniment.storage.turns import GATHERING_SECONDS_MAX, QUIET_TURNS, TURNS_MAX, WAITING_SECONDS_MAX
 
 if TYPE_CHECKING:
     from muniment.storage.database import Work
@@ -110,7 +110,7 @@ class Writer:
         with self._door:
             count = len(self._queue)
             quiet = quiet + 1 if count == seen else 0
-            waits = not self._is_busy and quiet < QUIET_TURNS and turns < TURNS_MAX
+            waits = not self._is_busy and quiet < QUIET_TURNS and turns < TURNS_MAX and self._is_early()
             self._gathering = loop if waits else None
         if waits:
             loop.call_soon(self._gather, count, quiet, turns + 1)
@@ -137,6 +137,11 @@ class Writer:
                 raise
         finally:
             self._give(group)
+
+    def _is_early(self) -> bool:
+        """Whether nobody has waited for company for longer than it is worth; the door is held."""
+        oldest = self._oldest()
+        return oldest is None or time.monotonic() - oldest < GATHERING_SECONDS_MAX
 
     def _oldest(self) -> float | None:
         """When the first of those that wait was submitted."""

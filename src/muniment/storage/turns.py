@@ -13,5 +13,7 @@ QUIET_TURNS: Final = 2
 # Turns after which it starts all the same: a few hundred requests have been looked at by then, which takes as long as
 # a commit.
 TURNS_MAX: Final = 16
+# The same in time, for turns of a busy process take milliseconds each: two or three commits.
+GATHERING_SECONDS_MAX: Final = 0.01
 # How long a write may wait for its turn; then its client has been waiting long enough.
 WAITING_SECONDS_MAX: Final = 10.0

@@ -1,0 +1,55 @@
+"""Long work takes turns with whatever else the event loop has to do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from muniment.errors import Overloaded
+from muniment.limits.turns import Turns
+
+
+async def test_so_many_begin_in_a_turn_and_others_are_answered_in_between() -> None:
+    turns, done = Turns(per_turn=2, waiting_max=100), list[str]()
+
+    async def work(name: str) -> None:
+        await turns.wait()
+        done.append(name)
+
+    async def answer_quickly() -> None:
+        done.append("quick")
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(7):
+            tasks.create_task(work(str(number)))
+        await asyncio.sleep(0)
+        assert done == ["0", "1"]
+        await asyncio.sleep(0)
+        tasks.create_task(answer_quickly())
+    assert [each for each in done if each != "quick"] == [str(number) for number in range(7)]
+    assert done.index("quick") <= 4
+
+
+async def test_one_more_than_may_wait_is_refused_and_the_others_are_served() -> None:
+    turns, refused = Turns(per_turn=1, waiting_max=3), list[int]()
+
+    async def work(number: int) -> None:
+        try:
+            await turns.wait()
+        except Overloaded:
+            refused.append(number)
+
+    await asyncio.gather(*(work(number) for number in range(10)))
+    assert refused == [4, 5, 6, 7, 8, 9]
+    await asyncio.wait_for(turns.wait(), 1)
+
+
+async def test_one_whose_client_went_away_takes_no_turn() -> None:
+    turns = Turns(per_turn=1, waiting_max=3)
+    first, gone, next_one = (asyncio.ensure_future(turns.wait()) for _ in range(3))
+    await first
+    gone.cancel()
+    await asyncio.wait_for(next_one, 1)
+    with pytest.raises(asyncio.CancelledError):
+        await gone
