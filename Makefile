@@ -39,7 +39,7 @@ test: $(VENV)/dev
 	$(VENV)/bin/pytest -n 2
 
 # A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many. Then honest
-# clients beside each attack of tests/attacking.py for a minute, as a table; ATTACK_SECONDS says how long.
+# clients beside each attack of tests/support/attacking.py for a minute, as a table; ATTACK_SECONDS says how long.
 soak: $(VENV)/dev
 	$(VENV)/bin/pytest -s -p no:xdist tests/soak
 

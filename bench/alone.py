@@ -10,7 +10,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from muniment.storage.sqlite_connection import connect
+from muniment.storage.sqlite.connection import connect
 from samples import SIGNERS
 from scale import Scale
 from server import CONNECTIONS

@@ -21,11 +21,9 @@ import httpx
 import msgspec
 import uvloop
 
-from muniment.evm.address import Address
-from muniment.evm.chains import NATIVE, Chain
-from muniment.evm.hashing import keccak256
-from muniment.evm.holdings import KEPT_MS, Holdings
-from muniment.evm.multicall import (
+from muniment.chains.catalogue import NATIVE, Chain
+from muniment.chains.holdings import KEPT_MS, Holdings
+from muniment.chains.multicall import (
     ALLOWANCE,
     BALANCE_OF,
     Read,
@@ -36,13 +34,16 @@ from muniment.evm.multicall import (
     one_shot,
     word,
 )
-from muniment.evm.reading import COIN
-from muniment.evm.rpc import Call, data_of, eth_call
-from muniment.evm.token_lists import TokenLists
+from muniment.chains.reading import COIN
+from muniment.chains.rpc import Call, eth_call
+from muniment.chains.token_lists import TokenLists
+from muniment.evm.address import Address
+from muniment.evm.hashing import keccak256
+from muniment.evm.hex import data_of
 from muniment.outgoing import Outgoing
 from muniment.wire import encode
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see that one.
 _chain: Any = import_module("chain")
 _rpc_proxy: Any = import_module("rpc_proxy")
@@ -127,7 +128,7 @@ async def _measured(
         lists = _lists(directory, tokens, outgoing, clock)
         await _check_round_trips(chains, lists, outgoing, clock)
         urls = {chain.id: chain.rpc_urls[0] for chain in chains.values()}
-        code = bytes.fromhex(resources.files("muniment.evm").joinpath("one_shot_reader.hex").read_text("ascii"))
+        code = bytes.fromhex(resources.files("muniment.chains").joinpath("one_shot_reader.hex").read_text("ascii"))
         shot = _body(eth_call(one_shot(code, WALLET, SETTLER, [COIN, *tokens])))
         reads = [Read(token, data) for token in tokens for data in _calldata()]
         aggregate = _body(eth_call(aggregate3(reads), to=_chain.MULTICALL3))

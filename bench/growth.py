@@ -10,7 +10,7 @@ from pathlib import Path
 
 from in_process import get, post, unlimited
 from muniment.app import Application, build_context
-from muniment.storage.sqlite_connection import connect
+from muniment.storage.sqlite.connection import connect
 from samples import SIGNERS, consent, signed_triggers
 from scale import Scale
 from server import CONNECTIONS

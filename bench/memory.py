@@ -21,7 +21,7 @@ from samples import manifest
 from scale import Scale
 from server import Server
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see that one.
 _postgres: Any = import_module("postgres")
 

@@ -26,7 +26,7 @@ from scale import Scale
 from server import CONNECTIONS, Server
 from traffic import CREATE, Loads, Traffic, take_turns
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see that one.
 _postgres: Any = import_module("postgres")
 

@@ -21,9 +21,9 @@ from typing import Any, Final
 import asyncpg
 
 from many_triggers import load
-from muniment.storage.postgres import PostgresDatabase
-from muniment.storage.postgres_some import fetch_some
-from muniment.storage.postgres_sql import Texts
+from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.storage.postgres.statements import Texts
+from muniment.storage.postgres.subset import fetch_some
 from plan_cases import INTENTS, TRIGGERS, Case
 
 SIZES: Final = (1_000, 100_000, 1_000_000)
@@ -213,7 +213,7 @@ def reads(cases: list[Case]) -> list[Case]:
 
 
 async def run(sizes: Sequence[int]) -> None:
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
     make_cluster: Any = import_module("postgres").Cluster  # by name: type checking of this folder does not see it
 
     with make_cluster(

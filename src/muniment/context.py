@@ -11,9 +11,9 @@ from muniment.http.request import Request
 
 if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
+    from muniment.chains.catalogue import Chain
+    from muniment.chains.holdings import Holdings
     from muniment.clock import Clock
-    from muniment.evm.chains import Chain
-    from muniment.evm.holdings import Holdings
     from muniment.ipfs.unixfs import Profile
     from muniment.limits.limiter import Limiter
     from muniment.outgoing import Outgoing

@@ -8,7 +8,7 @@ import msgspec
 
 from builders import Wallet
 from muniment.context import Context
-from muniment.intents import rules, writing
+from muniment.intents import recording as writing, rules
 from muniment.intents.types import NewIntent
 from muniment.storage.database import Database, Transaction
 from muniment.wire import decode_text

@@ -15,8 +15,8 @@ import pytest
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from conftest import stored
 from muniment.context import Context
-from muniment.storage.sqlite import SqliteDatabase
-from muniment.storage.sqlite_writer import Writer
+from muniment.storage.sqlite.engine import SqliteDatabase
+from muniment.storage.sqlite.writer import Writer
 
 Change = Callable[[], Awaitable[httpx.Response]]
 

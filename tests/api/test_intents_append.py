@@ -15,9 +15,9 @@ from trigger_world import check_refusal
 from builders import Wallet
 from conftest import Clock
 from feeding import HEX32, SETTLER, SOLVER, Feeder, IntentDraft, hash_of_proposal, log, operator_key, proposal, signed
+from muniment.chains.catalogue import Chain
 from muniment.context import Context
 from muniment.evm.address import Address
-from muniment.evm.chains import Chain
 from muniment.settings import Settings
 
 NothingStored = Callable[[], Any]

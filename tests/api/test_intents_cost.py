@@ -15,10 +15,10 @@ from conftest import NOW_MS
 from muniment.context import Context
 from muniment.http.paging import Cursor
 from muniment.intents.listing import WALKED_AT_ONCE
-from muniment.intents.receipts import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
 from muniment.intents.store import settle_expired
 from muniment.storage.database import Transaction
-from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.sqlite.engine import SqliteDatabase
+from muniment.watch.receipts import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

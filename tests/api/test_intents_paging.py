@@ -16,7 +16,8 @@ from muniment.context import Context
 from muniment.http.paging import Cursor
 from muniment.intents import listing, store
 from muniment.intents.types import NEWEST_SHOWN
-from muniment.storage import open_database, sqlite
+from muniment.storage import open_database
+from muniment.storage.sqlite.engine import engine as sqlite
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

@@ -12,7 +12,7 @@ from trigger_world import check_refusal
 from conftest import Clock
 from feeding import HEX32, Feeder, IntentDraft, hash_of_proposal, operator_key, proposal
 from muniment.context import Context
-from muniment.intents.moves import INTENT_MOVES, PROPOSAL_MOVES, reachable
+from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, reachable
 
 NothingStored = Callable[[], Any]
 OTHER = "0x" + "cd" * 32

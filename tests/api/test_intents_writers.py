@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings as hypothesis_settings, stra
 
 from feeding import Feeder, IntentDraft, hash_of_proposal, log, operator_key, proposal
 from muniment.context import Context
-from muniment.intents.moves import INTENT_MOVES, PROPOSAL_MOVES, Diagram, reachable
+from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, Diagram, reachable
 
 NUMBERS = count(1)
 _KINDS = (

@@ -16,7 +16,7 @@ from muniment.evm.address import Address
 from muniment.http.paging import OFFSET_QUICK_MAX
 from muniment.ipfs.cid import BundleCid, cid_v0
 from muniment.storage.database import Database, Transaction
-from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.sqlite.engine import SqliteDatabase
 from muniment.triggers.listing import TriggerQuery, search
 
 ROWS = 4 * OFFSET_QUICK_MAX

@@ -15,7 +15,7 @@ from conftest import NOW_MS
 from muniment.context import Context
 from muniment.http.paging import Cursor
 from muniment.ipfs.cid import cid_v0
-from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.sqlite.engine import SqliteDatabase
 from muniment.triggers.store import settle_ended
 
 # What PostgreSQL does is told by EXPLAIN, in a test of its engine.

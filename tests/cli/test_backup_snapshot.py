@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from muniment.errors import DatabaseUnavailable, Integrity
-from muniment.storage import sqlite_snapshot
-from muniment.storage.sqlite_connection import connect
-from muniment.storage.sqlite_snapshot import StillDatabase, take_snapshot
+from muniment.storage.sqlite.connection import connect
+from muniment.storage.sqlite.engine import snapshot as sqlite_snapshot
+from muniment.storage.sqlite.snapshot import StillDatabase, take_snapshot
 
 ROWS = 400
 

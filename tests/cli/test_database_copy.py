@@ -15,7 +15,7 @@ import pytest
 from builders import Bundle, TriggerDraft, Wallet, log_in
 from copying_world import OWNERS, Filled, Place, copy_all, fill, new_database, opened, read_page, run, served, walk
 from feeding import Feeder, IntentDraft
-from muniment.storage.copying import LEFT, TABLES
+from muniment.storage.registry_copy import LEFT, TABLES
 from postgres import Cluster
 
 DIRECTIONS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from muniment.app import OPERATIONS
 from muniment.auth.caller import SECURITY_SCHEMES
-from muniment.http.openapi import openapi_document
+from muniment.http.documents.openapi import openapi_document
 from muniment.http.problems import all_refusals, status_of
 from muniment.settings import Settings
 

@@ -12,7 +12,7 @@ import pytest
 from golden import ROOT
 
 from conformance import document
-from muniment.http.pages import error_page, reference_page
+from muniment.http.documents.pages import error_page, reference_page
 from muniment.http.problems import all_refusals
 
 _PAGES = sorted([ROOT / "README.md", ROOT / "bench" / "README.md", *(ROOT / "docs").rglob("*.md")])

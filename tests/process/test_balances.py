@@ -22,8 +22,8 @@ from builders import Wallet, log_in
 from chain import CHAIN_TESTS, LocalChain, encoded, selector
 from conformance import check_answer
 from muniment.app import Application, build_context
+from muniment.chains.catalogue import NATIVE
 from muniment.evm.address import Address
-from muniment.evm.chains import NATIVE
 from muniment.settings import Settings
 from rpc_proxy import RpcProxy
 

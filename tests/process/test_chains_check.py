@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
+from muniment.chains.catalogue import NATIVE, Chain
 from muniment.cli.chains import run
 from muniment.evm.address import Address
-from muniment.evm.chains import NATIVE, Chain
 from muniment.outgoing import Outgoing
 
 pytestmark = CHAIN_TESTS

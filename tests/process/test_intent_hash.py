@@ -15,8 +15,8 @@ from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
 from muniment.evm.hex import Bytes32
 from muniment.intents.hashes import intent_hash, proposal_hash
-from muniment.intents.settlement import OPERATION_EXECUTED, TOPICS, Fact, facts_of
 from muniment.intents.types import NewIntent, NewProposal
+from muniment.watch.events import OPERATION_EXECUTED, TOPICS, Fact, facts_of
 from settler import (
     LOG_EMITTER,
     encode_emit,

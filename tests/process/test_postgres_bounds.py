@@ -9,8 +9,7 @@ import asyncpg
 import pytest
 
 from faults import OURS
-from muniment.storage import postgres
-from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres.engine import PostgresDatabase, engine as postgres
 from postgres import Cluster
 
 BOUNDS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
+from muniment.chains.catalogue import Chain
+from muniment.chains.multicall import Holding
+from muniment.chains.reading import COIN, ChainReading, ReadingState, read_chain
 from muniment.evm.address import Address
-from muniment.evm.chains import Chain
-from muniment.evm.multicall import Holding
-from muniment.evm.reading import COIN, ChainReading, ReadingState, read_chain
 from muniment.outgoing import Outgoing, Unreachable
 from rpc_proxy import RpcProxy, refuses_creation
 

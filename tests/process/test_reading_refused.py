@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from muniment.chains.catalogue import Chain
+from muniment.chains.reading import ReadingState, read_chain
 from muniment.evm.address import Address
-from muniment.evm.chains import Chain
-from muniment.evm.reading import ReadingState, read_chain
 from muniment.outgoing import ANSWER_BYTES_MAX, Outgoing, Unreachable
 from ports import free_port
 from rpc_proxy import Reply, RpcProxy

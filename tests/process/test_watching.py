@@ -10,8 +10,8 @@ from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
 from muniment.evm.hex import Bytes32
 from muniment.intents import exporting, importing
-from muniment.intents.settlement import OPERATION_EXECUTED
 from muniment.intents.types import LOGS_MAX
+from muniment.watch.events import OPERATION_EXECUTED
 from settler import LOG_EMITTER, encode_emit, encode_fulfil, operation_executed_data
 from watching_world import (
     CHAIN_ID,

@@ -11,8 +11,8 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.intents import answers, nodes
-from muniment.intents.watching import Watcher
+from muniment.watch import node_answers as answers, nodes
+from muniment.watch.watcher import Watcher
 from rpc_proxy import RpcProxy
 from watching_world import (
     CHAIN_ID,

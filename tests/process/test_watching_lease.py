@@ -11,12 +11,12 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.intents.evidence import RECEIPT_INDEX, Execution, keep
-from muniment.intents.following import Follower
+from muniment.intents.chain_facts import RECEIPT_INDEX, Execution, keep
 from muniment.intents.hashes import intent_hash
-from muniment.intents.nodes import Nodes
-from muniment.intents.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
 from muniment.intents.types import NewIntent
+from muniment.watch.follower import Follower
+from muniment.watch.nodes import Nodes
+from muniment.watch.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
 from muniment.wire import decode_text
 from watching_world import (
     CHAIN_ID,

@@ -15,13 +15,13 @@ import pytest
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
-from muniment.intents import nodes as nodes_module
-from muniment.intents.following import Follower, Step
-from muniment.intents.heads import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS
-from muniment.intents.nodes import BEHIND_SECONDS, SILENT_SECONDS, Nodes
-from muniment.intents.progress import take_lease
-from muniment.intents.watching import Start, Watcher
 from muniment.outgoing import Unreachable
+from muniment.watch import nodes as nodes_module
+from muniment.watch.follower import Follower, Step
+from muniment.watch.heads import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS
+from muniment.watch.nodes import BEHIND_SECONDS, SILENT_SECONDS, Nodes
+from muniment.watch.progress import take_lease
+from muniment.watch.watcher import Start, Watcher
 from rpc_proxy import RpcProxy
 from watching_world import (
     CHAIN_ID,

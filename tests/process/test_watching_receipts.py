@@ -8,9 +8,9 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.intents import receipts
-from muniment.intents.nodes import Nodes
-from muniment.intents.receipts import Receipts
+from muniment.watch import receipts
+from muniment.watch.nodes import Nodes
+from muniment.watch.receipts import Receipts
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, Registry, chain, execute, fail, intent_body, proposal_body, settler, watched
 

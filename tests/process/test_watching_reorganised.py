@@ -12,7 +12,7 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.intents import progress
+from muniment.watch import progress
 from watching_world import CHAIN_ID, Registry, canonical, chains_file, execute, fail, intent_body, registry
 
 pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]

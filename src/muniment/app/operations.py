@@ -13,9 +13,9 @@ from muniment.context import Context
 from muniment.errors import InvalidParameter, NotReady, UnknownPath
 from muniment.functions.routes import OPERATIONS as FUNCTIONS
 from muniment.http.accept import media_ranges, named_quality
-from muniment.http.openapi import openapi_document
+from muniment.http.documents.openapi import openapi_document
+from muniment.http.documents.pages import error_page, reference_page
 from muniment.http.operation import Answer, operation
-from muniment.http.pages import error_page, reference_page
 from muniment.http.reply import JSON, Ready
 from muniment.http.request import Request
 from muniment.intents.routes import OPERATIONS as INTENTS

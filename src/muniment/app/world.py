@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muniment.auth.secrets import RingFile, parse_secrets
 from muniment.blocks import open_blocks
+from muniment.chains.catalogue import Chain, load_chains
+from muniment.chains.holdings import Holdings
+from muniment.chains.prices import PriceApi, PriceSource, StaticPrices
+from muniment.chains.token_lists import PACKAGED_LIST, TokenLists
 from muniment.clock import STEADY_MS, Clock
 from muniment.context import Context
 from muniment.errors import NotReady
-from muniment.evm.chains import Chain, load_chains
-from muniment.evm.holdings import Holdings
-from muniment.evm.prices import PriceApi, PriceSource, StaticPrices
-from muniment.evm.token_lists import PACKAGED_LIST, TokenLists
 from muniment.functions.store import find_inputs
 from muniment.http.clients import ClientAddresses
 from muniment.ipfs.unixfs import PROFILES

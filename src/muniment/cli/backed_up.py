@@ -35,7 +35,7 @@ from muniment.wire import DateTime, Record
 if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
     from muniment.settings import Settings
-    from muniment.storage.sqlite_snapshot import StillDatabase
+    from muniment.storage.sqlite.snapshot import StillDatabase
 
 FORMAT: Final = 1
 DESCRIPTION: Final = "backup.json"

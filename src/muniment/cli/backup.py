@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from muniment import durable
 from muniment.auth.secrets import RingFile
 from muniment.blocks.files import FileBlockStore
-from muniment.cli import durable
 from muniment.cli.backed_up import (
     BLOCKS,
     DATABASE,
@@ -45,7 +45,7 @@ from muniment.cli.backed_up import (
 from muniment.cli.registry import NoRegistryError
 from muniment.cli.whole_file import written
 from muniment.settings import variable
-from muniment.storage.sqlite_snapshot import StillDatabase, take_snapshot
+from muniment.storage.sqlite.snapshot import StillDatabase, take_snapshot
 from muniment.wire import iso_time
 
 if TYPE_CHECKING:

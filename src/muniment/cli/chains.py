@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from muniment.app import build_holdings
+from muniment.chains.catalogue import NATIVE, Chain, load_chains
+from muniment.chains.multicall import WORD
+from muniment.chains.reading import ReadingState, read_chain
+from muniment.chains.rpc import Call, ask, eth_call
 from muniment.clock import Clock
 from muniment.evm.address import Address
-from muniment.evm.chains import NATIVE, Chain, load_chains
 from muniment.evm.hashing import keccak256
-from muniment.evm.multicall import WORD
-from muniment.evm.reading import ReadingState, read_chain
-from muniment.evm.rpc import Call, ask, data_of, eth_call, quantity_of
+from muniment.evm.hex import data_of, quantity_of
 from muniment.outgoing import Outgoing, Unreachable
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ import click
 from muniment.blocks import IN_DATABASE, open_blocks
 from muniment.cli.epoch import new_number
 from muniment.errors import DatabaseUnavailable, Unavailable
-from muniment.storage import copying, open_database, open_source, open_target
+from muniment.storage import open_database, open_source, open_target, registry_copy as copying
 
 if TYPE_CHECKING:
     from muniment.settings import Settings
-    from muniment.storage.copying import Source
     from muniment.storage.database import Database, Row
+    from muniment.storage.registry_copy import Source
 
 # How often a bar is drawn at most.
 _BAR_STEPS: Final = 1_000

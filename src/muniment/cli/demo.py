@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 import click
 
+from muniment.chains.catalogue import load_chains
 from muniment.cli.http_client import Client, RequestFailed
-from muniment.evm.chains import load_chains
 from muniment.evm.signature import address_of_key, personal_digest, sign
 from muniment.evm.typed_data import Domain, compile_types, digest
 

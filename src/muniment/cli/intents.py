@@ -16,10 +16,10 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
+from muniment.chains.catalogue import load_chains
 from muniment.cli.logs import configure_logs
 from muniment.cli.whole_file import written
 from muniment.errors import NotReady, Refusal
-from muniment.evm.chains import load_chains
 from muniment.intents import exporting, importing
 from muniment.intents.importing import Import, Progress
 from muniment.storage import open_database

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from muniment import durable
 from muniment.auth.secrets import RING_SIZE_MAX, RingFile
 from muniment.blocks.files import FileBlockStore
-from muniment.cli import durable
 from muniment.cli.backed_up import (
     BLOCKS,
     DATABASE,
@@ -39,7 +39,7 @@ from muniment.cli.backed_up import (
 from muniment.cli.epoch import begin_in_file
 from muniment.errors import Integrity
 from muniment.settings import variable
-from muniment.storage.sqlite_snapshot import StillDatabase
+from muniment.storage.sqlite.snapshot import StillDatabase
 
 if TYPE_CHECKING:
     from muniment.settings import Settings

@@ -14,14 +14,14 @@ import structlog
 from muniment.app import Timekeeper, build_context
 from muniment.cli.logs import configure_logs
 from muniment.cli.serve import migrate
-from muniment.intents.watching import Start, Watcher, followed_chains
+from muniment.watch.watcher import Start, Watcher, followed_chains
 from muniment.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muniment.intents.following import Step
     from muniment.settings import Settings
+    from muniment.watch.follower import Step
 
 _log = structlog.get_logger(__name__)
 

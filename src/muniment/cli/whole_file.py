@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from muniment.cli.durable import flush_directory
+from muniment.durable import flush_directory
 
 # Written at once.
 _BUFFER_BYTES: Final = 256 * 1024

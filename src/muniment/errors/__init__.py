@@ -29,20 +29,6 @@ the request is to blame, `faults` that point at it. What status a refusal has ov
 
 from __future__ import annotations
 
-from muniment.errors.ours import (
-    Broken as Broken,
-    ChainsUnavailable as ChainsUnavailable,
-    ClockInDoubt as ClockInDoubt,
-    DatabaseUnavailable as DatabaseUnavailable,
-    DeadlineExceeded as DeadlineExceeded,
-    Integrity as Integrity,
-    InternalError as InternalError,
-    NotReady as NotReady,
-    Overloaded as Overloaded,
-    StorageUnavailable as StorageUnavailable,
-    TooManyUploads as TooManyUploads,
-    Unavailable as Unavailable,
-)
 from muniment.errors.refusal import (
     Fault as Fault,
     Refusal as Refusal,
@@ -86,7 +72,21 @@ from muniment.errors.request import (
     UriTooLong as UriTooLong,
     VersionTaken as VersionTaken,
 )
-from muniment.errors.standing import (
+from muniment.errors.service import (
+    Broken as Broken,
+    ChainsUnavailable as ChainsUnavailable,
+    ClockInDoubt as ClockInDoubt,
+    DatabaseUnavailable as DatabaseUnavailable,
+    DeadlineExceeded as DeadlineExceeded,
+    Integrity as Integrity,
+    InternalError as InternalError,
+    NotReady as NotReady,
+    Overloaded as Overloaded,
+    StorageUnavailable as StorageUnavailable,
+    TooManyUploads as TooManyUploads,
+    Unavailable as Unavailable,
+)
+from muniment.errors.state import (
     Absent as Absent,
     Conflicting as Conflicting,
     ContentNotFound as ContentNotFound,

@@ -1,1 +1,1 @@
-"""EVM chains: addresses, hashes, signatures, typed data, all pure; and what is read from nodes, which is not."""
+"""The EVM's own formats, all pure: addresses, hashes, signatures, the ABI, typed data (EIP-712)."""

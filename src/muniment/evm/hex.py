@@ -10,6 +10,7 @@ from muniment.wire import ProvedText
 
 _BYTES32: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 _HEX: Final = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
+_QUANTITY: Final = re.compile(r"0x(?:0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
 
 
 class HexString(ProvedText):
@@ -61,3 +62,13 @@ class Bytes32(HexString):
         if not _BYTES32.fullmatch(text):
             raise InvalidHex("expected 0x and 64 hex digits: 32 bytes")
         return cls(text.lower())
+
+
+def data_of(result: object) -> bytes | None:
+    """The bytes of a JSON-RPC result that is hex data, or None."""
+    return bytes.fromhex(result[2:]) if isinstance(result, str) and _HEX.fullmatch(result) else None
+
+
+def quantity_of(result: object) -> int | None:
+    """The number of a JSON-RPC result that is a hex quantity, or None."""
+    return int(result, 16) if isinstance(result, str) and _QUANTITY.fullmatch(result) else None

@@ -20,7 +20,7 @@ from muniment.functions import gateway, store
 from muniment.functions.checking import Checks
 from muniment.functions.rules import MANIFEST, WASM, Bundle, profile_of, read_bundle
 from muniment.functions.types import Function
-from muniment.http.openapi_answers import LISTED
+from muniment.http.documents.answers import LISTED
 from muniment.http.operation import operation
 from muniment.http.paging import check_cursor, next_link
 from muniment.http.reply import JSON, Ready, Streamed

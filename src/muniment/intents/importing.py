@@ -19,14 +19,14 @@ import msgspec
 
 from muniment.auth.operators import IMPORT
 from muniment.errors import Conflicting, DatabaseUnavailable, Invalid, InvalidBody, Refusal
-from muniment.intents import writing
+from muniment.intents import recording as writing
 from muniment.intents.rules import HEAD_BYTES_MAX, PROPOSAL_BYTES_MAX, check_intent
 from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX, NewIntent
 from muniment.json_text import parse_json
 from muniment.wire import decode_text, refusal_of
 
 if TYPE_CHECKING:
-    from muniment.evm.chains import Chain
+    from muniment.chains.catalogue import Chain
     from muniment.intents.rules import CheckedIntent
     from muniment.storage.database import Database, Transaction, Work
 

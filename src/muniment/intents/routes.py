@@ -7,12 +7,12 @@ from typing import Final
 from muniment.context import Context
 from muniment.errors import IntentNotFound, InvalidTimestamp
 from muniment.evm.hex import Bytes32
-from muniment.http.openapi_answers import LISTED, TAGGED
+from muniment.http.documents.answers import LISTED, TAGGED
 from muniment.http.operation import Operation, operation
 from muniment.http.paging import check_cursor, next_link
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.http.request import Request
-from muniment.intents import feeding, listing, store
+from muniment.intents import listing, operator_routes as feeding, store
 from muniment.intents.types import Intent
 from muniment.limits.costs import CONTENT, PAGE, Shed
 

@@ -6,16 +6,15 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from muniment.errors import Fault, HashMismatch, InvalidIntent
 from muniment.evm.address import Address
-from muniment.evm.chains import Chain
 from muniment.evm.hex import Bytes32
 from muniment.intents.hashes import Signed, intent_hash, proposal_hash, settlement_digest, signed_by
-from muniment.intents.moves import passed_until
+from muniment.intents.lifecycle import passed_until
 from muniment.intents.types import NewIntent, NewLog, NewProposal
 from muniment.wire import encode
 
@@ -24,6 +23,25 @@ HEAD_BYTES_MAX: Final = 256 * 1024
 # A thousand of them are still read in one answer.
 PROPOSAL_BYTES_MAX: Final = 64 * 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class SettledChain(Protocol):
+    """A chain on which intents are settled."""
+
+    @property
+    def id(self) -> int:
+        """Its number (EIP-155)."""
+        ...
+
+    @property
+    def settlers(self) -> tuple[Address, ...]:
+        """Its settlement contracts."""
+        ...
+
+    @property
+    def proposal_signers(self) -> tuple[Address, ...]:
+        """Those whose signatures under proposals count like a solver's."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +74,13 @@ class CheckedIntent:
     logs: tuple[CheckedLog, ...]
 
 
-def chains_of(chains: Mapping[int, Chain], settler: Address) -> list[Chain]:
+def chains_of(chains: Mapping[int, SettledChain], settler: Address) -> list[SettledChain]:
     """The chains that have the settlement contract `settler`."""
     return [chain for chain in chains.values() if settler in chain.settlers]
 
 
 def check_intent(
-    new: NewIntent, path_hash: Bytes32 | None, *, protocol: str, chains: Mapping[int, Chain], now_ms: int
+    new: NewIntent, path_hash: Bytes32 | None, *, protocol: str, chains: Mapping[int, SettledChain], now_ms: int
 ) -> CheckedIntent:
     """`new` with its hash, which is that of the path and that of the body, where they name one.
 
@@ -93,7 +111,7 @@ def check_intent(
 
 
 def check_proposal(
-    intent_hash: bytes, settler: Address, new: NewProposal, *, protocol: str, chains: Mapping[int, Chain]
+    intent_hash: bytes, settler: Address, new: NewProposal, *, protocol: str, chains: Mapping[int, SettledChain]
 ) -> CheckedProposal:
     """`new` with its hash as a proposal to that intent. Raises `InvalidIntent` for what is too large."""
     _check_size(new, PROPOSAL_BYTES_MAX, "a proposal")

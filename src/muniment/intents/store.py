@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from muniment.intents.moves import passed_until, status_as_read
+from muniment.intents.lifecycle import passed_until, status_as_read
 from muniment.intents.types import NEWEST_SHOWN
 from muniment.storage.sql import SWEPT_AT_ONCE, placeholders
 

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from muniment.storage.copying import Source, Target
     from muniment.storage.database import Database
-    from muniment.storage.replicas import ReplicatedDatabase
+    from muniment.storage.registry_copy import Source, Target
+    from muniment.storage.replication.replicated import ReplicatedDatabase
 
 
 def open_database(url: str, *, data_dir: Path) -> Database:
@@ -20,10 +20,10 @@ def open_database(url: str, *, data_dir: Path) -> Database:
     Raises `ValueError` for a URL that no engine knows.
     """
     if _engine(url) == "sqlite":
-        from muniment.storage.sqlite import SqliteDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
+        from muniment.storage.sqlite.engine import SqliteDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
         return SqliteDatabase(_path(url, data_dir))
-    from muniment.storage.postgres import PostgresDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
+    from muniment.storage.postgres.engine import PostgresDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
     return PostgresDatabase(url)
 
@@ -33,7 +33,7 @@ def open_replicated(url: str, read_urls: Sequence[str], *, data_dir: Path, lag_s
 
     Reads from a replica are at most `lag_s_max` seconds old. Raises `OSError` when `data_dir` cannot be written.
     """
-    from muniment.storage.replicas import ReplicatedDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
+    from muniment.storage.replication.replicated import ReplicatedDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
     return ReplicatedDatabase(url, read_urls, writers=data_dir / "recent-writers", lag_s_max=lag_s_max)
 
@@ -44,10 +44,10 @@ def open_source(url: str, *, data_dir: Path, name: str = "FROM") -> AbstractAsyn
     Raises `ValueError` for a URL that no engine knows.
     """
     if _engine(url) == "sqlite":
-        from muniment.storage.sqlite_copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
+        from muniment.storage.sqlite.copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
 
         return source(_path(url, data_dir), name)
-    from muniment.storage.postgres_copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
+    from muniment.storage.postgres.copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
 
     return source(url, name)
 
@@ -55,10 +55,10 @@ def open_source(url: str, *, data_dir: Path, name: str = "FROM") -> AbstractAsyn
 def open_target(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Target]:
     """A transaction on the database at `url`, which was migrated: what is copied to it. Likewise."""
     if _engine(url) == "sqlite":
-        from muniment.storage.sqlite_copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
+        from muniment.storage.sqlite.copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
 
         return target(_path(url, data_dir))
-    from muniment.storage.postgres_copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
+    from muniment.storage.postgres.copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
 
     return target(url)
 

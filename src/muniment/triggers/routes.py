@@ -11,7 +11,7 @@ from muniment import errors
 from muniment.context import Context
 from muniment.errors import ClockInDoubt, Invalid, Refusal, TriggerNotFound, UnknownFunction
 from muniment.evm.signature import Signature
-from muniment.http.openapi_answers import LISTED, TAGGED
+from muniment.http.documents.answers import LISTED, TAGGED
 from muniment.http.operation import operation
 from muniment.http.paging import check_cursor, next_link
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches

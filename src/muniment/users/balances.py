@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 from msgspec import Meta
 
+from muniment.chains.holdings import Held, Portfolio
+from muniment.chains.prices import PriceJson, price_json
 from muniment.errors import ChainsUnavailable
 from muniment.evm.address import Address
-from muniment.evm.holdings import Held, Portfolio
-from muniment.evm.prices import PriceJson, price_json
 from muniment.wire import Amount, Record
 
 # Some 50 bytes each: proxies commonly take 4 KB of header fields. The rest can be told by its price of 0.

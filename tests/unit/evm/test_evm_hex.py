@@ -1,7 +1,7 @@
 import pytest
 
+from muniment.chains.catalogue import CATALOGUE
 from muniment.errors import InvalidHex
-from muniment.evm.chains import CATALOGUE
 from muniment.evm.hashing import keccak256
 from muniment.evm.hex import HexString
 

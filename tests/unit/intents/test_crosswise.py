@@ -15,7 +15,7 @@ import pytest
 
 from feeding import IntentDraft, log
 from muniment.errors import Refusal
-from muniment.intents import rules, writing
+from muniment.intents import recording as writing, rules
 from muniment.intents.importing import Import
 from muniment.intents.types import NewIntent, NewLog
 from muniment.storage import open_database

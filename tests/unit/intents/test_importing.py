@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from intent_lines import joined, line, log, proposal
+from muniment.chains.catalogue import CATALOGUE
 from muniment.context import Context
 from muniment.errors import DatabaseUnavailable, Refusal
-from muniment.evm.chains import CATALOGUE
-from muniment.intents import exporting, importing, writing
+from muniment.intents import exporting, importing, recording as writing
 from muniment.intents.exporting import Exported
 from muniment.intents.importing import Import, Line, Progress, Tally, check_line, in_batches, read_lines
 from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX

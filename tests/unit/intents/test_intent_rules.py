@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from builders import Wallet
+from muniment.chains.catalogue import CATALOGUE
 from muniment.errors import HashMismatch, InvalidIntent
 from muniment.evm.address import Address
-from muniment.evm.chains import CATALOGUE
 from muniment.evm.hex import Bytes32
 from muniment.evm.signature import sign
 from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest

@@ -12,16 +12,15 @@ import pytest
 from words import write_lock_held
 
 from muniment.errors import DatabaseUnavailable, NotReady
-from muniment.storage import sqlite, sqlite_migrate
 from muniment.storage.migrate import Migration, migrations, missing
-from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.sqlite.engine import SqliteDatabase, engine as sqlite, migrate as sqlite_migrate
 
 KNOWN = migrations("sqlite")
 NAMES = [migration.name for migration in KNOWN]
 _MIGRATE = """
 import asyncio, sys
 from pathlib import Path
-from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.sqlite.engine import SqliteDatabase
 database = SqliteDatabase(Path(sys.argv[1]))
 print("open", flush=True)
 sys.stdin.readline()

@@ -10,10 +10,9 @@ import asyncpg
 import pytest
 
 from muniment.errors import DatabaseUnavailable, TriggerNotFound
-from muniment.storage import postgres_transaction
 from muniment.storage.database import Transaction
-from muniment.storage.postgres import PostgresDatabase
-from muniment.storage.postgres_line import is_refusal
+from muniment.storage.postgres.engine import PostgresDatabase, transaction as postgres_transaction
+from muniment.storage.postgres.slot import is_refusal
 
 ADD = "INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 COUNT = "SELECT count(*) FROM users"

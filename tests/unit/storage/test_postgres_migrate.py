@@ -12,9 +12,8 @@ import asyncpg
 import pytest
 
 from muniment.errors import DatabaseUnavailable
-from muniment.storage import postgres_migrate
 from muniment.storage.migrate import Migration, migrations
-from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres.engine import PostgresDatabase, migrate as postgres_migrate
 from postgres import Cluster
 
 KNOWN = migrations("postgres")

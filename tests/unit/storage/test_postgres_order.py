@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from muniment.http.paging import Cursor
-from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.triggers.listing import TriggerQuery, search
 
 WRITER = Path(__file__).parent / "writes_triggers.py"

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from muniment.storage.database import Database, Transaction
-from muniment.storage.postgres import PostgresDatabase
-from muniment.storage.postgres_some import fetch_some
+from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.storage.postgres.subset import fetch_some
 from muniment.triggers.listing import TriggerQuery, search
 from muniment.triggers.store import settle_ended
 from postgres import Cluster

@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from muniment.errors import DatabaseUnavailable, NotReady
-from muniment.storage import postgres_line
 from muniment.storage.database import Transaction
-from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres.engine import PostgresDatabase, slot as postgres_line
 
 
 @pytest.fixture

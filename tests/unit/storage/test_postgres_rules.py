@@ -15,7 +15,7 @@ from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.functions import store as functions
 from muniment.storage.database import Transaction
-from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.triggers import store as triggers
 
 SIGNER = Address(Wallet().address)

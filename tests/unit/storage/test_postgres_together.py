@@ -13,11 +13,11 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable, TriggerNotFound
 from muniment.evm.address import Address
-from muniment.storage import open_database, postgres_reader
+from muniment.storage import open_database
 from muniment.storage.database import Transaction
-from muniment.storage.postgres import PostgresDatabase
-from muniment.storage.postgres_line import Connection
-from muniment.storage.postgres_sql import Kind, Texts
+from muniment.storage.postgres.engine import PostgresDatabase, reader as postgres_reader
+from muniment.storage.postgres.slot import Connection
+from muniment.storage.postgres.statements import Kind, Texts
 from muniment.users import store
 
 ADD = "INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from muniment.storage.recent_writers import SLOTS, RecentWriters
+from muniment.storage.replication.recent_writers import SLOTS, RecentWriters
 
-NOTE = """import sys; from pathlib import Path; from muniment.storage.recent_writers import RecentWriters
+NOTE = """import sys; from pathlib import Path; from muniment.storage.replication.recent_writers import RecentWriters
 RecentWriters(Path(sys.argv[1])).note(sys.argv[2])"""
 
 

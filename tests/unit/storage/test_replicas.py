@@ -11,11 +11,11 @@ import asyncpg
 import pytest
 
 from muniment.errors import DatabaseUnavailable
-from muniment.storage import open_replicated, postgres
+from muniment.storage import open_replicated
 from muniment.storage.database import Reads
-from muniment.storage.postgres import PostgresDatabase
-from muniment.storage.postgres_line import _one_by_one
-from muniment.storage.replicas import ReplicatedDatabase
+from muniment.storage.postgres.engine import PostgresDatabase, engine as postgres
+from muniment.storage.postgres.slot import _one_by_one
+from muniment.storage.replication.replicated import ReplicatedDatabase
 from muniment.triggers.listing import TriggerQuery, search
 from postgres import Cluster
 

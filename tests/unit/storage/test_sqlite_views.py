@@ -16,17 +16,16 @@ import uvloop
 from words import TABLE, add, connection_of, opened
 
 from muniment.errors import DatabaseUnavailable, NotReady
-from muniment.storage import sqlite_commits
-from muniment.storage.sqlite import SqliteDatabase
-from muniment.storage.sqlite_connection import connect
-from muniment.storage.sqlite_view import VIEW_SECONDS_MAX
+from muniment.storage.sqlite.connection import connect
+from muniment.storage.sqlite.engine import SqliteDatabase, commits as sqlite_commits
+from muniment.storage.sqlite.view import VIEW_SECONDS_MAX
 
 COUNT = "SELECT count(*) FROM words"
 # A process that commits each word that it is told, and says so.
 COMMITS = """
 import asyncio, sys
 from pathlib import Path
-from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.sqlite.engine import SqliteDatabase
 
 async def main():
     database = SqliteDatabase(Path(sys.argv[1]))

@@ -13,11 +13,11 @@ import pytest
 from words import Work, add, commit_held, connection_of, nothing, opened, words, write_lock_held
 
 from muniment.errors import DatabaseUnavailable, NotReady, Overloaded, TriggerDeactivated
-from muniment.storage import backlog, sqlite_commits, sqlite_writer
+from muniment.storage import backlog
 from muniment.storage.database import Transaction
-from muniment.storage.sqlite import SqliteDatabase
-from muniment.storage.sqlite_work import Group
-from muniment.storage.sqlite_writer import Writer
+from muniment.storage.sqlite.engine import SqliteDatabase, commits as sqlite_commits, writer as sqlite_writer
+from muniment.storage.sqlite.jobs import Group
+from muniment.storage.sqlite.writer import Writer
 
 # A writer that lost a job would keep its caller waiting for ever.
 ANSWER_SECONDS_MAX = 120

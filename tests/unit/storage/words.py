@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from muniment.storage.database import Transaction
-from muniment.storage.sqlite import SqliteDatabase
+from muniment.storage.sqlite.engine import SqliteDatabase
 
 TABLE = "CREATE TABLE words (seq INTEGER PRIMARY KEY AUTOINCREMENT, word TEXT NOT NULL UNIQUE) STRICT"
 Work = Callable[[Transaction], Awaitable[int]]

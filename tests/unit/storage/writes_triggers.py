@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from muniment.storage.database import Transaction
-from muniment.storage.postgres import PostgresDatabase
+from muniment.storage.postgres.engine import PostgresDatabase
 
 INSERT = """INSERT INTO triggers (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""

@@ -1,0 +1,296 @@
+"""Prices in US dollars per whole token, from sources that are not trusted.
+
+A price that is too old, not certain enough or out of all proportion is no price. Sources answer for what they know
+and are silent about the rest; none of them raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from decimal import Context, Decimal
+from pathlib import Path
+from typing import Annotated, Any, Final, Protocol, TypeAlias, cast
+
+import msgspec
+import structlog
+
+from muniment.chains.catalogue import NATIVE
+from muniment.chains.reading import FeedRound
+from muniment.errors import InvalidAddress
+from muniment.evm.address import Address
+from muniment.json_text import parse_json
+from muniment.outgoing import Outgoing, Unreachable
+from muniment.wire import json_kind
+
+# No token has cost more than 10^6 dollars; what is far beyond is an error of the source.
+PRICE_MAX: Final = 1e12
+# The smallest price that `price_json` can write.
+PRICE_DECIMALS: Final = 18
+PRICE_MIN: Final = 1e-18
+
+# Chainlink feeds have 8 or 18 decimals; a power of ten beyond 36 is none that a feed was made with.
+FEED_DECIMALS_MAX: Final = 36
+# latestRoundData(): uint80 roundId, int256 answer, uint256 startedAt, uint256 updatedAt, uint80 answeredInRound.
+_ROUND_BYTES: Final = 5 * 32
+# Clocks differ, and a round at the heartbeat waits for its block.
+CLOCK_SLACK_S: Final = 300
+
+FILE_BYTES_MAX: Final = 4 * 1024 * 1024
+
+# Some proxies cut a URL at 4 KB. It holds 93 coins at most, and the API takes a hundred.
+URL_LENGTH_MAX: Final = 4096
+CONFIDENCE_MIN: Final = 0.9
+PRICE_AGE_S_MAX: Final = 4 * 3600
+API_SECONDS_MAX: Final = 2.5
+REQUESTS_AT_ONCE_MAX: Final = 4
+KEPT_MS: Final = 60_000
+# After a failure the API is left alone for a while: a caller does not wait for it again.
+FAILURE_KEPT_MS: Final = 10_000
+# Two lists of 10,000 tokens; an entry takes about 300 bytes, all of them 6 MB.
+KEPT_MAX: Final = 20_000
+# RFC 3986: a URL is printable ASCII. This length leaves room for 58 coins.
+_BASE_URL: Final = re.compile(r"https?://[!-~]{1,1016}")
+# Prices up to four hours old, as `PRICE_AGE_S_MAX` says.
+_WIDTH: Final = "?searchWidth=4h"
+
+# How the API knows a chain's own coin.
+_API_NATIVE: Final = "0x" + "0" * 40
+
+# A token: its chain id and its address.
+Coin: TypeAlias = tuple[int, Address]
+
+# The type of a price in a record: `msgspec.Raw(price_json(price).encode())`, since msgspec writes 1e-07 for 0.0000001.
+PriceJson: TypeAlias = Annotated[
+    msgspec.Raw,
+    msgspec.Meta(
+        description="US dollars per whole token, 0 when unknown", extra_json_schema={"type": "number", "minimum": 0}
+    ),
+]
+
+_log = structlog.get_logger(__name__)
+
+
+class PriceSource(Protocol):
+    """Something that knows prices."""
+
+    async def prices(self, wanted: Collection[Coin], now_ms: int) -> dict[Coin, float]:
+        """Prices of those of `wanted` that it knows. Does not raise."""
+        ...
+
+
+async def prices(sources: Sequence[PriceSource], wanted: Collection[Coin], now_ms: int) -> dict[Coin, float]:
+    """The prices of `wanted`, each from the first source that has a plausible one; unknown ones are absent."""
+    known: dict[Coin, float] = {}
+    for source in sources:
+        missing = [coin for coin in dict.fromkeys(wanted) if coin not in known]
+        if not missing:
+            break
+        found = await source.prices(missing, now_ms)
+        known |= {coin: found[coin] for coin in missing if coin in found and is_plausible(found[coin])}
+    return known
+
+
+def is_plausible(price: float) -> bool:
+    """Whether a price can be one: a finite number from 10^-18 to 10^12."""
+    return math.isfinite(price) and PRICE_MIN <= price <= PRICE_MAX
+
+
+def price_json(price: float) -> str:
+    """A price as a JSON number in plain decimal: no exponent, at most 18 decimals, 0 for unknown.
+
+    Raises `ValueError` for what neither is plausible nor 0.
+    """
+    if price and not is_plausible(price):
+        raise ValueError("not a price")
+    # The shortest digits that give this very float; in binary 0.1 would be 0.100000000000000006.
+    exact = Decimal(repr(abs(float(price))))
+    rounded = exact.quantize(Decimal(1).scaleb(-PRICE_DECIMALS), context=Context(prec=64))
+    return format(rounded, "f").rstrip("0").rstrip(".") or "0"
+
+
+def price_of_round(last: FeedRound, now_s: int, heartbeat_s: int) -> float | None:
+    """The price in the last round of a Chainlink AggregatorV3Interface; None if it has none.
+
+    `heartbeat_s` is the time after which the feed promises a new round. That the answer was computed in this very
+    round is not asked for: Chainlink calls `answeredInRound` deprecated.
+    """
+    returned, decimals = last.returned, last.decimals
+    if len(returned) != _ROUND_BYTES or not 0 <= decimals <= FEED_DECIMALS_MAX:
+        return None
+    answer = int.from_bytes(returned[32:64], signed=True)
+    updated_s = int.from_bytes(returned[96:128])
+    if not now_s - heartbeat_s - CLOCK_SLACK_S <= updated_s <= now_s + CLOCK_SLACK_S:
+        return None
+    # Compared as integers, because a float overflows.
+    if not 0 < answer <= int(PRICE_MAX) * 10**decimals:
+        return None
+    price = answer / 10**decimals
+    return price if is_plausible(price) else None
+
+
+class StaticPrices:
+    """Prices from a file, for tests and for hosts without network."""
+
+    def __init__(self, known: Mapping[Coin, float]) -> None:
+        self._known = dict(known)
+
+    @classmethod
+    def read(cls, path: Path) -> StaticPrices:
+        """A TOML file (named `.toml`) or a JSON object: `chainId:address` to price. Raises `ValueError` naming it."""
+        try:
+            with path.open("rb") as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+            if len(data) > FILE_BYTES_MAX:
+                raise ValueError(f"more than {FILE_BYTES_MAX} bytes")  # noqa: TRY301 - all failures get the file's name
+            value: Any = tomllib.loads(data.decode()) if path.suffix == ".toml" else parse_json(data)
+            return cls(_static_prices(value))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ValueError(f"prices {path}: {error}") from error
+
+    async def prices(self, wanted: Collection[Coin], now_ms: int) -> dict[Coin, float]:  # noqa: ARG002 - never old
+        """Prices of those of `wanted` that the file has."""
+        return {coin: self._known[coin] for coin in wanted if coin in self._known}
+
+
+def _static_prices(value: object) -> dict[Coin, float]:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object, got {json_kind(value)}")  # noqa: TRY004 - what is wrong is in the file
+    known: dict[Coin, float] = {}
+    for name, price in cast("dict[str, object]", value).items():
+        coin = _coin(name)
+        if type(price) not in {int, float} or not is_plausible(_float(cast("float", price))):
+            raise ValueError(f"{name}: a price is a number from {PRICE_MIN} to {PRICE_MAX}")
+        if coin in known:
+            raise ValueError(f"{name}: is there twice")
+        known[coin] = _float(cast("float", price))
+    return known
+
+
+def _coin(name: str) -> Coin:
+    chain_id, _, address = name.partition(":")
+    if not (chain_id.isascii() and chain_id.isdecimal() and len(chain_id) < 20):  # noqa: PLR2004 - digits of 2^63
+        raise ValueError(f"{name[:80]}: expected chainId:address")
+    try:
+        return int(chain_id), Address.parse(address)
+    except InvalidAddress as error:
+        raise ValueError(f"{name[:80]}: {error}") from error
+
+
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # an integer beyond a double
+        return math.inf
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What the API says of a coin, as far as it matters here."""
+
+    price: float
+    timestamp: float
+    confidence: float
+
+
+class PriceApi:
+    """The current prices of an HTTP API in the form of DefiLlama's `coins`: `GET /prices/current/{coins}`.
+
+    Answers are kept for a minute, and nobody asks for a coin while an answer for it is under way.
+    """
+
+    def __init__(self, base_url: str, outgoing: Outgoing, chains: Mapping[int, str]) -> None:
+        """`base_url` is what stands before `/prices`; `chains` are the API's names of the chains that it knows.
+
+        Raises `ValueError` for what is no URL of http or https.
+        """
+        if not _BASE_URL.fullmatch(base_url):
+            raise ValueError("the URL of a price API begins with http:// or https:// and has at most 1024 characters")
+        self._prefix = f"{base_url.rstrip('/')}/prices/current/"
+        self._outgoing = outgoing
+        self._chains = dict(chains)
+        self._kept: dict[Coin, tuple[int, int, float | None]] = {}  # from, for how many ms, the price
+        self._pending: dict[Coin, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE_MAX)
+
+    async def prices(self, wanted: Collection[Coin], now_ms: int) -> dict[Coin, float]:
+        """Prices of those of `wanted` that the API knows. Empty when the API fails."""
+        coins = [coin for coin in dict.fromkeys(wanted) if coin[0] in self._chains]
+        fresh = [coin for coin in coins if self._is_kept(coin, now_ms)]
+        missing = [coin for coin in coins if not self._is_kept(coin, now_ms)]
+        for batch in self._batches([coin for coin in missing if coin not in self._pending]):
+            task = asyncio.create_task(self._fetch(batch, now_ms))
+            self._pending |= dict.fromkeys(batch, task)
+        found = {coin: self._kept[coin][2] for coin in fresh}
+        if tasks := {self._pending[coin] for coin in missing}:
+            # Not `gather`: a caller that gives up must not take the answer from the others.
+            await asyncio.wait(tasks)
+        found |= {coin: self._kept[coin][2] for coin in missing if coin in self._kept}
+        return {coin: price for coin, price in found.items() if price is not None}
+
+    def _is_kept(self, coin: Coin, now_ms: int) -> bool:
+        since_ms, for_ms, _ = self._kept.get(coin, (0, 0, None))
+        # Not before `since_ms` either: a clock that was set back would keep it for longer.
+        return 0 <= now_ms - since_ms < for_ms
+
+    def _batches(self, coins: Sequence[Coin]) -> Iterator[list[Coin]]:
+        """`coins` in parts, each for one URL."""
+        batch: list[Coin] = []
+        length = 0
+        for coin in coins:
+            added = len(self._name(coin)) + 1
+            if batch and length + added > URL_LENGTH_MAX - len(self._prefix) - len(_WIDTH):
+                yield batch
+                batch, length = [], 0
+            batch.append(coin)
+            length += added
+        if batch:
+            yield batch
+
+    def _name(self, coin: Coin) -> str:
+        chain_id, address = coin
+        return f"{self._chains[chain_id]}:{_API_NATIVE if address == NATIVE else address.lower()}"
+
+    async def _fetch(self, batch: list[Coin], now_ms: int) -> None:
+        try:
+            async with self._slots:
+                url = self._prefix + ",".join(map(self._name, batch)) + _WIDTH
+                answer = await self._outgoing.get(url, seconds_max=API_SECONDS_MAX)
+                found = _answers(answer)
+            for coin in batch:
+                self._keep(coin, (now_ms, KEPT_MS, _price(found.get(self._name(coin).lower()), now_ms // 1000)))
+        except (Unreachable, ValueError) as error:
+            _log.warning("no prices", reason=str(error))
+            for coin in batch:
+                self._keep(coin, (now_ms, FAILURE_KEPT_MS, None))
+        finally:
+            for coin in batch:
+                self._pending.pop(coin, None)
+
+    def _keep(self, coin: Coin, answer: tuple[int, int, float | None]) -> None:
+        self._kept.pop(coin, None)
+        self._kept[coin] = answer
+        if len(self._kept) > KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+
+
+def _answers(data: bytes) -> dict[str, object]:
+    """What the API says of each coin, by its name in lower case; raises `ValueError` when it is no such answer."""
+    value: Any = parse_json(data)
+    coins: object = cast("dict[str, object]", value).get("coins") if isinstance(value, dict) else None
+    if not isinstance(coins, dict):
+        raise ValueError("the answer has no coins")  # noqa: TRY004 - what is wrong is the answer
+    return {name.lower(): coin for name, coin in cast("dict[str, object]", coins).items()}
+
+
+def _price(coin: object, now_s: int) -> float | None:
+    """The price in what the API says of a coin, if it is certain, recent and plausible."""
+    try:
+        answer = msgspec.convert(coin, _Answer)
+    except (msgspec.ValidationError, OverflowError):
+        return None
+    if not CONFIDENCE_MIN <= answer.confidence <= 1 or not is_plausible(answer.price):
+        return None
+    return answer.price if -CLOCK_SLACK_S <= now_s - answer.timestamp <= PRICE_AGE_S_MAX else None

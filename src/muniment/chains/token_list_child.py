@@ -1,0 +1,81 @@
+"""Reads token lists in a process of its own: a list of megabytes takes a core for a second, and the event loop with it.
+
+The child gets the bytes and nothing else: no environment, no open file, no import path of the caller's. Its memory and
+its CPU time are bounded by itself, its time by the parent; without a parent its pipes end, and so does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from muniment.chains.tokens import LIST_BYTES_MAX, Token, parse_token_list
+from muniment.wire import decode_text, encode
+
+# Of a list of the largest size a child takes about a second and 150 MB; a slow machine is given time.
+SECONDS_MAX: Final = 30.0
+_CPU_SECONDS_MAX: Final = 15
+_MEMORY_BYTES_MAX: Final = 1024**3
+# Tokens that are taken over between two turns of the event loop: some milliseconds, for their checksums are computed.
+_TOKENS_PER_TURN: Final = 250
+_REASON_LENGTH: Final = 300
+
+_decoder: Final = msgspec.json.Decoder(Token, dec_hook=decode_text)
+
+
+async def read_token_list(data: bytes, chains: Collection[int]) -> list[Token]:
+    """`parse_token_list`, of which those tokens are kept that are on `chains`. Raises `ValueError`."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-m", __name__, *map(str, sorted(chains)),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={}, cwd="/",
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            found, reason = await child.communicate(data)
+    except TimeoutError:
+        raise ValueError(f"reading it took more than {SECONDS_MAX:.0f} s") from None
+    finally:
+        if child.returncode is None:
+            with suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+    if child.returncode:
+        raise ValueError(reason.decode(errors="replace")[:_REASON_LENGTH].strip() or "the process that read it ended")
+    tokens: list[Token] = []
+    for line in found.splitlines():
+        tokens.append(_decoder.decode(line))
+        if len(tokens) % _TOKENS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return tokens
+
+
+def main() -> int:
+    """What the child does: bytes in, a token a line out, or on standard error why there is none."""
+    _limit()
+    chains = frozenset(map(int, sys.argv[1:]))
+    try:
+        tokens = parse_token_list(sys.stdin.buffer.read(LIST_BYTES_MAX + 1))
+    except (ValueError, MemoryError) as error:
+        sys.stderr.write(str(error)[:_REASON_LENGTH] or type(error).__name__)
+        return 1
+    sys.stdout.buffer.writelines(encode(token) + b"\n" for token in tokens if token.chain_id in chains)
+    return 0
+
+
+def _limit() -> None:
+    if sys.platform != "win32":  # which has no such limits
+        import resource  # noqa: PLC0415 - not there on Windows
+
+        resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS_MAX, _CPU_SECONDS_MAX))
+        with suppress(ValueError):  # some systems know no limit of addresses
+            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,272 @@
+"""The OpenAPI 3.1 document, read off the operations: it cannot say what they do not do."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from types import UnionType
+from typing import Any, Final, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, UNSET
+from msgspec.inspect import CustomType, StructType, type_info
+
+from muniment import errors
+from muniment.errors import Refusal
+from muniment.http.documents.answers import HEADERS, described_answer, described_problems
+from muniment.http.operation import Answer, Operation
+from muniment.http.problems import EVERYWHERE, Problem, all_refusals, status_of
+from muniment.http.reply import Ready, Streamed
+from muniment.http.request import Request
+from muniment.wire import ProvedText, encode
+
+_BODY_REFUSALS: Final[tuple[type[Refusal], ...]] = (
+    errors.InvalidJson, errors.InvalidBody, errors.BodyTooLarge, errors.UnsupportedMediaType, errors.RequestTimeout,
+)  # fmt: skip
+_REF: Final = "#/components/schemas/{name}"
+_OK: Final = 200
+_NO_CONTENT: Final = 204
+
+Json = dict[str, Any]
+
+
+def openapi_document(operations: Iterable[Operation], *, version: str, about: str, security: Json) -> Json:
+    """The document for `operations`; `security` holds the security schemes that they name."""
+    operations = list(operations)
+    shapes = [shape for each in operations for shape in _shapes(each)]
+    schemas, components = msgspec.json.schema_components([*shapes, Problem], schema_hook=_schema, ref_template=_REF)
+    schema_of = dict(zip([repr(shape) for shape in shapes], schemas, strict=False))
+    records = _records([*shapes, Problem])
+    _add_examples(components, records)
+    problems: Json = {}
+    paths: defaultdict[str, Json] = defaultdict(dict)
+    for each in operations:
+        paths[each.path][each.method.lower()] = _described(each, schema_of, problems)
+    named: Json = {}
+    components = {name: _hoisted_below(component, named) for name, component in components.items()}
+    _tell_defaults(components, records)
+    components[Problem.__name__]["additionalProperties"] = True  # RFC 9457 section 3.2: what some refusals add
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Muniment", "version": version, "description": about, "license": _LICENSE},
+        "servers": [{"url": "/"}],
+        "tags": [
+            {"name": name, "description": _tag_description(name)}
+            for name in dict.fromkeys(_tag(each) for each in operations)
+        ],
+        "paths": _hoisted(dict(paths), named),
+        "components": {
+            "schemas": {**components, **named},
+            "responses": problems,
+            "headers": dict(HEADERS),
+            "securitySchemes": security,
+        },
+        "x-error-codes": {
+            refusal.code: {"status": status_of(refusal), "title": refusal.title, "meaning": inspect.getdoc(refusal)}
+            for refusal in all_refusals()
+        },
+    }
+
+
+_LICENSE: Final = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
+
+
+def refusals_of(each: Operation) -> list[type[Refusal]]:
+    """Every refusal that an operation may answer: its own, its parameters', and those that any may."""
+    found: set[type[Refusal]] = {*EVERYWHERE, *each.refuses}
+    for name, kind in each.hints.items():
+        if name == "body":
+            found.update(_BODY_REFUSALS)
+        if name != "return":
+            found.update(getattr(kind, "refuses_with", ()))
+            found.update(text.refuses for text in _texts_in(kind))
+    return sorted(found, key=lambda refusal: (status_of(refusal), refusal.code))
+
+
+def _texts_in(kind: Any) -> Iterator[type[ProvedText]]:
+    """The proved texts that a parameter's type is made of."""
+    if inspect.isclass(kind) and issubclass(kind, ProvedText):
+        yield kind
+    elif kind is not Request and not hasattr(kind, "from_request"):
+        for info in _inside(kind):
+            if isinstance(info, CustomType) and issubclass(info.cls, ProvedText):
+                yield info.cls
+
+
+def _inside(kind: Any) -> Iterator[msgspec.inspect.Type]:
+    """`kind` and every type that it is made of, at any depth."""
+    pending, seen = [type_info(kind)], set[int]()
+    while pending:
+        info = pending.pop()
+        if id(info) in seen:
+            continue
+        seen.add(id(info))
+        yield info
+        for value in (getattr(info, slot) for slot in info.__struct_fields__):
+            members = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+            for member in members:
+                inner = getattr(member, "type", member)
+                if isinstance(inner, msgspec.inspect.Type):
+                    pending.append(inner)
+
+
+def _shapes(each: Operation) -> list[Any]:
+    """The types in body and answer that need a schema."""
+    return [kind for name, kind in each.hints.items() if name == "body"] + _result_types(each)
+
+
+def _result_types(each: Operation) -> list[Any]:
+    """The types that an operation's answers spell in JSON; content of other media types has none."""
+    result = each.hints.get("return")
+    kinds: tuple[Any, ...] = get_args(result) if get_origin(result) in (UnionType, Union) else (result,)
+    spelt: list[Any] = [get_args(kind)[0] if get_origin(kind) is Ready else kind for kind in kinds]
+    return [kind for kind in spelt if kind not in (None, type(None), bytes, Streamed)]
+
+
+def _schema(kind: type[Any]) -> Json:
+    if issubclass(kind, ProvedText):
+        return {"title": kind.__name__, **kind.schema}
+    raise NotImplementedError(kind)
+
+
+# Keywords whose values are JSON of any kind and no schemas.
+_SAMPLES: Final = frozenset({"examples", "default", "const", "enum"})
+_WITH_MEMBERS: Final = frozenset({"properties", "additionalProperties", "anyOf"})
+
+
+def _hoisted(node: Any, named: Json) -> Any:
+    """`node` with a reference in place of each schema that has a title; the schema goes to `named`, once.
+
+    An object that names no members is open, and has to say so: clients are generated that send none.
+    """
+    if isinstance(node, list):
+        return [_hoisted(each, named) for each in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    plain = _hoisted_below(cast("Json", node), named)
+    if plain.get("type") == "object" and not plain.keys() & _WITH_MEMBERS:
+        plain["additionalProperties"] = True
+    title = plain.get("title")
+    if not isinstance(title, str):
+        return plain
+    is_the_same = named.setdefault(title, plain) == plain
+    return {"$ref": _REF.format(name=title)} if is_the_same else plain
+
+
+def _hoisted_below(schema: Json, named: Json) -> Json:
+    return {key: value if key in _SAMPLES else _hoisted(value, named) for key, value in schema.items()}
+
+
+def _records(shapes: list[Any]) -> list[StructType]:
+    """The records that `shapes` are made of, each once."""
+    found = (info for shape in shapes for info in _inside(shape) if isinstance(info, StructType))
+    return list({info.cls: info for info in found}.values())
+
+
+def _add_examples(components: Json, records: list[StructType]) -> None:
+    """Records say an example of themselves as `example`."""
+    for info in records:
+        if hasattr(info.cls, "example"):
+            components[info.cls.__name__]["examples"] = [cast("Any", info.cls).example]
+
+
+def _tell_defaults(components: Json, records: list[StructType]) -> None:
+    """Say in words what a member is when it is left out.
+
+    The keyword `default` says the same, but generators take it for a promise that the member is there, and demand it
+    from whoever sends it (openapi-typescript, `--default-non-nullable`).
+    """
+    for info in records:
+        members = components[info.cls.__name__]["properties"]
+        for field in info.fields:
+            member = members[field.encode_name]
+            member.pop("default", None)
+            default = field.default if field.default_factory is NODEFAULT else field.default_factory()
+            if default not in (NODEFAULT, UNSET, None):
+                said = f"Default: `{encode(default).decode()}`"
+                about = member.get("description")
+                member["description"] = f"{about}. {said}" if about else said
+
+
+def _tag(each: Operation) -> str:
+    return each.handler.__module__.split(".")[1]
+
+
+def _tag_description(tag: str) -> str:
+    """What the package behind a tag says of itself."""
+    return inspect.getdoc(sys.modules[f"{__name__.partition('.')[0]}.{tag}"]) or ""
+
+
+def _described(each: Operation, schema_of: dict[str, Json], problems: Json) -> Json:
+    summary, _, more = (inspect.getdoc(each.handler) or "").partition("\n")
+    described: Json = {
+        "operationId": re.sub(r"_(\w)", lambda match: match[1].upper(), each.handler.__name__),
+        "tags": [_tag(each)],
+        "summary": summary.rstrip("."),
+        "description": more.strip() or summary,
+        "security": [],
+        "parameters": [*_parameters(each)],
+        "responses": {**_answers(each, schema_of), **described_problems(refusals_of(each), problems)},
+    }
+    for kind in each.hints.values():
+        if hasattr(kind, "security"):
+            described["security"] = kind.security
+        if hasattr(kind, "request_body"):
+            described["requestBody"] = kind.request_body
+    if body := each.hints.get("body"):
+        required = type(None) not in get_args(body)
+        content = {"application/json": {"schema": schema_of[repr(body)]}}
+        described["requestBody"] = {"required": required, "content": content}
+    return described
+
+
+_HEADER_EXAMPLES: Final = {
+    "accept": "application/vnd.ipld.car",
+    "cache-control": "only-if-cached",
+    "if-none-match": '"QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"',
+    "if-range": '"QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"',
+    "range": "bytes=0-1023",
+}
+
+
+def _parameters(each: Operation) -> Iterator[Json]:
+    for name, kind in each.hints.items():
+        if f"{{{name}}}" in each.path:
+            yield {"name": name, "in": "path", "required": True, "schema": _schema(kind)}
+    if query := each.hints.get("query"):
+        (_,), components = msgspec.json.schema_components([query], schema_hook=_schema, ref_template=_REF)
+        for name, schema in components[query.__name__]["properties"].items():
+            schema.pop("default", None) if schema.get("default", ...) is None else None
+            yield {"name": name, "in": "query", "required": False, **_query_schema(schema)}
+    for name, about in each.reads.items():
+        schema = {"type": "string", "examples": [_HEADER_EXAMPLES[name]]}
+        yield {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
+
+
+def _query_schema(schema: Json) -> Json:
+    """A list is a parameter that may come again; an optional one is left out, never null."""
+    choices = [choice for choice in schema.get("anyOf", [schema]) if choice != {"type": "null"}]
+    merged = {**{key: value for key, value in schema.items() if key != "anyOf"}, **choices[0]}
+    about = {"description": merged["description"]} if "description" in merged else {}
+    if merged.get("type") == "array":
+        words = f"{merged['description']}. `a,b` says the same as the parameter twice"
+        return {"description": words, "style": "form", "explode": True, "schema": {**merged, "description": words}}
+    return {**about, "schema": merged}
+
+
+def _answers(each: Operation, schema_of: dict[str, Json]) -> Json:
+    """The answers that are no refusals, by status."""
+    answers = dict(each.answers)
+    results = _result_types(each)
+    if results:
+        answers.setdefault(_OK, Answer("Done"))
+    if each.hints.get("return") is type(None):
+        answers.setdefault(_NO_CONTENT, Answer("Done; no content"))
+    schema = schema_of[repr(results[0])] if results else None
+    return {
+        str(status): described_answer(status, answer, answer.schema or (schema if status == _OK else None))
+        for status, answer in sorted(answers.items())
+    }

@@ -1,0 +1,138 @@
+"""The endpoints through which operators write intents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muniment import errors
+from muniment.auth.operators import OperatorCaller
+from muniment.context import Context
+from muniment.errors import IntentNotFound
+from muniment.evm.address import Address
+from muniment.evm.hex import Bytes32
+from muniment.http.operation import operation
+from muniment.http.reply import Ready
+from muniment.intents import recording as writing, rules, store
+from muniment.intents.types import Intent, Log, NewIntent, NewLog, NewProposal, Proposal, StatusChange
+from muniment.limits.costs import Shed
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Transaction
+
+
+@operation(
+    "PUT", "/intents/{hash}", cost=8, sheds=Shed.NEVER,
+    refuses=(
+        errors.HashMismatch, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers, errors.IntentFull,
+        errors.ClockInDoubt,
+    ),
+)  # fmt: skip
+async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: NewIntent) -> Ready[Intent]:  # noqa: A002 - the path's name for it
+    """Record an intent.
+
+    The hash is computed again from the fields. What is recorded already stays: the status only moves forward, by one
+    or more moves; proposals and logs join those that are there, each once. The answer to GET can be put as it is.
+    """
+    now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
+    checked = rules.check_intent(
+        body, hash, protocol=context.settings.protocol_name, chains=context.chains, now_ms=now_ms
+    )
+
+    if context.clock.doubt() and await store.find(context.database, hash.raw, now_ms, grace_s) is None:
+        context.clock.require()
+
+    async def write(tx: Transaction) -> str:
+        await writing.record(tx, checked, caller.name, now_ms, grace_s)
+        return await _shown(tx, checked.hash, now_ms, grace_s)
+
+    return Ready((await context.database.write(write, order=hash.raw)).encode())
+
+
+@operation(
+    "POST", "/intents/{hash}/proposals", cost=8, sheds=Shed.NEVER,
+    refuses=(
+        IntentNotFound, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers, errors.IntentFull,
+    ),
+)  # fmt: skip
+async def append_proposal(
+    context: Context,
+    caller: OperatorCaller,
+    hash: Bytes32,  # noqa: A002 - the path's name for it
+    body: NewProposal,
+) -> Ready[Proposal]:
+    """Append a proposal to an intent.
+
+    Its identity is its hash, computed as the settlement contract does: the same proposal again is answered with the
+    one that is recorded, and brings its status and transactions forward.
+    """
+    now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
+    settler = await _settler(context, hash.raw)
+    checked = rules.check_proposal(
+        hash.raw, settler, body, protocol=context.settings.protocol_name, chains=context.chains
+    )
+    record = await context.database.write(
+        lambda tx: writing.append_proposal(tx, hash.raw, checked, caller.name, now_ms, grace_s), order=hash.raw
+    )
+    return Ready(record.encode())
+
+
+@operation(
+    "POST",
+    "/intents/{hash}/logs",
+    cost=8,
+    sheds=Shed.NEVER,
+    refuses=(IntentNotFound, errors.InvalidIntent, errors.IntentFull),
+)
+async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, body: NewLog) -> Ready[Log]:  # noqa: A002 - the path's name for it
+    """Append a log line to an intent.
+
+    Its identity is its `id`, or else its time, level and text: the same line again is answered with the one that is
+    recorded. Without `createdAt` it is a line of now.
+    """
+    now_ms = context.now_ms()
+    checked = rules.check_log(body, now_ms)
+    record = await context.database.write(
+        lambda tx: writing.append_log(tx, hash.raw, checked, caller.name, now_ms), order=hash.raw
+    )
+    return Ready(record.encode())
+
+
+@operation(
+    "POST", "/intents/{hash}/status", cost=8, sheds=Shed.NEVER,
+    refuses=(
+        IntentNotFound, errors.ProposalNotFound, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers,
+    ),
+)  # fmt: skip
+async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: StatusChange) -> Ready[Intent]:  # noqa: A002 - the path's name for it
+    """Move an intent, or a proposal of it.
+
+    An intent moves by one step: created to enqueued or discarded, enqueued to submitted or discarded, submitted to
+    succeeded or failed. A proposal that is named moves to any status that can follow on its own. The status that it
+    has is no fault.
+    """
+    now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
+
+    async def write(tx: Transaction) -> str:
+        await writing.move(tx, hash.raw, body, caller.name, now_ms, grace_s)
+        return await _shown(tx, hash.raw, now_ms, grace_s)
+
+    return Ready((await context.database.write(write, order=hash.raw)).encode())
+
+
+async def _shown(tx: Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> str:
+    """The intent as a listing shows it, read in the transaction that wrote it."""
+    shown = await store.shown(tx, intent_hash, now_ms, grace_s)
+    if shown is None:
+        raise RuntimeError("an intent that was just written is not there")
+    return shown
+
+
+async def _settler(context: Context, intent_hash: bytes) -> Address:
+    """Under whose domain proposals to an intent are signed. It is part of the hash, so it never changes."""
+    row = await context.database.fetch_one("SELECT settler FROM intents WHERE hash = ?", (intent_hash,))
+    if row is None:
+        raise IntentNotFound("no intent is recorded under this hash")
+    return Address.from_raw(row[0])
+
+
+OPERATIONS = (append_log, append_proposal, move_intent, put_intent)

@@ -1,0 +1,226 @@
+"""Copying a registry from or to PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import asyncpg
+
+from muniment.errors import DatabaseUnavailable
+from muniment.storage import epoch
+from muniment.storage.postgres.migrate import raise_base
+from muniment.storage.postgres.slot import DRIVER_ERRORS, Connection, Door, reason
+from muniment.storage.registry_copy import OTHERS_WRITE, ROWS_AT_ONCE, TABLES, RowRefused, Table
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator, Sequence
+
+    from muniment.storage.database import Row
+
+# What one statement may take: rows of a table with a hundred million of them are counted in minutes. A server that
+# says nothing for longer is not there.
+STATEMENT_SECONDS_MAX: Final = 600.0
+# How long one side may wait for the other. When this process is gone without a word, its transaction goes then, and
+# with it the locks that would keep the next attempt out.
+IDLE_SECONDS_MAX: Final = 300.0
+# A table is read from end to end here, which the sessions of the service are kept from.
+_SESSION: Final = {
+    "enable_seqscan": "on",
+    "statement_timeout": str(int(STATEMENT_SECONDS_MAX * 1000)),
+    "idle_in_transaction_session_timeout": str(int(IDLE_SECONDS_MAX * 1000)),
+}
+# Where the server was when it refused a row: `COPY users, line 3, column name`.
+_LINE: Final = re.compile(r"^COPY \w+, line (\d+)", re.MULTILINE)
+_NAMES: Final = ", ".join(table.name for table in TABLES)
+
+
+class _Connection(Connection, Protocol):
+    """What copying uses of the driver's connection besides."""
+
+    async def fetch(self, query: str, *values: object, timeout: float | None = None) -> list[Any]:  # noqa: ASYNC109 - the driver's name
+        ...
+
+    async def copy_records_to_table(
+        self,
+        table_name: str,
+        *,
+        records: list[Row],
+        columns: list[str],
+        timeout: float,  # noqa: ASYNC109 - the driver's name
+    ) -> str:
+        """Add rows by COPY."""
+        ...
+
+
+class _Side:
+    """A database, through one connection."""
+
+    engine: str = "postgres"
+
+    def __init__(self, connection: _Connection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    async def ledger(self) -> dict[str, str]:
+        """The migrations that were applied, name to hash."""
+        if not await self._fetch("SELECT 1 WHERE to_regclass('schema_migrations') IS NOT NULL"):
+            return {}
+        return dict(map(tuple, await self._fetch("SELECT name, sha256 FROM schema_migrations")))
+
+    async def columns(self, table: str) -> list[str]:
+        """The names of a table's columns; none where there is no such table."""
+        sql = """SELECT attname FROM pg_attribute
+            WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
+        return [name for (name,) in await self._fetch(sql, table)]
+
+    async def count(self, table: str) -> int:
+        """How many rows there are."""
+        ((count,),) = await self._fetch(f"SELECT count(*) FROM {table}")  # noqa: S608 - a table of ours
+        return count
+
+    async def epoch(self) -> Row | None:
+        """The number of its epoch, and how many it had before; None where the row is gone."""
+        return next((tuple(row) for row in await self._fetch(epoch.READ)), None)
+
+    async def _fetch(self, sql: str, *values: object) -> list[Any]:
+        with _failures(self._name):
+            return await self._connection.fetch(sql, *values, timeout=STATEMENT_SECONDS_MAX)
+
+    async def _execute(self, sql: str) -> None:
+        with _failures(self._name):
+            await self._connection.execute(sql, timeout=STATEMENT_SECONDS_MAX)
+
+
+class _Source(_Side):
+    """A database that is read in one transaction; a replica will do."""
+
+    def __init__(self, connection: _Connection, name: str) -> None:
+        super().__init__(connection, name)
+        self._cursors = 0
+
+    async def begin(self) -> None:
+        """Begin the view, which is what the first statement sees."""
+        await self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        await self._fetch("SELECT 1")
+
+    async def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
+        """All rows in the order of their key."""
+        self._cursors += 1
+        name = f"rows_{self._cursors}"  # its FETCH stays prepared, with these columns, so no other may be called that
+        await self._execute(
+            f"DECLARE {name} NO SCROLL CURSOR FOR SELECT {', '.join(columns)} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names of ours
+        )
+        while records := await self._fetch(f"FETCH {ROWS_AT_ONCE} FROM {name}"):
+            yield [tuple(record) for record in records]
+        await self._execute(f"CLOSE {name}")
+
+    async def has_changed(self) -> bool:
+        """Whether any row is another one now, or gone, or new. The view ends with this."""
+        before = await self._fingerprints()
+        await self._execute("ROLLBACK")
+        return await self._fingerprints() != before
+
+    async def _fingerprints(self) -> list[tuple[object, ...]]:
+        """A sum over the hashes of all rows of each table, whatever their order. Every row is read for it."""
+        return [
+            tuple(*await self._fetch(f"SELECT count(*), sum(hash_record_extended(t, 0)::numeric) FROM {table.name} t"))  # noqa: S608 - a table of ours
+            for table in TABLES
+        ]
+
+
+class _Target(_Side):
+    """A database that is filled in one transaction."""
+
+    async def begin(self) -> None:
+        """Begin the transaction, with nobody else who writes."""
+        await self._execute("BEGIN")
+        try:
+            await self._execute(f"LOCK TABLE {_NAMES} IN SHARE ROW EXCLUSIVE MODE")
+        except DatabaseUnavailable as refusal:
+            if isinstance(refusal.__cause__, asyncpg.LockNotAvailableError):
+                raise DatabaseUnavailable(OTHERS_WRITE) from refusal
+            raise
+
+    async def has_numbered(self) -> bool:
+        """Whether rows were ever numbered here: a sequence forgets nothing, not with a transaction that is undone."""
+        ((is_called,),) = await self._fetch("SELECT is_called FROM row_numbers")
+        return is_called
+
+    async def put_epoch(self, number: int, renewals: int) -> None:
+        """Be in the epoch `number`, the one after so many others."""
+        await self._fetch(epoch.PUT.replace("?", "$1", 1).replace("?", "$2", 1), number, renewals)
+
+    async def add(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
+        """Add rows."""
+        with _failures(self._name):
+            try:
+                await self._connection.copy_records_to_table(
+                    table, records=rows, columns=list(columns), timeout=STATEMENT_SECONDS_MAX
+                )
+            except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
+                line = _LINE.search(str(getattr(error, "context", None) or ""))
+                raise RowRefused(int(line[1]) - 1 if line else None, _said(error)) from error
+
+    async def commit(self, times_differ_ms: int) -> None:
+        """Have all of it on disk, with what the planner should know of it, and new rows numbered behind."""
+        del times_differ_ms  # here they may differ by more than that anyway
+        await self._execute(f"ANALYZE {_NAMES}")
+        with _failures(self._name):
+            await raise_base(self._connection)
+        try:
+            await self._execute("COMMIT")
+        except DatabaseUnavailable as refusal:
+            raise DatabaseUnavailable(
+                f"{refusal.detail}; it was lost while it committed: TO has all or nothing"
+            ) from refusal
+
+
+def _said(error: asyncpg.PostgresError) -> str:
+    """What the server says of a row, without its values: but for a reference that leads nowhere, which is a number."""
+    detail: object = getattr(error, "detail", None)
+    is_reference = isinstance(error, asyncpg.ForeignKeyViolationError)
+    return f"{error.args[0]} ({detail})" if is_reference else str(error.args[0])
+
+
+@asynccontextmanager
+async def source(url: str, name: str) -> AsyncGenerator[_Source]:
+    """A view of the database at `url`."""
+    async with _connected(url, name) as connection:
+        side = _Source(connection, name)
+        await side.begin()
+        yield side
+
+
+@asynccontextmanager
+async def target(url: str) -> AsyncGenerator[_Target]:
+    """A transaction on the database at `url` that keeps other writers out, which is undone unless it is committed."""
+    async with _connected(url, "TO") as connection:
+        side = _Target(connection, "TO")
+        await side.begin()
+        yield side
+
+
+@asynccontextmanager
+async def _connected(url: str, name: str) -> AsyncGenerator[_Connection]:
+    """A connection that is ended without a word: what it has not committed by then is undone."""
+    try:
+        connection = cast("_Connection", await Door(url).connect(**_SESSION))
+    except DatabaseUnavailable as refusal:
+        raise DatabaseUnavailable(f"{name}: {refusal.detail}") from refusal
+    except ValueError as refusal:
+        raise ValueError(f"{name}: {refusal}") from refusal
+    try:
+        yield connection
+    finally:
+        connection.terminate()
+
+
+@contextmanager
+def _failures(name: str) -> Generator[None]:
+    """Tell a failure of the server in a word, without values and hosts that stand in its message."""
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        raise DatabaseUnavailable(f"{name} fails: {reason(error)}") from error

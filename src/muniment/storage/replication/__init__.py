@@ -1,0 +1,1 @@
+"""Streaming replicas of a PostgreSQL database, and which clients must still read from the primary."""

@@ -1,0 +1,103 @@
+"""PostgreSQL with replicas: each request that only reads is answered by one that has what its client wrote.
+
+A request stays with its replica, or goes on at the primary: what a later statement sees is never older than what an
+earlier one saw. A client stays with its replica too, as long as that serves.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from muniment.storage.postgres.engine import TIMES_DIFFER_MS_MAX, PostgresDatabase
+from muniment.storage.postgres.subset import fetch_some
+from muniment.storage.replication.recent_writers import RecentWriters
+from muniment.storage.replication.replica import Replica
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from muniment.storage.database import Parameters, Reads, Row
+
+
+class ReplicatedDatabase(PostgresDatabase):
+    """The primary, as any `Database`; beside it `reads` knows the replicas."""
+
+    def __init__(self, url: str, read_urls: Sequence[str], *, writers: Path, lag_s_max: float) -> None:
+        """`writers` is a file in which the processes of this machine tell each other which clients wrote.
+
+        Raises `OSError` when that cannot be made.
+        """
+        super().__init__(url)
+        self._writers = RecentWriters(writers)
+        self._replicas = [Replica(each, self, lag_s_max) for each in read_urls]
+
+    def wrote(self, client: str) -> None:
+        """What `client` wrote is committed: from now on its reads must show it."""
+        self._writers.note(client)
+
+    def reads(self, client: str) -> Reads:
+        """Where a request of `client` that only reads is answered."""
+        now_ns = time.monotonic_ns()
+        since_ns = self._writers.last_ns(client, now_ns)
+        first = crc32(client.encode()) % len(self._replicas)
+        for replica in (*self._replicas[first:], *self._replicas[:first]):
+            if replica.serves(since_ns, now_ns):
+                return _Reading(self, replica)
+        return self
+
+    async def close(self) -> None:
+        """Finish what was accepted, then close every connection."""
+        for replica in self._replicas:
+            await replica.close()
+        await super().close()
+
+
+class _Reading:
+    """The `Reads` of one request: of a replica as long as that has the answers, then of the primary."""
+
+    settled_before: str = PostgresDatabase.settled_before
+    merges_unions: bool = PostgresDatabase.merges_unions
+    times_differ_ms: int = TIMES_DIFFER_MS_MAX
+
+    __slots__ = ("_primary", "_replica", "rows_counted")
+
+    def __init__(self, primary: PostgresDatabase, replica: Replica) -> None:
+        """Begin at `replica`."""
+        self._primary = primary
+        self.rows_counted = primary.rows_counted
+        self._replica: Replica | None = replica
+
+    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """All rows."""
+        if self._replica is not None:
+            rows = await self._replica.fetch(sql, parameters)
+            if rows is not None:
+                return rows
+            self._replica = None
+        return await self._primary.fetch(sql, parameters)
+
+    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """The first row. That there is none only the primary can say."""
+        rows = await self.fetch(sql, parameters)
+        if rows or self._replica is None:
+            return rows[0] if rows else None
+        self._replica = None
+        return await self._primary.fetch_one(sql, parameters)
+
+    async def fetch_some(
+        self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
+    ) -> tuple[list[Row], int]:
+        """The first rows."""
+        return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
+
+    async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
+        """All rows of a long read."""
+        if self._replica is not None:
+            rows = await self._replica.fetch_slow(sql, parameters, client)
+            if rows is not None:
+                return rows
+            self._replica = None
+        return await self._primary.fetch_slow(sql, parameters, client=client)

@@ -1,0 +1,222 @@
+"""Copying a registry from or to SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import asynccontextmanager, closing, contextmanager
+from typing import TYPE_CHECKING, Final
+
+from muniment.errors import DatabaseUnavailable
+from muniment.storage import epoch
+from muniment.storage.registry_copy import OTHERS_WRITE, ROWS_AT_ONCE, RowRefused, Table, named
+from muniment.storage.sqlite.connection import connect
+from muniment.storage.sqlite.jobs import is_failure
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+    from pathlib import Path
+
+    from muniment.storage.database import Row
+
+# Pages of the file in memory while it is filled: entries of indexes are added at random, and what does not fit is
+# written and read again. The indexes that are filled with the rows take some 200 MB for a million triggers.
+CACHE_KIBIBYTES: Final = 256 * 1024
+# A signed number of 32 bits (https://sqlite.org/pragma.html#pragma_user_version): as milliseconds, 24 days.
+USER_VERSION_MAX: Final = 2**31 - 1
+
+
+class _Side:
+    """A file, through one connection."""
+
+    engine: str = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        self._connection = connection
+        self._name = name
+
+    async def ledger(self) -> dict[str, str]:
+        """The migrations that were applied, name to hash."""
+        with self._failures("schema_migrations"):
+            if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'").fetchall():
+                return {}
+            return dict(self._connection.execute("SELECT name, sha256 FROM schema_migrations").fetchall())
+
+    async def columns(self, table: str) -> list[str]:
+        """The names of a table's columns; none where there is no such table."""
+        with self._failures(table):
+            return [name for _, name, *_ in self._connection.execute(f"PRAGMA table_info({table})").fetchall()]
+
+    async def count(self, table: str) -> int:
+        """How many rows there are."""
+        with self._failures(table):
+            ((count,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()  # noqa: S608 - a table of ours
+            return count
+
+    async def epoch(self) -> Row | None:
+        """The number of its epoch, and how many it had before; None where the row is gone."""
+        with self._failures("epoch"):
+            return self._connection.execute(epoch.READ).fetchone()
+
+    @contextmanager
+    def _failures(self, table: str) -> Generator[None]:
+        """Tell a failure of the file in a word, without values that stand in the driver's message."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _failed(f"{self._name} fails at {table}", error) from error
+
+
+class _Source(_Side):
+    """A file that is read in one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, watch: sqlite3.Connection, name: str) -> None:
+        super().__init__(connection, name)
+        self._watch = watch
+        self._version = self._data_version()
+        connection.execute("BEGIN")
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the view begins with the first thing read
+
+    async def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
+        """All rows in the order of their key."""
+        with self._failures(table.name):
+            sql = f"SELECT {', '.join(columns)} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names of ours
+            cursor = self._connection.execute(sql)
+        while True:
+            try:
+                rows = cursor.fetchmany(ROWS_AT_ONCE)
+            except sqlite3.Error as error:
+                if undecodable := self._undecodable(table, columns):
+                    raise ValueError(f"{undecodable}: FROM has text here that is no UTF-8; nothing is kept") from error
+                raise _failed(f"FROM fails at {table.name}", error) from error
+            if not rows:
+                return
+            yield rows
+
+    def _undecodable(self, table: Table, columns: Sequence[str]) -> str | None:
+        """The row whose text is no text, if there is one; SQLite checks no encoding."""
+        others = ", ".join(column for column in columns if column not in table.key)
+        sql = f"SELECT {table.order}, {others or 'NULL'} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names of ours
+        wrong: list[bytes] = []
+
+        def text(raw: bytes) -> str:
+            try:
+                return raw.decode()
+            except UnicodeDecodeError:
+                wrong.append(raw)
+                return raw.decode(errors="backslashreplace")
+
+        before, self._connection.text_factory = self._connection.text_factory, text
+        try:
+            for row in self._connection.execute(sql):
+                if wrong:
+                    return named(table, row[: len(table.key)])
+        except sqlite3.Error:
+            return None
+        finally:
+            self._connection.text_factory = before
+        return None
+
+    async def has_changed(self) -> bool:
+        """Whether anybody committed since the view began, which ends with this."""
+        with self._failures("its end"):
+            self._connection.execute("ROLLBACK")
+            return self._data_version() != self._version
+
+    def _data_version(self) -> int:
+        """A number that is another one after every commit of others (https://sqlite.org/pragma.html#pragma_data_version)."""
+        (version,) = self._watch.execute("PRAGMA data_version").fetchone()
+        return version
+
+
+class _Target(_Side):
+    """A file that is filled in one transaction."""
+
+    async def has_numbered(self) -> bool:
+        """Whether rows were ever numbered here: SQLite remembers the highest number of each table."""
+        with self._failures("sqlite_sequence"):
+            return bool(self._connection.execute("SELECT 1 FROM sqlite_sequence WHERE seq > 0 LIMIT 1").fetchall())
+
+    async def put_epoch(self, number: int, renewals: int) -> None:
+        """Be in the epoch `number`, the one after so many others."""
+        with self._failures("epoch"):
+            self._connection.execute(epoch.PUT, (number, renewals))
+
+    async def add(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
+        """Add rows."""
+        sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 - names of ours
+        given = _Given(rows)
+        try:
+            self._connection.executemany(sql, iter(given))
+        except sqlite3.Error as error:
+            if isinstance(error, sqlite3.DatabaseError) and is_failure(error):
+                raise _failed(f"TO fails at {table}", error) from error
+            raise RowRefused(given.last, str(error)) from error
+
+    async def commit(self, times_differ_ms: int) -> None:
+        """Have all of it on disk. New rows are numbered behind these, since SQLite remembers the highest number."""
+        with self._failures("its end"):
+            # What does not fit would become 0 without a word.
+            self._connection.execute(f"PRAGMA user_version = {min(times_differ_ms, USER_VERSION_MAX):d}")
+            self._connection.execute("COMMIT")
+
+
+class _Given:
+    """Rows on their way, and which was the last one that was asked for."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+        self.last = -1
+
+    def __iter__(self) -> Iterator[Row]:
+        for row in self._rows:
+            self.last += 1
+            yield row
+
+
+@asynccontextmanager
+async def source(path: Path, name: str) -> AsyncGenerator[_Source]:
+    """A view of the file at `path`, which is not changed, nor made where there is none (`ValueError`)."""
+    url = _url(path, name)
+    try:
+        with (
+            closing(sqlite3.connect(url, uri=True, isolation_level=None)) as connection,
+            closing(sqlite3.connect(url, uri=True, isolation_level=None)) as watch,
+        ):
+            for each in (connection, watch):
+                each.execute("PRAGMA query_only=ON")
+            yield _Source(connection, watch, name)
+    except sqlite3.Error as error:
+        raise _failed(f"{name} cannot be read", error) from error
+
+
+@asynccontextmanager
+async def target(path: Path) -> AsyncGenerator[_Target]:
+    """A transaction on the file at `path`, which is undone unless it is committed."""
+    try:
+        with closing(connect(path)) as connection:
+            connection.execute(f"PRAGMA cache_size=-{CACHE_KIBIBYTES}")
+            _begin(connection)
+            yield _Target(connection, "TO")
+    except sqlite3.Error as error:
+        raise _failed("TO cannot be written", error) from error
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Begin a transaction, with nobody else who writes."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            raise DatabaseUnavailable(OTHERS_WRITE) from error
+        raise
+
+
+def _url(path: Path, name: str) -> str:
+    """How a file is opened that must be there. In WAL mode a reader, too, makes files beside it."""
+    if not path.is_file():
+        raise ValueError(f"{name}: there is no database at {path}")
+    return f"{path.absolute().as_uri()}?mode=rw"  # of a name that is no UTF-8 too
+
+
+def _failed(what: str, error: sqlite3.Error) -> DatabaseUnavailable:
+    return DatabaseUnavailable(f"{what}: {getattr(error, 'sqlite_errorname', type(error).__name__)}")

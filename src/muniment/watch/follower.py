@@ -1,0 +1,296 @@
+"""One chain followed: its settlers' events in ranges of blocks, its reorganisations, its failed transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import structlog
+
+from muniment.intents.chain_facts import (
+    Execution,
+    keep,
+    lock_subjects,
+    settle_late,
+    settle_subjects,
+)
+from muniment.outgoing import Unreachable
+from muniment.watch.events import Fact, facts_of
+from muniment.watch.going_back import first_to_follow, last_common
+from muniment.watch.heads import BLOCKS_PER_SECOND, Heads
+from muniment.watch.node_answers import FACTS_MAX, Block, blocks_of, pieces
+from muniment.watch.nodes import BEHIND, Look, Node, Nodes
+from muniment.watch.progress import (
+    Followed,
+    TakenBack,
+    advance,
+    begin,
+    read_progress,
+    renew_lease,
+    take_back,
+)
+from muniment.watch.ranges import read_logs
+from muniment.watch.receipts import Receipts
+
+if TYPE_CHECKING:
+    from muniment.evm.address import Address
+    from muniment.storage.database import Database, Transaction, Work
+
+T = TypeVar("T")
+
+# After so long every transaction that was open when a fact was stored is over; writes are given up much earlier.
+_LATE_SECONDS: Final = 30.0
+
+# How deep below the head blocks are kept beside the ends of ranges, so that a short reorganisation takes back little.
+_MARKS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did with a chain: up to which block it is followed, or from which block on it goes again.
+
+    At the head there are no more blocks to follow; `all_asked` then says that every named transaction was asked for.
+    A head that `is_held_back` is one below what the node said, which was not believed yet.
+    """
+
+    chain_id: int
+    next_block: int
+    head: int
+    facts: int = 0
+    intents: int = 0
+    taken_back: int | None = None
+    at_head: bool = False
+    all_asked: bool = False
+    is_held_back: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Follower:
+    """Follows a chain's settlers. `holder` has the lease; a block is read under `confirmations` others."""
+
+    nodes: Nodes
+    confirmations: int
+    database: Database
+    holder: str
+    now_ms: Callable[[], int]
+    grace_s: int
+    _followed: Followed | None = None
+    _asked_since_s: float | None = None
+    _heads: Heads = field(init=False)
+    _receipts: list[Receipts] = field(init=False)
+    _late_at_s: float = 0
+    _late_from: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Have asked for no receipt yet."""
+        self._heads = Heads(nodes=self.nodes, now_ms=self.now_ms)
+        self._receipts = [
+            Receipts(nodes=self.nodes, settler=settler, database=self.database) for settler in self.settlers
+        ]
+
+    @property
+    def settlers(self) -> tuple[Address, ...]:
+        """The contracts whose events are followed."""
+        return self.nodes.chain.settlers
+
+    async def step(self, node: Node) -> Step:
+        """Follow the next range, or go back behind a reorganisation, or at the head look after open ends.
+
+        Raises `Unreachable` when the node does not do its part, `LeaseLostError`, `DatabaseUnavailable`.
+        """
+        followed = self._followed or await self._read()
+        newest = followed.newest
+        self._asked_since_s = self._asked_since_s or self.nodes.now_s()
+        look = await self.nodes.look(node, newest and newest.number)
+        if self._is_behind(look, followed):
+            if not self.nodes.all_behind():
+                raise Unreachable(BEHIND, "the node has not come as far as another before")
+            _log.warning("no node has what was followed", chain=self._chain_id, head=look.number)
+            return await self._go_back(node, look.number)
+        if newest is not None and look.hash != newest.hash:
+            return await self._go_back(node, look.number)
+        believed = await self._heads.believed(node, look, newest)
+        head, is_held_back = believed.number - self.confirmations, believed.is_held_back
+        if followed.next_block is None:
+            followed = await self._begin(node, head)
+        if followed.next_block is not None and followed.next_block <= head:
+            return replace(await self._follow(node, followed, head), is_held_back=is_held_back)
+        first = head + 1 if followed.next_block is None else followed.next_block
+        facts, intents = await self._look_at_receipts(node, first - 1)
+        await self._settle_late(first)
+        all_asked = all(each.all_asked for each in self._receipts)
+        return Step(
+            self._chain_id, first, head, facts, intents, at_head=True, all_asked=all_asked, is_held_back=is_held_back
+        )
+
+    async def follow_again(self, block: int) -> Step:
+        """Forget what is known of the chain from `block` on; it is read again. Nothing is done where it was not read.
+
+        Raises `LeaseLostError`, `DatabaseUnavailable`.
+        """
+
+        async def start(tx: Transaction) -> None:
+            await begin(tx, self._chain_id, self.settlers, block, None)
+
+        await self._write(start)
+        facts, intents = await self._take_back_to(
+            block, f"chain {self._chain_id} block {block}: read again from here on"
+        )
+        return Step(self._chain_id, block, block, facts, intents, taken_back=block)
+
+    def _is_behind(self, look: Look, followed: Followed) -> bool:
+        """Whether the node lacks what was followed. A chain may be configured to begin at a block that is to come."""
+        if followed.newest is not None:
+            return look.hash is None
+        configured = self.nodes.chain.settler_block
+        next_block = followed.next_block or 0
+        return next_block > look.number + 1 and (configured is None or next_block > configured)
+
+    @property
+    def _chain_id(self) -> int:
+        return self.nodes.chain.id
+
+    async def _write(self, work: Work[T]) -> T:
+        """A transaction of the lease's holder. What is remembered of the progress is read again if it fails."""
+
+        async def fenced(tx: Transaction) -> T:
+            await renew_lease(tx, self.holder, self.now_ms())
+            return await work(tx)
+
+        self._followed, kept = None, self._followed
+        result = await self.database.write(fenced)
+        self._followed = kept
+        return result
+
+    async def _read(self) -> Followed:
+        followed = await self._write(lambda tx: read_progress(tx, self._chain_id, self.settlers))
+        if self._late_from is None and followed.next_block is not None:
+            self._late_from = (max(0, followed.next_block - 1_000), followed.next_block)
+        self._followed = followed
+        return followed
+
+    async def _begin(self, node: Node, head: int) -> Followed:
+        """Begin where the configuration says, else at the newest block, which the node must have.
+
+        That is the one of the moment when this process first asked: since then nodes may have failed, or lied.
+        """
+        first, below = self.nodes.chain.settler_block, None
+        if first is None:
+            seconds = self.nodes.now_s() - (self._asked_since_s or self.nodes.now_s())
+            first = max(0, head - int(BLOCKS_PER_SECOND * seconds))
+            below_hash, head_hash = await self.nodes.hashes(node, [max(0, first - 1), max(0, head)])
+            if below_hash is None or head_hash is None:
+                raise Unreachable(BEHIND, "the node lacks the block that it calls the newest")
+            below = Block(first - 1, below_hash) if first else None
+        settlers = (self._followed or await self._read()).settlers
+        await self._write(lambda tx: begin(tx, self._chain_id, settlers, first, below))
+        return await self._read()
+
+    async def _follow(self, node: Node, followed: Followed, head: int) -> Step:
+        """Read one range. The same hash of its last block before and after says that all logs are of one chain."""
+        assert followed.next_block is not None  # noqa: S101 - `step` has begun
+        first, newest = followed.next_block, followed.newest
+        end = head if followed.others_at is None else min(head, followed.others_at - 1)
+        last = min(end, first + node.span.blocks - 1)
+        (before,) = await self.nodes.hashes(node, [last])
+        logs = await read_logs(self.nodes, node, followed.settlers, first, last)
+        if before is None:
+            raise Unreachable(BEHIND)
+        if logs is None:
+            return Step(self._chain_id, first, head)
+        blocks = blocks_of(logs, followed.settlers, first, last)
+        if blocks.get(last, before) != before:
+            raise Unreachable("garbage", "a log is not of the block that it names")
+        known = {**blocks, last: before, **({newest.number: newest.hash} if newest else {})}
+        marks = [last - depth for depth in _MARKS if last == head and last - depth >= first]
+        asked = list(dict.fromkeys((*known, *marks)))
+        found = dict(zip(asked, await self.nodes.hashes(node, asked), strict=True))
+        if any(found[number] != block_hash for number, block_hash in known.items()):
+            raise Unreachable("moving", "the chain changed while it was read")
+        facts = [fact for fact in map(facts_of, logs) if fact is not None]
+        seen = [Block(mark, block_hash) for mark in reversed(marks) if (block_hash := found[mark]) is not None]
+        intents = 0
+        for piece, end in pieces(facts, Block(last, before)):
+            kept = [*(seen if end.number == last else ()), end]
+            intents += await self._store(piece, replace(followed, next_block=first), kept)
+            first = end.number + 1
+        return Step(self._chain_id, first, head, len(facts), intents)
+
+    async def _store(self, facts: Sequence[Fact], followed: Followed, seen: Sequence[Block]) -> int:
+        """Store facts and progress, and settle the intents they touch, in one transaction."""
+        assert followed.next_block is not None  # noqa: S101 - see `_follow`
+        first = followed.next_block
+
+        async def work(tx: Transaction) -> int:
+            await keep(tx, (_execution(self._chain_id, fact) for fact in facts))
+            await advance(tx, self._chain_id, followed.settlers, first, seen)
+            return await settle_subjects(tx, [fact.subject for fact in facts], self.now_ms(), self.grace_s)
+
+        intents = await self._write(work)
+        # Who was behind the others may have come as far as they, and the newest block may be one of theirs.
+        is_alone = followed.others_at is None
+        self._followed = replace(followed, next_block=seen[-1].number + 1, newest=seen[-1]) if is_alone else None
+        return intents
+
+    async def _go_back(self, node: Node, head: int) -> Step:
+        """Take back what was seen above the last block that is still the chain's, and follow again from there."""
+        common = await last_common(self.nodes, node, self._write)
+        if common is None:
+            down_to = await self._write(lambda tx: first_to_follow(tx, self.nodes.chain, head, self.now_ms()))
+        else:
+            down_to = common + 1
+        _log.warning("reorganisation", chain=self._chain_id, from_block=down_to, deeper_than_kept=common is None)
+        lost = f"chain {self._chain_id} block {down_to}: reorganised from here on"
+        facts, intents = await self._take_back_to(down_to, lost)
+        return Step(self._chain_id, down_to, head - self.confirmations, facts, intents, taken_back=down_to)
+
+    async def _take_back_to(self, down_to: int, lost: str) -> tuple[int, int]:
+        """Forget what was seen from block `down_to` on; how many facts, and how many intents they were about."""
+        facts = intents = 0
+        piece = None
+        while piece is None or not piece.is_last:
+            piece, settled = await self._write(lambda tx: self._take_back(tx, down_to, lost))
+            facts, intents = facts + piece.facts, intents + settled
+        self._followed = None
+        return facts, intents
+
+    async def _take_back(self, tx: Transaction, down_to: int, lost: str) -> tuple[TakenBack, int]:
+        piece = await take_back(tx, self._chain_id, down_to, FACTS_MAX, lambda subjects: lock_subjects(tx, subjects))
+        return piece, await settle_subjects(tx, piece.subjects, self.now_ms(), self.grace_s, lost=lost)
+
+    async def _look_at_receipts(self, node: Node, followed: int) -> tuple[int, int]:
+        """Ask for outcomes of transactions that operators named; how many failed, and how many intents that touched."""
+        failed = intents = 0
+        for receipts in self._receipts:
+            found = await receipts.ask(node, followed)
+            for at in range(0, len(found), FACTS_MAX):
+                piece = found[at : at + FACTS_MAX]
+                intents += await self._write(lambda tx, piece=piece: self._keep_receipts(tx, piece))
+            receipts.kept()
+            failed += sum(each.outcome == "failed" for each in found)
+        return failed, intents
+
+    async def _keep_receipts(self, tx: Transaction, found: Sequence[Execution]) -> int:
+        await keep(tx, found)
+        failed = [each.subject for each in found if each.outcome == "failed"]
+        return await settle_subjects(tx, failed, self.now_ms(), self.grace_s)
+
+    async def _settle_late(self, next_block: int) -> None:
+        """Every now and then look again at what was stored since the time before the last."""
+        if self.nodes.now_s() < self._late_at_s:
+            return
+        older, newer = self._late_from or (next_block, next_block)
+        now_ms = self.now_ms()
+        await self._write(lambda tx: settle_late(tx, self._chain_id, older, now_ms, self.grace_s))
+        self._late_from = (newer, next_block)
+        self._late_at_s = self.nodes.now_s() + _LATE_SECONDS
+
+
+def _execution(chain_id: int, fact: Fact) -> Execution:
+    return Execution(
+        chain_id, fact.block_number, fact.block_hash, fact.transaction_hash, fact.log_index, fact.settler.raw,
+        fact.subject, "succeeded",
+    )  # fmt: skip

@@ -1,0 +1,161 @@
+"""The RPC nodes of one chain: which to ask now, how many blocks each lets be read at once, and how long one rests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from muniment.chains.rpc import Call, ask
+from muniment.evm.hex import quantity_of
+from muniment.outgoing import ANSWER_BYTES_MAX, Outgoing, Unreachable
+from muniment.watch.node_answers import block_hash_in, block_time_in
+
+if TYPE_CHECKING:
+    from muniment.chains.catalogue import Chain
+
+# What most public nodes take; the hosted ones' documents name 10 (Alchemy, free) to 10,000 (QuickNode) blocks.
+BLOCKS_FIRST: Final = 1_000
+BLOCKS_MAX: Final = 10_000
+# After so many ranges that fitted, one that was refused is tried again: the node, or its quota, may be another now.
+_FITTED_MAX: Final = 100
+# A node that fails rests for 1, 2, 4 … 60 seconds: an outage of minutes costs a request a minute.
+REST_SECONDS_FIRST: Final = 1.0
+REST_SECONDS_MAX: Final = 60.0
+SECONDS_MAX: Final = 20.0
+# Block headers come with their transactions' hashes, up to some 100 KB each; answers are read up to 8 MiB.
+CALLS_MAX: Final = 50
+# A node that lacks what was followed may lag, for as long as its machine takes to start; or another lied before.
+BEHIND_SECONDS: Final = 180.0
+# A node that does not answer at all is not waited for any longer before the others are believed.
+SILENT_SECONDS: Final = 1_800.0
+# Why a node failed that has not come as far as another before.
+BEHIND: Final = "behind"
+# As in a chains file: what a database and JSON hold exactly.
+BLOCK_MAX: Final = 2**53 - 1
+
+
+@dataclass(slots=True)
+class Span:
+    """How many blocks to ask a node for: halved when it refuses, more when it does not, by halves towards the limit."""
+
+    blocks: int = BLOCKS_FIRST
+    _refused: int = BLOCKS_MAX + 1
+    _fitted: int = 0
+
+    def fitted(self) -> None:
+        """The node answered for a range of this size."""
+        self._fitted += 1
+        if self._fitted >= _FITTED_MAX:
+            self._refused, self._fitted = BLOCKS_MAX + 1, 0
+        known_bound = self._refused <= BLOCKS_MAX
+        between = max(self.blocks, (self.blocks + self._refused) // 2)
+        self.blocks = min(2 * self.blocks, between if known_bound else BLOCKS_MAX)
+
+    def refused(self, blocks: int) -> bool:
+        """The node refused a range of `blocks`; whether a smaller one can be asked for."""
+        self._refused, self._fitted = max(2, blocks), 0
+        self.blocks = max(1, blocks // 2)
+        return blocks > 1
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """What is known of one URL. The URL is told by its place among the chain's: it may hold a key."""
+
+    place: int
+    url: str = field(repr=False)
+    span: Span = field(default_factory=Span)
+    failures: int = 0
+    failing_since_s: float | None = None
+    behind_since_s: float | None = None
+    rests_until_s: float = 0
+    is_checked: bool = False
+
+
+class Look(NamedTuple):
+    """What a node says: its newest block's number, and of the block that was asked for the hash and Unix seconds."""
+
+    number: int
+    hash: bytes | None = None
+    time_s: int | None = None
+
+
+@dataclass(slots=True)
+class Nodes:
+    """The nodes of a chain. `now_s` is a clock that only goes forward; `chance` gives numbers from 0 to 1."""
+
+    outgoing: Outgoing
+    chain: Chain
+    now_s: Callable[[], float]
+    chance: Callable[[], float]
+    nodes: list[Node] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Know nothing bad of any yet."""
+        self.nodes = [Node(place, url) for place, url in enumerate(self.chain.rpc_urls, 1)]
+
+    def first_awake(self) -> Node | None:
+        """The first node in the operator's order that does not rest."""
+        return next((node for node in self.nodes if node.rests_until_s <= self.now_s()), None)
+
+    def seconds_to_wait(self) -> float:
+        """Until a node does not rest any more."""
+        return max(0.0, min(node.rests_until_s for node in self.nodes) - self.now_s())
+
+    def failed(self, node: Node, reason: str) -> None:
+        """Let it rest, longer each time, for a time that other processes do not share."""
+        now_s = self.now_s()
+        rest = min(REST_SECONDS_MAX, REST_SECONDS_FIRST * 2 ** min(node.failures, 16))
+        node.failures += 1
+        node.failing_since_s = now_s if node.failing_since_s is None else node.failing_since_s
+        if reason == BEHIND and node.behind_since_s is None:
+            node.behind_since_s = now_s
+        node.rests_until_s = now_s + rest * (0.5 + self.chance() / 2)
+
+    @staticmethod
+    def succeeded(node: Node) -> None:
+        """The node did its part: nothing bad is remembered of it."""
+        node.failures, node.failing_since_s, node.behind_since_s = 0, None, None
+
+    def all_behind(self) -> bool:
+        """Whether no node has had for minutes what was followed; one that is silent counts after half an hour."""
+        return all(
+            self._is_past(node.behind_since_s, BEHIND_SECONDS) or self._is_past(node.failing_since_s, SILENT_SECONDS)
+            for node in self.nodes
+        )
+
+    def _is_past(self, since_s: float | None, seconds: float) -> bool:
+        return since_s is not None and self.now_s() - since_s >= seconds
+
+    async def ask(self, node: Node, calls: Sequence[Call]) -> list[Any]:
+        """The answers to `calls`, in as many requests as they need. Raises `Unreachable`, also for another chain's."""
+        if not node.is_checked:
+            (chain_id,) = await ask(self.outgoing, node.url, [Call("eth_chainId")], seconds_max=SECONDS_MAX)
+            if quantity_of(chain_id) != self.chain.id:
+                raise Unreachable("wrong-chain" if quantity_of(chain_id) is not None else "garbage")
+            node.is_checked = True
+        answers: list[Any] = []
+        for at in range(0, len(calls), CALLS_MAX):
+            answers += await ask(
+                self.outgoing, node.url, calls[at : at + CALLS_MAX],
+                seconds_max=SECONDS_MAX, bytes_max=ANSWER_BYTES_MAX,
+            )  # fmt: skip
+        return answers
+
+    async def look(self, node: Node, block: int | None = None) -> Look:
+        """What a node says of its newest block, and of `block`. Raises `Unreachable`."""
+        calls = [Call("eth_blockNumber")]
+        if block is not None:
+            calls.append(Call("eth_getBlockByNumber", (hex(block), False)))
+        number, *blocks = await self.ask(node, calls)
+        if (newest := quantity_of(number)) is None or newest > BLOCK_MAX:
+            raise Unreachable("garbage", "no block number")
+        if block is None:
+            return Look(newest)
+        return Look(newest, block_hash_in(blocks[0], block), block_time_in(blocks[0]))
+
+    async def hashes(self, node: Node, numbers: Sequence[int]) -> list[bytes | None]:
+        """The hashes of blocks, None for one that the node does not have. Raises `Unreachable`."""
+        answers = await self.ask(node, [Call("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
+        return [block_hash_in(answer, number) for answer, number in zip(answers, numbers, strict=True)]

@@ -1,0 +1,192 @@
+"""How far each chain was followed, by which process, and the block hashes by which a reorganisation is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from muniment.storage.sql import placeholders
+from muniment.watch.node_answers import Block
+
+if TYPE_CHECKING:
+    from muniment.evm.address import Address
+    from muniment.storage.database import Transaction
+
+# One for each range that was followed, so at least as many blocks. No chain of the catalogue has taken back 200.
+BLOCKS_KEPT: Final = 1_000
+# Of older ones the first of each so many stays: from there a chain is read again whose later blocks were a lie.
+BLOCKS_BETWEEN: Final = 100_000
+# A process that does not renew its lease for so long is taken for dead: longer than a write waits for a busy database.
+LEASE_MS: Final = 15_000
+# A lease that lasts longer was taken by a clock that was ahead, and is none. Clocks that are kept differ by less.
+_UNTIL_MS_MAX: Final = LEASE_MS + 5 * 60 * 1000
+_LEASE: Final = "intents watch"
+
+
+class LeaseLostError(Exception):
+    """Another process follows the chains now; what this one was about to store is not stored."""
+
+
+async def take_lease(tx: Transaction, holder: str, now_ms: int) -> bool:
+    """Become the one process that follows chains, when there is none or its lease has lapsed."""
+    await tx.execute(
+        "INSERT INTO leases (name, holder, until_ms) VALUES (?, ?, 0) ON CONFLICT DO NOTHING", (_LEASE, "")
+    )
+    taken = await tx.execute(
+        "UPDATE leases SET holder = ?, until_ms = ? WHERE name = ? AND (holder = ? OR until_ms <= ? OR until_ms > ?)",
+        (holder, now_ms + LEASE_MS, _LEASE, holder, now_ms, now_ms + _UNTIL_MS_MAX),
+    )
+    return taken == 1
+
+
+async def renew_lease(tx: Transaction, holder: str, now_ms: int) -> None:
+    """Renew the lease in the transaction that stores something: who lost it stores nothing.
+
+    A lease that has lapsed but that nobody took is still the holder's. Raises `LeaseLostError`.
+    """
+    renewed = await tx.execute(
+        "UPDATE leases SET until_ms = ? WHERE name = ? AND holder = ?", (now_ms + LEASE_MS, _LEASE, holder)
+    )
+    if renewed != 1:
+        raise LeaseLostError
+
+
+async def release_lease(tx: Transaction, holder: str) -> None:
+    """Let another process take over at once."""
+    await tx.execute("UPDATE leases SET until_ms = 0 WHERE name = ? AND holder = ?", (_LEASE, holder))
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What is stored of a chain: the newest block that is kept, and where to go on.
+
+    `next_block` is the first block that `settlers` were not followed in yet; None: they have not begun. The others of
+    the chain are further on, at `others_at` at the earliest.
+    """
+
+    newest: Block | None
+    settlers: tuple[Address, ...]
+    next_block: int | None
+    others_at: int | None = None
+
+
+async def read_progress(tx: Transaction, chain_id: int, settlers: Sequence[Address]) -> Followed:
+    """How far those of `settlers` were followed that are furthest behind."""
+    rows = await tx.fetch("SELECT settler, next_block FROM chain_progress WHERE chain_id = ?", (chain_id,))
+    known: dict[bytes, int] = dict(rows)
+    newest = next(iter(await kept_blocks(tx, chain_id, below=None, limit=1)), None)
+    if not_begun := tuple(each for each in settlers if each.raw not in known):
+        return Followed(newest, not_begun, None)
+    lowest, *higher = sorted({known[each.raw] for each in settlers})
+    last = tuple(each for each in settlers if known[each.raw] == lowest)
+    return Followed(newest, last, lowest, higher[0] if higher else None)
+
+
+async def kept_blocks(tx: Transaction, chain_id: int, *, below: int | None, limit: int) -> list[Block]:
+    """The newest blocks that are kept, newest first; with `below` those of lower numbers."""
+    bound, given = ("AND number < ?", (below,)) if below is not None else ("", ())
+    rows = await tx.fetch(
+        f"SELECT number, hash FROM chain_blocks WHERE chain_id = ? {bound} ORDER BY number DESC LIMIT ?",  # noqa: S608 - text of ours
+        (chain_id, *given, limit),
+    )
+    return [Block(*row) for row in rows]
+
+
+async def begin(tx: Transaction, chain_id: int, settlers: Sequence[Address], block: int, below: Block | None) -> None:
+    """Say where following begins, unless it has begun; `below` is the block below that one, where it is known."""
+    for settler in settlers:
+        await tx.execute(
+            "INSERT INTO chain_progress (chain_id, settler, next_block) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (chain_id, settler.raw, block),
+        )
+    if below is not None:
+        await _keep(tx, chain_id, [below])
+
+
+async def advance(
+    tx: Transaction, chain_id: int, settlers: Sequence[Address], first: int, seen: Sequence[Block]
+) -> None:
+    """Say that the blocks from `first` to the last of those `seen` were followed.
+
+    Raises `LeaseLostError` when somebody else was here.
+    """
+    moved = await tx.execute(
+        f"""UPDATE chain_progress SET next_block = ?
+            WHERE chain_id = ? AND next_block = ? AND settler IN ({placeholders(len(settlers))})""",  # noqa: S608 - ? only
+        (seen[-1].number + 1, chain_id, first, *(settler.raw for settler in settlers)),
+    )
+    if moved != len(settlers):
+        raise LeaseLostError
+    await _keep(tx, chain_id, seen)
+    await tx.execute(
+        """DELETE FROM chain_blocks WHERE chain_id = ? AND number <= (
+             SELECT number FROM chain_blocks WHERE chain_id = ? ORDER BY number DESC LIMIT 1 OFFSET ?)
+           AND EXISTS (SELECT 1 FROM chain_blocks AS lower WHERE lower.chain_id = chain_blocks.chain_id
+             AND lower.number < chain_blocks.number
+             AND lower.number >= chain_blocks.number - chain_blocks.number % ?)""",
+        (chain_id, chain_id, BLOCKS_KEPT, BLOCKS_BETWEEN),
+    )
+
+
+async def _keep(tx: Transaction, chain_id: int, blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        await tx.execute(
+            """INSERT INTO chain_blocks (chain_id, number, hash) VALUES (?, ?, ?)
+               ON CONFLICT (chain_id, number) DO UPDATE SET hash = excluded.hash""",
+            (chain_id, block.number, block.hash),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """A piece of a chain that is followed again: from which block, what its facts were about, whether more is above."""
+
+    block: int
+    subjects: list[bytes]
+    facts: int
+    is_last: bool
+
+
+async def take_back(
+    tx: Transaction, chain_id: int, down_to: int, facts_max: int, lock: Callable[[list[bytes]], Awaitable[None]]
+) -> TakenBack:
+    """Forget what was seen from block `down_to` on, from above and no more than some `facts_max` facts at a time.
+
+    `lock` is called with what these are about before they go, to lock what they touch in the order in which writers do.
+    All settlers of the chain are followed again from there: what happened to one's blocks happened to all.
+    """
+    rows = await tx.fetch(
+        """SELECT block_number FROM executions WHERE chain_id = ? AND block_number >= ?
+           ORDER BY block_number DESC LIMIT 1 OFFSET ?""",
+        (chain_id, down_to, facts_max),
+    )
+    block = rows[0][0] if rows else down_to
+    rows_about = await tx.fetch(
+        "SELECT DISTINCT subject FROM executions WHERE chain_id = ? AND block_number >= ?", (chain_id, block)
+    )
+    subjects = [subject for (subject,) in rows_about]
+    await lock(subjects)
+    facts = await tx.execute("DELETE FROM executions WHERE chain_id = ? AND block_number >= ?", (chain_id, block))
+    await tx.execute("DELETE FROM chain_blocks WHERE chain_id = ? AND number >= ?", (chain_id, block))
+    await tx.execute(
+        "UPDATE chain_progress SET next_block = ? WHERE chain_id = ? AND next_block > ?", (block, chain_id, block)
+    )
+    return TakenBack(block, subjects, facts, is_last=not rows)
+
+
+async def first_known(tx: Transaction, chain_id: int) -> int | None:
+    """The lowest block of which anything is kept."""
+    row = await tx.fetch_one(
+        """SELECT MIN(lowest) FROM (
+             SELECT MIN(number) AS lowest FROM chain_blocks WHERE chain_id = ?
+             UNION ALL SELECT MIN(block_number) FROM executions WHERE chain_id = ?) AS known""",
+        (chain_id, chain_id),
+    )
+    return row[0] if row else None
+
+
+async def registry_age_s(tx: Transaction, now_ms: int) -> float:
+    """Seconds since this database was made: nothing was followed before. 0 when it says a time to come."""
+    ((made_at_ms,),) = await tx.fetch("SELECT MIN(applied_at_ms) FROM schema_migrations")
+    return max(0, now_ms - made_at_ms) / 1000

@@ -1,0 +1,128 @@
+"""Receipts of the transactions that operators named: which to ask for, and what the answers say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from muniment.chains.rpc import Call
+from muniment.intents.chain_facts import RECEIPT_INDEX, Execution
+from muniment.outgoing import Unreachable
+from muniment.storage.sql import placeholders
+from muniment.watch.node_answers import receipt_in
+
+if TYPE_CHECKING:
+    from muniment.evm.address import Address
+    from muniment.storage.database import Database
+    from muniment.watch.nodes import Node, Nodes
+
+# Intents of each kind whose transactions are asked for in one turn.
+_INTENTS_AT_ONCE: Final = 100
+# How long those rest that are mostly settled, after all of them were looked at. There may be many: each intent that
+# operators call succeeded and that was carried out before the first block that is followed.
+_CLAIMS_REST_SECONDS: Final = 60.0
+
+
+class Part(NamedTuple):
+    """Transactions of some intents, of which no receipt is kept; where to go on, None when these were the last."""
+
+    named: list[bytes]
+    last: int | None
+
+
+@dataclass(slots=True)
+class _Round:
+    """Goes through a settler's intents of one kind, again and again."""
+
+    kind: str
+    rest_s: float = 0.0
+    after_seq: int = 0
+    begins_s: float = 0.0
+    is_over: bool = False  # at least once
+
+    def went_on(self, part: Part, now_s: float) -> None:
+        if part.last is None:
+            self.is_over, self.begins_s = True, now_s + self.rest_s
+        self.after_seq = part.last or 0
+
+
+# What is asked about: conditions, each with an index in which the intents are in order.
+SUBMITTED: Final = "standing = 'submitted'"
+# A proposal may be under way before anybody says so of its intent.
+ENQUEUED: Final = "standing = 'enqueued'"
+CLAIMED: Final = "status = 'succeeded' AND chain_status IS NULL"
+
+
+def _rounds() -> list[_Round]:
+    return [_Round(SUBMITTED), _Round(ENQUEUED), _Round(CLAIMED, _CLAIMS_REST_SECONDS)]
+
+
+@dataclass(slots=True, kw_only=True)
+class Receipts:
+    """Asks for the receipts of one settler's intents, until there is one of each transaction."""
+
+    nodes: Nodes
+    settler: Address
+    database: Database
+    _rounds: list[_Round] = field(default_factory=_rounds)
+    _under_way: list[tuple[_Round, Part]] = field(default_factory=list[tuple[_Round, Part]])
+
+    @property
+    def all_asked(self) -> bool:
+        """Whether every transaction that was named was asked for at least once."""
+        return all(each.is_over for each in self._rounds)
+
+    async def ask(self, node: Node, followed: int) -> list[Execution]:
+        """The outcomes of some transactions, in blocks up to `followed`. Raises `Unreachable`.
+
+        The next call asks for the same again unless these were `kept`.
+        """
+        due = [each for each in self._rounds if each.begins_s <= self.nodes.now_s()]
+        parts = [await named_transactions(self.database, self.settler.raw, each.kind, each.after_seq) for each in due]
+        self._under_way = list(zip(due, parts, strict=True))
+        return await self._outcomes(node, list(dict.fromkeys(name for part in parts for name in part.named)), followed)
+
+    def kept(self) -> None:
+        """Go on behind what was asked for last."""
+        for each, part in self._under_way:
+            each.went_on(part, self.nodes.now_s())
+        self._under_way = []
+
+    async def _outcomes(self, node: Node, named: Sequence[bytes], followed: int) -> list[Execution]:
+        calls = [Call("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in named]
+        answers = await self.nodes.ask(node, calls)
+        receipts = [receipt_in(answer, name, followed) for answer, name in zip(answers, named, strict=True)]
+        found = [(name, *receipt) for name, receipt in zip(named, receipts, strict=True) if receipt is not None]
+        numbers = list(dict.fromkeys(block.number for _, block, _ in found))
+        hashes = dict(zip(numbers, await self.nodes.hashes(node, numbers), strict=True))
+        if any(hashes[block.number] != block.hash for _, block, _ in found):
+            raise Unreachable("moving", "a receipt is of another chain")
+        return [
+            Execution(
+                self.nodes.chain.id, block.number, block.hash, name, RECEIPT_INDEX, self.settler.raw, name, outcome
+            )
+            for name, block, outcome in found
+        ]
+
+
+async def named_transactions(database: Database, settler: bytes, kind: str, after_seq: int) -> Part:
+    """Transactions that operators named for the next intents of a kind."""
+    rows = await database.fetch(
+        f"SELECT seq FROM intents WHERE settler = ? AND {kind} AND seq > ? ORDER BY seq LIMIT ?",  # noqa: S608 - text of ours
+        (settler, after_seq, _INTENTS_AT_ONCE),
+    )
+    seqs = [seq for (seq,) in rows]
+    if not seqs:
+        return Part([], None)
+    marks = placeholders(len(seqs))
+    named = await database.fetch(
+        f"""SELECT named.transaction_hash FROM (
+              SELECT transaction_hash FROM intents WHERE seq IN ({marks}) AND transaction_hash IS NOT NULL
+              UNION SELECT transaction_hash FROM intent_proposals
+                WHERE intent_seq IN ({marks}) AND transaction_hash IS NOT NULL) AS named
+            WHERE NOT EXISTS (
+              SELECT 1 FROM executions e WHERE e.subject = named.transaction_hash AND e.log_index = ?)""",  # noqa: S608 - ? only
+        (*seqs, *seqs, RECEIPT_INDEX),
+    )
+    return Part([name for (name,) in named], seqs[-1] if len(seqs) == _INTENTS_AT_ONCE else None)

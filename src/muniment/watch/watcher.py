@@ -1,0 +1,184 @@
+"""`muniment intents watch`: one process of several follows every configured chain, each in its own task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from muniment.errors import Refusal
+from muniment.outgoing import Unreachable
+from muniment.watch.follower import Follower, Step
+from muniment.watch.nodes import Nodes
+from muniment.watch.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
+
+if TYPE_CHECKING:
+    from muniment.chains.catalogue import Chain
+    from muniment.context import Context
+
+# A lease outlives two renewals that did not come through.
+_RENEWED_SECONDS: Final = LEASE_MS / 1000 / 3
+_ASKED_SECONDS: Final = 1.0
+# With `once` a chain is given up after so many failures in a row of each of its nodes: some seconds.
+_FAILURES_MAX: Final = 3
+_REST_SECONDS: Final = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+def followed_chains(context: Context) -> list[Chain]:
+    """The chains that are followed: those with an RPC URL and a settler."""
+    return [chain for chain in context.chains.values() if chain.rpc_urls and chain.settlers]
+
+
+class Start(NamedTuple):
+    """From which block on a chain is to be read again."""
+
+    chain_id: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """Follows chains until cancelled, or with `once` until each was followed to its head.
+
+    `told` is given every step that did something. With a `start` that chain is read again from there, which another
+    process that leads would not do: this one then does not wait for it to end.
+    """
+
+    context: Context
+    once: bool
+    interval_s: float
+    told: Callable[[Step], None]
+    start: Start | None = None
+
+    async def watch(self) -> bool:
+        """Whether every chain was followed to its head: with `once`; else this returns only if it cannot `start`."""
+        holder = self.context.random_bytes(16).hex()
+        lapsed_s = asyncio.get_running_loop().time() + LEASE_MS / 1000 + 2 * _ASKED_SECONDS
+        waits, start = False, self.start
+        while True:
+            if await self._take(holder):
+                try:
+                    if start is not None:
+                        await self._go_back(start, holder)
+                    start = None
+                    return await self._lead(holder)
+                except LeaseLostError:
+                    _log.warning("another process follows the chains now")
+                finally:
+                    await self._release(holder)
+            elif (self.once or start) and asyncio.get_running_loop().time() > lapsed_s:
+                _log.error("another process follows the chains")
+                return False
+            elif not waits:
+                _log.info("another process follows the chains; waiting to take over")
+                waits = True
+            await asyncio.sleep(_ASKED_SECONDS)
+
+    async def _take(self, holder: str) -> bool:
+        context = self.context
+        try:
+            return await context.database.write(lambda tx: take_lease(tx, holder, context.now_ms()))
+        except Refusal as error:
+            _log.warning("cannot ask for the lease", detail=error.detail)
+            return False
+
+    async def _release(self, holder: str) -> None:
+        with suppress(Refusal):  # it lapses by itself
+            await self.context.database.write(lambda tx: release_lease(tx, holder))
+
+    async def _go_back(self, start: Start, holder: str) -> None:
+        """Have a chain read again. Raises `LeaseLostError`, `DatabaseUnavailable`."""
+        follower = self._follower(self._nodes(self.context.chains[start.chain_id]), holder)
+        self._tell(await follower.follow_again(start.block))
+
+    async def _lead(self, holder: str) -> bool:
+        """Follow every chain while the lease is held. Raises `LeaseLostError`."""
+        chains = followed_chains(self.context)
+        _log.info("following", chains=[chain.id for chain in chains])
+        renewing = asyncio.create_task(self._renew(holder))
+        following = [asyncio.create_task(self._follow(chain, holder)) for chain in chains]
+        try:
+            await _first_failure_or_all(renewing, following)
+            return all(task.result() for task in following)
+        finally:
+            for task in (renewing, *following):
+                task.cancel()
+            await asyncio.gather(renewing, *following, return_exceptions=True)
+
+    async def _renew(self, holder: str) -> None:
+        """Renew the lease while no progress does. Raises `LeaseLostError`."""
+        context = self.context
+        while True:
+            await asyncio.sleep(_RENEWED_SECONDS)
+            try:
+                await context.database.write(lambda tx: renew_lease(tx, holder, context.now_ms()))
+            except Refusal as error:
+                _log.warning("cannot renew the lease", detail=error.detail)
+
+    async def _follow(self, chain: Chain, holder: str) -> bool:
+        """Follow one chain, whatever befalls it; with `once` whether its head was reached. Raises `LeaseLostError`."""
+        loop, nodes = asyncio.get_running_loop(), self._nodes(chain)
+        follower = self._follower(nodes, holder)
+        while True:
+            if (node := nodes.first_awake()) is None:
+                if self.once and all(each.failures >= _FAILURES_MAX for each in nodes.nodes):
+                    return False
+                await asyncio.sleep(nodes.seconds_to_wait())
+                continue
+            try:
+                step = await follower.step(node)
+            except Unreachable as error:
+                nodes.failed(node, error.reason)
+                _log.warning(
+                    "node failed", chain=chain.id, url=node.place, reason=error.reason, failures=node.failures,
+                    rests_s=round(node.rests_until_s - loop.time(), 1),
+                )  # fmt: skip
+                continue
+            except LeaseLostError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one chain's trouble stops no other, and may pass
+                nodes.failed(node, type(error).__name__)
+                detail = error.detail if isinstance(error, Refusal) else str(error)
+                _log.error("cannot follow", chain=chain.id, error=type(error).__name__, detail=detail)
+                await asyncio.sleep(_REST_SECONDS)
+                continue
+            nodes.succeeded(node)
+            self._tell(step)
+            if self.once and step.at_head and step.all_asked and not step.is_held_back:
+                return True
+            if step.at_head or step.is_held_back:
+                await asyncio.sleep(0 if self.once else self.interval_s)
+
+    def _nodes(self, chain: Chain) -> Nodes:
+        context, now_s = self.context, asyncio.get_running_loop().time
+        return Nodes(context.outgoing, chain, now_s=now_s, chance=lambda: context.random_bytes(1)[0] / 255)
+
+    def _follower(self, nodes: Nodes, holder: str) -> Follower:
+        context, chain = self.context, nodes.chain
+        return Follower(
+            nodes=nodes,
+            confirmations=context.settings.confirmations if chain.confirmations is None else chain.confirmations,
+            database=context.database,
+            holder=holder,
+            now_ms=context.now_ms,
+            grace_s=context.settings.settlement_grace_s,
+        )
+
+    def _tell(self, step: Step) -> None:
+        if step.facts or step.taken_back is not None or not step.at_head:
+            self.told(step)
+
+
+async def _first_failure_or_all(renewing: asyncio.Task[None], following: Sequence[asyncio.Task[bool]]) -> None:
+    """Wait until every chain was followed to its end. Raises what the first that failed raised."""
+    waiting: set[asyncio.Task[None] | asyncio.Task[bool]] = {renewing, *following}
+    while waiting != {renewing}:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()

@@ -1,0 +1,306 @@
+"""What tests of `muniment database copy` share: a registry with every kind of row, and all that it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import httpx
+from click.testing import CliRunner, Result
+
+from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, log_in, once, register
+from conftest import NOW_MS, Clock
+from feeding import HEX32, Feeder, IntentDraft, log, operator_key, proposal
+from muniment.app import Application, build_context
+from muniment.auth import operators
+from muniment.cli.command import main
+from muniment.context import Context
+from muniment.evm.address import Address
+from muniment.settings import Settings
+from muniment.storage.database import Row
+from muniment.storage.registry_copy import TABLES
+from muniment.triggers.store import settle_ended
+from muniment.users import store as users
+from muniment.users.types import Email
+from postgres import Cluster
+
+T = TypeVar("T")
+
+OWNERS = (Wallet(201), Wallet(202))
+NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
+INPUTS = {"limit": "uint256"}
+# Rows as the watcher and an import leave them.
+FACTS = (
+    ("INSERT INTO executions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+     (8453, 17, b"\x01" * 32, b"\x02" * 32, 3, b"\x03" * 20, b"\x04" * 32, "succeeded")),
+    ("INSERT INTO executions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+     (10, 2**40, b"\x05" * 32, b"\x06" * 32, -1, b"\x03" * 20, b"\x07" * 32, "failed")),
+    ("INSERT INTO chain_progress VALUES (?, ?, ?)", (8453, b"\x03" * 20, 18)),
+    ("INSERT INTO chain_blocks VALUES (?, ?, ?)", (8453, 17, b"\x01" * 32)),
+    ("INSERT INTO leases VALUES (?, ?, ?)", ("watch", "somebody", NOW_MS + 1)),
+    ("INSERT INTO imports VALUES (?, ?, ?, ?, ?)", ("a file", 7, 900, 1, NOW_MS)),
+    ("INSERT INTO time_differences VALUES (?, ?)", (2**20, NOW_MS)),
+    ("INSERT INTO forgotten_nonces VALUES (?, ?)", (1, 7)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database that is served with a data directory, which may be that of another place."""
+
+    settings: Settings
+
+    @classmethod
+    def at(cls, url: str, data_dir: Path) -> Self:
+        return cls(Settings(data_dir=data_dir, database_url=url, log_level="warning"))
+
+    @property
+    def url(self) -> str:
+        return self.settings.database_url
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.startswith("sqlite")
+
+    @property
+    def blocks(self) -> str:
+        """Where it has blocks, as `muniment blocks copy` calls it."""
+        return "file:" if self.is_sqlite else self.url
+
+    def do(self, work: Callable[[Context], Awaitable[T]], *, migrates: bool = True) -> T:
+        """What `work` gives, where no event loop runs."""
+
+        async def run() -> T:
+            async with opened(self, migrates=migrates) as context:
+                return await work(context)
+
+        return asyncio.run(run())
+
+    def rows(self) -> dict[str, list[Row]]:
+        """Every row that is copied, by table."""
+
+        async def read(context: Context) -> dict[str, list[Row]]:
+            return {
+                each.name: await context.database.fetch(f"SELECT * FROM {each.name} ORDER BY {each.order}")  # noqa: S608 - our tables
+                for each in TABLES
+            }
+
+        return self.do(read, migrates=False)
+
+    def change(self, *statements: tuple[str, tuple[object, ...]]) -> None:
+        """Run statements, each of which changes something."""
+
+        async def change(context: Context) -> None:
+            for sql, values in statements:
+                assert await context.database.write(lambda tx, sql=sql, values=values: tx.execute(sql, values))
+
+        self.do(change)
+
+
+@asynccontextmanager
+async def opened(place: Place, clock: Clock | None = None, *, migrates: bool = True) -> AsyncGenerator[Context]:
+    context = build_context(place.settings, now_ms=clock or Clock(NOW_MS + 20_000_000))
+    try:
+        if migrates:  # on SQLite that waits for whoever writes
+            await context.database.migrate()
+        yield context
+    finally:
+        await context.outgoing.close()
+        await context.database.close()
+
+
+@asynccontextmanager
+async def served(place: Place, clock: Clock | None = None) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of the database as it is: to migrate would number new rows behind those that are there."""
+    async with opened(place, clock, migrates=False) as context:
+        transport = httpx.ASGITransport(app=Application(context))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            yield client
+
+
+async def new_database(cluster: Cluster, name: str, data_dir: Path) -> Place:
+    """A PostgreSQL database of its own, with every migration."""
+    place = Place.at(await cluster.create_database(name), data_dir)
+    async with opened(place):
+        return place
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What clients of a registry that was filled hold in their hands."""
+
+    place: Place
+    clock: Clock
+    cid: str
+    token: str
+    api_key: str
+    api_key_before: str
+    operator_key: str
+    revoked_operator_key: str
+    used_login: dict[str, str]
+    triggers: list[dict[str, Any]]
+    deactivated: list[dict[str, Any]]
+    intents: list[str]
+
+    def paths(self) -> list[str]:
+        """GETs that together show every record, through every filter."""
+        a, b = (wallet.address for wallet in OWNERS)
+        middle = NOW_MS + 12_000
+        listed = [
+            f"/{what}?limit=100&{more}"
+            for what in ("triggers", "functions", "intents")
+            for more in ("sort=-1", "sort=1", "sort=1&offset=3", "offset=2")
+        ]
+        filters = {
+            "triggers": [
+                f"signer={a}", f"signer={b}&active=true", f"functionCid={self.cid}", "active=true", "active=false",
+                f"createdAfter={middle}", f"createdBefore={middle}&sort=1", f"sigs={self.triggers[1]['sig']}",
+            ],
+            "functions": [f"creator={a}", f"creator={b}&sort=1", f"cids={self.cid}"],
+            "intents": [
+                "status=created", "status=succeeded&sort=1", "status=expired", "op=2", f"createdAfter={middle}",
+                f"createdBefore={middle}", f"user={Wallet(71).address}",
+            ],
+        }  # fmt: skip
+        filtered = [f"/{what}?limit=100&{each}" for what, some in filters.items() for each in some]
+        one = [f"/triggers/{body['sig']}" for body in self.triggers] + [f"/intents/{name}" for name in self.intents]
+        content = [f"/functions/{self.cid}{part}" for part in ("", "/manifest", "/wasm")]
+        content += [f"/ipfs/{self.cid}/manifest.json", f"/ipfs/{self.cid}?format=car"]
+        mine = ["/users/api-key", f"/users/{a}/data", "/.well-known/jwks.json", "/readyz"]
+        return [*listed, *filtered, *one, *content, *mine]
+
+    async def answers(self, client: httpx.AsyncClient) -> dict[str, tuple[list[tuple[str, str]], bytes]]:
+        """Header fields and body of every GET, but for what names the single answer."""
+        given: dict[str, tuple[list[tuple[str, str]], bytes]] = {}
+        for path in self.paths():
+            answer = await client.get(path, headers={"x-auth-token": self.token})
+            fields = [(name, value) for name, value in answer.headers.items() if name not in {"x-request-id", "date"}]
+            assert answer.status_code == 200, (path, answer.text)
+            given[path] = (fields, answer.content)
+        return given
+
+
+async def read_page(client: httpx.AsyncClient, target: str) -> tuple[list[Any], str | None]:
+    """The rows of a page, and the target of the next one."""
+    answer = await client.get(target)
+    assert answer.status_code == 200, answer.text
+    link = NEXT.fullmatch(answer.headers.get("link", ""))
+    return answer.json(), link[1] if link else None
+
+
+async def walk(client: httpx.AsyncClient, target: str) -> list[Any]:
+    """Every row from `target` on, along the next links until a page is empty or the last."""
+    rows: list[Any] = []
+    following: str | None = target
+    while following is not None:
+        page, following = await read_page(client, following)
+        if not page:
+            break
+        rows += page
+    return rows
+
+
+async def fill(place: Place) -> Filled:
+    """Fill an empty registry over HTTP, time going on between any two requests that write."""
+    clock = Clock(NOW_MS)
+    async with opened(place, clock) as context:
+        transport = httpx.ASGITransport(app=Application(context), raise_app_exceptions=False)
+
+        async def tick(_: httpx.Request) -> None:
+            clock.advance(seconds=0.25)
+
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://test", event_hooks={"request": [tick]}
+        ) as client:
+            return await _fill(place, context, client, clock)
+
+
+async def _fill(place: Place, context: Context, client: httpx.AsyncClient, clock: Clock) -> Filled:
+    cid, triggers, deactivated = await _fill_triggers(client)
+    token, api_key_before, api_key, used_login = await _fill_users(client, context)
+    feeder = Feeder(client, await operator_key(context))
+    revoked = await operator_key(context, "gone")
+    await context.database.write(lambda tx: operators.revoke(tx, "gone", clock.now_ms))
+    intents = await _fill_intents(feeder)
+    for sql, values in FACTS:
+        await context.database.write(lambda tx, sql=sql, values=values: tx.execute(sql, values))
+    clock.advance(hours=2)  # some have ended by now, and half of these were swept
+    await context.database.write(lambda tx: settle_ended(tx, NOW_MS + 3_600_000))
+    return Filled(
+        place, clock, cid, token, api_key, api_key_before, feeder.key, revoked, used_login, triggers, deactivated,
+        intents,
+    )  # fmt: skip
+
+
+async def _fill_users(client: httpx.AsyncClient, context: Context) -> tuple[str, str, str, dict[str, str]]:
+    owner = OWNERS[0]
+    token = await log_in(client, owner)
+    mine = {"x-auth-token": token}
+    nonce = (await client.post("/users/nonce", json={"address": owner.address})).json()["nonce"]
+    used_login = {"address": owner.address, "signature": owner.sign_text(nonce)}
+    assert (await client.post("/users/authenticate", json=used_login)).status_code == 200
+    profile = {"name": "Zoë “0” ✓", "intendedUse": "Rebalancing"}
+    assert (await client.post(f"/users/{owner.address}/data", json=profile, headers=mine)).status_code == 200
+    address, email = Address.parse(owner.address), Email.parse("zoe@example.org")
+    await context.database.write(lambda tx: users.set_email(tx, address, email))
+    before = (await client.get("/users/api-key", headers=mine)).json()["apiKey"]
+    rotated = await client.post("/users/api-key/rotate", json={"graceSeconds": 0}, headers=mine)
+    return token, before, rotated.json()["apiKey"], used_login
+
+
+async def _fill_triggers(client: httpx.AsyncClient) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
+    a, b = OWNERS
+    cid = await deploy(client, Bundle(inputs=INPUTS), a)
+    assert await deploy(client, Bundle(inputs=INPUTS), b) == cid
+    other = await deploy(client, Bundle("Other"), b)
+    configs = [cron(), event(), once(), cron(endDate=NOW_MS + 3_600_000), cron(endDate=NOW_MS + 4_000_000)]
+    drafts = [
+        TriggerDraft(cid, wallet, INPUTS, version=f"1.0.{n}", input={"limit": str(n)}, config=configs[n % 5])
+        if n % 3
+        else TriggerDraft(other, wallet, version=f"1.0.{n}", config=configs[n % 5])
+        for n in range(24)
+        for wallet in [OWNERS[n % 2]]
+    ]
+    triggers = [draft.signed() for draft in drafts]
+    for draft in drafts:
+        await register(client, draft)
+    for sigs, as_text in (([triggers[0]["sig"], triggers[4]["sig"]], False), ([triggers[2]["sig"]], True)):
+        consent = {"triggerSigs": sigs, "signature": a.sign_deactivation(sigs, as_text=as_text)}
+        assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
+    return cid, triggers, [triggers[0], triggers[2], triggers[4]]
+
+
+async def _fill_intents(feeder: Feeder) -> list[str]:
+    intents = [await feeder.recorded(IntentDraft(n, members={"op": 1 + n % 2})) for n in range(12)]
+    for of in intents[::2]:
+        assert (await feeder.append(of, "proposals", proposal(2))).status_code == 200
+        assert (await feeder.append(of, "logs", log())).status_code == 200
+        for status in ("enqueued", "submitted"):
+            assert (await feeder.move(of, status)).status_code == 200
+        assert (await feeder.move(of, "succeeded", transactionHash=HEX32)).status_code == 200
+    short = IntentDraft(50, deadline=NOW_MS // 1000 + 600)
+    return [*intents, await feeder.recorded(short)]
+
+
+def run(*arguments: str, data: Path, **environ: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--data-dir", str(data)], env=environ)
+
+
+def copy(source: Place, target: Place, *arguments: str) -> Result:
+    """`muniment database copy`, as it went."""
+    return run("database", "copy", source.url, target.url, *arguments, data=target.settings.data_dir)
+
+
+def copy_all(source: Place, target: Place, *arguments: str) -> Result:
+    """Blocks, and then the rest, which must succeed."""
+    if source.blocks != target.blocks:
+        result = run("blocks", "copy", source.blocks, target.blocks, data=target.settings.data_dir)
+        assert result.exit_code == 0, result.output
+    result = copy(source, target, *arguments)
+    assert result.exit_code == 0, result.output
+    return result

@@ -1,0 +1,573 @@
+"""Every decoder of bytes and texts from outside, with the places in the code that it runs through.
+
+`decoding_sites.sites()` finds those places. A place is listed here in one of three ways: a decoder covers it, a request
+with a hostile field reaches it (`FIELDS`), or it reads what is not a stranger's (`TRUSTED`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_network
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from builders import Bundle
+from muniment.auth.api_keys import read_api_key
+from muniment.auth.secrets import ring_of
+from muniment.auth.tokens import _signed_claims
+from muniment.chains import multicall, prices
+from muniment.chains.tokens import parse_token_list
+from muniment.evm import abi
+from muniment.evm.hex import data_of, quantity_of
+from muniment.evm.struct_types import read_types
+from muniment.evm.words import WORDS, Misfit
+from muniment.functions import gateway
+from muniment.functions.content import byte_range
+from muniment.functions.manifest import read_manifest
+from muniment.functions.store import FunctionQuery
+from muniment.functions.wasm import check_wasm
+from muniment.http import admission, operation, uploads
+from muniment.http.accept import media_ranges
+from muniment.http.clients import ClientAddresses
+from muniment.http.multipart import FormParser
+from muniment.http.paging import _without_place
+from muniment.http.query import QueryReader
+from muniment.http.reply import etag_matches
+from muniment.intents.importing import check_line
+from muniment.ipfs.cid import decode_cid, decode_cid_bytes
+from muniment.ipfs.dag_pb import decode_node
+from muniment.ipfs.unixfs import decode_unixfs
+from muniment.json_text import parse_json
+from muniment.server.reader import HEAD_BYTES_MAX, RequestReader
+from muniment.triggers.listing import TriggerQuery
+from muniment.triggers.schedule import check_cron, check_delta, next_runs
+from muniment.triggers.values import check_values
+from muniment.watch.events import facts_of
+from muniment.wire import ProvedText, refusal_of
+
+KIB = 1024
+# What the service takes: JSON bodies, manifests, answers of nodes and price APIs; header fields; targets.
+BODY, FIELD = 256 * KIB, 32 * KIB
+Frames = tuple[tuple[bytes, bytes], ...]
+PLAIN: Frames = ((b"", b""), (b'"', b""), (b"", b"!"))
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Reads what a stranger sends, `size` bytes at most; `frames` are what hostile pieces are put between."""
+
+    name: str
+    read: Callable[[bytes], object]
+    covers: tuple[str, ...] = ()
+    size: int = BODY
+    frames: Frames = PLAIN
+    is_on_loop: bool = True
+
+
+def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    return lambda data: read(data.decode("latin-1"))
+
+
+def _kinds(kind: type[ProvedText] = ProvedText) -> Iterator[type[ProvedText]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _kinds(child)
+
+
+def _texts() -> Iterator[Decoder]:
+    """Every kind of proved text, whoever declares another."""
+    for kind in _kinds():
+        if kind.__module__.startswith("muniment.") and not kind.__name__.startswith("_"):
+            yield Decoder(f"{kind.__name__}.parse", _text(kind.parse), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g")))
+
+
+def _wasm_section(number: int) -> Decoder:
+    def read(data: bytes) -> None:
+        size = len(data)
+        length = bytes((size >> shift & 0x7F) | (0x80 if size >> shift > 0x7F else 0) for shift in range(0, 21, 7))
+        check_wasm(b"\0asm\1\0\0\0" + bytes((number,)) + length.rstrip(b"\0") + data)
+
+    many = b"\xff\xff\x03"
+    frames = ((b"", b""), (many, b""), (b"\x80\xff\x03", b""), (b"\x01\x90\x4e", b""))
+    covers = ("functions._validate validate", "functions._reason split")
+    return Decoder(f"section {number} of a module", read, covers, 64 * KIB, frames, is_on_loop=False)
+
+
+def _form(data: bytes) -> None:
+    parser = FormParser("x")
+    list(parser.feed(data))
+    parser.close()
+
+
+def _request(name: bytes, text: str) -> Any:
+    return SimpleNamespace(
+        method="GET",
+        header=lambda asked: text if asked == name else None,
+        headers=lambda asked: [text] * (asked == name),
+    )
+
+
+def _trigger_with(config: bytes) -> Callable[[bytes], object]:
+    def read(data: bytes) -> None:
+        text = data.decode("latin-1")
+        check_values({"config": {config.decode(): text}, "input": {}, "executionFeeLimit": text}, {})
+
+    return read
+
+
+def _line(text: bytes) -> object:
+    return check_line(text, protocol="Mimic", chains={}, now_ms=0)
+
+
+def _encode_words(text: str) -> None:
+    for encode in WORDS.values():
+        try:
+            encode(text)
+        except Misfit:
+            continue
+
+
+def _asked(**members: Any) -> Any:
+    return SimpleNamespace(**members)
+
+
+def _ignore(_: object) -> None:
+    return
+
+
+_PROXIED = ClientAddresses((ip_network("0.0.0.0/0"), ip_network("::/0")))
+_INTENT = json.dumps(
+    {
+        "op": 1,
+        "user": "0x" + "11" * 20,
+        "settler": "0x" + "22" * 20,
+        "nonce": "0x" + "33" * 32,
+        "deadline": "1795204080",
+        "data": "0x",
+        "maxFees": [],
+        "events": [],
+        "configSig": "0x" + "44" * 65,
+        "minValidations": 1,
+    }
+).encode()
+_MANIFEST = Bundle().manifest
+_TOKENS = b'{"name":"x","timestamp":"2026-01-01T00:00:00Z","version":{"major":1,"minor":0,"patch":0},"tokens":['
+_TOKEN = b'{"chainId":1,"address":"0x%s","decimals":18,"symbol":"A","name":"A","logoURI":"' % (b"11" * 20)
+_PART = b'--x\r\nContent-Disposition: form-data; name="file"; filename="manifest.json"'
+_RING = ring_of((bytes(range(32)),))
+
+JSON_FRAMES: Frames = ((b"", b""), (b"[", b"]"), (b'["', b"]"), (b'{"a":"', b""), (b'{"a":{', b"}}"))
+
+DECODERS: tuple[Decoder, ...] = (
+    *_texts(),
+    Decoder(
+        "JSON",
+        parse_json,
+        (
+            "json_text.parse_json itself",
+            "json_text._outside_strings split",
+            "json_text._decoder Decoder",
+            "json_text._HALF_PAIR compile",
+            "json_text._repeated_name loads",
+            "http._body_source.source parse_json",
+            "evm.ask parse_json",
+        ),
+        frames=JSON_FRAMES,
+    ),
+    Decoder("JSON that names its double", lambda data: parse_json(b'{"a":1,"a":1,"b":' + data), size=16 * KIB),
+    Decoder(
+        "manifest.json",
+        read_manifest,
+        ("functions._read_object parse_json", "functions._INPUT_NAME compile", "functions._INPUT_TYPE compile"),
+        frames=(
+            (_MANIFEST[:-1] + b',"abis":{"', b'":""}}'),
+            (b'{"name":"A","version":"', b'"}'),
+            (b'{"inputs":{"', b'":"bool"}}'),
+            (b'{"inputs":{"a":"', b'"}}'),
+        ),
+    ),
+    Decoder(
+        "a line of an import",
+        _line,
+        (
+            "intents.check_line parse_json",
+            "intents.check_line convert",
+            "http._body_source.source convert",
+            "intents._milliseconds fromisoformat",
+        ),
+        frames=(
+            (_INTENT.replace(b'"0x", "max', b'"0x').split(b"Fees")[0], b""),
+            *((_INTENT.split(member)[0] + member + b'": "0x', b'"}') for member in (b"data", b"configSig", b"nonce")),
+            (_INTENT[:-1] + b',"logs":[{"level":"info","data":"', b'"}]}'),
+            (_INTENT[:-1] + b',"logs":[{"level":"info","data":"x","createdAt":"', b'"}]}'),
+        ),
+    ),
+    Decoder(
+        "refusal_of",
+        _text(lambda text: refusal_of(msgspec.ValidationError(text))),
+        ("wire._MISSING compile", "wire._pointer findall"),
+        frames=(*PLAIN, (b"a - at `$", b"`"), (b"Object missing required field `", b"")),
+        size=4 * KIB,  # a path is as deep as JSON may be, and has names of ours
+    ),
+    Decoder(
+        "Accept",
+        _text(lambda text: media_ranges([text])),
+        ("http._ELEMENT compile", "http._PART compile", "http._QUALITY compile"),
+        size=FIELD,
+    ),
+    Decoder(
+        "Range",
+        _text(lambda text: byte_range(_request(b"range", text), '""', 100)),
+        ("functions._RANGE compile", "functions._RANGE_SPEC compile", "functions.byte_range split"),
+        size=FIELD,
+        frames=(*PLAIN, (b"bytes=", b""), (b"bytes=", b"!")),
+    ),
+    Decoder(
+        "X-Forwarded-For",
+        _text(lambda text: _PROXIED.address(_asked(peer="127.0.0.1", headers=lambda _: [text]))),
+        ("http._forwarded split", "http._read ip_address", "limits._parsed ip_address"),
+        size=FIELD,
+    ),
+    Decoder(
+        "Cache-Control",
+        _text(lambda text: gateway._only_if_cached(_request(b"cache-control", text))),
+        ("functions._only_if_cached split",),
+        size=FIELD,
+    ),
+    Decoder(
+        "Content-Type of JSON",
+        _text(operation._refuse_other_media),
+        ("http._JSON_TYPE compile",),
+        size=FIELD,
+        frames=(*PLAIN, (b"application/json", b""), (b"application/json;", b""), (b"application/json; charset=", b"!")),
+    ),
+    Decoder(
+        "Content-Type of a form",
+        _text(lambda text: uploads._boundary(_request(b"content-type", text))),
+        ("http._CONTENT_TYPE compile",),
+        size=FIELD,
+        frames=(
+            (b"multipart/form-data", b""),
+            (b"multipart/form-data;", b"!"),
+            (b"multipart/form-data; boundary=", b""),
+        ),
+    ),
+    Decoder(
+        "a connection",
+        lambda data: RequestReader(_asked(peer="", is_full=False, begin=_ignore, refuse=_ignore)).feed(data),
+        ("http.RequestReader._parse itself", "http._REQUEST_LINE compile", "http._REQUEST_LINE_BEGUN compile"),
+        size=HEAD_BYTES_MAX,
+        frames=(*PLAIN, (b"GET ", b""), (b"GET /", b" HTTP/1.1"), (b"FOO /", b""), (b"GET / HTTP/1.1\r\n", b"")),
+    ),
+    Decoder(
+        "the size of a page asked for",
+        lambda data: (admission._LIMIT.search(data), admission._OFFSET.search(data)),
+        ("http._LIMIT compile", "http._OFFSET compile"),
+        size=FIELD,
+        frames=(*PLAIN, (b"limit=", b""), (b"offset=", b""), (b"&offset=", b"!")),
+    ),
+    Decoder("If-None-Match", _text(lambda text: etag_matches(text, '"a"')), ("http.etag_matches split",), size=FIELD),
+    Decoder(
+        "x-api-key",
+        _text(lambda text: read_api_key(_RING, text)),
+        ("auth._KEY compile",),
+        size=FIELD,
+        frames=(*PLAIN, (b"mnk_", b"")),
+    ),
+    Decoder(
+        "a token",
+        _text(lambda text: _signed_claims(_RING, text)),
+        ("auth._TOKEN compile", "auth._signed_claims decode", "auth._signed_claims get_unverified_header"),
+        size=FIELD,
+        frames=(*PLAIN, (b"eyJ.", b""), (b"", b"." + b"a" * 86)),
+    ),
+    *(
+        Decoder(
+            f"query of {kind.__name__}",
+            QueryReader(kind).read,
+            (
+                "http._pairs parse_qsl",
+                "http._elements split",
+                "http._INTEGER compile",
+                "http.QueryReader._read convert",
+            ),
+            size=FIELD,
+            frames=(*PLAIN, *((name + b"=", b"") for name in (b"limit", b"cursor", b"creator", b"cids", b"sigs"))),
+        )
+        for kind in (TriggerQuery, FunctionQuery)
+    ),
+    Decoder(
+        "query of a link",
+        _without_place.__wrapped__,
+        ("http._without_place split", "http._says_where unquote_to_bytes"),
+        size=FIELD,
+    ),
+    Decoder(
+        "a form",
+        _form,
+        (
+            "http.FormParser.__init__ MultipartParser",
+            "http._DISPOSITION compile",
+            "http._EXTENDED compile",
+            "http._extended_text unquote_to_bytes",
+            "http._part findall",
+        ),
+        frames=(
+            *PLAIN,
+            (_PART, b""),
+            (_PART, b"\r\n\r\n"),
+            (_PART + b"\r\n\r\n", b"\r\n--x--"),
+            (_PART + b"; filename*=utf-8''", b"\r\n\r\n"),
+            (_PART[:-15], b""),
+            (b"--x\r\nContent-Disposition: form-data", b""),
+            (b"--x\r\n", b""),
+        ),
+    ),
+    *(_wasm_section(number) for number in range(12)),
+    Decoder(
+        "a module", check_wasm, frames=(*PLAIN, (b"\0asm\1\0\0\0", b""), (b"\0asm\1\0\0\0\0", b"")), is_on_loop=False
+    ),
+    Decoder(
+        "a CID",
+        _text(decode_cid),
+        (
+            "ipfs.decode_cid itself",
+            "ipfs.decode_cid_bytes itself",
+            "ipfs._V0_TEXT compile",
+            "ipfs._V1_TEXT compile",
+            "ipfs.decode_varint itself",
+        ),
+        frames=(*PLAIN, (b"b", b""), (b"Qm", b"")),
+    ),
+    Decoder("a binary CID", decode_cid_bytes),
+    Decoder(
+        "a block as dag-pb",
+        decode_node,
+        (
+            "ipfs.decode_node itself",
+            "ipfs._decode_node itself",
+            "ipfs._decode_link itself",
+            "ipfs.decode_fields itself",
+        ),
+        frames=(*PLAIN, (b"\x12\x00", b""), (b"\n\x00", b"")),
+        is_on_loop=False,
+    ),
+    Decoder(
+        "a block as UnixFS",
+        decode_unixfs,
+        ("ipfs.decode_unixfs itself", "ipfs._decode_unixfs itself"),
+        frames=(*PLAIN, (b"\x08\x02", b""), (b"\x18\x02\x20\x01", b"")),
+        is_on_loop=False,
+    ),
+    Decoder(
+        "a cron expression",
+        _text(lambda text: (check_cron(text), next_runs(text, 0, 5))),
+        (
+            "triggers._FIELDS compile",
+            "triggers._ITEM compile",
+            "triggers._LAST_WEEKDAY compile",
+            "triggers._expand split",
+            "triggers.next_runs CronSim",
+        ),
+        frames=(*PLAIN, (b"* * * * ", b""), (b"", b" * * * *"), (b"0 0 29 2 ", b"")),
+    ),
+    Decoder("a delta", _text(check_delta), ("triggers._DELTA compile",), frames=(*PLAIN, (b"1", b"d"))),
+    *(
+        Decoder(
+            f"{member.decode()} of typed data",
+            _trigger_with(member),
+            ("triggers._DECIMAL compile", "triggers._FRACTION compile", "triggers._TOPIC compile"),
+        )
+        for member in (b"chainId", b"startDate", b"contract")
+    ),
+    Decoder(
+        "a value of typed data",
+        _text(_encode_words),
+        ("evm._INTEGER compile", "evm._BYTES compile", "evm._fixed_bytes compile"),
+        frames=(*PLAIN, (b"0x", b""), (b"1", b"")),
+        size=64 * KIB,
+    ),
+    Decoder(
+        "a type of typed data",
+        _text(lambda text: read_types({"A": [{"name": "x", "type": text}]}, "A")),
+        ("evm._TYPE compile", "evm._DIMENSION compile"),
+        frames=(*PLAIN, (b"uint8", b""), (b"uint8", b"]")),
+    ),
+    Decoder(
+        "a name of typed data",
+        _text(lambda text: read_types({text: [{"name": text, "type": "bool"}]}, text)),
+        ("evm._IDENTIFIER compile", "evm._BUILTIN compile"),
+        frames=(*PLAIN, (b"uint", b"")),
+    ),
+    Decoder("data of a node", _text(data_of), ("evm._DATA compile",), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g"))),
+    Decoder("a quantity of a node", _text(quantity_of), ("evm._QUANTITY compile",), frames=(*PLAIN, (b"0x", b""))),
+    Decoder(
+        "ABI data",
+        lambda data: abi.decode((abi.ListOf(abi.BYTES), abi.ListOf(abi.UINT256)), data),
+        ("evm.decode itself",),
+        frames=(*PLAIN, (bytes(31) + b"\x40" + bytes(31) + b"\x40" + bytes(30) + b"\x10\x00", b"")),
+    ),
+    Decoder(
+        "an answer of Multicall3",
+        lambda data: multicall.decode_aggregate3(data, 4_096),
+        ("evm.decode_aggregate3 itself",),
+        frames=(*PLAIN, (bytes(31) + b"\x20" + bytes(30) + b"\x10\x00", b"")),
+    ),
+    Decoder(
+        "an answer of the one-shot reader",
+        lambda data: multicall.decode_one_shot(data, 300),
+        ("evm.decode_one_shot itself",),
+    ),
+    Decoder(
+        "a log of a node",
+        lambda data: facts_of({"topics": ["0x" + data.decode("latin-1")] * 2, "data": data.decode("latin-1")}),
+        ("evm.ask convert",),
+    ),
+    Decoder(
+        "an answer of a price API",
+        prices._answers,
+        ("evm._answers parse_json", "evm._price convert"),
+        frames=((b'{"coins":{"', b'":{}}}'), (b'{"coins":{', b"}}")),
+    ),
+    Decoder(
+        "a token list",
+        parse_token_list,
+        (
+            "evm.parse_token_list itself",
+            "evm.parse_token_list parse_json",
+            "evm.parse_token_list convert",
+            "evm._check_time fromisoformat",
+            "evm._DATE_TIME compile",
+            "evm._BASE58 compile",
+            "evm._LOGO compile",
+        ),
+        frames=(
+            (_TOKENS + _TOKEN, b'"}]}'),
+            (_TOKENS.replace(b"2026-01-01T00:00:00Z", b"@").split(b"@")[0], b'"}'),
+        ),
+        is_on_loop=False,
+    ),
+)
+
+# Fields of a request, each with a target that heeds it, and what is reached by no decoder above.
+FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "accept": ("/ipfs/bafkqaaa", ()),
+    "authorization": ("/users/api-key", ()),
+    "if-none-match": ("/ipfs/bafkqaaa?format=raw", ()),
+    "if-range": ("/ipfs/bafkqaaa?format=raw", ()),
+    "range": ("/ipfs/bafkqaaa?format=raw", ()),
+    "traceparent": ("/triggers", ("http._TRACEPARENT compile",)),
+    "x-auth-token": ("/users/api-key", ()),
+    "x-request-id": ("/triggers", ("http._REQUEST_ID compile",)),
+}
+TARGETS: dict[str, tuple[str, ...]] = {
+    "/": ("http.Router._resource split", "http.Request.path_text unquote_to_bytes"),
+    "/triggers/": (),
+    "/functions/": (),
+    "/intents/": (),
+    "/ipfs/": (),
+    "/errors/": (),
+    "/triggers?": (),
+    "/functions?": (),
+    "/intents?": (),
+    "/ipfs/bafkqaaa?": (),
+}
+
+# Rooms whose input is the operator's own: commands, settings, SQL of ours.
+TRUSTED_ROOMS = frozenset({"cli", "settings", "storage"})
+TRUSTED: dict[str, frozenset[str]] = {
+    "a record that was checked when it was stored": frozenset(
+        {
+            "functions._decoded decode",
+            "functions.find_inputs decode",
+            "intents._with decode",
+            "intents.join_execution decode",
+            "intents._set_proposal parse_json",
+            "triggers.deactivate_triggers.deactivate decode",
+        }
+    ),
+    "a value that was checked, made by ourselves again": frozenset(
+        {
+            "evm._kept decode",
+            "triggers._kept decode",
+            "triggers.get_sign_params convert",
+        }
+    ),
+    "what the operator configured": frozenset(
+        {
+            "auth._NAME compile",
+            "auth._SECRET compile",
+            "auth.parse_secrets itself",
+            "auth.parse_secrets split",
+            "blocks.block_directory unquote",
+            "blocks.block_directory urlsplit",
+            "evm.StaticPrices.read loads",
+            "evm.StaticPrices.read parse_json",
+            "evm._BASE_URL compile",
+            "evm.load_chains loads",
+            "evm._url urlsplit",
+            "evm._check_url urlsplit",
+            "evm.TokenLists._fetch urlsplit",
+            "evm.TokenLists._kept urlsplit",
+            "outgoing._target unquote",
+            "outgoing._target urlsplit",
+            "outgoing._CheckedConnections._resolve ip_address",
+            "users._EMAIL compile",
+            "limits._FORM compile",
+            "limits.parse_policies itself",
+            "limits.parse_policy itself",
+        }
+    ),
+    "text of our own: docstrings, paths, names of files": frozenset(
+        {
+            "blocks._BLOCK_NAME compile",
+            "http._PATH_PARAMETER compile",
+            "http._described sub",
+            "http._prose sub",
+            "http.header_fields split",
+            "http._answers split",
+            "http._tag split",
+            "http.Template.__post_init__ split",
+        }
+    ),
+    "what a child of ours wrote, which read it as a token list": frozenset(
+        {"evm._decoder Decoder", "evm.read_token_list splitlines"}
+    ),
+    "a file that the command line reads": frozenset({"ipfs._decode_header itself"}),
+    "used by the kinds of text, which are all run": frozenset(
+        {
+            "wire._AMOUNT compile",
+            "wire._SEMVER compile",
+            "wire.decode_text itself",
+            "wire.ProvedText.parse itself",
+            "evm._ADDRESS compile",
+            "evm._BYTES32 compile",
+            "evm._HEX compile",
+            "functions._FILENAME compile",
+            "functions._NOT_PLAIN compile",
+            "intents._CONFIG_SIG compile",
+            "ipfs._ENTITY_BYTES compile",
+            "ipfs.EntityBytes.parse itself",
+            "http._place b64decode",
+            "users._ProfileText.parse itself",
+        }
+    ),
+}
+
+
+def listed() -> set[str]:
+    """Every place that is accounted for."""
+    by_decoders = {site for decoder in DECODERS for site in decoder.covers}
+    by_requests = {
+        site for sites in (*(reached for _, reached in FIELDS.values()), *TARGETS.values()) for site in sites
+    }
+    return by_decoders.union(by_requests, *TRUSTED.values())
+
+
+def kinds_of_text() -> set[str]:
+    """The names of the methods by which texts prove themselves; each is a decoder without being named."""
+    return {f"{kind.__qualname__}.parse itself" for kind in _kinds()}

@@ -1,0 +1,119 @@
+"""What tests that write intents are made of: an operator, and intents that are valid unless a test says otherwise."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import httpx
+import msgspec
+
+from builders import Wallet
+from muniment.auth import operators
+from muniment.chains.catalogue import Chain
+from muniment.context import Context
+from muniment.evm.signature import sign
+from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest
+from muniment.intents.types import NewIntent, NewProposal
+from muniment.wire import decode_text
+
+USER = Wallet(71)
+SOLVER = Wallet(72)
+SETTLER = "0x609d831C0068844e11eF85a273c7F356212Fd6D1"
+# A day after the time of the tests.
+DEADLINE = 1_795_290_480
+# In the year 2096, for services that look at the clock on the wall.
+FAR_DEADLINE = 4_000_000_000
+HEX32 = "0x" + "ab" * 32
+
+
+@dataclass(frozen=True)
+class IntentDraft:
+    """An intent about to be written; each `number` is another one. `members` are those that no hash is made of."""
+
+    number: int = 1
+    deadline: int = DEADLINE
+    members: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {
+            "op": 1, "user": USER.address, "settler": SETTLER, "nonce": f"0x{self.number:064x}",
+            "deadline": str(self.deadline), "data": "0x01", "maxFees": [{"token": Wallet(73).address, "amount": "5"}],
+            "events": [{"topic": HEX32, "data": "0xbeef"}], "configSig": "0x" + "12" * 64 + "1b", "minValidations": 1,
+            **self.members,
+        }  # fmt: skip
+
+    @property
+    def hash(self) -> str:
+        return "0x" + intent_hash(msgspec.convert(self.body, NewIntent, dec_hook=decode_text)).hex()
+
+    def saying(self, **members: Any) -> Self:
+        """The same intent with more said of it."""
+        return replace(self, members={**self.members, **members})
+
+
+def proposal(number: int = 1, **members: Any) -> dict[str, Any]:
+    """A proposal; each `number` is another one."""
+    return {
+        "solver": SOLVER.address, "data": f"0x{number:064x}", "deadline": str(DEADLINE), "fees": ["3"], **members,
+    }  # fmt: skip
+
+
+def log(number: int = 1, **members: Any) -> dict[str, Any]:
+    """A log line; each `number` is another one."""
+    return {"level": "info", "data": f"line {number}", "id": f"relayer/{number}", **members}
+
+
+def hash_of_proposal(to: str, body: dict[str, Any]) -> str:
+    new = msgspec.convert(body, NewProposal, dec_hook=decode_text)
+    return "0x" + proposal_hash(bytes.fromhex(to[2:]), new).hex()
+
+
+def signed(to: str, body: dict[str, Any], chain: Chain, wallet: Wallet = SOLVER) -> dict[str, Any]:
+    """A proposal with a solver's signature under the domain of a chain's settler."""
+    assert chain.settler is not None
+    digest = settlement_digest(bytes.fromhex(hash_of_proposal(to, body)[2:]), "Mimic", chain.id, chain.settler)
+    return {**body, "signatures": [*body.get("signatures", []), str(sign(digest, wallet.key))]}
+
+
+async def operator_key(context: Context, name: str = "relayer") -> str:
+    """A new operator's key."""
+    key = operators.new_key(secrets.token_bytes)
+    await context.database.write(lambda tx: operators.add(tx, name, key, context.now_ms()))
+    return key
+
+
+@dataclass(frozen=True)
+class Feeder:
+    """An operator at work."""
+
+    client: httpx.AsyncClient
+    key: str
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"x-operator-key": self.key}
+
+    async def put(self, draft: IntentDraft, path_hash: str = "") -> httpx.Response:
+        url = f"/intents/{path_hash or draft.hash}"
+        return await self.client.put(url, json=draft.body, headers=self.headers)
+
+    async def recorded(self, draft: IntentDraft | None = None) -> str:
+        """The hash of an intent that is written now."""
+        draft = draft or IntentDraft()
+        response = await self.put(draft)
+        assert response.status_code == 200, response.text
+        return draft.hash
+
+    async def append(self, to: str, kind: str, body: dict[str, Any]) -> httpx.Response:
+        """Append one of the `proposals` or `logs`."""
+        return await self.client.post(f"/intents/{to}/{kind}", json=body, headers=self.headers)
+
+    async def move(self, of: str, status: str, **members: Any) -> httpx.Response:
+        body = {"status": status, **members}
+        return await self.client.post(f"/intents/{of}/status", json=body, headers=self.headers)
+
+    async def read(self, of: str) -> dict[str, Any]:
+        return (await self.client.get(f"/intents/{of}")).json()

@@ -1,0 +1,173 @@
+"""What tests of the watcher share: a chain with both generations of the settlement contract, and a registry on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from chain import LocalChain
+from muniment.app import build_context
+from muniment.context import Context
+from muniment.evm.address import Address
+from muniment.intents import recording as writing, rules, store
+from muniment.intents.types import NewIntent, NewProposal, StatusChange
+from muniment.settings import Settings
+from muniment.watch.events import TOPICS, facts_of
+from muniment.watch.follower import Step
+from muniment.watch.watcher import Watcher
+from muniment.wire import decode_text
+from settler import encode_fulfil
+
+CHAIN_ID = 8453
+SOLVER = Address.parse("0x" + "50" * 20)
+USER = "0x" + "aa" * 20
+DEADLINE = "4000000000"
+GRACE_S = 3_600
+
+
+def proposal_body(number: int = 1, **members: Any) -> dict[str, Any]:
+    return {"solver": SOLVER, "data": f"0x{number:02x}", "deadline": DEADLINE, "fees": ["7"], **members}
+
+
+def intent_body(settler: Address, nonce: int, *, events: int = 1, **members: Any) -> dict[str, Any]:
+    """An intent that operators submitted, with one proposal."""
+    return {
+        "op": 1, "user": USER, "settler": settler, "nonce": f"0x{nonce:064x}", "deadline": DEADLINE, "data": "0x1234",
+        "maxFees": [], "events": [{"topic": f"0x{number:064x}", "data": "0x"} for number in range(events)],
+        "configSig": "0x" + "1b" * 65, "minValidations": 1, "status": "submitted", "proposals": [proposal_body()],
+        **members,
+    }  # fmt: skip
+
+
+def chains_file(directory: Path, settlers: dict[int, tuple[Address, list[str]]], **members: Any) -> Path:
+    lines: list[str] = []
+    for chain_id, (settler, urls) in settlers.items():
+        lines += ["[[chains]]", f"id = {chain_id}", f"rpc_urls = {json.dumps(urls)}", f'settler = "{settler}"']
+        lines += [f"{name} = {value}" for name, value in {"settler_block": 0, "confirmations": 0, **members}.items()]
+    path = directory / "chains.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def settings_of(directory: Path, file: Path, **settings: Any) -> Settings:
+    given: dict[str, Any] = {"data_dir": directory / "data", "log_level": "warning", **settings}
+    return Settings(chains_file=str(file), allow_private_networks=True, settlement_grace_s=GRACE_S, **given)
+
+
+@dataclass
+class Registry:
+    """A registry whose watcher runs to the head when it is told to."""
+
+    context: Context
+    steps: list[Step] = field(default_factory=list[Step])
+
+    async def record(self, body: dict[str, Any]) -> str:
+        context, now_ms = self.context, self.context.now_ms()
+        new = msgspec.convert(body, NewIntent, dec_hook=decode_text)
+        protocol = context.settings.protocol_name
+        checked = rules.check_intent(new, None, protocol=protocol, chains=context.chains, now_ms=now_ms)
+        await context.database.write(lambda tx: writing.record(tx, checked, "tests", now_ms, GRACE_S))
+        return "0x" + checked.hash.hex()
+
+    async def propose(self, intent: str, body: dict[str, Any], settler: Address) -> None:
+        context, now_ms, raw = self.context, self.context.now_ms(), bytes.fromhex(intent[2:])
+        new = msgspec.convert(body, NewProposal, dec_hook=decode_text)
+        protocol = context.settings.protocol_name
+        checked = rules.check_proposal(raw, settler, new, protocol=protocol, chains=context.chains)
+        await context.database.write(lambda tx: writing.append_proposal(tx, raw, checked, "tests", now_ms, GRACE_S))
+
+    async def move(self, intent: str, **members: Any) -> None:
+        change = msgspec.convert(members, StatusChange, dec_hook=decode_text)
+        raw, now_ms = bytes.fromhex(intent[2:]), self.context.now_ms()
+        await self.context.database.write(lambda tx: writing.move(tx, raw, change, "tests", now_ms, GRACE_S))
+
+    async def find(self, intent: str) -> dict[str, Any]:
+        context = self.context
+        shown = await store.shown(context.database, bytes.fromhex(intent[2:]), context.now_ms(), GRACE_S)
+        assert shown is not None
+        return json.loads(shown)
+
+    async def status(self, intent: str) -> str:
+        return (await self.find(intent))["status"]
+
+    async def follow(self) -> bool:
+        """Follow every chain to its head; what was told of it is in `steps`."""
+        self.steps.clear()
+        return await Watcher(context=self.context, once=True, interval_s=0.1, told=self.steps.append).watch()
+
+    async def executions(self, chain_id: int = CHAIN_ID) -> list[tuple[int, bytes, bytes, int, bytes]]:
+        return await self.context.database.fetch(
+            """SELECT block_number, block_hash, transaction_hash, log_index, subject FROM executions
+               WHERE chain_id = ? AND log_index >= 0 ORDER BY block_number, log_index""",
+            (chain_id,),
+        )  # pyright: ignore[reportReturnType] - rows of these columns
+
+
+@asynccontextmanager
+async def registry(directory: Path, file: Path, **settings: Any) -> AsyncGenerator[Registry]:
+    context = build_context(settings_of(directory, file, **settings))
+    await context.database.migrate()
+    try:
+        yield Registry(context)
+    finally:
+        await context.outgoing.close()
+        await context.database.close()
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[LocalChain]:
+    with LocalChain(CHAIN_ID) as chain:
+        yield chain
+
+
+@pytest.fixture
+def settler(chain: LocalChain) -> Address:
+    """Another one for each test, on a chain that they share."""
+    return chain.deploy("MiniSettlerLegacy")
+
+
+@pytest.fixture
+def node_url(chain: LocalChain) -> str:
+    """Where the watcher asks; a test module may override this fixture."""
+    return chain.url
+
+
+@pytest.fixture
+async def watched(tmp_path: Path, node_url: str, settler: Address, database_url: str) -> AsyncIterator[Registry]:
+    file = chains_file(tmp_path, {CHAIN_ID: (settler, [node_url])})
+    async with registry(tmp_path, file, database_url=database_url) as made:
+        yield made
+
+
+def canonical(chain: LocalChain, settler: Address) -> list[tuple[int, bytes, bytes, int, bytes]]:
+    """What the chain says now, read afresh and all at once."""
+    asked = {"address": settler, "fromBlock": "0x0", "toBlock": "latest", "topics": [list(TOPICS)]}
+    facts = [facts_of(log) for log in chain.ask("eth_getLogs", asked)]
+    return sorted(
+        (fact.block_number, fact.block_hash, fact.transaction_hash, fact.log_index, fact.subject)
+        for fact in facts
+        if fact is not None
+    )
+
+
+def execute(chain: LocalChain, body: dict[str, Any], proposal: int = 0) -> str:
+    """Carry an intent out, by one of its proposals; the transaction's hash."""
+    data = encode_fulfil(body, body["proposals"][proposal])
+    return chain.send(data, Address(body["settler"]), SOLVER)["transactionHash"]
+
+
+def fail(chain: LocalChain, to: Address) -> str:
+    """A transaction that is mined and fails; its hash."""
+    sender = chain.ask("eth_accounts")[1]
+    done = chain.ask("eth_sendTransaction", {"from": sender, "to": to, "data": "0xdeadbeef", "gas": hex(100_000)})
+    while (receipt := chain.ask("eth_getTransactionReceipt", done)) is None:
+        pass
+    assert receipt["status"] == "0x0"
+    return done

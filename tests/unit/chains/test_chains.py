@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from muniment.chains.catalogue import CATALOGUE, MULTICALL3, NATIVE, Chain, load_chains
+from muniment.chains.reading import _READER
+from muniment.evm.address import Address
+
+CONTRACTS = Path(__file__).parents[2] / "contracts"
+FEED = "0x71041dddad3595F9CEd3DcCFBe3D1F4b0a16Bb70"
+OLD, NEW = "0x" + "5e" * 20, "0x" + "5f" * 20
+KEY = "https://rpc.example/v2/s3cr3t"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "chains.toml"
+    path.write_text(text)
+    return path
+
+
+def test_without_a_file_it_is_the_catalogue_with_every_chain_off() -> None:
+    assert load_chains(None) is CATALOGUE
+    assert not any(chain.rpc_urls for chain in CATALOGUE.values())
+
+
+def test_every_address_of_the_catalogue_has_its_checksum() -> None:
+    for chain in CATALOGUE.values():
+        feeds = [address for token, (feed, _) in chain.feeds.items() for address in (token, feed)]
+        for address in [chain.multicall3, *feeds, *chain.settlers]:
+            assert Address.parse(address) == address
+
+
+def test_a_file_is_laid_over_the_catalogue(tmp_path: Path) -> None:
+    text = f"""
+        [[chains]]
+        id = 8453
+        rpc_urls = ["{KEY}", "http://127.0.0.1:8545"]
+        settler = "0x{"5e" * 20}"
+        token_lists = ["mine.json", "https://lists.example/all.json"]
+        block_tag = "safe"
+        [chains.feeds]
+        {NATIVE} = {{feed = "{FEED}", heartbeat = 1200}}
+
+        [[chains]]
+        id = 31337
+        name = "Local"
+        native_symbol = "TST"
+    """
+    chains = load_chains(written(tmp_path, text))
+    base = chains[8453]
+    assert (base.name, base.price_slug, base.multicall3) == ("Base", "base", MULTICALL3)
+    assert base.rpc_urls == (KEY, "http://127.0.0.1:8545")
+    assert base.settler == Address.parse("0x" + "5e" * 20)
+    assert (base.settlers, base.proposal_signers) == ((Address.parse(OLD),), ())
+    assert base.token_lists == (str(tmp_path / "mine.json"), "https://lists.example/all.json")
+    assert base.feeds == {NATIVE: (FEED, 1200)}
+    assert base.block_tag == "safe"
+    assert chains[31337] == Chain(31337, "Local", native_symbol="TST")
+    assert chains[1] is CATALOGUE[1]
+    assert "s3cr3t" not in repr(chains)
+
+
+def test_the_file_in_the_documentation_can_be_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/running.md").read_text("utf-8")
+    (sample,) = [block for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "[[chains]]" in block]
+    assert load_chains(written(tmp_path, sample))[8453].settler == Address.parse(OLD)
+
+
+def test_settlers_are_listed_newest_first_and_allowances_are_the_newest_ones(tmp_path: Path) -> None:
+    text = (
+        f"[[chains]]\nid = 10\nsettlers = {[NEW, OLD]}\nproposal_signers = {[OLD]}\n[[chains]]\nid = 1\nsettlers = []"
+    )
+    chains = load_chains(written(tmp_path, text))
+    new, old = Address.parse(NEW), Address.parse(OLD)
+    assert (chains[10].settlers, chains[10].settler, chains[10].proposal_signers) == ((new, old), new, (old,))
+    assert chains[1].settler is None
+
+
+def test_the_catalogue_has_both_generations_of_settlers() -> None:
+    first, second = "0x609d831C0068844e11eF85a273c7F356212Fd6D1", "0x8be430d29a2c5692f9345a28506b849C6a99eDaA"
+    assert {chain.id: chain.settlers for chain in CATALOGUE.values()} == {
+        **dict.fromkeys((1, 10, 56, 100, 137, 146, 8453, 42161, 43114), (second, first)),
+        84532: (first,),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("chains = 1", "chains: expected a list"),
+        ("chains = [1]", "chains: expected a list of tables"),
+        ("chain = []", "chain is no member"),
+        ("[[chains]]\nname = 'x'", "chains[0].id: expected an integer"),
+        ("[[chains]]\nid = true", "chains[0].id: expected an integer"),
+        ("[[chains]]\nid = 0", "chains[0].id: expected an integer"),
+        ("[[chains]]\nid = 31337", "chains[0].name: a chain that is not in the catalogue needs a name"),
+        ("[[chains]]\nid = 1\n[[chains]]\nid = 1", "chains[1].id: chain 1 is given twice"),
+        ("[[chains]]\nid = 1\nrpc_url = 'https://s3cr3t'", "chains[0].rpc_url: a chain has no such member"),
+        ("[[chains]]\nid = 1\nrpc_urls = 'https://s3cr3t'", "chains[0].rpc_urls: expected a list"),
+        ("[[chains]]\nid = 1\nrpc_urls = ['s3cr3t.example']", "chains[0].rpc_urls: expected an http or https URL"),
+        ("[[chains]]\nid = 1\nrpc_urls = ['wss://s3cr3t']", "chains[0].rpc_urls: expected an http or https URL"),
+        ("[[chains]]\nid = 1\nrpc_urls = ['http://s3cr3t:x']", "chains[0].rpc_urls: expected an http or https URL"),
+        ("[[chains]]\nid = 1\nsettler = '0x12'", "chains[0].settler: an address is"),
+        ("[[chains]]\nid = 1\nsettler = ''", "chains[0].settler: expected text"),
+        ("[[chains]]\nid = 1\nsettlers = '0x12'", "chains[0].settlers: expected a list"),
+        ("[[chains]]\nid = 1\nsettlers = ['0x12']", "chains[0].settlers[0]: an address is"),
+        (f"[[chains]]\nid = 1\nsettlers = {[OLD, OLD]}", "chains[0].settlers: an address is given twice"),
+        (f"[[chains]]\nid = 1\nsettlers = []\nsettler = '{OLD}'", "chains[0].settler: short for one of settlers"),
+        ("[[chains]]\nid = 1\nproposal_signers = [1]", "chains[0].proposal_signers: expected a list of texts"),
+        ("[[chains]]\nid = 1\nnative_decimals = 256", "chains[0].native_decimals: expected an integer"),
+        ("[[chains]]\nid = 1\nblock_tag = 'pending'", "chains[0].block_tag: expected one of"),
+        ("[[chains]]\nid = 1\nfeeds = []", "chains[0].feeds: expected a table"),
+        ("[[chains]]\nid = 1\nfeeds = {x = 1}", "chains[0].feeds.x: expected a table of feed and heartbeat"),
+        ("not toml s3cr3t", "not TOML"),
+    ],
+)
+def test_a_file_that_is_wrong_is_told_with_the_member_and_no_key(tmp_path: Path, text: str, told: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ValueError, match="chains") as refusal:
+        load_chains(path)
+    assert told in str(refusal.value)
+    assert str(path) in str(refusal.value)
+    assert "s3cr3t" not in str(refusal.value)
+
+
+def test_the_reader_that_ships_is_the_one_whose_source_is_kept() -> None:
+    artifact = json.loads((CONTRACTS / "OneShotReader.json").read_text())
+    assert bytes.fromhex(artifact["bytecode"][2:]) == _READER
