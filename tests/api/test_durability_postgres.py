@@ -10,7 +10,7 @@ import pytest
 from test_durability import KINDS, Change, Changes, changes, rows
 
 from muniment.context import Context
-from muniment.storage.postgres.engine import transaction as postgres_transaction
+from muniment.storage.postgres import transaction as postgres_transaction
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 __all__ = ["changes"]  # the fixture

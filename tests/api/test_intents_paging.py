@@ -17,7 +17,7 @@ from muniment.http.paging import Cursor
 from muniment.intents import listing, store
 from muniment.intents.types import NEWEST_SHOWN
 from muniment.storage import open_database
-from muniment.storage.sqlite.engine import engine as sqlite
+from muniment.storage.sqlite import engine as sqlite
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

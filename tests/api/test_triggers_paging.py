@@ -16,7 +16,7 @@ from trigger_world import check_refusal, next_of, read_page, walk
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from muniment.context import Context
 from muniment.http.paging import OFFSET_MAX, Cursor
-from muniment.storage.sqlite.engine import engine as sqlite
+from muniment.storage.sqlite import engine as sqlite
 
 PATHS = ("/triggers", "/functions")
 INTEGERS = {

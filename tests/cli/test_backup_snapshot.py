@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from muniment.errors import DatabaseUnavailable, Integrity
+from muniment.storage.sqlite import snapshot as sqlite_snapshot
 from muniment.storage.sqlite.connection import connect
-from muniment.storage.sqlite.engine import snapshot as sqlite_snapshot
 from muniment.storage.sqlite.snapshot import StillDatabase, take_snapshot
 
 ROWS = 400

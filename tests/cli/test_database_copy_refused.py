@@ -17,9 +17,9 @@ import pytest
 
 from copying_world import FACTS, Place, copy, fill, new_database, run
 from muniment.errors import DatabaseUnavailable
-from muniment.storage.postgres.engine import copying as postgres_copying
+from muniment.storage.postgres import copying as postgres_copying
 from muniment.storage.registry_copy import TABLES
-from muniment.storage.sqlite.engine import connection as sqlite_connection, copying as sqlite_copying
+from muniment.storage.sqlite import connection as sqlite_connection, copying as sqlite_copying
 from postgres import Cluster
 
 ADDRESS = b"\xaa" * 20
@@ -200,8 +200,8 @@ def test_blocks_go_first(cluster: Cluster, tmp_path: Path) -> None:
 CODE = """
 import os, signal
 from muniment.cli.command import main
-from muniment.storage.postgres.engine import copying as postgres_copying
-from muniment.storage.sqlite.engine import copying as sqlite_copying
+from muniment.storage.postgres import copying as postgres_copying
+from muniment.storage.sqlite import copying as sqlite_copying
 module = {module}
 module.ROWS_AT_ONCE = sqlite_copying.ROWS_AT_ONCE = postgres_copying.ROWS_AT_ONCE = 3
 add, calls = module._Target.add, iter(range(1000))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from muniment.__main__ import main
-from muniment.storage.postgres.engine import transaction as postgres_transaction
+from muniment.storage.postgres import transaction as postgres_transaction
 from muniment.storage.sqlite.writer import Writer
 
 _commit = Writer._make_durable

@@ -13,7 +13,8 @@ from words import write_lock_held
 
 from muniment.errors import DatabaseUnavailable, NotReady
 from muniment.storage.migrate import Migration, migrations, missing
-from muniment.storage.sqlite.engine import SqliteDatabase, engine as sqlite, migrate as sqlite_migrate
+from muniment.storage.sqlite import engine as sqlite, migrate as sqlite_migrate
+from muniment.storage.sqlite.engine import SqliteDatabase
 
 KNOWN = migrations("sqlite")
 NAMES = [migration.name for migration in KNOWN]

@@ -11,7 +11,8 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable, TriggerNotFound
 from muniment.storage.database import Transaction
-from muniment.storage.postgres.engine import PostgresDatabase, transaction as postgres_transaction
+from muniment.storage.postgres import transaction as postgres_transaction
+from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.storage.postgres.slot import is_refusal
 
 ADD = "INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"

@@ -15,12 +15,8 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.storage.database import Transaction
-from muniment.storage.postgres.engine import (
-    PostgresDatabase,
-    engine as postgres,
-    slot as postgres_line,
-    transaction as postgres_transaction,
-)
+from muniment.storage.postgres import engine as postgres, slot as postgres_line, transaction as postgres_transaction
+from muniment.storage.postgres.engine import PostgresDatabase
 from postgres import Cluster
 
 ADD = "INSERT INTO users (address, created_at_ms) VALUES (?, 1) ON CONFLICT DO NOTHING"

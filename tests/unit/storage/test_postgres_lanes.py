@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from muniment.storage.postgres import dispatcher as postgres_lanes
 from muniment.storage.postgres.dispatcher import Lanes
-from muniment.storage.postgres.engine import dispatcher as postgres_lanes
 
 GROUP_MAX = 5
 

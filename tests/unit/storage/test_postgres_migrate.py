@@ -13,7 +13,8 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.migrate import Migration, migrations
-from muniment.storage.postgres.engine import PostgresDatabase, migrate as postgres_migrate
+from muniment.storage.postgres import migrate as postgres_migrate
+from muniment.storage.postgres.engine import PostgresDatabase
 from postgres import Cluster
 
 KNOWN = migrations("postgres")

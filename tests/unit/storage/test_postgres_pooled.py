@@ -8,7 +8,8 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable, NotReady
 from muniment.storage.database import Transaction
-from muniment.storage.postgres.engine import PostgresDatabase, slot as postgres_line
+from muniment.storage.postgres import slot as postgres_line
+from muniment.storage.postgres.engine import PostgresDatabase
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from typing import NoReturn
 import pytest
 
 from muniment.errors import DatabaseUnavailable
-from muniment.storage.postgres.engine import PostgresDatabase, writer as postgres_writer
+from muniment.storage.postgres import writer as postgres_writer
+from muniment.storage.postgres.engine import PostgresDatabase
 
 # A writer that lost a job would keep its caller waiting for ever.
 ANSWER_SECONDS_MAX = 120

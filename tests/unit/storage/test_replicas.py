@@ -13,7 +13,8 @@ import pytest
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import open_replicated
 from muniment.storage.database import Reads
-from muniment.storage.postgres.engine import PostgresDatabase, engine as postgres
+from muniment.storage.postgres import engine as postgres
+from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.storage.postgres.slot import _one_by_one
 from muniment.storage.replication.replicated import ReplicatedDatabase
 from muniment.triggers.listing import TriggerQuery, search

@@ -13,8 +13,9 @@ from words import add, connection_of, opened, words, write_lock_held
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded
 from muniment.storage import open_database
+from muniment.storage.sqlite import connection as sqlite_connection, engine as sqlite
 from muniment.storage.sqlite.connection import connect
-from muniment.storage.sqlite.engine import SqliteDatabase, connection as sqlite_connection, engine as sqlite
+from muniment.storage.sqlite.engine import SqliteDatabase
 
 # A machine that is busy with other things may be late, but not always. Where it is wrong, each attempt is late.
 ATTEMPTS = 4

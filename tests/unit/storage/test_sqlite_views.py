@@ -16,8 +16,9 @@ import uvloop
 from words import TABLE, add, connection_of, opened
 
 from muniment.errors import DatabaseUnavailable, NotReady
+from muniment.storage.sqlite import commits as sqlite_commits
 from muniment.storage.sqlite.connection import connect
-from muniment.storage.sqlite.engine import SqliteDatabase, commits as sqlite_commits
+from muniment.storage.sqlite.engine import SqliteDatabase
 from muniment.storage.sqlite.view import VIEW_SECONDS_MAX
 
 COUNT = "SELECT count(*) FROM words"

@@ -15,7 +15,8 @@ from words import Work, add, commit_held, connection_of, nothing, opened, words,
 from muniment.errors import DatabaseUnavailable, NotReady, Overloaded, TriggerDeactivated
 from muniment.storage import backlog
 from muniment.storage.database import Transaction
-from muniment.storage.sqlite.engine import SqliteDatabase, commits as sqlite_commits, writer as sqlite_writer
+from muniment.storage.sqlite import commits as sqlite_commits, writer as sqlite_writer
+from muniment.storage.sqlite.engine import SqliteDatabase
 from muniment.storage.sqlite.jobs import Group
 from muniment.storage.sqlite.writer import Writer
 
