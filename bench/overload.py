@@ -1,5 +1,7 @@
 """What strangers can do to others, with the limits that hold by default: a flood, a surge, greed, no descriptors left.
 
+Also alone, one bar or several, six seconds for each part: `overload.py flood surge half_load greedy`.
+
 Addresses of 127.0.0.0/8 stand for clients of their own. Each bar has a service of its own, and ends after some seconds.
 """
 
@@ -11,7 +13,7 @@ import signal
 import sqlite3
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -52,17 +54,24 @@ _STOPS_PER_SECOND = 60
 _FIRST_STOPPED = 10**9
 
 
+Bar = Callable[[int], Mapping[str, float]]
+
+
 def measure(scale: Scale) -> Ratios:
     """Every bar, round by round."""
     found: Ratios = defaultdict(list)
     for _ in range(scale.bar_rounds):
-        for bar in (_flood, _surge, _half_load, _greedy):
+        for bar in _named().values():
             for name, value in bar(scale.bar_seconds).items():
                 found[name].append(value)
         failures = descriptors.use_up()
         print("".join(f"  {DESCRIPTORS}: {failure}\n" for failure in failures), end="")
         found[DESCRIPTORS].append(len(failures))
     return dict(found)
+
+
+def _named() -> dict[str, Bar]:
+    return {bar.__name__.strip("_"): bar for bar in (_flood, _surge, _half_load, _greedy)}
 
 
 def _flood(seconds: int) -> Mapping[str, float]:
@@ -184,3 +193,9 @@ def _say(who: str, seen: Seen) -> None:
     by_status = sorted(Counter(status for _, _, status, _ in seen.answers).items())
     answers = ", ".join(f"{count:,} × {status}" for status, count in by_status)
     print(f"  {who}: {answers}; {seen.refused_connections} connections refused or ended")
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:]:
+        for found, value in _named()[each](6).items():
+            print(f"{found:70}{value:8.2f}")

@@ -13,12 +13,14 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
 import uvloop
+from httptools import HttpRequestParser
 
 from in_process import post, unlimited
 from muniment.app import Application, build_context
@@ -37,10 +39,12 @@ from muniment.limits.costs import READ, Shed
 from muniment.server.connection import Connection
 from muniment.server.run import settle_memory
 from muniment.server.shared import Answering, Shared
+from muniment.server.tasks import begin
 from ratios import OWN_COST
 from samples import CID, INPUTS, SIGNER, signed_triggers
 
 CONNECTIONS, TURNS, ROUNDS = 32, 200, 9
+BARE = "a protocol that only parses, makes a task and answers, µs"
 ONE, LIST = "a single read with its row, µs", "a page of ten with its rows, µs"
 # As one trigger has: a kilobyte, with its tag.
 _ANSWER: Final[Ready[Any]] = Ready(b"x" * 1_024, (JSON, (b"etag", b'"0123456789abcdef0123456789abcdef-active"')))
@@ -81,6 +85,7 @@ async def _measure() -> dict[str, list[float]]:
         )  # fmt: skip
         settle_memory()
         found = {
+            BARE: await _rounds_of([Bare() for _ in targets], targets),
             OWN_COST: await _rounds(envelope, targets),
             ONE: await _rounds(app, targets),
             LIST: await _rounds(app, ["/triggers"] * CONNECTIONS),
@@ -95,8 +100,11 @@ async def _rounds(application: Answering, targets: list[str]) -> list[float]:
     if sys.version_info >= (3, 12):  # as the server does where it can
         loop.set_task_factory(asyncio.eager_task_factory)
     shared = Shared(application=application, now_s=time.time, head_seconds_max=30, connections_max=CONNECTIONS)
+    return await _rounds_of([Connection(shared, loop, set(), set()) for _ in targets], targets)
+
+
+async def _rounds_of(connections: Sequence[asyncio.Protocol], targets: list[str]) -> list[float]:
     transports = [_Counting() for _ in targets]
-    connections = [Connection(shared, loop, set(), set()) for _ in targets]
     for connection, transport in zip(connections, transports, strict=True):
         connection.connection_made(cast("asyncio.Transport", transport))
     requests = [f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:8787\r\n\r\n".encode() for target in targets]
@@ -107,13 +115,47 @@ async def _rounds(application: Answering, targets: list[str]) -> list[float]:
     return micros
 
 
-async def _micros(connections: list[Connection], requests: list[bytes]) -> float:
+async def _micros(connections: Sequence[asyncio.Protocol], requests: list[bytes]) -> float:
     started = time.process_time_ns()
     for _ in range(TURNS):
         for connection, request in zip(connections, requests, strict=True):
             connection.data_received(request)
         await asyncio.sleep(0)
     return (time.process_time_ns() - started) / 1_000 / TURNS / len(connections)
+
+
+class Bare(asyncio.Protocol):
+    """The least that a server on this parser does: no router, no ids, no limits, no deadlines."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._parser = HttpRequestParser(self)
+        self._fields: list[tuple[bytes, bytes]] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        self._parser.feed_data(data)
+
+    def on_url(self, target: bytes) -> None:
+        """A part of the target."""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field."""
+        self._fields.append((name.lower(), value))
+
+    def on_message_complete(self) -> None:
+        """A request is complete."""
+        self._fields = []
+        begin(self._answer())
+
+    async def _answer(self) -> None:
+        body = _ANSWER.body
+        self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
 
 
 class _Counting:
