@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
 from muniment.app import Application
 from muniment.context import Context
 from muniment.errors import RateLimited
@@ -179,8 +179,28 @@ async def test_a_long_body_is_charged_by_its_length_however_it_comes(client: htt
         before = await remaining(client)
         answer = await client.post("/triggers/preview", content=content, headers={"content-type": "application/json"})
         assert answer.status_code == 400
-        # The operation, the KiB above four, and the question; what is told is rounded.
-        assert abs(before - await remaining(client) - (4 + 20 + 1)) <= 1
+        # The operation, the half KiB above four, and the question; what is told is rounded.
+        assert abs(before - await remaining(client) - (4 + 40 + 1)) <= 1
+
+
+async def test_long_bodies_of_log_ins_use_up_the_units_of_the_address_and_short_ones_do_not(
+    client: httpx.AsyncClient,
+) -> None:
+    headers = {"content-type": "application/json"}
+    answers = [
+        await client.post("/users/authenticate", content=content, headers=headers)
+        for content in (b"[" * 30 * 1024, b"[" * 30 * 1024, b"{}")
+    ]
+    assert [each.status_code for each in answers] == [400, 429, 400]
+    assert answers[1].json()["violated-policies"] == ["client"]
+
+
+async def test_a_long_body_with_a_token_is_charged_to_its_wallet(client: httpx.AsyncClient) -> None:
+    owner = Wallet(9)
+    headers = {"x-auth-token": await log_in(client, owner), "content-type": "application/json"}
+    url = f"/users/{owner.address}/data"
+    answers = [await client.post(url, content=b"[" * 60 * 1024, headers=headers) for _ in range(5)]
+    assert [each.status_code for each in answers] == [400, 400, 400, 429, 429]
 
 
 def test_a_refusal_is_parked_for_the_seconds_that_it_tells(app: Application) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.errors import Overloaded
 from muniment.http.paging import LIMIT_MAX, OFFSET_QUICK_MAX
-from muniment.limits.costs import BODY_BYTES_FREE, BODY_BYTES_PER_UNIT, LONG_READ, READ
+from muniment.limits.costs import LONG_READ, READ
+from muniment.limits.held import HeldBodies
 from muniment.limits.turns import Turns
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Admission:
         self._addresses = addresses
         self.overload = overload
         self.turns = Turns()
+        self.held = HeldBodies()
         self._forwarders: set[str] = set()
 
     def is_proxy(self, peer: str) -> bool:
@@ -76,9 +78,10 @@ class Admission:
 
     def owe(self, request: Request, operation: Operation, reply: Reply) -> Reply:
         """Charge what turned out while a request was served; what a long answer costs is charged while it leaves."""
-        cost, key = operation.cost, request.client.client
-        if request.received > BODY_BYTES_FREE and not operation.takes_credential:
-            key.owe((request.received - BODY_BYTES_FREE) // BODY_BYTES_PER_UNIT)
+        cost, key = operation.cost, request.wallet or request.client.client
+        is_operator = operation.takes_credential and request.wallet is None
+        if not is_operator and not cost.counts_cpu and (units := request.units_of_body()):
+            key.owe(units)
         if cost.records_per_unit and request.query:
             units = cost.owed(records=min(_number(_LIMIT, request.query), LIMIT_MAX))
             if _number(_OFFSET, request.query) > OFFSET_QUICK_MAX:

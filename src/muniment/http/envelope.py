@@ -91,6 +91,7 @@ class Envelope:
             return found.refuse(request)
         request.overload = overload = self._admission.overload
         overload.in_flight += 1
+        request.held = self._admission.held
         if found.operation.takes_turns:
             request.turns = self._admission.turns
         try:

@@ -37,6 +37,7 @@ from muniment.http.reply import NO_CONTENT, Ready, Reply, Streamed
 from muniment.http.request import ClientGone, Request
 from muniment.json_text import parse_json
 from muniment.limits.costs import Cost, Shed
+from muniment.limits.turns import BYTES_PER_WEIGHT
 from muniment.wire import ProvedText, decode_text, encode, refusal_of
 
 Handler = Callable[..., Awaitable[Any]]
@@ -100,6 +101,8 @@ class Operation:
         Raises `ClientGone` when nobody waits for an answer.
         """
         try:
+            if self.takes_credential and request.turns is not None:  # to verify it takes as long as a create
+                await request.turns.wait(request.client.name)
             values: dict[str, Any] = {}
             for name, source, is_awaited in self.sources:
                 values[name] = await source(request) if is_awaited else source(request)
@@ -140,13 +143,14 @@ def operation(
             for source in (_source(name, kind, in_path),)
         )
         full = cost if isinstance(cost, Cost) else Cost(cost)
+        takes_credential = any(hasattr(kind, "security") for kind in hints.values())
         return Operation(
             method=method, path=path, handler=handler, refuses=refuses,
             answers=answers or {}, reads=reads or {}, hints=hints, sources=sources,
             cost=full, sheds=sheds,
-            takes_credential=any(hasattr(kind, "security") for kind in hints.values()),
+            takes_credential=takes_credential,
             owes_more=bool(full.records_per_unit or full.received_bytes_per_unit or full.sent_bytes_per_unit),
-            takes_turns=sheds is Shed.LATE,
+            takes_turns=sheds is not Shed.NEVER and (takes_credential or "body" in hints),
         )  # fmt: skip
 
     return declare
@@ -203,13 +207,23 @@ def _path_source(name: str, kind: type[ProvedText]) -> Source:
     return source
 
 
+async def _wait_for_turn(request: Request, size: int) -> None:
+    """Charge a body of `size` bytes, and wait until it may be decoded. Raises what the two raise, and `ClientGone`."""
+    if request.turns is None:
+        return
+    request.charge_body()
+    weight = (0 if request.wallet else 1) + size // BYTES_PER_WEIGHT  # a credential has had its turn
+    if weight:
+        await request.turns.wait(request.client.name, weight)
+        request.require_client()
+
+
 def _body_source(kind: Any) -> Source:
     optional = type(None) in get_args(kind)
 
     async def source(request: Request) -> Any:
         data = await request.body()
-        if request.turns is not None:
-            await request.turns.wait()
+        await _wait_for_turn(request, len(data))
         if optional and not data:
             return None
         if not data:

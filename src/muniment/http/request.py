@@ -18,12 +18,13 @@ from muniment.errors import (
     UnsupportedMediaType,
 )
 from muniment.http.limits import BODY_BYTES_PER_SECOND_MIN, Limits
-from muniment.limits.costs import DEBTS
+from muniment.limits.costs import BODY_BYTES_FREE, BODY_BYTES_PER_UNIT, DEBTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muniment.limits.buckets import Key
+    from muniment.limits.held import HeldBodies
     from muniment.limits.limiter import Client
     from muniment.limits.overload import Overload
     from muniment.limits.turns import Turns
@@ -66,8 +67,9 @@ class Request:
     """One request. Reading costs nothing until it is asked for."""
 
     __slots__ = (
-        "_body", "client", "context", "fields", "head_bytes_max", "id", "key", "limits", "method", "named",
-        "overload", "parameters", "path", "peer", "query", "received", "turns", "wait_s", "wallet_units",
+        "_body", "bytes_charged", "client", "context", "fields", "head_bytes_max", "held", "id", "key", "limits",
+        "method", "named", "overload", "parameters", "path", "peer", "query", "received", "turns", "wait_s", "wallet",
+        "wallet_units",
     )  # fmt: skip
 
     # The `Context` of the application; this package does not know its type.
@@ -79,12 +81,17 @@ class Request:
     client: Client
     # Counts the request while it is served, but not while it waits for its client; None where nobody counts.
     overload: Overload | None
-    # Where the work waits for its turn once the body is there; None where it does not.
+    # Where the work waits for its turn; None where it does not.
     turns: Turns | None
-    # Bytes of the body that were read.
+    # Counts what is held of a body that comes in pieces; None where nobody counts.
+    held: HeldBodies | None
+    # Bytes of the body that were read, and those of them that were charged.
     received: int
+    bytes_charged: int
     # The rate limit that the client is told of, once it was charged.
     key: Key | None
+    # The limit of the wallet whose credential the request carries, once that was charged.
+    wallet: Key | None
     # Units to charge to the wallet whose credential the request carries.
     wallet_units: int
     # Seconds that the client has to wait before it asks again; 0 where nothing was refused for that.
@@ -110,8 +117,8 @@ class Request:
         self.peer = peer
         self.head_bytes_max = head_bytes_max
         self._body = body
-        self.key = self.overload = self.turns = None
-        self.received = 0
+        self.key = self.wallet = self.overload = self.turns = self.held = None
+        self.received = self.bytes_charged = 0
         self.wait_s = 0.0
         self.wallet_units = 0
 
@@ -132,7 +139,25 @@ class Request:
         """Charge the request to a wallet (its 20 bytes) whose credential is valid. Raises `RateLimited`."""
         units, self.wallet_units = self.wallet_units, 0
         if units:
-            self.charge(self.client.signed(wallet), units)
+            self.wallet = self.client.signed(wallet)
+            self.charge(self.wallet, units)
+
+    def charge_body(self) -> None:
+        """Charge a long body before it is decoded. Raises `RateLimited`."""
+        if units := self.units_of_body():
+            self.bytes_charged = self.received
+            key = self.wallet or self.client.client
+            if wait_ns := key.charge(units):
+                self.key, self.wait_s = None, -(-wait_ns // 1_000_000_000)
+                raise key.refusal(wait_ns)
+
+    def units_of_body(self) -> int:
+        """Units that are due for the length of the body and were not charged."""
+        return max(self.received - max(self.bytes_charged, BODY_BYTES_FREE), 0) // BODY_BYTES_PER_UNIT
+
+    def require_client(self) -> None:
+        """Raise `ClientGone` where nobody waits for the answer any more."""
+        self._body.take()
 
     def owe_for(self, refusal: Refusal) -> None:
         """Charge what it cost to find out that the request is refused, such as a signature that does not verify."""
@@ -189,7 +214,22 @@ class Request:
         if taken is not None and not taken[1] and len(taken[0]) <= bytes_max:
             self.received = len(taken[0])
             return taken[0]  # most bodies have arrived with their heads
-        return b"".join([chunk async for chunk in self._chunks_from(taken, bytes_max)])
+        return await self._held(taken, bytes_max)
+
+    async def _held(self, taken: tuple[bytes, bool] | None, bytes_max: int) -> bytes:
+        """The whole body, whose pieces are counted while others are waited for."""
+        pieces: list[bytes] = []
+        held = 0
+        try:
+            async for piece in self._chunks_from(taken, bytes_max):
+                if self.held is not None:
+                    self.held.add(self.client.name, len(piece))
+                    held += len(piece)
+                pieces.append(piece)
+            return b"".join(pieces)
+        finally:
+            if self.held is not None and held:
+                self.held.remove(self.client.name, held)
 
     async def _chunks_from(self, taken: tuple[bytes, bool] | None, bytes_max: int) -> AsyncGenerator[bytes]:
         """What was `taken` of the body already, and what follows."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -19,8 +20,11 @@ _TOGETHER: Final = 256
 class Accepting:
     """Takes what waits at one listener, whenever somebody says that it may be more than one."""
 
-    def __init__(self, listener: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-        """`listener` does not block."""
+    def __init__(
+        self, listener: socket.socket, loop: asyncio.AbstractEventLoop, room: Callable[[], int] = lambda: sys.maxsize
+    ) -> None:
+        """`listener` does not block; `room` tells how many more connections the process has descriptors for."""
+        self._room = room
         self._listener = listener
         self._loop = loop
         self._begun: set[asyncio.Task[object]] = set()
@@ -34,7 +38,7 @@ class Accepting:
 
     def _accept(self, make_protocol: Callable[[], asyncio.Protocol]) -> None:
         self._is_planned = False
-        for _ in range(_TOGETHER):
+        for _ in range(min(_TOGETHER, self._room() - len(self._begun))):
             try:
                 accepted, _ = self._listener.accept()
             except OSError:  # nobody waits, or there is no descriptor left, which the event loop deals with

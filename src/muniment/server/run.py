@@ -59,11 +59,15 @@ class Config(uvicorn.Config):
     listener: socket.socket
     accepting: Accepting | None = None
 
-    def look_for_more(self, loop: asyncio.AbstractEventLoop, make_protocol: Callable[[], asyncio.Protocol]) -> None:
+    def look_for_more(
+        self, loop: asyncio.AbstractEventLoop, shared: Shared, make_protocol: Callable[[], asyncio.Protocol]
+    ) -> None:
         """Accept what waits behind a connection that was accepted."""
         if self.accepting is None:
             self.listener.setblocking(False)
-            self.accepting = Accepting(self.listener, loop)
+            # Some more than may be: those are closed, and seen to be too many.
+            most = shared.connections_max + _DESCRIPTORS_RESERVED // 2
+            self.accepting = Accepting(self.listener, loop, lambda: most - shared.connections)
         self.accepting.plan(make_protocol)
 
 
@@ -78,7 +82,7 @@ class UvicornConnection(Connection):
         served = cast("ServedApplication", config.loaded_app)
         loop = _loop or asyncio.get_running_loop()
         super().__init__(served.shared, loop, server_state.connections, server_state.tasks)
-        config.look_for_more(loop, lambda: UvicornConnection(config, server_state, app_state, loop))
+        config.look_for_more(loop, served.shared, lambda: UvicornConnection(config, server_state, app_state, loop))
         self._config = config
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
