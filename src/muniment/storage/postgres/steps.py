@@ -6,7 +6,7 @@ A work is a coroutine that awaits only the methods of its transaction. Each of t
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
-from enum import Enum, auto
+from enum import IntEnum, auto
 from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from muniment.storage.postgres.statements import Statement, Statements
 
 
-class Expects(Enum):
-    """What a work expects as the answer to a statement."""
+class Expects(IntEnum):
+    """What a work expects as the answer to a statement; a number, because it is hashed for each statement."""
 
     ROWS = auto()
     COUNT = auto()  # how many rows were changed
