@@ -22,7 +22,7 @@ import asyncpg
 
 from many_triggers import load
 from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.storage.postgres.statements import Texts
+from muniment.storage.postgres.statements import Statements
 from muniment.storage.postgres.subset import fetch_some
 from plan_cases import INTENTS, TRIGGERS, Case
 
@@ -39,7 +39,7 @@ Statement = tuple[str, Sequence[object]]
 class Recorder:
     """A database, or a transaction, that notes each statement; what has no answer yet is asked."""
 
-    settled_before = PostgresDatabase.settled_before
+    visible_before = PostgresDatabase.visible_before
     merges_unions = PostgresDatabase.merges_unions
     times_differ_ms = PostgresDatabase.times_differ_ms
     for_update = " FOR UPDATE"
@@ -89,26 +89,27 @@ async def explain(url: str, cases: list[Case], table: str) -> None:
         url, statement_cache_size=0, server_settings={"jit": "off", "enable_seqscan": "off"}
     )
     rows = await connection.fetchval(f"SELECT count(*) FROM {table}")  # noqa: S608 - one of ours
-    texts = Texts()
+    statements = Statements()
     for case in cases:
         told: set[str] = set()
         asked = [await recorded(database, case, rows, n) for n in range(TOGETHER)]
         for index, (sql, parameters) in enumerate(asked[0]):
-            text, values = texts.ask(sql, parameters)
-            if text.alone in told:
+            statement, values = statements.find(sql, parameters)
+            if statement.single in told:
                 continue
-            told.add(text.alone)
-            alone = await plan(connection, text.alone, values)
-            print(f"\n### {case[0]}{'' if index == 0 else f' ({index + 1})'}\n\n```sql\n{shown(text.alone)}\n```\n")
+            told.add(statement.single)
+            alone = await plan(connection, statement.single, values)
+            number = "" if index == 0 else f" ({index + 1})"
+            print(f"\n### {case[0]}{number}\n\n```sql\n{shown(statement.single)}\n```\n")
             print(f"```\n{trimmed(alone)}\n```\n")
             times = [f"alone {milliseconds(alone)}"]
-            generic = await plan(connection, text.alone, values, generic=True)
+            generic = await plan(connection, statement.single, values, generic=True)
             times.append(f"with a plan for any values {milliseconds(generic)}")
-            if text.count and text.kind.name != "OTHER":
-                prepared = await connection.prepare(text.alone)
-                together = text.learn([each.name for each in prepared.get_parameters()])
-                likes = [texts.ask(*each[index])[1] for each in asked if len(each) > index
-                         and texts.ask(*each[index])[0] is text]  # fmt: skip
+            if statement.parameter_count and statement.kind.name != "OTHER":
+                prepared = await connection.prepare(statement.single)
+                together = statement.learn_types([each.name for each in prepared.get_parameters()])
+                likes = [statements.find(*each[index])[1] for each in asked if len(each) > index
+                         and statements.find(*each[index])[0] is statement]  # fmt: skip
                 of_many = await plan(connection, together, [list(each) for each in zip(*likes, strict=True)])
                 times.append(f"{len(likes)} together {milliseconds(of_many)}")
                 if is_bad(of_many):

@@ -203,7 +203,7 @@ from muniment.cli.command import main
 from muniment.storage.postgres import copying as postgres_copying
 from muniment.storage.sqlite import copying as sqlite_copying
 module = {module}
-module.ROWS_AT_ONCE = sqlite_copying.ROWS_AT_ONCE = postgres_copying.ROWS_AT_ONCE = 3
+module.ROWS_PER_BATCH = sqlite_copying.ROWS_PER_BATCH = postgres_copying.ROWS_PER_BATCH = 3
 add, calls = module._Target.add, iter(range(1000))
 async def interrupted(*arguments):
     await add(*arguments)
@@ -237,7 +237,7 @@ def test_a_server_that_is_lost_on_the_way_ends_it_and_leaves_nothing(
     target = Place.at(postgres_url, tmp_path)
     name = (source if lost == "FROM" else target).url.rpartition("/")[2]
     cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"  # noqa: S608 - a name of ours
-    monkeypatch.setattr(postgres_copying, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(postgres_copying, "ROWS_PER_BATCH", 3)
     after_rows(monkeypatch, 7, lambda: asyncio.run(cluster.execute(cut)))
     assert refused(source, target).startswith(f"{lost} fails: ")
     monkeypatch.undo()
@@ -264,7 +264,7 @@ def test_nothing_is_seen_of_it_before_it_is_complete(
 ) -> None:
     seen: list[object] = []
     for module in (sqlite_copying, postgres_copying):
-        monkeypatch.setattr(module, "ROWS_AT_ONCE", 3)
+        monkeypatch.setattr(module, "ROWS_PER_BATCH", 3)
     after_rows(monkeypatch, 12, lambda: seen.append(target.rows()))
     assert copy(source, target).exit_code == 0
     assert seen == [NOTHING]

@@ -15,7 +15,7 @@ from postgres import Cluster
 
 BOUNDS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 # For statements, for long reads, and for writes.
-SESSIONS = 2 + postgres.SLOW_LINES + 2
+SESSIONS = 2 + postgres.SLOW_SLOTS + 2
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def test_every_session_has_every_bound(bounds_url: str, opened: list[Any])
     assert migrating.is_closed()
     # Each takes a connection of its own: those before it have only begun to open theirs.
     await asyncio.gather(
-        *(database.fetch_slow("SELECT 1") for _ in range(postgres.SLOW_LINES)),
+        *(database.fetch_slow("SELECT 1") for _ in range(postgres.SLOW_SLOTS)),
         *(database.fetch(sql) for sql in ("SELECT 1", "SELECT 2")),
     )
     # A write keeps its own until all are there.

@@ -130,8 +130,8 @@ async def search(database: Reads, query: FunctionQuery, client: str = "") -> Pag
     after, direction = (">", "ASC") if query.sort == 1 else ("<", "DESC")
     if query.cursor is not None:
         where.add(f"{seq} {after} ?", query.cursor.seq)
-    if query.sort == 1 and database.settled_before:
-        where.add(f"{seq} < {database.settled_before}")
+    if query.sort == 1 and database.visible_before:
+        where.add(f"{seq} < {database.visible_before}")
     keys, records = (
         f"SELECT {columns} FROM {source}{where} ORDER BY {seq} {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
         for columns in (seq, f"{seq}, f.record")

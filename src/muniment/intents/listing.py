@@ -153,8 +153,8 @@ async def _span(database: Reads, query: IntentQuery) -> _Span:
         first = await _seq_at(database, "> ? ORDER BY created_at_ms, seq", query.created_before + slack_ms)
         until = first - 1 if first else OFFSET_MAX
         rest += _unindexed(_Filter("created_at_ms <= ?", (query.created_before,))) if slack_ms else []
-    if query.sort == 1 and database.settled_before:
-        rest.append(_Filter(f"seq < {database.settled_before}", ()))
+    if query.sort == 1 and database.visible_before:
+        rest.append(_Filter(f"seq < {database.visible_before}", ()))
     if query.cursor is not None:
         seq = query.cursor.seq
         after, until = (max(after, seq), until) if query.sort == 1 else (after, min(until, seq - 1))

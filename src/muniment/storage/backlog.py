@@ -1,7 +1,7 @@
-"""When no more writes are taken: those that wait are too many, or have waited for too long.
+"""Decides when to refuse writes: too many are in the queue, or the oldest has waited for too long.
 
-A queue that only grows makes every client wait for longer than it will, and loses them all in the end. A client that is
-refused at once comes back when there is room.
+The writers of both engines call it. If a queue only grew, every client would wait for longer than it is willing to. A
+client that is refused at once comes back when there is room.
 """
 
 from __future__ import annotations
@@ -14,51 +14,51 @@ import structlog
 
 from muniment.errors import Overloaded
 
-# Writes of a process that wait: about four groups, a tenth of a second of what it can serve.
+# Writes in the queue of a process: about four groups, a tenth of a second of its work.
 WAITING_MAX: Final = 1_000
-# The same with those that are urgent: the work of half a second, however little memory they take.
+# The same for urgent writes, with the others: half a second of its work.
 URGENT_WAITING_MAX: Final = 10_000
-# The oldest write may have waited for so long, or for so many usual commits where the disk is slow, ...
+# The oldest write is late after this time, or after so many median commits where the disk is slow.
 _OLDEST_SECONDS: Final = 0.25
 _OLDEST_COMMITS: Final = 8
 _COMMITS_REMEMBERED: Final = 100
-# ... and for this long on end: one slow commit refuses nobody.
-_ON_END_SECONDS: Final = 0.5
-# Refusals come by the thousand; the log says so this often.
+# Writes are refused when the oldest was late for this long without a pause: one slow commit refuses no write.
+_LATE_SECONDS_MAX: Final = 0.5
+# Refusals come by the thousand; one log line in this time counts them.
 _LOG_SECONDS: Final = 1.0
 
 _log = structlog.get_logger(__name__)
 
 
 class Backlog:
-    """The writes of a process that wait. Times are seconds of one monotonic clock; callers keep threads apart."""
+    """Watches the queue of writes. Times are seconds of a monotonic clock. Threads need a lock around it."""
 
     def __init__(self) -> None:
-        """Nothing waits."""
+        """The queue is empty."""
         self._commits: deque[float] = deque(maxlen=_COMMITS_REMEMBERED)
         self._late_since_s: float | None = None
         self._refused = 0
         self._logged_s = -math.inf
 
     def committed(self, seconds: float) -> None:
-        """A group took so long."""
+        """Note that a group took `seconds`, its commit included."""
         self._commits.append(seconds)
 
     def look(self, oldest_s: float | None, now_s: float) -> None:
-        """The oldest write that waits was submitted at `oldest_s`; None when none does."""
+        """Note that the oldest write in the queue was submitted at `oldest_s`; None for an empty queue."""
         if oldest_s is None or now_s - oldest_s <= _OLDEST_SECONDS or now_s - oldest_s <= self._patience_s():
             self._late_since_s = None
         elif self._late_since_s is None:
             self._late_since_s = now_s
 
     def check(self, count: int, oldest_s: float | None, now_s: float, *, urgent: bool) -> None:
-        """Raise `Overloaded` where another write would be one too many behind the `count` that wait."""
+        """Raise `Overloaded` unless one more write may join the `count` writes in the queue."""
         self.look(oldest_s, now_s)
         if urgent:
             is_full, is_late = count >= URGENT_WAITING_MAX, False
         else:
             is_full = count >= WAITING_MAX
-            is_late = self._late_since_s is not None and now_s - self._late_since_s >= _ON_END_SECONDS
+            is_late = self._late_since_s is not None and now_s - self._late_since_s >= _LATE_SECONDS_MAX
         if is_full or is_late:
             self._log_refusal(count, now_s)
         if is_full:

@@ -1,19 +1,19 @@
-"""How long writes wait: for company, in turns of the event loop, and for their own turn.
+"""How long a write waits for more writes to join its group, and how long for its group; both engines use this.
 
-A request that has arrived takes two turns to become a write. A lone one loses some ten microseconds by waiting for
-them; of many that arrive together the first does not leave alone, with a commit that the others would wait for.
+A request takes two iterations of the event loop to become a write. A single write loses some ten microseconds by the
+wait. Of many that arrive together, the first one would otherwise be committed alone, and the others wait for that.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Turns without a new write after which a group starts.
-QUIET_TURNS: Final = 2
-# Turns after which it starts all the same: a few hundred requests have been looked at by then, which takes as long as
-# a commit.
-TURNS_MAX: Final = 16
-# The same in time, for turns of a busy process take milliseconds each: two or three commits.
+# Iterations of the event loop without a new write after which a group starts.
+QUIET_ITERATIONS: Final = 2
+# Iterations after which a group starts in any case: the loop has read a few hundred requests by then, which takes as
+# long as a commit.
+ITERATIONS_MAX: Final = 16
+# The same in time, because iterations of a busy process take milliseconds each: two or three commits.
 GATHERING_SECONDS_MAX: Final = 0.01
-# How long a write may wait for its turn; then its client has been waiting long enough.
+# How long a write may wait for its group to begin: as long as a client waits for an answer.
 WAITING_SECONDS_MAX: Final = 10.0

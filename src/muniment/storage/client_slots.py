@@ -1,4 +1,4 @@
-"""One long read at a time for each client, so that no client takes the readers that all share."""
+"""Allows each client one long read at a time, so that no client occupies all readers; both engines use it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _IPV6_HOST_BITS: Final = 64
 
 
 class ClientSlots:
-    """A slot for each client, for as long as anybody holds it or waits for it."""
+    """A slot for each client, kept while a read holds it or waits for it."""
 
     def __init__(self) -> None:
-        """Nobody holds one."""
+        """All slots are free."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, client: str) -> AbstractAsyncContextManager[None]:
-        """The slot of the client with this address, in turn; IPv6 addresses of one /64 are one client.
+        """The slot of the client at this address, to be entered; IPv6 addresses of one /64 are one client.
 
-        An empty address is the service itself, which waits for no slot.
+        An empty address is the service itself, which needs no slot.
         """
         if not client:
             return nullcontext()
@@ -34,7 +34,7 @@ class ClientSlots:
 
 
 def network_of(client: str) -> str:
-    """What one client can send from: an IPv4 address, the /64 of an IPv6 address; other text as it is."""
+    """The network of one client: an IPv4 address, or the /64 of an IPv6 address. Other text is returned unchanged."""
     try:
         address = ip_address(client)
     except ValueError:

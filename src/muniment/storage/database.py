@@ -1,7 +1,7 @@
-"""What every slice may ask of a database, whichever engine answers.
+"""The protocols of a database, which both engines implement and all stores use.
 
-Statements are SQL with `?` for each parameter, kept to what SQLite and PostgreSQL both understand; an engine
-that numbers its parameters rewrites them once. Rows are tuples. Callers decide what is one transaction.
+Statements are SQL with `?` for each parameter, in the part of SQL that SQLite and PostgreSQL share; an engine that
+numbers its parameters rewrites each statement once. Rows are tuples. Callers decide what is one transaction.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Parameters = Sequence[object]
 
 
 class Transaction(Protocol):
-    """An open transaction. Nothing it did is seen by others, or kept, unless all of it is."""
+    """An open transaction. Others see all of its changes or none, and all of them are kept or none."""
 
     @property
     def for_update(self) -> str:
-        """What a query ends in that keeps its rows from other writers; nothing where there is one writer at a time.
+        """The end of a query that locks its rows against other writers; empty where there is one writer at a time.
 
-        Who takes several rows takes them in an order that all share (`ORDER BY`), or two could wait for each other.
+        A query that locks several rows has an ORDER BY that all writers share, or two could wait for each other.
         """
         ...
 
@@ -34,7 +34,16 @@ class Transaction(Protocol):
         ...
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement; the number of rows that it changed."""
+        ...
+
+    async def add_last(self, sql: str, parameters: Parameters = ()) -> bool:
+        """Add one row by an `INSERT … ON CONFLICT DO NOTHING`; whether it went in.
+
+        The caller promises that the work ends if the row went in: it then returns, without an error and without
+        another statement. So an engine need not begin a transaction for a work that has only read before. If the row
+        was there, the work may go on, or the engine runs it again from the start.
+        """
         ...
 
 
@@ -42,41 +51,41 @@ Work = Callable[[Transaction], Awaitable[T]]
 
 
 class Reads(Protocol):
-    """What may be read of a database, from wherever. Every method raises `DatabaseUnavailable` when nobody answers.
+    """A database, or a replica of it, to read from. Every method raises `DatabaseUnavailable` when it does not answer.
 
-    Where replicas are configured, those who only show what is published read through one of these that is theirs
-    alone (`Context.reads`). Whoever decides something by what they read asks the `Database` itself: it is never late.
+    With replicas, a request that only shows published records reads from a `Reads` of its own (`Context.reads`). Code
+    that decides something by a row reads from the `Database` itself, which is never behind.
     """
 
     @property
-    def settled_before(self) -> str:
-        """SQL for the sequence number below which no row will appear any more; nothing where that is every number.
+    def visible_before(self) -> str:
+        """SQL for the sequence number below which all rows are visible for good; empty where every row is.
 
-        Who follows a table asks for rows below it. Rows at and above it are there, and are read in any other way.
+        A reader that follows a table asks for the rows below it. All other readers see the rows above it too.
         """
         ...
 
     @property
     def merges_unions(self) -> bool:
-        """Whether a UNION ALL with an order and a limit is read from the indexes of its parts only as far as it goes.
+        """Whether the engine reads a UNION ALL with an order and a limit from the indexes of its parts up to the limit.
 
-        Where it is not, each part has a limit of its own.
+        If not, each part needs a limit of its own.
         """
         ...
 
     @property
     def rows_counted(self) -> dict[str, tuple[int, int]]:
-        """What `storage.row_counts` has counted: of a table one `seq`, and how many rows have that or a lower one.
+        """The counts of `storage.row_counts`: for a table one `seq`, and the number of rows up to it.
 
-        It stays true of tables to which rows are only added, behind those that are settled.
+        A count stays right, because rows are only added to these tables, after the rows that were visible.
         """
         ...
 
     @property
     def times_differ_ms(self) -> int:
-        """By how much the time in a row may usually be ahead of the time in a later one, in the order of commits.
+        """By how many milliseconds the time of a row is usually at most ahead of that of a row committed later.
 
-        By how much it may be indeed, after clocks were wrong, `storage.dating.times_differ` says.
+        After a clock was wrong it may be more; `storage.dating.times_differ` knows how much.
         """
         ...
 
@@ -85,27 +94,27 @@ class Reads(Protocol):
         ...
 
     async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
-        """The first row of such a query, if there is one: a replica that has none is not believed.
+        """The first row of such a query, if there is one. If a replica has none, the primary is asked too.
 
-        So this is for what is asked by its name. Where no row is the usual answer, `fetch` spares the primary.
+        So use this for a row that is usually there, and `fetch` for one that usually is not.
         """
         ...
 
     async def fetch_some(
         self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
-        """The first rows of a query, up to the one whose text fills `bytes_max`; and the bytes of their texts in UTF-8.
+        """The first rows of a query up to the row that fills `bytes_max`, and the UTF-8 bytes of their records.
 
-        The query has the columns `seq` and `record`, and at most `rows_max` rows, in an order that an index has. When
-        the bytes are fewer than `bytes_max`, these are all rows; else there may be more.
+        The query has the columns `seq` and `record`, and at most `rows_max` rows, in the order of an index. If the
+        bytes are fewer than `bytes_max`, these are all rows; otherwise there may be more.
         """
         ...
 
     async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
-        """All rows of a query that may be long: off the event loop, `DeadlineExceeded` past the engine's bound.
+        """All rows of a query that may be long, off the event loop. Raises `DeadlineExceeded` past the engine's bound.
 
-        `client` is the address of whoever waits for it, empty for the service itself. A client has one such read at a
-        time; its others wait, and the wait counts.
+        `client` is the address of the client that waits, empty for the service itself. A client has one such read at a
+        time; its others wait, and the wait counts towards the bound.
         """
         ...
 

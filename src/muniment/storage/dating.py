@@ -1,8 +1,8 @@
-"""The times of rows. They follow the order of commits but for known differences, which listings allow for.
+"""Gives times to new rows. Times follow the order of commits, except for known differences that listings allow for.
 
-A new row takes the time at which it was asked for, whatever the rows before it say. Where the newest of those is ahead
-by what processes of one machine may differ in, it takes that time too, so that the order holds. By how much it does not
-hold is kept in `time_differences`, in the transaction that adds the row.
+A new row has the time of its request. If the latest row is ahead of that by a small difference, as between processes,
+the new row takes the time of the latest row, so the order holds. A large difference is written to `time_differences`
+in the transaction that adds the row.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from muniment.storage.database import Reads, Transaction
 
-# A row may be dated ahead by this much: as much as a clock may be moved before that is noticed.
+# A row may take a time ahead of its request by this much: a clock may be moved so far before it is noticed.
 AHEAD_MS_MAX: Final = 5 * 60 * 1000
-# Those who wait for a commit at the same moment come as late as this.
+# Requests that wait for one commit differ by this much at most.
 _USUAL_MS: Final = 15_000
 _DIFFERENCE: Final = "SELECT COALESCE(MAX(differ_ms), 0) FROM time_differences"
 
 
 async def date_row(tx: Transaction, now_ms: int, newest_ms: int) -> int:
-    """The time of a new row, asked for at `now_ms`, in a table whose latest time is `newest_ms`."""
+    """The time of a new row, requested at `now_ms`, in a table whose latest time is `newest_ms`."""
     ahead_ms = newest_ms - now_ms
     if ahead_ms <= 0:
         return now_ms
@@ -31,7 +31,7 @@ async def date_row(tx: Transaction, now_ms: int, newest_ms: int) -> int:
         return now_ms
     if ahead_ms <= AHEAD_MS_MAX:
         return newest_ms
-    # To the next power of two: a row for each of the times that follow would be many.
+    # Rounded up to a power of two; otherwise each later row could add a difference of its own.
     await tx.execute(
         "INSERT INTO time_differences (differ_ms, noted_at_ms) VALUES (?, ?) ON CONFLICT DO NOTHING",
         (1 << ahead_ms.bit_length(), now_ms),
@@ -40,6 +40,6 @@ async def date_row(tx: Transaction, now_ms: int, newest_ms: int) -> int:
 
 
 async def times_differ(reads: Reads) -> int:
-    """By how many milliseconds the time in a row may be ahead of the time in a later one."""
+    """By how many milliseconds the time of a row is at most ahead of that of a row committed later."""
     ((differ_ms,),) = await reads.fetch(_DIFFERENCE)
     return max(differ_ms, reads.times_differ_ms)

@@ -1,8 +1,8 @@
-"""The epoch of a registry: in which life of its sequence numbers a cursor was given out.
+"""The epoch of a registry, which makes the cursors of a registry that was set back invalid.
 
-A registry that was set back to an earlier state gives the numbers of lost rows to new ones, and a cursor of before
-would pass those by. So another epoch begins then, a number of 32 random bits, and cursors of every earlier one are
-refused. In the first epoch, which the migration begins, cursors carry none.
+A registry that was restored from a backup gives the sequence numbers of lost rows to new rows, and an old cursor would
+skip these. So an operator begins a new epoch, a random number of 32 bits, and cursors of earlier epochs are refused.
+The first epoch begins with the migration; its cursors have no number.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from muniment.storage.database import Database, Reads, Transaction
 
-# How old a process's knowledge of the epoch may be: when another process has begun one, cursors of before are accepted
-# for so long. Then one read serves every request of the next two seconds.
+# How long a process keeps the epoch that it has read. When another process begins a new epoch, old cursors are accepted
+# for so long at most. One read serves all requests of this time.
 FRESH_SECONDS: Final = 2.0
 NUMBERS: Final = 2**32
 MIGRATION: Final = "0004_epoch.sql"
@@ -26,16 +26,16 @@ ON CONFLICT (id) DO UPDATE SET number = excluded.number, renewals = excluded.ren
 
 
 async def renew(transaction: Transaction, number: int) -> None:
-    """Begin the epoch `number`, which is below `NUMBERS` and drawn at random."""
+    """Begin the epoch `number`, a random number below `NUMBERS`."""
     if not await transaction.execute("UPDATE epoch SET number = ?, renewals = renewals + 1", (number,)):
         await transaction.execute("INSERT INTO epoch (id, number, renewals) VALUES (1, ?, 1)", (number,))
 
 
 class Epochs:
-    """What a process knows of the epoch and of the highest numbers; none of it is older than `FRESH_SECONDS`."""
+    """The epoch and the highest sequence numbers that a process has read, not older than `FRESH_SECONDS`."""
 
     def __init__(self, database: Database, *, seconds: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is read before a cursor is checked or made; `seconds` is a clock that only goes forward."""
+        """Read when the first cursor is checked or made; `seconds` is a monotonic clock."""
         self._database = database
         self._seconds = seconds
         self._until = float("-inf")
@@ -43,51 +43,51 @@ class Epochs:
         self._highest: dict[str, int] = {}
 
     def numbers(self, reads: Reads, table: str) -> Numbers:
-        """The numbers of `table`, as a request that is answered from `reads` sees them."""
+        """The sequence numbers of `table` for a request that is answered from `reads`."""
         return Numbers(self, reads, table)
 
     async def current(self, reads: Reads) -> int | None:
-        """The epoch that cursors carry now, None in the first one."""
+        """The epoch of new cursors, None in the first epoch."""
         if self._seconds() >= self._until:
-            await self._ask(reads)
+            await self._read(reads)
         return self._current
 
     async def has_given(self, reads: Reads, table: str, epoch: int | None, seq: int) -> bool:
         """Whether `seq` was given to a row of `table` in this epoch, or is below one that was; 0 always is."""
         if epoch != await self.current(reads):
-            await self._ask(self._database)  # what is known may be old, and a replica late
+            await self._read(self._database)  # this process or the replica may be behind
             if epoch != self._current:
                 return False
         if seq <= self._highest.get(table, 0):
             return True
-        if seq <= await self._ask_highest(reads, table):
+        if seq <= await self._read_highest(reads, table):
             return True
-        return reads is not self._database and seq <= await self._ask_highest(self._database, table)
+        return reads is not self._database and seq <= await self._read_highest(self._database, table)
 
-    async def _ask(self, reads: Reads) -> None:
+    async def _read(self, reads: Reads) -> None:
         until = self._seconds() + FRESH_SECONDS
         rows = await reads.fetch(READ)
         self._current = rows[0][0] if rows and rows[0][1] else None
         self._highest.clear()
         self._until = until
 
-    async def _ask_highest(self, reads: Reads, table: str) -> int:
-        ((highest,),) = await reads.fetch(f"SELECT max(seq) FROM {table}")  # noqa: S608 - a table of ours
+    async def _read_highest(self, reads: Reads, table: str) -> int:
+        ((highest,),) = await reads.fetch(f"SELECT max(seq) FROM {table}")  # noqa: S608 - a table name of a store
         self._highest[table] = highest or 0
         return highest or 0
 
 
 class Numbers(NamedTuple):
-    """The sequence numbers that the cursors of one listing are made of."""
+    """The sequence numbers from which the cursors of one listing are made."""
 
     epochs: Epochs
     reads: Reads
     table: str
 
     async def epoch(self) -> int | None:
-        """The epoch that cursors carry now, None in the first one."""
+        """The epoch of new cursors, None in the first epoch."""
         return await self.epochs.current(self.reads)
 
     async def has_given(self, epoch: int | None, seq: int) -> bool:
-        """Whether a cursor with this number may have been given out in this epoch."""
+        """Whether a cursor with this number may have been issued in this epoch."""
         return await self.epochs.has_given(self.reads, self.table, epoch, seq)

@@ -1,6 +1,7 @@
-"""Whether anybody on this machine has committed: a number in memory that all processes with one SQLite file share.
+"""Shows whether any process has committed: a number in memory that all processes of one SQLite file share.
 
-Asking SQLite costs the locks of a new read transaction, some microseconds for each read; this costs a look at memory.
+`sqlite.view` reads it, `sqlite.commits` changes it. To ask SQLite costs a new read transaction, some microseconds for
+each read; this costs one look at memory.
 """
 
 from __future__ import annotations
@@ -17,31 +18,31 @@ _BYTES: Final = 8
 
 
 class LastCommit:
-    """A number that is another one after every commit, and never one that it was before.
+    """A number that changes with every commit, and never returns to an earlier value.
 
-    It is random: of a count, two processes that commit at once could write the same value, or an older one.
+    It is random. A count would not do: two processes that commit at once could write the same or an older value.
     """
 
     def __init__(self, path: Path) -> None:
-        """Share the file at `path` from `share` on; until then nobody else is told of commits, or tells."""
+        """Share the file at `path` from `share` on; until then no other process sees the number."""
         self._path = path
-        # The one number, as the machine's processes see it.
+        # One element: the number.
         self.numbers = memoryview(bytearray(_BYTES)).cast("Q")
-        # The others see it. Not where the file cannot be made, on a full or a read-only disk.
+        # Other processes see the number. False if the file cannot be made, on a full or a read-only disk.
         self.is_shared = False
 
     def advance(self) -> None:
-        """Tell everybody of a commit that is done, before anybody is told of its success."""
+        """Change the number: after the commit, and before its caller gets the outcome."""
         if not self.is_shared:  # there is room for a commit by now
             self.share()
         self.numbers[0] = int.from_bytes(os.urandom(_BYTES))
 
     def share(self) -> None:
-        """Share the file, which is made where there is none."""
+        """Share the file, and make it if it is not there."""
         with suppress(OSError):
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
-                # It has its place on the disk before it is memory, where a full disk would end the process.
+                # Write before mapping: a full disk is an error here, but would kill the process in mapped memory.
                 os.pwrite(descriptor, os.urandom(_BYTES), 0)
                 self.numbers = memoryview(mmap.mmap(descriptor, _BYTES)).cast("Q")
             finally:

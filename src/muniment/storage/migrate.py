@@ -1,8 +1,8 @@
-"""Numbered migrations: each SQL file is applied once, in order, and remembered with its hash.
+"""The numbered migrations: each SQL file is applied once, in order, and recorded with its hash.
 
-Each only expands what is there, because processes of the release before go on serving beside it: new tables, new
-columns that are NULL or have a default, new indexes. What nobody uses any more is removed a release later at the
-earliest. Code of a newer level waits for its migrations; code of an older one does not mind those that it lacks.
+The `migrate` module of each engine applies them. A migration only expands the schema, because processes of the release
+before go on serving: new tables, new columns that are NULL or have a default, new indexes. An unused table or column is
+removed one release later at the earliest. Newer code waits for its migrations; older code ignores those it lacks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Migration:
 
     @property
     def sha256(self) -> str:
-        """The hash of the file's text, by which a changed file is noticed."""
+        """The hash of the file's text, which shows a changed file."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
@@ -41,10 +41,10 @@ def migrations(engine: str) -> list[Migration]:
 
 
 def missing(known: list[Migration], applied: dict[str, str]) -> list[Migration]:
-    """Those of `known` not among `applied` (name to hash).
+    """The migrations of `known` that are not in `applied` (name to hash).
 
-    Raises `ValueError` when an applied file has changed since. Applied ones that are not known belong to a newer
-    release, which only expands the schema; they are left alone.
+    Raises `ValueError` when an applied file has changed since. Applied migrations that are not known are of a newer
+    release, which only expands the schema; they are ignored.
     """
     for migration in known:
         if applied.get(migration.name, migration.sha256) != migration.sha256:

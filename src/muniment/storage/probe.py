@@ -1,4 +1,4 @@
-"""A question that costs something, asked once in a while, however many want to know the answer."""
+"""Runs a check that costs something once every few seconds, however many clients ask; engines use it for readiness."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 
 from muniment.errors import NotReady, Unavailable
 
-# How old an answer may be. With the time that one may take, it is below five seconds that a change is noticed.
+# How old an answer may be. With the time for an answer, a change is noticed in less than five seconds.
 ANSWER_AGE_SECONDS_MAX: Final = 2.0
 ANSWER_SECONDS_MAX: Final = 2.5
 
 
 class Probe:
-    """Whether something works that everybody may ask about, strangers too: asking more often costs nothing more."""
+    """Whether something works. All callers within `ANSWER_AGE_SECONDS_MAX` share one answer, so strangers may ask."""
 
     def __init__(self, ask: Callable[[], Awaitable[None]], *, silence: str) -> None:
-        """`ask` returns when it works and raises `Unavailable` when not; `silence` is said when it does neither."""
+        """`ask` returns when it works and raises `Unavailable` if not; `silence` is the refusal for neither."""
         self._ask = ask
         self._silence = silence
         self._asking: asyncio.Task[Unavailable | None] | None = None
@@ -34,7 +34,7 @@ class Probe:
         if not asking.done() or asking.cancelled():
             raise NotReady(self._silence)
         if refusal := asking.result():
-            raise NotReady(refusal.detail)  # one of its own for each, since each adds to its traceback
+            raise NotReady(refusal.detail)  # a new one for each caller, because each caller adds to its traceback
 
     async def _answer(self) -> Unavailable | None:
         try:
@@ -46,7 +46,7 @@ class Probe:
         return None
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         if self._asking is not None:
             self._asking.cancel()
             with suppress(asyncio.CancelledError, Exception):

@@ -1,7 +1,7 @@
-"""A whole registry from one database to another: every row as it is, numbers and times too, in one transaction.
+"""Copies a whole registry from one database to another: every row with its number and times, in one transaction.
 
-The one that is read is read in one view, whatever is written to it meanwhile. The one that is written to holds nothing
-before, and nothing until all is there: so there is nothing to take up again after an interruption, nor to clear away.
+The command `muniment database copy` calls it; FROM and TO are its two databases. FROM is read in one snapshot, while
+others write. TO is empty before, and stays empty until the commit, so an interrupted copy leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
     from muniment.storage.database import Row
 
-# Rows that are read, and then written, at once. A row is a record of a kilobyte as a rule, and at most the largest body
-# of a request (256 KiB unless set otherwise): then 64 MiB are in memory.
-ROWS_AT_ONCE: Final = 250
+# Rows that are read and then written as one batch. A row has a kilobyte as a rule, and at most the largest body of a
+# request (256 KiB unless set otherwise); then a batch takes 64 MiB of memory.
+ROWS_PER_BATCH: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is copied, and the columns by which a row of it is named, in whose order it is read."""
+    """A table that is copied, and its key columns, in whose order it is read."""
 
     name: str
     key: tuple[str, ...]
 
     @property
     def order(self) -> str:
-        """What ORDER BY says."""
+        """The columns for ORDER BY."""
         return ", ".join(self.key)
 
 
-# Those that others refer to come first.
+# A table comes before the tables that refer to it.
 TABLES: Final = tuple(
     Table(name, tuple(key.split()))
     for name, key in (
@@ -66,14 +66,14 @@ LEFT: Final = {
     "epoch": "`copy_epoch` takes it, unless TO has had another life",
     "blocks": "`muniment blocks copy` takes them: hash by hash, from wherever they are to wherever they will be",
 }
-# What is said of a target that is not free after a few seconds.
+# The refusal of a target that is not free after a few seconds.
 OTHERS_WRITE: Final = "somebody else is writing to TO, which has to be left alone"
-# Listings of these turn bounds on the time into bounds on `seq`.
+# Listings of these tables turn bounds on the time into bounds on `seq`.
 _LISTED_BY_TIME: Final = {"triggers", "intents"}
 
 
 class RowRefused(Exception):
-    """A row that cannot be read, or is not taken: its number among those that were given, if it is known, and why."""
+    """A row that TO does not take: its index in the batch, None if unknown, and the reason."""
 
     def __init__(self, index: int | None, reason: str) -> None:
         super().__init__(reason)
@@ -90,7 +90,7 @@ class Side(Protocol):
         ...
 
     async def ledger(self) -> dict[str, str]:
-        """The migrations that were applied to it, name to hash."""
+        """The applied migrations, name to hash."""
         ...
 
     async def columns(self, table: str) -> list[str]:
@@ -98,51 +98,51 @@ class Side(Protocol):
         ...
 
     async def count(self, table: str) -> int:
-        """How many rows there are."""
+        """The number of rows of a table."""
         ...
 
     async def epoch(self) -> Row | None:
-        """The number of its epoch, and how many it had before; None where the row is gone."""
+        """The number of its epoch, and how many epochs it had before; None if the row is gone."""
         ...
 
 
 class Source(Side, Protocol):
-    """The database that is read, in one view of it."""
+    """The database that is read, in one snapshot."""
 
     def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
-        """All rows in the order of their key, at most `ROWS_AT_ONCE` at once. Raises `ValueError` for damage."""
+        """All rows in the order of their key, in batches of `ROWS_PER_BATCH`. Raises `ValueError` for damage."""
         ...
 
     async def has_changed(self) -> bool:
-        """Whether anything was written since the view began, which ends with this."""
+        """Whether anything was written since the snapshot began, which this ends."""
         ...
 
 
 class Target(Side, Protocol):
-    """The database that is written to, in one transaction that keeps other writers out until it ends."""
+    """The database that is filled, in one transaction that locks out other writers."""
 
     async def has_numbered(self) -> bool:
-        """Whether it ever gave numbers to rows, of which none is left."""
+        """Whether it ever gave numbers to rows; none of them is left."""
         ...
 
     async def put_epoch(self, number: int, renewals: int) -> None:
-        """Be in the epoch `number`, the one after so many others."""
+        """Set the epoch to `number`, after `renewals` others."""
         ...
 
     async def add(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
-        """Add rows. Raises `RowRefused`; the transaction is of no more use then."""
+        """Add rows. Raises `RowRefused`, after which the transaction must end."""
         ...
 
     async def commit(self, times_differ_ms: int) -> None:
-        """Have all of it there, and new rows numbered behind.
+        """Commit all rows; new rows are numbered after them.
 
-        `times_differ_ms` is by how much the time in a row may be ahead of the time in a later one.
+        `times_differ_ms` is how far the time of a row may be ahead of the time of a later row.
         """
         ...
 
 
 async def require_level(side: Side, name: str) -> None:
-    """Raise `ValueError` unless `side` has this release's migrations and no others, whose tables would be unknown."""
+    """Raise `ValueError` unless `side` has exactly the migrations of this release."""
     known, applied = migrations(side.engine), await side.ledger()
     if absent := [migration.name for migration in missing(known, applied)]:
         raise ValueError(f"{name} lacks migrations, which `muniment migrate` applies: {', '.join(absent)}")
@@ -151,16 +151,15 @@ async def require_level(side: Side, name: str) -> None:
 
 
 async def require_empty(side: Side) -> None:
-    """Raise `ValueError` when there is a row in any table but those that are left. Its schema may be of any level."""
+    """Raise `ValueError` when any copied table has a row. The schema may be of any release."""
     if held := [each.name for each in TABLES if await side.columns(each.name) and await side.count(each.name)]:
         raise ValueError(f"TO holds a registry: there are rows in {', '.join(held)}")
 
 
 async def copy_epoch(source: Source, target: Target, number: int) -> bool:
-    """Go on in the epoch of `source`, whose numbers stay; `target` holds no row.
+    """Continue the epoch of `source` in `target`, which has no rows; whether a new epoch began instead.
 
-    Where it has been a registry before, cursors that it gave out may be about: then the epoch `number` begins, and this
-    returns True.
+    If `target` was a registry before, clients may still have its cursors. Then the epoch `number` begins.
     """
     own, theirs = await target.epoch(), await source.epoch()
     has_served = bool(own and own[1]) or await target.has_numbered()
@@ -173,14 +172,14 @@ async def copy_epoch(source: Source, target: Target, number: int) -> bool:
 
 
 async def counted(source: Source) -> dict[str, int]:
-    """How many rows each table has."""
+    """The number of rows of each table."""
     return {table.name: await source.count(table.name) for table in TABLES}
 
 
-async def copy_rows(source: Source, target: Target, told: Callable[[int], None]) -> int:
-    """Copy every row of every table; `told` hears of each few that are written. The `times_differ_ms` of them all.
+async def copy_rows(source: Source, target: Target, on_progress: Callable[[int], None]) -> int:
+    """Copy every row of every table; `on_progress` gets the size of each batch. Returns `times_differ_ms` for `commit`.
 
-    Raises `ValueError` that names the table and the key of a row which cannot be read or is not taken.
+    Raises `ValueError` that names the table and the key of a row that cannot be read or is refused.
     """
     differ_ms = 0
     for table in TABLES:
@@ -190,11 +189,11 @@ async def copy_rows(source: Source, target: Target, told: Callable[[int], None])
             try:
                 await target.add(table.name, columns, rows)
             except RowRefused as refusal:
-                raise ValueError(_told(table, columns, rows, refusal)) from refusal
+                raise ValueError(_refusal_text(table, columns, rows, refusal)) from refusal
             if at is not None:
                 order.see(rows, at)
-            told(len(rows))
-            await asyncio.sleep(0)  # an engine that never waits would let nobody interrupt
+            on_progress(len(rows))
+            await asyncio.sleep(0)  # SQLite never suspends; without this Ctrl-C would wait for the end
         differ_ms = max(differ_ms, order.differ_ms)
     return differ_ms
 
@@ -208,7 +207,7 @@ async def require_counts(target: Target, counts: dict[str, int]) -> None:
 
 @dataclass(slots=True)
 class _Order:
-    """Whether times follow the order of rows, as they do where one writer numbers them."""
+    """By how much times break the order of rows; zero where one writer numbers them."""
 
     newest_ms: int = 0
     differ_ms: int = 0
@@ -219,7 +218,7 @@ class _Order:
             self.differ_ms = max(self.differ_ms, self.newest_ms - row[at])
 
 
-def _told(table: Table, columns: Sequence[str], rows: list[Row], refusal: RowRefused) -> str:
+def _refusal_text(table: Table, columns: Sequence[str], rows: list[Row], refusal: RowRefused) -> str:
     if refusal.index is None:
         return f"{table.name}: TO does not take a row of FROM: {refusal.reason}; nothing is kept"
     row = rows[refusal.index]
@@ -228,7 +227,7 @@ def _told(table: Table, columns: Sequence[str], rows: list[Row], refusal: RowRef
 
 
 def named(table: Table, key: Sequence[object]) -> str:
-    """A row by its table and key."""
+    """A row as a text: its table and key."""
     shown = (f"{name} {_shown(value)}" for name, value in zip(table.key, key, strict=True))
     return f"{table.name}, {', '.join(shown)}"
 

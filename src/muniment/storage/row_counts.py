@@ -1,4 +1,4 @@
-"""Whether an offset leads behind the last row of a table: what was counted once is not counted again."""
+"""Counts the rows of a table for listings by offset; rows that were counted once are not counted again."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from muniment.storage.database import Reads
 
-# Rows that are counted in one statement on the event loop, some ten microseconds; and elsewhere, some milliseconds.
+# Rows that one statement counts on the event loop, in some ten microseconds.
 _STEP: Final = 1_000
+# Rows that one long read counts, in some milliseconds.
 _LONG_STEP: Final = 100_000
 _INTEGER_MAX: Final = 2**63 - 1
 
 
 async def has_row_behind(database: Reads, table: str, offset: int, client: str) -> bool:
-    """Whether `table` has more than `offset` rows. It costs a look at those that were added since the last time.
+    """Whether `table` has more than `offset` rows. It counts the rows that were added since the last call.
 
-    `client` is whoever waits for it (see `Reads.fetch_slow`). Raises `DeadlineExceeded`; what was counted until then is
-    known the next time.
+    `client` is the address of the client that waits (see `Reads.fetch_slow`). Raises `DeadlineExceeded`; the next call
+    goes on from the rows that were counted by then.
     """
     counted = database.rows_counted
-    settled = f"AND seq < {database.settled_before} " if database.settled_before else ""
+    visible = f"AND seq < {database.visible_before} " if database.visible_before else ""
     sql = (
-        f"SELECT count(*), max(seq) FROM (SELECT seq FROM {table} WHERE seq > ? {settled}"  # noqa: S608 - text of ours
+        f"SELECT count(*), max(seq) FROM (SELECT seq FROM {table} WHERE seq > ? {visible}"  # noqa: S608 - text of a store
         "ORDER BY seq LIMIT ?) added"
     )
     fetch, step = database.fetch, _STEP
@@ -39,9 +40,9 @@ async def has_row_behind(database: Reads, table: str, offset: int, client: str) 
         if added < step:
             break
         fetch, step = partial(database.fetch_slow, client=client), _LONG_STEP
-    if count > offset or not settled:
+    if count > offset or not visible:
         return count > offset
-    # Between these rows others may still appear, so they are counted each time.
-    sql = f"SELECT count(*) FROM (SELECT seq FROM {table} WHERE seq > ? ORDER BY seq LIMIT ?) unsettled"  # noqa: S608 - text of ours
-    ((unsettled,),) = await database.fetch_slow(sql, (last, min(offset - count + 1, _INTEGER_MAX)), client=client)
-    return count + unsettled > offset
+    # Other rows may still appear between the rest, so the rest is counted each time.
+    sql = f"SELECT count(*) FROM (SELECT seq FROM {table} WHERE seq > ? ORDER BY seq LIMIT ?) uncounted"  # noqa: S608 - text of a store
+    ((uncounted,),) = await database.fetch_slow(sql, (last, min(offset - count + 1, _INTEGER_MAX)), client=client)
+    return count + uncounted > offset

@@ -1,15 +1,15 @@
-"""Small parts that SQL text is put together from. Values never enter the text, only `?` does."""
+"""Small parts of SQL text for the stores. Values never enter the text, only `?` does."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Rows that one sweep marks: a few milliseconds of the writer.
+# Rows that one sweep changes: a few milliseconds of the writer.
 SWEPT_AT_ONCE: Final = 500
 
 
 class Where:
-    """The conditions of a query, added as they are asked for."""
+    """The conditions of a query, collected one by one."""
 
     def __init__(self) -> None:
         """No condition yet: every row."""
@@ -17,17 +17,17 @@ class Where:
         self.parameters: list[object] = []
 
     def add(self, clause: str, *parameters: object) -> None:
-        """Demand `clause`, which holds one `?` for each of `parameters`."""
+        """Add `clause`, which holds one `?` for each of `parameters`."""
         self._clauses.append(clause)
         self.parameters.extend(parameters)
 
     def add_if(self, clause: str, parameter: object | None) -> None:
-        """Demand `clause` of one parameter, unless that is None."""
+        """Add `clause` with one parameter, unless that is None."""
         if parameter is not None:
             self.add(clause, parameter)
 
     def with_clause(self, clause: str, *parameters: object) -> Where:
-        """These conditions and one more (none for an empty text); this one is left as it is."""
+        """A copy with one more condition (none for an empty text)."""
         extended = Where()
         extended._clauses = [*self._clauses, *([clause] if clause else [])]
         extended.parameters = [*self.parameters, *parameters]

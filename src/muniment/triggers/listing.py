@@ -83,7 +83,7 @@ async def search(database: Reads, query: TriggerQuery, now_ms: int, client: str 
     if is_by_time:
         above, below = await _times(database, query, differ_ms)
     ask = _ask if query.sigs is None else _ask.__wrapped__  # a list is no key, and who names some names others next
-    engine = database.settled_before, database.merges_unions, differ_ms
+    engine = database.visible_before, database.merges_unions, differ_ms
     asked, asks_the_time = ask(query, engine, above, below)
     if asks_the_time:
         asked = asked._replace(parameters=[now_ms if each is _NOW else each for each in asked.parameters])
@@ -114,10 +114,10 @@ def _ask(query: TriggerQuery, engine: tuple[str, bool, int], above: int, below: 
 
     `engine` says how it reads (see `Reads`).
     """
-    settled_before, merges_unions, times_differ_ms = engine
+    visible_before, merges_unions, times_differ_ms = engine
     # Where times follow the order, their index is walked in place of the rows: an offset counts entries, not pages.
     by_time = bool(query.offset) and not times_differ_ms and _is_of_every_kind(query)
-    where = _times_asked(query) if by_time else _conditions(query, settled_before, times_differ_ms, above, below)
+    where = _times_asked(query) if by_time else _conditions(query, visible_before, times_differ_ms, above, below)
     arms = [_Arm(_EVERY_ROW_BY_TIME)] if by_time else _arms(query, finds_in_lists=merges_unions)
     reach = min(query.offset + query.limit + 1, OFFSET_MAX)
     is_ordered = all(arm.source == "triggers" for arm in arms) and (merges_unions or len(arms) == 1)
@@ -192,7 +192,7 @@ def _times_asked(query: TriggerQuery) -> Where:
     return where
 
 
-def _conditions(query: TriggerQuery, settled_before: str, times_differ_ms: int, above: int, below: int) -> Where:
+def _conditions(query: TriggerQuery, visible_before: str, times_differ_ms: int, above: int, below: int) -> Where:
     """What is asked of a row. Bounds by time and by cursor are one on either side: an index is walked from one."""
     where = Where()
     where.add_if("signer = ?", query.signer and query.signer.raw)
@@ -209,8 +209,8 @@ def _conditions(query: TriggerQuery, settled_before: str, times_differ_ms: int, 
         where.add("seq > ?", above)
     if below < OFFSET_MAX:
         where.add("seq < ?", below)
-    if query.sort == 1 and settled_before:
-        where.add(f"seq < {settled_before}")
+    if query.sort == 1 and visible_before:
+        where.add(f"seq < {visible_before}")
     return where
 
 

@@ -29,6 +29,10 @@ _BEFORE: Final = """
 SELECT (SELECT created_at_ms FROM triggers ORDER BY created_at_ms DESC LIMIT 1),
        (SELECT seq FROM triggers WHERE signer = ? AND digest = ?)
 """
+_INSERT: Final = """
+INSERT INTO triggers (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
 
 
 class NewRow(msgspec.Struct, frozen=True):
@@ -76,7 +80,7 @@ async def find_consent(database: Database | Transaction, signer: Address, digest
 
 
 async def insert(transaction: Transaction, new: NewRow) -> str:
-    """Store a trigger unless its consent is stored; the record that counts.
+    """Store a trigger unless its consent is stored; the record that counts. The work of `transaction` ends with this.
 
     Raises `TriggerDeactivated`, `SignatureTaken`.
     """
@@ -86,16 +90,11 @@ async def insert(transaction: Transaction, new: NewRow) -> str:
         return await _known(transaction, new)
     created_at_ms = await date_row(transaction, new.created_at_ms, newest_ms or 0)
     record = new.record(created_at_ms)
-    added = await transaction.execute(
-        """INSERT INTO triggers
-             (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
-        (
-            new.sig.raw, new.signer.raw, new.digest, new.function_digest, new.protocol,
-            new.end_date_ms, created_at_ms, record,
-        ),
+    row = (
+        new.sig.raw, new.signer.raw, new.digest, new.function_digest, new.protocol,
+        new.end_date_ms, created_at_ms, record,
     )  # fmt: skip
-    if added:
+    if await transaction.add_last(_INSERT, row):
         return record
     return await _known(transaction, new)
 

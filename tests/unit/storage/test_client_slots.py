@@ -1,4 +1,4 @@
-"""Long reads: a client has one at a time, whatever it asks, and others have theirs meanwhile."""
+"""A client has one long read at a time, and other clients have theirs meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 async def database(
     engine: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Database]:
-    monkeypatch.setattr(f"muniment.storage.{engine}.SLOW_READ_SECONDS_MAX", SECONDS_MAX)
+    monkeypatch.setattr(f"muniment.storage.{engine}.engine.SLOW_READ_SECONDS_MAX", SECONDS_MAX)
     url = "sqlite:///slots.db" if engine == "sqlite" else await cluster.create_database(f"slots-{tmp_path.name}")
     made = open_database(url, data_dir=tmp_path)
     yield made

@@ -15,7 +15,7 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.storage.database import Transaction
-from muniment.storage.postgres import engine as postgres, slot as postgres_line, transaction as postgres_transaction
+from muniment.storage.postgres import engine as postgres, slot as postgres_slot, transaction as postgres_transaction
 from muniment.storage.postgres.engine import PostgresDatabase
 from postgres import Cluster
 
@@ -143,7 +143,7 @@ async def test_a_connection_lost_during_commit_is_told_and_not_repeated(
 async def test_a_row_that_another_holds_fails_only_those_who_want_it(
     database: PostgresDatabase, own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(postgres_line._SESSION, "lock_timeout", "100")
+    monkeypatch.setitem(postgres_slot._SESSION, "lock_timeout", "100")
     await add(database, 1)
     await add(database, 2)
     await database.close()  # the next connections have the short bound

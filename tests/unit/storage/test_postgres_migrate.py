@@ -118,7 +118,7 @@ async def test_those_before_one_that_fails_stay(database: PostgresDatabase, also
 async def test_one_that_waits_too_long_says_so(
     database: PostgresDatabase, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await session.execute("SELECT pg_advisory_lock($1)", postgres_migrate._LOCK)  # pyright: ignore[reportPrivateUsage] - another release's
+    await session.execute("SELECT pg_advisory_lock($1)", postgres_migrate._LOCK_NAME)  # pyright: ignore[reportPrivateUsage] - another release's
     monkeypatch.setattr(postgres_migrate, "MIGRATION_SECONDS_MAX", 0.3)
     with pytest.raises(DatabaseUnavailable, match="another process"):
         await database.migrate()

@@ -44,7 +44,7 @@ async def database(cluster: Cluster, tmp_path: Path) -> AsyncIterator[PostgresDa
 class Explained:
     """A database, or a transaction, that explains what it is asked."""
 
-    settled_before = PostgresDatabase.settled_before
+    visible_before = PostgresDatabase.visible_before
     merges_unions = PostgresDatabase.merges_unions
     times_differ_ms = PostgresDatabase.times_differ_ms
 

@@ -1,4 +1,4 @@
-"""Statements that are not where they were prepared, as behind a pooler that gives each transaction another session."""
+"""Prepared statements that are lost, as behind a pooler that gives each transaction another session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable, NotReady
 from muniment.storage.database import Transaction
-from muniment.storage.postgres import slot as postgres_line
+from muniment.storage.postgres import slot as postgres_slot
 from muniment.storage.postgres.engine import PostgresDatabase
 
 
@@ -19,11 +19,11 @@ async def database(postgres_url: str) -> AsyncIterator[PostgresDatabase]:
     await made.close()
 
 
-async def forget_what_is_prepared(database: PostgresDatabase) -> None:
-    """As if every session were another's from now on."""
-    for line in (*database._reader._lanes._lines, *database._writer._lanes._lines):
-        if line._connection is not None:
-            await line._connection.execute("DEALLOCATE ALL")
+async def lose_prepared_statements(database: PostgresDatabase) -> None:
+    """Drop the prepared statements of every session, as if it were another session."""
+    for slot in (*database._reader._dispatcher._slots, *database._writer._dispatcher._slots):
+        if slot._connection is not None:
+            await slot._connection.execute("DEALLOCATE ALL")
 
 
 async def ask(tx: Transaction) -> None:
@@ -40,18 +40,18 @@ async def test_a_lost_statement_is_503_that_names_the_pooler_and_it_is_not_ready
         lambda: database.fetch("SELECT sig FROM triggers WHERE sig = ?", (b"",)),
         lambda: database.write(ask),
     ):
-        await forget_what_is_prepared(database)
+        await lose_prepared_statements(database)
         with pytest.raises(DatabaseUnavailable, match="a connection pooler"):
             await again()
         with pytest.raises(NotReady, match="a connection pooler"):
             await database.check_writes()
-    monkeypatch.setattr(postgres_line, "POOLED_SECONDS", 0.0)
+    monkeypatch.setattr(postgres_slot, "POOLED_SECONDS", 0.0)
     await database.check_writes()
 
 
 async def test_a_name_that_another_process_took_is_the_same(database: PostgresDatabase) -> None:
     await database.check_writes()
-    line = database._door
-    line.note(postgres_line.asyncpg.DuplicatePreparedStatementError("it exists"))
+    line = database._connector
+    line.note(postgres_slot.asyncpg.DuplicatePreparedStatementError("it exists"))
     with pytest.raises(NotReady, match="a connection pooler"):
         await database.check_writes()

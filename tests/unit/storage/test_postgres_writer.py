@@ -1,4 +1,4 @@
-"""A caller gets an outcome although nothing can be said of it in the log."""
+"""A caller gets its outcome although the log cannot be written."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ async def test_a_log_that_fails_keeps_nobody_waiting(monkeypatch: pytest.MonkeyP
         for writers in (1, 3):
             writing = [database.write(lambda tx: tx.execute("SELECT 1")) for _ in range(writers)]
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                told = await asyncio.gather(*writing, return_exceptions=True)
-            assert [type(each) for each in told] == [DatabaseUnavailable] * writers
+                outcomes = await asyncio.gather(*writing, return_exceptions=True)
+            assert [type(each) for each in outcomes] == [DatabaseUnavailable] * writers
         await database.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muniment.storage.replication.recent_writers import SLOTS, RecentWriters
+from muniment.storage.replication.recent_writers import CELLS, RecentWriters
 
 NOTE = """import sys; from pathlib import Path; from muniment.storage.replication.recent_writers import RecentWriters
 RecentWriters(Path(sys.argv[1])).note(sys.argv[2])"""
@@ -38,11 +38,11 @@ def test_a_time_to_come_is_from_before_a_restart_of_the_machine(tmp_path: Path) 
 
 def test_however_many_clients_write_the_file_stays_as_it_is_and_is_ours_alone(tmp_path: Path) -> None:
     writers = RecentWriters(tmp_path / "writers")
-    for number in range(2 * SLOTS):
+    for number in range(2 * CELLS):
         writers.note(str(number))
     status = (tmp_path / "writers").stat()
-    assert (status.st_size, status.st_mode & 0o777) == (8 * SLOTS, 0o600)
-    assert all(writers.last_ns(str(number), time.monotonic_ns()) for number in range(2 * SLOTS))
+    assert (status.st_size, status.st_mode & 0o777) == (8 * CELLS, 0o600)
+    assert all(writers.last_ns(str(number), time.monotonic_ns()) for number in range(2 * CELLS))
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from muniment.storage import open_replicated
 from muniment.storage.database import Reads
 from muniment.storage.postgres import engine as postgres
 from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.storage.postgres.slot import _one_by_one
+from muniment.storage.postgres.slot import _url_of_each_host
 from muniment.storage.replication.replicated import ReplicatedDatabase
 from muniment.triggers.listing import TriggerQuery, search
 from postgres import Cluster
@@ -200,7 +200,7 @@ async def test_a_long_read_ends_with_its_replica_and_is_asked_elsewhere(
     ],
 )
 def test_each_of_several_hosts_has_a_time_limit_of_its_own(url: str, ones: list[str]) -> None:
-    assert _one_by_one(url) == ones
+    assert _url_of_each_host(url) == ones
 
 
 async def test_reading_stops_asking_and_closing_leaves_nothing(database: ReplicatedDatabase) -> None:

@@ -13,6 +13,7 @@ from words import add, connection_of, opened, words, write_lock_held
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded
 from muniment.storage import open_database
+from muniment.storage.database import Transaction
 from muniment.storage.sqlite import connection as sqlite_connection, engine as sqlite
 from muniment.storage.sqlite.connection import connect
 from muniment.storage.sqlite.engine import SqliteDatabase
@@ -89,6 +90,15 @@ def test_a_new_file_that_stays_locked_or_fails_is_not_tried_for_ever(monkeypatch
     monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", -1)
     with pytest.raises(sqlite3.OperationalError):
         sqlite_connection._use_wal(LockedAtFirst(sqlite3.SQLITE_BUSY))  # pyright: ignore[reportArgumentType] - it acts as one
+
+
+async def test_a_row_added_last_goes_in_unless_it_is_there(database: SqliteDatabase) -> None:
+    async def add_last(tx: Transaction) -> bool:
+        return await tx.add_last("INSERT INTO words (word) VALUES (?) ON CONFLICT DO NOTHING", ("one",))
+
+    assert await database.write(add_last) is True
+    assert await database.write(add_last) is False
+    assert await words(database) == ["one"]
 
 
 @pytest.mark.parametrize("method", ["fetch", "fetch_one", "fetch_slow"])

@@ -1,10 +1,13 @@
-"""Statements of one text that wait at the same moment travel as one, each caller with an answer of its own."""
+"""Sends the same statement of many callers as one, and gives each caller its own answer.
+
+`reader` and `transaction` call this. A batch is the values of each caller, in the order of the callers.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muniment.storage.postgres.statements import Kind, Text
+from muniment.storage.postgres.statements import Kind, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,107 +16,108 @@ if TYPE_CHECKING:
     from muniment.storage.postgres.slot import Connection
 
 
-async def fetch_together(connection: Connection, text: Text, asked: Sequence[Parameters]) -> list[list[Row]]:
-    """The rows for each of `asked`, in their order."""
-    if text.kind is not Kind.READ or len(asked) == 1:
-        return [await _fetch(connection, text.alone, each) for each in asked]
-    if not text.count:
-        shared = await _fetch(connection, text.alone, ())
-        return [list(shared) for _ in asked]
-    answers: list[list[Row]] = [[] for _ in asked]
-    sql = text.together or await _learn(connection, text)
-    for record in await connection.fetch(sql, *_columns(asked)):
+async def fetch_batch(connection: Connection, statement: Statement, batch: Sequence[Parameters]) -> list[list[Row]]:
+    """The rows for each caller."""
+    if statement.kind is not Kind.READ or len(batch) == 1:
+        return [await _fetch(connection, statement.single, values) for values in batch]
+    if not statement.parameter_count:
+        shared = await _fetch(connection, statement.single, ())
+        return [list(shared) for _ in batch]
+    answers: list[list[Row]] = [[] for _ in batch]
+    sql = statement.batched or await _learn_types(connection, statement)
+    for record in await connection.fetch(sql, *_columns(batch)):
         number: int = record[0]
         answers[number - 1].append(record[1:])
     return answers
 
 
-async def execute_together(connection: Connection, text: Text, asked: Sequence[Parameters]) -> list[int]:
-    """How many rows each of `asked` changed, in their order."""
-    if text.kind is not Kind.INSERT or len(asked) == 1:
-        return [await _execute(connection, text.alone, each) for each in asked]
-    counts, later = await _insert_tellable(connection, text, asked)
-    for index in later:
-        counts[index] = await _execute(connection, text.alone, asked[index])
+async def execute_batch(connection: Connection, statement: Statement, batch: Sequence[Parameters]) -> list[int]:
+    """The number of rows that each caller changed."""
+    if statement.kind is not Kind.INSERT or len(batch) == 1:
+        return [await _execute(connection, statement.single, values) for values in batch]
+    counts, left_out = await _insert_distinct(connection, statement, batch)
+    for index in left_out:
+        counts[index] = await _execute(connection, statement.single, batch[index])
     return counts
 
 
-async def add_together(connection: Connection, text: Text, asked: Sequence[Parameters]) -> list[int]:
-    """Add rows by one statement alone, so that all are added or none; 1 for each that went in.
+async def insert_batch(connection: Connection, statement: Statement, batch: Sequence[Parameters]) -> list[int]:
+    """Insert the rows by one statement, so that its transaction holds all of them; 1 for each row that went in.
 
-    0 is for one that did not, or was not sent because it could not have been told from another.
+    0: the row was there, or it was left out, because the answer could not tell it from another row of the batch.
     """
-    if len(asked) == 1:
-        return [await _execute(connection, text.alone, asked[0])]
-    counts, _ = await _insert_tellable(connection, text, asked)
+    if len(batch) == 1:
+        return [await _execute(connection, statement.single, batch[0])]
+    counts, _ = await _insert_distinct(connection, statement, batch)
     return counts
 
 
-async def _insert_tellable(
-    connection: Connection, text: Text, asked: Sequence[Parameters]
+async def _insert_distinct(
+    connection: Connection, statement: Statement, batch: Sequence[Parameters]
 ) -> tuple[list[int], Sequence[int]]:
-    """Insert those that can be told apart: 1 for each that went in, and which were left out."""
-    if text.together is None:
-        await _learn(connection, text)
-    told, sql = text.told[:1], text.together_by_one
-    first, later = range(len(asked)), list[int]()
-    if len({values[told[0]] for values in asked}) < len(asked):
-        told, sql = text.told, text.together
-        first, later = _tellable(asked, told)
-    assert sql is not None  # noqa: S101 - it was learned before
-    counts = [0] * len(asked)
-    for index in await _insert(connection, sql, asked, first, told):
+    """Insert the rows that differ in the columns that come back; 1 for each that went in, and the rows left out."""
+    if statement.batched is None:
+        await _learn_types(connection, statement)
+    returned, sql = statement.returned[:1], statement.batched_by_first
+    included, left_out = range(len(batch)), list[int]()
+    if len({values[returned[0]] for values in batch}) < len(batch):
+        returned, sql = statement.returned, statement.batched
+        included, left_out = _distinct(batch, returned)
+    assert sql is not None  # noqa: S101 - the types are known by now
+    counts = [0] * len(batch)
+    for index in await _insert(connection, sql, batch, included, returned):
         counts[index] = 1
-    return counts, later
+    return counts, left_out
 
 
-def _tellable(asked: Sequence[Parameters], told: Sequence[int]) -> tuple[Sequence[int], list[int]]:
-    """Which can be told apart by the columns that come back, or are equal to one that can; and the rest."""
+def _distinct(batch: Sequence[Parameters], returned: Sequence[int]) -> tuple[Sequence[int], list[int]]:
+    """The rows that differ in the `returned` columns, with the rows equal to one of them; and all other rows."""
     seen: dict[tuple[object, ...], Parameters] = {}
-    first: list[int] = []
-    later: list[int] = []
-    for index, each in enumerate(asked):
-        (first if seen.setdefault(_told(each, told), each) == each else later).append(index)
-    return first, later
+    included: list[int] = []
+    left_out: list[int] = []
+    for index, values in enumerate(batch):
+        is_distinct = seen.setdefault(_picked(values, returned), values) == values
+        (included if is_distinct else left_out).append(index)
+    return included, left_out
 
 
 async def _insert(
-    connection: Connection, sql: str, asked: Sequence[Parameters], first: Sequence[int], told: Sequence[int]
+    connection: Connection, sql: str, batch: Sequence[Parameters], included: Sequence[int], returned: Sequence[int]
 ) -> list[int]:
-    """Insert rows of `asked`, those with the numbers `first`; which of them went in.
+    """Insert the `included` rows of the batch; the numbers of the rows that went in.
 
-    The smallest goes first, so that two writers of the same rows wait for each other in one order. Of equal rows the
-    first one counts as the one that went in.
+    The rows are sorted, so that two writers of the same rows wait for each other in one order and cannot deadlock. Of
+    equal rows the first one counts as the row that went in.
     """
-    numbers = sorted(first, key=lambda number: _order(asked[number]))
-    records = await connection.fetch(sql, *_columns([asked[number] for number in numbers]))
+    numbers = sorted(included, key=lambda number: _sort_key(batch[number]))
+    records = await connection.fetch(sql, *_columns([batch[number] for number in numbers]))
     if len(records) == len(numbers):
         return numbers
     waiting: dict[tuple[object, ...], list[int]] = {}
     for number in numbers:
-        waiting.setdefault(_told(asked[number], told), []).append(number)
+        waiting.setdefault(_picked(batch[number], returned), []).append(number)
     return [waiting[tuple(record)].pop(0) for record in records]
 
 
-def _told(values: Parameters, told: Sequence[int]) -> tuple[object, ...]:
-    return tuple(values[index] for index in told)
+def _picked(values: Parameters, columns: Sequence[int]) -> tuple[object, ...]:
+    return tuple(values[index] for index in columns)
 
 
-def _order(values: Parameters) -> tuple[bytes, str]:
-    """An order of rows that all processes share: by their first column, which is part of a key."""
+def _sort_key(values: Parameters) -> tuple[bytes, str]:
+    """An order of rows that all processes share: by the first column, which is part of a key."""
     first = values[0]
     return (bytes(first), "") if isinstance(first, bytes) else (b"", str(first))
 
 
-async def _learn(connection: Connection, text: Text) -> str:
-    """Ask the server which types the parameters have."""
-    prepared = await connection.prepare(text.alone)
-    return text.learn([each.name for each in prepared.get_parameters()])
+async def _learn_types(connection: Connection, statement: Statement) -> str:
+    """Ask the server for the types of the parameters; the batched form of the statement."""
+    prepared = await connection.prepare(statement.single)
+    return statement.learn_types([each.name for each in prepared.get_parameters()])
 
 
-def _columns(asked: Sequence[Parameters]) -> list[list[object]]:
-    """Rows of values as columns."""
-    return [list(column) for column in zip(*asked, strict=True)]
+def _columns(batch: Sequence[Parameters]) -> list[list[object]]:
+    """The rows of values as columns."""
+    return [list(column) for column in zip(*batch, strict=True)]
 
 
 async def _fetch(connection: Connection, sql: str, values: Parameters) -> list[Row]:
@@ -121,6 +125,6 @@ async def _fetch(connection: Connection, sql: str, values: Parameters) -> list[R
 
 
 async def _execute(connection: Connection, sql: str, values: Parameters) -> int:
-    """Run a statement. The server's word for it ends in the number of rows: `INSERT 0 1`, `UPDATE 3`."""
+    """Run a statement. The server's answer ends in the number of rows: `INSERT 0 1`, `UPDATE 3`."""
     count = (await connection.execute(sql, *values)).rpartition(" ")[2]
     return int(count) if count.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""Copying a registry from or to PostgreSQL."""
+"""Copies a registry from or to PostgreSQL; `open_source` and `open_target` make its two sides for the commands."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import asyncpg
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import epoch
+from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name
 from muniment.storage.postgres.migrate import raise_base
-from muniment.storage.postgres.slot import DRIVER_ERRORS, Connection, Door, reason
-from muniment.storage.registry_copy import OTHERS_WRITE, ROWS_AT_ONCE, TABLES, RowRefused, Table
+from muniment.storage.postgres.slot import Connection, Connector
+from muniment.storage.registry_copy import OTHERS_WRITE, ROWS_PER_BATCH, TABLES, RowRefused, Table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Sequence
 
     from muniment.storage.database import Row
 
-# What one statement may take: rows of a table with a hundred million of them are counted in minutes. A server that
-# says nothing for longer is not there.
+# One statement: to count a hundred million rows takes minutes. A server that does not answer for longer is gone.
 STATEMENT_SECONDS_MAX: Final = 600.0
-# How long one side may wait for the other. When this process is gone without a word, its transaction goes then, and
-# with it the locks that would keep the next attempt out.
+# How long one side may wait for the other. If this process is killed, the server ends its transaction after this, and
+# releases the locks that would keep the next attempt out.
 IDLE_SECONDS_MAX: Final = 300.0
-# A table is read from end to end here, which the sessions of the service are kept from.
+# Whole tables are read here; the sessions of the service avoid that.
 _SESSION: Final = {
     "enable_seqscan": "on",
     "statement_timeout": str(int(STATEMENT_SECONDS_MAX * 1000)),
     "idle_in_transaction_session_timeout": str(int(IDLE_SECONDS_MAX * 1000)),
 }
-# Where the server was when it refused a row: `COPY users, line 3, column name`.
+# The server names the row that it refused: `COPY users, line 3, column name`.
 _LINE: Final = re.compile(r"^COPY \w+, line (\d+)", re.MULTILINE)
-_NAMES: Final = ", ".join(table.name for table in TABLES)
+_TABLE_NAMES: Final = ", ".join(table.name for table in TABLES)
 
 
 class _Connection(Connection, Protocol):
-    """What copying uses of the driver's connection besides."""
+    """The methods of the driver's connection that only copying uses."""
 
     async def fetch(self, query: str, *values: object, timeout: float | None = None) -> list[Any]:  # noqa: ASYNC109 - the driver's name
         ...
@@ -55,7 +55,7 @@ class _Connection(Connection, Protocol):
 
 
 class _Side:
-    """A database, through one connection."""
+    """One of the two databases, through one connection."""
 
     engine: str = "postgres"
 
@@ -64,7 +64,7 @@ class _Side:
         self._name = name
 
     async def ledger(self) -> dict[str, str]:
-        """The migrations that were applied, name to hash."""
+        """The applied migrations, name to hash."""
         if not await self._fetch("SELECT 1 WHERE to_regclass('schema_migrations') IS NOT NULL"):
             return {}
         return dict(map(tuple, await self._fetch("SELECT name, sha256 FROM schema_migrations")))
@@ -76,12 +76,12 @@ class _Side:
         return [name for (name,) in await self._fetch(sql, table)]
 
     async def count(self, table: str) -> int:
-        """How many rows there are."""
-        ((count,),) = await self._fetch(f"SELECT count(*) FROM {table}")  # noqa: S608 - a table of ours
+        """The number of rows."""
+        ((count,),) = await self._fetch(f"SELECT count(*) FROM {table}")  # noqa: S608 - a table name from `TABLES`
         return count
 
     async def epoch(self) -> Row | None:
-        """The number of its epoch, and how many it had before; None where the row is gone."""
+        """The number of its epoch, and how many epochs it had before; None if the row is gone."""
         return next((tuple(row) for row in await self._fetch(epoch.READ)), None)
 
     async def _fetch(self, sql: str, *values: object) -> list[Any]:
@@ -94,62 +94,62 @@ class _Side:
 
 
 class _Source(_Side):
-    """A database that is read in one transaction; a replica will do."""
+    """The database that is read, in one transaction; it may be a replica."""
 
     def __init__(self, connection: _Connection, name: str) -> None:
         super().__init__(connection, name)
         self._cursors = 0
 
     async def begin(self) -> None:
-        """Begin the view, which is what the first statement sees."""
+        """Begin the transaction. All its statements see the snapshot of the first one."""
         await self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         await self._fetch("SELECT 1")
 
     async def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
         """All rows in the order of their key."""
         self._cursors += 1
-        name = f"rows_{self._cursors}"  # its FETCH stays prepared, with these columns, so no other may be called that
+        name = f"rows_{self._cursors}"  # its FETCH stays prepared with these columns, so no other cursor has this name
         await self._execute(
-            f"DECLARE {name} NO SCROLL CURSOR FOR SELECT {', '.join(columns)} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names of ours
+            f"DECLARE {name} NO SCROLL CURSOR FOR SELECT {', '.join(columns)} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names from `TABLES` and the catalogue
         )
-        while records := await self._fetch(f"FETCH {ROWS_AT_ONCE} FROM {name}"):
+        while records := await self._fetch(f"FETCH {ROWS_PER_BATCH} FROM {name}"):
             yield [tuple(record) for record in records]
         await self._execute(f"CLOSE {name}")
 
     async def has_changed(self) -> bool:
-        """Whether any row is another one now, or gone, or new. The view ends with this."""
+        """Whether any row was changed, removed or added since the transaction began, which this ends."""
         before = await self._fingerprints()
         await self._execute("ROLLBACK")
         return await self._fingerprints() != before
 
     async def _fingerprints(self) -> list[tuple[object, ...]]:
-        """A sum over the hashes of all rows of each table, whatever their order. Every row is read for it."""
+        """For each table the number of rows and the sum of their hashes, which does not depend on their order."""
         return [
-            tuple(*await self._fetch(f"SELECT count(*), sum(hash_record_extended(t, 0)::numeric) FROM {table.name} t"))  # noqa: S608 - a table of ours
+            tuple(*await self._fetch(f"SELECT count(*), sum(hash_record_extended(t, 0)::numeric) FROM {table.name} t"))  # noqa: S608 - a table name from `TABLES`
             for table in TABLES
         ]
 
 
 class _Target(_Side):
-    """A database that is filled in one transaction."""
+    """The database that is filled, in one transaction."""
 
     async def begin(self) -> None:
-        """Begin the transaction, with nobody else who writes."""
+        """Begin the transaction, and lock out other writers."""
         await self._execute("BEGIN")
         try:
-            await self._execute(f"LOCK TABLE {_NAMES} IN SHARE ROW EXCLUSIVE MODE")
+            await self._execute(f"LOCK TABLE {_TABLE_NAMES} IN SHARE ROW EXCLUSIVE MODE")
         except DatabaseUnavailable as refusal:
             if isinstance(refusal.__cause__, asyncpg.LockNotAvailableError):
                 raise DatabaseUnavailable(OTHERS_WRITE) from refusal
             raise
 
     async def has_numbered(self) -> bool:
-        """Whether rows were ever numbered here: a sequence forgets nothing, not with a transaction that is undone."""
+        """Whether rows were ever numbered here: a sequence also keeps the numbers of transactions that were undone."""
         ((is_called,),) = await self._fetch("SELECT is_called FROM row_numbers")
         return is_called
 
     async def put_epoch(self, number: int, renewals: int) -> None:
-        """Be in the epoch `number`, the one after so many others."""
+        """Set the epoch to `number`, after `renewals` others."""
         await self._fetch(epoch.PUT.replace("?", "$1", 1).replace("?", "$2", 1), number, renewals)
 
     async def add(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
@@ -161,12 +161,12 @@ class _Target(_Side):
                 )
             except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
                 line = _LINE.search(str(getattr(error, "context", None) or ""))
-                raise RowRefused(int(line[1]) - 1 if line else None, _said(error)) from error
+                raise RowRefused(int(line[1]) - 1 if line else None, _refusal_text(error)) from error
 
     async def commit(self, times_differ_ms: int) -> None:
-        """Have all of it on disk, with what the planner should know of it, and new rows numbered behind."""
-        del times_differ_ms  # here they may differ by more than that anyway
-        await self._execute(f"ANALYZE {_NAMES}")
+        """Commit the rows with the statistics for the planner; new rows are numbered after them."""
+        del times_differ_ms  # only SQLite keeps it: this engine allows for more (`TIMES_DIFFER_MS_MAX`)
+        await self._execute(f"ANALYZE {_TABLE_NAMES}")
         with _failures(self._name):
             await raise_base(self._connection)
         try:
@@ -177,8 +177,8 @@ class _Target(_Side):
             ) from refusal
 
 
-def _said(error: asyncpg.PostgresError) -> str:
-    """What the server says of a row, without its values: but for a reference that leads nowhere, which is a number."""
+def _refusal_text(error: asyncpg.PostgresError) -> str:
+    """The server's reason without the values of the row; with them for a missing reference, which is only a number."""
     detail: object = getattr(error, "detail", None)
     is_reference = isinstance(error, asyncpg.ForeignKeyViolationError)
     return f"{error.args[0]} ({detail})" if is_reference else str(error.args[0])
@@ -186,7 +186,7 @@ def _said(error: asyncpg.PostgresError) -> str:
 
 @asynccontextmanager
 async def source(url: str, name: str) -> AsyncGenerator[_Source]:
-    """A view of the database at `url`."""
+    """The database at `url`, to be read; `name` stands in errors."""
     async with _connected(url, name) as connection:
         side = _Source(connection, name)
         await side.begin()
@@ -195,7 +195,7 @@ async def source(url: str, name: str) -> AsyncGenerator[_Source]:
 
 @asynccontextmanager
 async def target(url: str) -> AsyncGenerator[_Target]:
-    """A transaction on the database at `url` that keeps other writers out, which is undone unless it is committed."""
+    """The database at `url`, to be filled; what is not committed by the end of the block is undone."""
     async with _connected(url, "TO") as connection:
         side = _Target(connection, "TO")
         await side.begin()
@@ -204,9 +204,9 @@ async def target(url: str) -> AsyncGenerator[_Target]:
 
 @asynccontextmanager
 async def _connected(url: str, name: str) -> AsyncGenerator[_Connection]:
-    """A connection that is ended without a word: what it has not committed by then is undone."""
+    """A connection, terminated at the end of the block: the server undoes what is not committed by then."""
     try:
-        connection = cast("_Connection", await Door(url).connect(**_SESSION))
+        connection = cast("_Connection", await Connector(url).connect(**_SESSION))
     except DatabaseUnavailable as refusal:
         raise DatabaseUnavailable(f"{name}: {refusal.detail}") from refusal
     except ValueError as refusal:
@@ -219,8 +219,8 @@ async def _connected(url: str, name: str) -> AsyncGenerator[_Connection]:
 
 @contextmanager
 def _failures(name: str) -> Generator[None]:
-    """Tell a failure of the server in a word, without values and hosts that stand in its message."""
+    """Raise a failure of the server as one word, without the values and hosts in its message."""
     try:
         yield
     except DRIVER_ERRORS as error:
-        raise DatabaseUnavailable(f"{name} fails: {reason(error)}") from error
+        raise DatabaseUnavailable(f"{name} fails: {error_name(error)}") from error

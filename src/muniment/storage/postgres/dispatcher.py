@@ -1,4 +1,7 @@
-"""A few connections and what waits for them."""
+"""Starts the next group of reads or writes when a connection is free for it; `reader` and `writer` each have one.
+
+The queue belongs to the caller. The dispatcher only says when to take a group from it, and on which connection.
+"""
 
 from __future__ import annotations
 
@@ -7,101 +10,103 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from muniment.storage.batching import GATHERING_SECONDS_MAX, QUIET_TURNS, TURNS_MAX
+from muniment.storage.batching import GATHERING_SECONDS_MAX, ITERATIONS_MAX, QUIET_ITERATIONS
 
 if TYPE_CHECKING:
-    from muniment.storage.postgres.slot import Line
+    from muniment.storage.postgres.slot import Slot
 
 G = TypeVar("G")
 
-# What waits no longer for company: so long that a commit is over by then, unless it waits for somebody's lock.
-PATIENCE_SECONDS: Final = 0.005
+# How long a group below the minimum size waits for a busy connection. A commit takes less, unless it waits for a lock.
+SMALL_GROUP_SECONDS_MAX: Final = 0.005
 
 
-class Lanes(Generic[G]):
-    """Serves groups of what waits, on as many connections as it was given.
+class Dispatcher(Generic[G]):
+    """Serves groups on the slots that it was given.
 
-    A connection takes a group in the next turn of the event loop, so what arrives in one turn travels together (where a
-    group has a worth, it waits until turns bring no more); then whatever has gathered, until nothing waits. While one
-    is on its way, another sets off only with a group that is worth its round trips; fewer go with the first one when
-    that comes back.
+    A slot takes its first group in the next iteration of the event loop, so one group holds all that arrives in one
+    iteration. With a minimum size, the slot waits until no more arrives. Then it takes one group after the other until
+    the queue is empty. While one slot is busy, another one starts only for a group of the minimum size; a smaller group
+    waits for the busy slot, up to `SMALL_GROUP_SECONDS_MAX`.
     """
 
     def __init__(
         self,
-        lines: list[Line],
+        slots: list[Slot],
         next_group: Callable[[], G | None],
-        serve: Callable[[Line, G], Awaitable[None]],
+        serve: Callable[[Slot, G], Awaitable[None]],
         *,
-        waiting: Callable[[], int],
-        worth: int = 1,
+        queue_length: Callable[[], int],
+        size_min: int = 1,
     ) -> None:
-        """`next_group` takes what waits, None when nothing does; `serve` never raises; `waiting` is how many wait.
+        """`next_group` takes a group from the queue, None when that is empty; `serve` never raises.
 
-        `worth` is how many must wait before another connection sets off for them, or else they wait a little.
+        `size_min` is the queue length for which another slot starts beside a busy one.
         """
-        self._lines = lines
-        self._idle = list(lines)
+        self._slots = slots
+        self._idle = list(slots)
         self._next_group = next_group
         self._serve = serve
-        self._waiting = waiting
-        self._worth = worth
-        self._starting = False
-        self._patience: asyncio.TimerHandle | None = None
+        self._queue_length = queue_length
+        self._size_min = size_min
+        self._is_starting = False
+        self._small_group_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
-        """Something waits. One connection sets off for it at a time."""
-        if self._starting or not self._idle:
+        """Start a slot for what is in the queue, if one is due. One slot starts at a time."""
+        if self._is_starting or not self._idle:
             return
-        if self._waiting() >= self._worth or len(self._idle) == len(self._lines):
-            self._set_off()
-        elif self._patience is None:
-            self._patience = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._lose_patience)
+        if self._queue_length() >= self._size_min or len(self._idle) == len(self._slots):
+            self._start_slot()
+        elif self._small_group_timer is None:
+            loop = asyncio.get_running_loop()
+            self._small_group_timer = loop.call_later(SMALL_GROUP_SECONDS_MAX, self._start_small_group)
 
-    def _lose_patience(self) -> None:
-        """Set off with those who still wait: the connection that is on its way does not come back for them."""
-        self._patience = None
-        if self._waiting() and self._idle and not self._starting:
-            self._set_off()
+    def _start_small_group(self) -> None:
+        """Start a slot for a small group: the busy slot took too long."""
+        self._small_group_timer = None
+        if self._queue_length() and self._idle and not self._is_starting:
+            self._start_slot()
 
-    def _set_off(self) -> None:
-        self._starting = True
-        task = asyncio.get_running_loop().create_task(self._run(self._idle.pop()))
+    def _start_slot(self) -> None:
+        self._is_starting = True
+        task = asyncio.get_running_loop().create_task(self._serve_groups(self._idle.pop()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, line: Line) -> None:
+    async def _serve_groups(self, slot: Slot) -> None:
+        """Serve group after group until the queue is empty."""
         try:
             try:
-                if self._worth > 1:
+                if self._size_min > 1:
                     await self._gather()
             finally:
-                self._starting = False
+                self._is_starting = False
             while (group := self._next_group()) is not None:
-                if self._waiting():  # of another kind, or too many for one group
+                if self._queue_length():  # reads of another statement, or too many for one group
                     self.wake()
-                await self._serve(line, group)
+                await self._serve(slot, group)
         finally:
-            self._idle.append(line)
+            self._idle.append(slot)
 
     async def _gather(self) -> None:
-        """Wait as long as the loop turns with more coming, within bounds."""
-        seen, quiet = self._waiting(), 0
+        """Wait while more arrives in each iteration of the event loop, within bounds."""
+        last_length, quiet = self._queue_length(), 0
         until = time.monotonic() + GATHERING_SECONDS_MAX
-        for _ in range(TURNS_MAX):
+        for _ in range(ITERATIONS_MAX):
             await asyncio.sleep(0)
-            count = self._waiting()
-            quiet = quiet + 1 if count == seen else 0
-            if quiet == QUIET_TURNS or time.monotonic() > until:
+            length = self._queue_length()
+            quiet = quiet + 1 if length == last_length else 0
+            if quiet == QUIET_ITERATIONS or time.monotonic() > until:
                 return
-            seen = count
+            last_length = length
 
     async def close(self) -> None:
-        """Serve what waits, then close the connections."""
+        """Serve what is in the queue, then close the connections."""
         while self._tasks:
             await asyncio.wait(self._tasks)
-        if self._patience is not None:
-            self._patience.cancel()
-        for line in self._lines:
-            await line.close()
+        if self._small_group_timer is not None:
+            self._small_group_timer.cancel()
+        for slot in self._slots:
+            await slot.close()

@@ -1,7 +1,7 @@
-"""The PostgreSQL engine: any number of processes over one database, a few fixed connections in each.
+"""The `Database` on a PostgreSQL server, which any number of processes share; `open_database` makes it.
 
-What waits at the same moment travels together, reads (`postgres_reader`) and writes (`postgres_writer`) alike. Every
-statement is bounded by the server and, should that say nothing, by this side.
+Each process has a few fixed connections. `reader` and `writer` send equal statements that wait at the same moment as
+one. The server bounds the time of every statement; if it does not answer, this side does.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import asyncpg
 from muniment.errors import DeadlineExceeded, NotReady
 from muniment.storage.client_slots import ClientSlots
 from muniment.storage.migrate import migrations
-from muniment.storage.postgres.batches import fetch_together
+from muniment.storage.postgres.batches import fetch_batch
+from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, POOLED, READ_ONLY, for_caller
 from muniment.storage.postgres.migrate import migrate
 from muniment.storage.postgres.reader import Reader
-from muniment.storage.postgres.slot import DRIVER_ERRORS, POOLED, READ_ONLY, Door, Line, as_raised
-from muniment.storage.postgres.statements import Texts
+from muniment.storage.postgres.slot import Connector, Slot
+from muniment.storage.postgres.statements import Statements
 from muniment.storage.postgres.subset import fetch_some
 from muniment.storage.postgres.writer import Writer
 from muniment.storage.probe import ANSWER_AGE_SECONDS_MAX, Probe
@@ -29,81 +30,81 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What one long read may take, its turn included, before it is cancelled: a client's patience.
+# The time of one long read, its wait for a slot included, before it is cancelled: as long as a client waits.
 SLOW_READ_SECONDS_MAX: Final = 5.0
-# Long reads of a process at once; each occupies a core of the server.
-SLOW_LINES: Final = 2
-# The time of a row is that of its request, and no earlier than that of the last row seen. So only rows whose
-# transactions ran at the same time can be out of order: by ten seconds at most of waiting for a turn
-# (`WAITING_SECONDS_MAX` of the writer), and by the difference of two machines' clocks, five seconds if they are kept.
+# Long reads of a process at the same time; each occupies a core of the server.
+SLOW_SLOTS: Final = 2
+# The time of a row is the time of its request, and not before the time of the last row that its transaction saw. So
+# only rows of simultaneous transactions can be out of order: by the wait in the queue (`WAITING_SECONDS_MAX`, ten
+# seconds), and by the difference of two machines' clocks (five seconds if they are synchronised).
 TIMES_DIFFER_MS_MAX: Final = 15_000
 
 
 class PostgresDatabase:
     """A `Database` on a server."""
 
-    settled_before: str = "settled_seq()"
+    visible_before: str = "settled_seq()"
     merges_unions: bool = False
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 
     def __init__(self, url: str) -> None:
-        """Nothing is connected before it is needed; a database that is away now may be there then."""
-        self._door = Door(url)
-        self._texts = Texts()
-        self._reader = Reader(self._door, self._texts)
-        self._writer = Writer(self._door, self._texts)
-        self._writes = Probe(self._prove_writing, silence="the database does not answer")
-        self._slow: list[Line] = [Line(self._door) for _ in range(SLOW_LINES)]
-        self._slow_free = asyncio.Semaphore(SLOW_LINES)
-        self._slots = ClientSlots()
+        """Connections are made when they are needed, so the server may be down now."""
+        self._connector = Connector(url)
+        self._statements = Statements()
+        self._reader = Reader(self._connector, self._statements)
+        self._writer = Writer(self._connector, self._statements)
+        self._writing_probe = Probe(self._prove_writing, silence="the database does not answer")
+        self._slow_slots: list[Slot] = [Slot(self._connector) for _ in range(SLOW_SLOTS)]
+        self._free_slow_slots = asyncio.Semaphore(SLOW_SLOTS)
+        self._client_slots = ClientSlots()
         self.rows_counted: dict[str, tuple[int, int]] = {}
 
     @property
     def connections_made(self) -> int:
-        """How many connections were made so far."""
-        return self._door.connections_made
+        """The number of connections that were made so far."""
+        return self._connector.connections_made
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
-        """All rows, with the reads that wait at the same moment."""
+        """All rows; sent with the equal reads that wait at the same moment."""
         return await self._reader.fetch(sql, parameters)
 
     async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
-        """The first row, likewise."""
+        """The first row; sent likewise."""
         rows = await self._reader.fetch(sql, parameters)
         return rows[0] if rows else None
 
     async def fetch_some(
         self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
-        """The first rows, with the reads that wait at the same moment."""
+        """The first rows; sent likewise."""
         return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
 
     async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
-        """All rows, on a connection for long reads, cancelled at the deadline."""
-        text, values = self._texts.ask(sql, parameters)
+        """All rows, on a slot for long reads; cancelled at the deadline."""
+        statement, values = self._statements.find(sql, parameters)
         try:
-            async with asyncio.timeout(SLOW_READ_SECONDS_MAX), self._slots.of(client), self._slow_free:
-                line = self._slow.pop()
+            async with asyncio.timeout(SLOW_READ_SECONDS_MAX), self._client_slots.of(client), self._free_slow_slots:
+                slot = self._slow_slots.pop()
                 try:
-                    (rows,) = await fetch_together(await line.open(), text, [values])
+                    (rows,) = await fetch_batch(await slot.open(), statement, [values])
                 except BaseException as error:
-                    line.lost(error)
+                    slot.drop_if_lost(error)
                     raise
                 finally:
-                    self._slow.append(line)
+                    self._slow_slots.append(slot)
         except (TimeoutError, asyncpg.QueryCanceledError) as error:
             raise DeadlineExceeded(f"the read took more than {SLOW_READ_SECONDS_MAX:g} s") from error
         except DRIVER_ERRORS as error:
-            raise as_raised(error) from error
+            raise for_caller(error) from error
         return rows
 
     async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
-        """Do `work` with the writes that wait at the same moment; its result once they are committed."""
+        """Run `work` with the writes that wait at the same moment; its result once they are committed."""
         return await self._writer.submit(work, order, urgent=urgent)
 
     async def migrate(self) -> list[str]:
-        """Apply what is missing while holding a lock, so that a second process waits and finds it done."""
-        return await migrate(self._door)
+        """Apply the missing migrations under a lock; a second process waits for it and finds them applied."""
+        return await migrate(self._connector)
 
     async def time_ms(self) -> int | None:
         """The time of the server."""
@@ -111,7 +112,7 @@ class PostgresDatabase:
         return time_ms
 
     async def check(self) -> None:
-        """Answer a read, and have every migration."""
+        """Return when the database answers a read and has every migration; raise `NotReady` otherwise."""
         ledger = await self.fetch("SELECT 1 WHERE to_regclass('schema_migrations') IS NOT NULL")
         rows = await self.fetch("SELECT name FROM schema_migrations") if ledger else []
         applied = {str(name) for (name,) in rows}
@@ -120,30 +121,30 @@ class PostgresDatabase:
             raise NotReady(f"the database lacks migrations: {', '.join(absent)}")
 
     async def check_writes(self) -> None:
-        """Find statements where they were prepared, and take writes. A table that somebody has locked is no matter.
+        """Return when no pooler mixes the sessions and the server takes writes; raise `NotReady` otherwise.
 
-        The other tables are served, and no other process would serve that one.
+        A table that somebody has locked does not count: no other process could write to it either.
         """
-        if self._door.is_pooled:
+        if self._connector.is_pooled:
             raise NotReady(POOLED)
-        await self._writes.check()
+        await self._writing_probe.check()
 
     async def _prove_writing(self) -> None:
-        """Return when a commit was on disk just now; where there was none, when the server would take one."""
+        """Return when a write was committed just now, or else when the server would take one."""
         if time.monotonic() - self._writer.succeeded_at > ANSWER_AGE_SECONDS_MAX:
             await self.write(_refuse_if_read_only, urgent=True)
 
     async def close(self) -> None:
-        """Finish what was accepted, then close every connection."""
-        await self._writes.close()
+        """Finish the accepted reads and writes, then close every connection."""
+        await self._writing_probe.close()
         await self._writer.close()
         await self._reader.close()
-        for line in self._slow:
-            await line.close()
+        for slot in self._slow_slots:
+            await slot.close()
 
 
 async def _refuse_if_read_only(tx: Transaction) -> None:
-    """Raise `NotReady` where this connection takes no writes."""
+    """Raise `NotReady` if this connection takes no writes."""
     row = await tx.fetch_one("SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'")
     is_standby, is_read_only = row or (False, False)
     if is_standby:

@@ -1,6 +1,6 @@
-"""Reads on a few fixed connections: what waits at the same moment, with the same text, travels as one statement.
+"""Queues the reads of one database by their statement, and sends each group as one; `engine` calls it.
 
-Nothing waits for company. A read goes as soon as a connection is free; while all are busy, others gather behind.
+No read waits for others. A group starts as soon as a slot is free; while all are busy, more reads join the next group.
 """
 
 from __future__ import annotations
@@ -9,98 +9,100 @@ import asyncio
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from muniment.errors import DatabaseUnavailable
-from muniment.storage.postgres.batches import fetch_together
-from muniment.storage.postgres.dispatcher import Lanes
-from muniment.storage.postgres.slot import DRIVER_ERRORS, Door, Line, as_raised
+from muniment.storage.postgres.batches import fetch_batch
+from muniment.storage.postgres.dispatcher import Dispatcher
+from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, for_caller
+from muniment.storage.postgres.slot import Connector, Slot
 
 if TYPE_CHECKING:
     from muniment.storage.database import Parameters, Row
-    from muniment.storage.postgres.statements import Text, Texts
+    from muniment.storage.postgres.statements import Statement, Statements
 
-# Connections for reads: one that the server works on while this process reads the answer of the other.
-READ_LINES: Final = 2
-# Reads in one statement. Its server process answers them one after the other, a few microseconds each.
-READS_TOGETHER_MAX: Final = 128
-# Reads that wait: a second of what a process can serve. More are refused at once.
-READS_WAITING_MAX: Final = 20_000
+# Connections for reads: the server works on one while this process reads the answer of the other.
+READ_SLOTS: Final = 2
+# Reads in one group. The server answers them one after the other, in a few microseconds each.
+GROUP_SIZE_MAX: Final = 128
+# Reads in the queue: a second of the work of one process. More are refused.
+READS_QUEUED_MAX: Final = 20_000
 
 
-# The values of a read, and where its caller waits. Tens of thousands are made in a second, and a plain tuple is made
-# quickest.
+# The values of a read, and the future that its caller awaits. Tens of thousands are made in a second, and a plain tuple
+# is the fastest to make.
 _Read: TypeAlias = "tuple[Parameters, asyncio.Future[list[Row]]]"
 
 
 class Reader:
-    """Answers reads of one database."""
+    """Answers the reads of one database."""
 
-    def __init__(self, door: Door, texts: Texts) -> None:
+    def __init__(self, connector: Connector, statements: Statements) -> None:
         """Connections are made when they are needed."""
-        self._texts = texts
-        self._waiting: dict[Text, list[_Read]] = {}
-        self._count = 0
-        lines = [Line(door) for _ in range(READ_LINES)]
-        self._lanes = Lanes(lines, self._next, self._answer, waiting=lambda: self._count)
+        self._statements = statements
+        self._queue: dict[Statement, list[_Read]] = {}
+        self._queue_length = 0
+        slots = [Slot(connector) for _ in range(READ_SLOTS)]
+        self._dispatcher = Dispatcher(slots, self._next_group, self._serve, queue_length=lambda: self._queue_length)
 
     def fetch(self, sql: str, parameters: Parameters) -> asyncio.Future[list[Row]]:
-        """All rows of a query, once they are there. Raises `DatabaseUnavailable` when too many wait."""
-        if self._count >= READS_WAITING_MAX:
+        """All rows of a query. Raises `DatabaseUnavailable` when too many reads are in the queue."""
+        if self._queue_length >= READS_QUEUED_MAX:
             raise DatabaseUnavailable("too many reads are waiting for the database")
-        text, values = self._texts.ask(sql, parameters)
+        statement, values = self._statements.find(sql, parameters)
         future: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(text, []).append((values, future))
-        self._count += 1
-        self._lanes.wake()
+        self._queue.setdefault(statement, []).append((values, future))
+        self._queue_length += 1
+        self._dispatcher.wake()
         return future
 
     async def close(self) -> None:
-        """Answer what waits, then close the connections."""
-        await self._lanes.close()
+        """Answer the reads in the queue, then close the connections."""
+        await self._dispatcher.close()
 
-    def _next(self) -> tuple[Text, list[_Read]] | None:
-        """The text that has waited longest, and those who wait for it."""
-        for text, reads in self._waiting.items():
-            taken, rest = reads[:READS_TOGETHER_MAX], reads[READS_TOGETHER_MAX:]
-            del self._waiting[text]
-            if rest:  # behind the others
-                self._waiting[text] = rest
-            self._count -= len(taken)
-            return text, taken
+    def _next_group(self) -> tuple[Statement, list[_Read]] | None:
+        """The statement that has waited longest, with its reads."""
+        for statement, reads in self._queue.items():
+            group, rest = reads[:GROUP_SIZE_MAX], reads[GROUP_SIZE_MAX:]
+            del self._queue[statement]
+            if rest:  # at the end of the queue
+                self._queue[statement] = rest
+            self._queue_length -= len(group)
+            return statement, group
         return None
 
-    async def _answer(self, line: Line, waiting: tuple[Text, list[_Read]]) -> None:
-        text, reads = waiting
+    async def _serve(self, slot: Slot, group: tuple[Statement, list[_Read]]) -> None:
+        """Answer a group. If its statement is refused, send each read alone, so that only the wrong read fails."""
+        statement, reads = group
         try:
-            answers = await _ask(line, text, reads)
-        except Exception as error:  # noqa: BLE001 - whatever it is, these callers wait for it, and others for the line
-            raised = as_raised(error)
-            if len(reads) == 1 or isinstance(raised, DatabaseUnavailable):
-                _refuse(reads, raised)
+            answers = await _fetch(slot, statement, reads)
+        except Exception as error:  # noqa: BLE001 - these callers wait for any outcome, and later groups for the slot
+            refusal = for_caller(error)
+            if len(reads) == 1 or isinstance(refusal, DatabaseUnavailable):
+                _refuse(reads, refusal)
                 return
-            for read in reads:  # one of them is wrong: each by itself, so that no neighbour pays
-                await self._answer(line, (text, [read]))
+            for read in reads:
+                await self._serve(slot, (statement, [read]))
         else:
             for (_, future), rows in zip(reads, answers, strict=True):
                 if not future.done():
                     future.set_result(rows)
 
 
-async def _ask(line: Line, text: Text, reads: list[_Read]) -> list[list[Row]]:
-    """Ask once, and once more on a new connection when this one was lost, for instance while nobody used it."""
-    asked = [values for values, _ in reads]
+async def _fetch(slot: Slot, statement: Statement, reads: list[_Read]) -> list[list[Row]]:
+    """The rows of each read; once more on a new connection if this one was lost, for example while it was idle."""
+    batch = [values for values, _ in reads]
     try:
-        return await fetch_together(await line.open(), text, asked)
+        return await fetch_batch(await slot.open(), statement, batch)
     except DRIVER_ERRORS as error:
-        if not line.lost(error) or isinstance(error, TimeoutError):
+        if not slot.drop_if_lost(error) or isinstance(error, TimeoutError):
             raise
     try:
-        return await fetch_together(await line.open(), text, asked)
+        return await fetch_batch(await slot.open(), statement, batch)
     except DRIVER_ERRORS as error:
-        line.lost(error)
+        slot.drop_if_lost(error)
         raise
 
 
 def _refuse(reads: list[_Read], error: BaseException) -> None:
-    """Tell each of them; an exception of its own, since each adds to its traceback."""
+    """Give each caller the error, as an exception of its own, because each caller adds to its traceback."""
     for _, future in reads:
         if not future.done():
             own = DatabaseUnavailable(error.detail) if isinstance(error, DatabaseUnavailable) else error

@@ -1,7 +1,8 @@
-"""Our statements as PostgreSQL is asked them: for one caller, and for many that ask the same at once.
+"""Turns the SQL of the stores into the forms that PostgreSQL takes: for one caller, and for a batch of callers.
 
-`?` becomes `$1`, `$2`, …; the numbers behind LIMIT and OFFSET become part of the text, because a planner that does
-not know them takes them for large, and sorts a table instead of walking its index.
+`reader`, `steps` and `engine` find a statement here; `batches` sends one of its forms. `?` becomes `$1`, `$2`, …. The
+numbers after LIMIT and OFFSET become part of the SQL: for an unknown number the planner assumes a large one, and sorts
+a table instead of walking its index. A form is made once for each SQL text, and kept.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from muniment.storage.database import Parameters
 
-# Distinct texts that are remembered, here and by each connection as prepared statements: the few dozen that the
-# stores hold, times the limits and list lengths that clients really use. What is beyond is prepared again.
-TEXTS_KEPT: Final = 512
+# Statements that are kept, here and by each connection as prepared statements: the few dozen texts of the stores, times
+# the limits and list lengths that clients really use. Beyond this number a statement is made and prepared again.
+STATEMENTS_KEPT: Final = 512
 
 _BOUND: Final = re.compile(r"\b(?:LIMIT|OFFSET)\s*$")
 _INSERT: Final = re.compile(
@@ -27,33 +28,35 @@ _LOCKS: Final = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b")
 
 
 class Kind(Enum):
-    """What may be done with statements of one text that wait at the same moment."""
+    """How equal statements of many callers may be sent."""
 
-    READ = auto()  # a query that changes and locks nothing: asked once for all
-    INSERT = auto()  # rows of the same form: inserted together
+    READ = auto()  # a query that changes and locks nothing: one query with the values of all callers
+    INSERT = auto()  # an insertion of one row: one insertion of all rows
     OTHER = auto()  # one after the other
 
 
-class Text:
-    """A statement without its values. The same one is the same object, so it groups what waits."""
+class Statement:
+    """A statement without its values. Equal statements are the same object, so callers can be grouped by it."""
 
     def __init__(self, sql: str, bounds: tuple[int, ...]) -> None:
-        """`sql` with `?`; `bounds` are the values of those behind LIMIT and OFFSET."""
+        """`sql` with `?`; `bounds` are the numbers after LIMIT and OFFSET."""
         self._pieces = _with_bounds(sql, bounds)
         self._insert = _INSERT.fullmatch(sql)
-        self.count = len(self._pieces) - 1
-        self.alone = self._joined("${}")
+        self.parameter_count = len(self._pieces) - 1
+        # The form for one caller.
+        self.single = self._joined("${}")
         self.kind = self._kind(sql)
         self.is_read = self.kind is Kind.READ
         self.is_insert = self.kind is Kind.INSERT
-        self.together: str | None = None
-        self.together_by_one: str | None = None
-        self.told: tuple[int, ...] = ()
-        # No work was seen yet that went on after this insertion.
-        self.is_last = True
+        # The form for many callers, once the types of the parameters are known (`learn_types`).
+        self.batched: str | None = None
+        # Of an insertion: which values the batched form returns for each row that went in. `batched_by_first` returns
+        # the first of them alone, which is enough where it differs in all rows.
+        self.returned: tuple[int, ...] = ()
+        self.batched_by_first: str | None = None
 
     def _kind(self, sql: str) -> Kind:
-        if self._insert and len(_names(self._insert["columns"])) == self.count:
+        if self._insert and len(_names(self._insert["columns"])) == self.parameter_count:
             return Kind.INSERT
         reads = sql.lstrip().startswith("SELECT") and not _LOCKS.search(sql)
         return Kind.READ if reads else Kind.OTHER
@@ -64,74 +67,70 @@ class Text:
             parts += [parameter.format(number), piece]
         return "".join(parts)
 
-    def learn(self, types: list[str]) -> str:
-        """The form for many callers, once it is known which types PostgreSQL gives the parameters."""
+    def learn_types(self, types: list[str]) -> str:
+        """Make the batched form, now that the server has named the types of the parameters; that form."""
         arrays = ", ".join(f"${number}::{each}[]" for number, each in enumerate(types, 1))
-        names = ", ".join(f"p{number}" for number in range(1, self.count + 1))
+        names = ", ".join(f"p{number}" for number in range(1, self.parameter_count + 1))
         if self._insert:
-            self.together = self._many_rows(arrays, types)
+            self.batched = self._batched_insert(arrays, types)
         else:
-            # A statement of ours, with no value in its text.
-            self.together = (
-                f"SELECT q_.n, r_.* FROM unnest({arrays}) WITH ORDINALITY AS q_({names}, n) "  # noqa: S608 - a statement of ours, with no value in its text
+            self.batched = (
+                f"SELECT q_.n, r_.* FROM unnest({arrays}) WITH ORDINALITY AS q_({names}, n) "  # noqa: S608 - a statement of a store, without values
                 f"CROSS JOIN LATERAL ({self._joined('q_.p{}')}) r_"
             )
-        return self.together
+        return self.batched
 
-    def _many_rows(self, arrays: str, types: list[str]) -> str:
-        """Insert many rows, and tell which went in by their short columns (`told`: which of the values those are).
-
-        Where all values of the first of these differ, that one says it (`together_by_one`).
-        """
-        assert self._insert is not None  # noqa: S101 - this is the form of an insertion
+    def _batched_insert(self, arrays: str, types: list[str]) -> str:
+        """Insert many rows; RETURNING names the rows that went in by their short columns (`returned`)."""
+        assert self._insert is not None  # noqa: S101 - only an insertion has this form
         columns = _names(self._insert["columns"])
-        self.told = tuple(index for index, each in enumerate(types) if each != "text") or tuple(range(len(types)))
+        self.returned = tuple(index for index, each in enumerate(types) if each != "text") or tuple(range(len(types)))
         insertion = (
-            f"INSERT INTO {self._insert['table']} ({', '.join(columns)}) SELECT * FROM unnest({arrays}) "  # noqa: S608 - a statement of ours, with no value in its text
+            f"INSERT INTO {self._insert['table']} ({', '.join(columns)}) SELECT * FROM unnest({arrays}) "  # noqa: S608 - a statement of a store, without values
             f"{self._insert['conflict'] or ''} RETURNING "
         )
-        self.together_by_one = insertion + columns[self.told[0]]
-        return insertion + ", ".join(columns[index] for index in self.told)
+        self.batched_by_first = insertion + columns[self.returned[0]]
+        return insertion + ", ".join(columns[index] for index in self.returned)
 
 
-class Texts:
-    """The texts of one database, by the SQL of the stores."""
+class Statements:
+    """The statements of one database, by the SQL of the stores."""
 
     def __init__(self) -> None:
-        """None is known yet."""
-        self._find = lru_cache(TEXTS_KEPT)(Text)
-        self._find_unbounded = lru_cache(TEXTS_KEPT)(self._unbounded)
+        """No statement is known yet."""
+        self._find = lru_cache(STATEMENTS_KEPT)(Statement)
+        self._find_unbounded = lru_cache(STATEMENTS_KEPT)(self._unbounded)
 
-    def ask(self, sql: str, parameters: Parameters) -> tuple[Text, Parameters]:
-        """The text of a statement, and the values that are not part of it."""
-        if text := self._find_unbounded(sql):
-            return text, parameters
+    def find(self, sql: str, parameters: Parameters) -> tuple[Statement, Parameters]:
+        """The statement, and the values that did not become part of its SQL."""
+        if statement := self._find_unbounded(sql):
+            return statement, parameters
         where = _bounds(sql)
         bounds = tuple(_whole(parameters[index]) for index in where)
         rest = [value for index, value in enumerate(parameters) if index not in where]
         return self._find(sql, bounds), rest
 
-    def _unbounded(self, sql: str) -> Text | None:
-        """The text of a statement all of whose values stay parameters."""
+    def _unbounded(self, sql: str) -> Statement | None:
+        """The statement if all its values stay parameters, None otherwise."""
         return None if _bounds(sql) else self._find(sql, ())
 
 
 def _whole(value: object) -> int:
-    """A number that is safe inside a text."""
+    """A whole number, which is safe as a part of SQL."""
     if not isinstance(value, int):
         raise TypeError("a bound of a query is a whole number")
     return int(value)
 
 
-@lru_cache(TEXTS_KEPT)
+@lru_cache(STATEMENTS_KEPT)
 def _bounds(sql: str) -> tuple[int, ...]:
-    """Which parameters stand behind LIMIT or OFFSET."""
+    """The numbers of the parameters that stand after LIMIT or OFFSET, from 0."""
     pieces = sql.split("?")
     return tuple(index for index, piece in enumerate(pieces[:-1]) if _BOUND.search(piece))
 
 
 def _with_bounds(sql: str, bounds: tuple[int, ...]) -> list[str]:
-    """The pieces between the parameters that stay, the others written out."""
+    """The pieces of SQL between the parameters that stay; `bounds` are written into them."""
     values = dict(zip(_bounds(sql), bounds, strict=True))
     pieces: list[str] = []
     pending = ""

@@ -1,7 +1,8 @@
-"""The first rows of a query in bounded memory, on either side of the connection.
+"""Fetches the first rows of a query up to a number of bytes, so that a page needs bounded memory on both sides.
 
-A statement is answered whole, so it must say itself where to stop. It does so by the length of texts, which PostgreSQL
-knows without reading those that it keeps out of line.
+`engine` and `replication.replicated` call it. The server always sends the whole answer, so the statement itself must
+stop in time. It adds up the lengths of texts; PostgreSQL knows the length of a text that it keeps out of line (TOAST)
+without reading it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from muniment.storage.pages import utf8_length
 if TYPE_CHECKING:
     from muniment.storage.database import Parameters, Row
 
-# A usual record is shorter.
-_USUAL_BYTES: Final = 4 * 1024
+# Most records are shorter.
+_USUAL_BYTES_MAX: Final = 4 * 1024
 
 
 async def fetch_some(
@@ -26,18 +27,18 @@ async def fetch_some(
     rows_max: int,
     bytes_max: int,
 ) -> tuple[list[Row], int]:
-    """What `Reads.fetch_some` promises, by means of `fetch`."""
-    each_max = bytes_max // rows_max
-    if each_max >= _USUAL_BYTES:
-        # To add the lengths up costs the server half as much as the usual page itself; to look at each does not.
+    """See `Reads.fetch_some`; `fetch` sends the statements."""
+    record_bytes_max = bytes_max // rows_max
+    if record_bytes_max >= _USUAL_BYTES_MAX:
+        # To compare each length is cheap; to add them up costs the server half as much as a usual page.
         rows = await fetch(
-            f"SELECT seq, CASE WHEN octet_length(record) < {each_max} THEN record END FROM ({sql}) page",  # noqa: S608 - text of ours
+            f"SELECT seq, CASE WHEN octet_length(record) < {record_bytes_max} THEN record END FROM ({sql}) page",  # noqa: S608 - text of a store
             parameters,
         )
         if all(record is not None for _, record in rows):
             return rows, _length(rows)
     rows = await fetch(
-        "SELECT seq, record FROM (SELECT seq, record, "  # noqa: S608 - text of ours
+        "SELECT seq, record FROM (SELECT seq, record, "  # noqa: S608 - text of a store
         "sum(octet_length(record)) OVER (ROWS UNBOUNDED PRECEDING) - octet_length(record) AS before "
         f"FROM ({sql}) page) measured WHERE before < {bytes_max}",
         parameters,

@@ -1,6 +1,7 @@
-"""Writes in group commits: what waits at the same moment shares a transaction, on a few fixed connections.
+"""Queues the writes of one database, and commits them in groups: the writes of a group share one transaction.
 
-When one of a group fails, the group is undone and each is done by itself, so that no neighbour pays for it.
+`engine` calls it. When a work of a group fails, the group is undone and each work runs alone, so that no other work
+of the group fails with it.
 """
 
 from __future__ import annotations
@@ -20,29 +21,29 @@ import structlog
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.backlog import Backlog
 from muniment.storage.batching import WAITING_SECONDS_MAX
-from muniment.storage.postgres.dispatcher import Lanes
-from muniment.storage.postgres.slot import DRIVER_ERRORS, Door, Line, as_raised, is_read_only, is_worth_again, reason
+from muniment.storage.postgres.dispatcher import Dispatcher
+from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, for_caller, is_read_only, is_retryable
+from muniment.storage.postgres.slot import Connector, Slot
 from muniment.storage.postgres.transaction import CommitLost, commit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muniment.storage.database import Work
-    from muniment.storage.postgres.jobs import Run
-    from muniment.storage.postgres.statements import Texts
+    from muniment.storage.postgres.statements import Statements
+    from muniment.storage.postgres.steps import StepRunner
 
 T = TypeVar("T")
 
-# Connections for writes: one group on its way to the disk while the next is being done.
-WRITE_LINES: Final = 2
+# Connections for writes: one group waits for the disk while the next one runs.
+WRITE_SLOTS: Final = 2
 # Jobs in one transaction, as on SQLite: beyond a few hundred the commit is a small part of each.
 GROUP_SIZE_MAX: Final = 256
-# Jobs that make a group worth its round trips while another group is on its way.
-WORTH_A_LINE: Final = 8
-# A deadlock has one victim, and it begins again; five in a row are not by chance.
+# Jobs for which the second connection starts while the first is busy: fewer are not worth its round trips.
+SECOND_GROUP_SIZE_MIN: Final = 8
+# A deadlock has one victim, which begins again. Five deadlocks in a row are no accident.
 TRIES_MAX: Final = 5
-# Before work that was a deadlock's victim begins again, by chance up to this, then twice this, …: two that come back at
-# once would meet again.
+# The victim of a deadlock pauses for a random time up to this, then twice this, …, or the same two would meet again.
 _PAUSE_SECONDS: Final = 0.02
 
 _ORDER: Final = attrgetter("order")
@@ -52,15 +53,15 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A piece of work, where its caller waits, and until when it may begin."""
+    """A work, the future that its caller awaits, and the time (monotonic, in seconds) by which it must begin."""
 
     work: Work[Any]
     order: bytes
     future: asyncio.Future[Any]
     until: float
 
-    def tell(self, error: BaseException | None, result: object = None) -> None:
-        """Wake the caller, unless it went away."""
+    def resolve(self, error: BaseException | None, result: object = None) -> None:
+        """Give the outcome to the caller, unless the caller was cancelled."""
         if self.future.done():
             return
         if error is None:
@@ -70,105 +71,109 @@ class _Job:
 
 
 class Writer:
-    """Does the writes of one process to one database."""
+    """Commits the writes of one process to one database."""
 
-    def __init__(self, door: Door, texts: Texts) -> None:
+    def __init__(self, connector: Connector, statements: Statements) -> None:
         """Connections are made when they are needed."""
-        self._texts = texts
+        self._statements = statements
         # When a group that changed something was last committed, by the monotonic clock.
         self.succeeded_at = -math.inf
-        self._waiting: deque[_Job] = deque()
+        self._queue: deque[_Job] = deque()
         self._backlog = Backlog()
-        lines = [Line(door) for _ in range(WRITE_LINES)]
-        self._lanes = Lanes(lines, self._next, self._serve, waiting=self._waiting.__len__, worth=WORTH_A_LINE)
+        slots = [Slot(connector) for _ in range(WRITE_SLOTS)]
+        self._dispatcher = Dispatcher(
+            slots, self._next_group, self._serve, queue_length=self._queue.__len__, size_min=SECOND_GROUP_SIZE_MIN
+        )
 
     def submit(self, work: Work[T], order: bytes, *, urgent: bool = False) -> asyncio.Future[T]:
-        """What `work` returned or raised, once it is committed."""
+        """The result of `work` once it is committed, or the error that it raised. Raises `Overloaded`."""
         now = time.monotonic()
-        self._backlog.check(len(self._waiting), self._oldest(), now, urgent=urgent)
+        self._backlog.check(len(self._queue), self._oldest(), now, urgent=urgent)
         job = _Job(work, order, asyncio.get_running_loop().create_future(), now + WAITING_SECONDS_MAX)
-        self._waiting.append(job)
-        self._lanes.wake()
+        self._queue.append(job)
+        self._dispatcher.wake()
         return job.future
 
     async def close(self) -> None:
-        """Do what waits, then close the connections."""
-        await self._lanes.close()
+        """Commit the writes in the queue, then close the connections."""
+        await self._dispatcher.close()
 
     def _oldest(self) -> float | None:
-        """When the first of those that wait was submitted."""
-        return self._waiting[0].until - WAITING_SECONDS_MAX if self._waiting else None
+        """When the first job of the queue was submitted."""
+        return self._queue[0].until - WAITING_SECONDS_MAX if self._queue else None
 
-    def _next(self) -> list[_Job] | None:
-        count = min(len(self._waiting), GROUP_SIZE_MAX)
-        jobs = [self._waiting.popleft() for _ in range(count)]
+    def _next_group(self) -> list[_Job] | None:
+        count = min(len(self._queue), GROUP_SIZE_MAX)
+        jobs = [self._queue.popleft() for _ in range(count)]
         self._backlog.look(self._oldest(), time.monotonic())
-        jobs.sort(key=_ORDER)  # stable: of equal keys the first goes first
+        jobs.sort(key=_ORDER)  # stable: jobs with equal keys stay in the order in which they came
         return jobs or None
 
-    async def _serve(self, line: Line, jobs: list[_Job], *, may_guess: bool = True) -> None:
-        """Do `jobs` together, or else one by one."""
+    async def _serve(self, slot: Slot, jobs: list[_Job], *, needs_transaction: bool = False) -> None:
+        """Commit `jobs` as one group, or else each job alone, and give each caller its outcome."""
         begun = time.monotonic()
         try:
-            outcomes = await self._commit(line, jobs, may_guess=may_guess)
+            runners = await self._commit(slot, jobs, needs_transaction=needs_transaction)
             self._backlog.committed(time.monotonic() - begun)
-        except Exception as error:  # noqa: BLE001 - whatever it is, these callers wait for it, and others for the line
+        except Exception as error:  # noqa: BLE001 - these callers wait for any outcome, and later groups for the slot
             if len(jobs) == 1 or isinstance(error, DatabaseUnavailable):
                 _fail(jobs, error)
                 return
-            outcomes = None
-        if outcomes is None:
+            runners = None
+        if runners is None:
             for job in jobs:
-                await self._serve(line, [job], may_guess=may_guess)
+                await self._serve(slot, [job], needs_transaction=needs_transaction)
             return
-        if any(outcome is not None and outcome.changed for outcome in outcomes):
+        if any(runner is not None and runner.has_changed for runner in runners):
             self.succeeded_at = time.monotonic()
         again: list[_Job] = []
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            if outcome is None:
+        for job, runner in zip(jobs, runners, strict=True):
+            if runner is None:
                 again.append(job)
             else:
-                job.tell(outcome.error, outcome.result)
+                job.resolve(runner.error, runner.result)
         if again:
-            await self._serve(line, again, may_guess=False)
+            await self._serve(slot, again, needs_transaction=True)
 
-    async def _commit(self, line: Line, jobs: list[_Job], *, may_guess: bool) -> Sequence[Run | None] | None:
-        """What came of each, None for those that must be done again; None or an error: one by one.
+    async def _commit(
+        self, slot: Slot, jobs: list[_Job], *, needs_transaction: bool
+    ) -> Sequence[StepRunner | None] | None:
+        """Commit `jobs` as one group, and try again what another try may mend; returns what `commit` returns.
 
-        Raises `DatabaseUnavailable` for all of them when it is the database that fails.
+        Raises `DatabaseUnavailable` when the database fails: then no job of the group can succeed alone.
         """
         last: BaseException | None = None
         until = min(job.until for job in jobs)
-        for turn in range(TRIES_MAX):
+        for attempt in range(TRIES_MAX):
             if time.monotonic() > until:
                 break
             try:
                 works = [job.work for job in jobs]
-                return await commit(await line.open(), self._texts, works, may_guess=may_guess)
+                return await commit(await slot.open(), self._statements, works, needs_transaction=needs_transaction)
             except CommitLost as error:
                 raise DatabaseUnavailable(
                     "the database was lost while it committed: read whether the change is there"
                 ) from error
             except DRIVER_ERRORS as error:
-                if turn and is_read_only(error):  # a new session is, too
-                    raise as_raised(error) from None
+                if attempt and is_read_only(error):  # the first one may come from a session of before a failover
+                    raise for_caller(error) from None
                 last = error
-                if line.lost(error):
+                if slot.drop_if_lost(error):
                     continue
                 if len(jobs) > 1:
                     return None
-                if not is_worth_again(error):
-                    raise as_raised(error) from None
-                await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**turn))  # noqa: S311 - any chance will do
+                if not is_retryable(error):
+                    raise for_caller(error) from None
+                await asyncio.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))  # noqa: S311 - no secret
         if last is None:
             raise DatabaseUnavailable("the database is too busy")
-        raise as_raised(last)
+        raise for_caller(last)
 
 
 def _fail(jobs: list[_Job], error: Exception) -> None:
-    """Tell each of them; an exception of its own, since each adds to its traceback."""
+    """Give each caller the error, as an exception of its own, because each caller adds to its traceback."""
     for job in jobs:
         own = DatabaseUnavailable(error.detail) if isinstance(error, DatabaseUnavailable) else error
-        job.tell(own)
-    with suppress(Exception):  # a line that cannot be written is no reason to serve nobody else
-        _log.error("write failed", error=reason(error.__cause__ or error), detail=str(error), jobs=len(jobs))
+        job.resolve(own)
+    with suppress(Exception):  # a log that cannot be written must not stop the writer
+        _log.error("write failed", error=error_name(error.__cause__ or error), detail=str(error), jobs=len(jobs))

@@ -1,7 +1,7 @@
-"""When each client wrote last: a table of times in memory that all processes of one data directory share.
+"""When each client wrote last: a table of times in memory, shared by all processes of one data directory.
 
-A client has one of a fixed number of slots, by a hash of its name, so the table neither grows nor forgets. Two clients
-in one slot count as one: then the other, too, is answered by the primary for a while, which is never wrong.
+`replicated` uses it. The table has a fixed number of cells, and a client has the cell of the hash of its name, so the
+table never grows. Two clients in one cell count as one: both read from the primary for a while, which is always right.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from zlib import crc32
 if TYPE_CHECKING:
     from pathlib import Path
 
-# With a thousand clients that have written within a replica's lag, one of 66 others is taken for one of them. 512 KiB.
-SLOTS: Final = 65_536
-_SLOT_BYTES: Final = 8
+# 512 KiB. While a thousand clients have just written, one of 66 others shares a cell with one of them.
+CELLS: Final = 65_536
+_CELL_BYTES: Final = 8
 
 
 class RecentWriters:
-    """Nanoseconds of the machine's monotonic clock, which its processes have in common, by client."""
+    """For each client a time in nanoseconds of the monotonic clock, which all processes of a machine share."""
 
     def __init__(self, path: Path) -> None:
-        """Share the file at `path`, which is made where there is none. Raises `OSError`."""
+        """Share the file at `path`, and make it if it is not there. Raises `OSError`."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            os.ftruncate(descriptor, SLOTS * _SLOT_BYTES)
-            self._times = memoryview(mmap.mmap(descriptor, SLOTS * _SLOT_BYTES)).cast("q")
+            os.ftruncate(descriptor, CELLS * _CELL_BYTES)
+            self._times = memoryview(mmap.mmap(descriptor, CELLS * _CELL_BYTES)).cast("q")
         finally:
             os.close(descriptor)
 
     def note(self, client: str) -> None:
-        """`client` has written, and that is committed by now."""
-        self._times[_slot(client)] = time.monotonic_ns()
+        """Note that a write of `client` was committed just now."""
+        self._times[_cell(client)] = time.monotonic_ns()
 
     def last_ns(self, client: str, now_ns: int) -> int:
-        """When `client` wrote last, 0 if that is not known. A time to come is from before the machine was restarted."""
-        noted = self._times[_slot(client)]
+        """When `client` wrote last, 0 if unknown. A time in the future was noted before the machine was restarted."""
+        noted = self._times[_cell(client)]
         return noted if noted <= now_ns else 0
 
 
-def _slot(client: str) -> int:
-    return crc32(client.encode()) % SLOTS
+def _cell(client: str) -> int:
+    return crc32(client.encode()) % CELLS

@@ -1,9 +1,9 @@
-"""A streaming replica, and how far it has come.
+"""A streaming replica, and the time with which it has caught up; `replicated` uses it.
 
-Times are those of the machine's monotonic clock. Every now and then the primary is asked for the position up to which
-its log is on disk, and the replica for the position that it has replayed. Once the replica has reached the position of
-a question, it has every write that was committed when the question was put: it has caught up with that moment.
-So nobody needs to know the position of a write; when it was over is enough.
+At intervals this asks the primary for the position up to which its log is on disk, and the replica for the position
+that it has replayed. Once the replica has reached the primary's position, it has every write that was committed when
+the primary was asked: it has caught up with that time. So a request needs the time of the last write of its client, and
+not its position. Times are nanoseconds of the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from muniment.storage.postgres.engine import PostgresDatabase
 if TYPE_CHECKING:
     from muniment.storage.database import Parameters, Row
 
-# Between two questions. A client that has written is served by the primary about this long, plus the replica's lag.
+# Between two questions. A client that has written reads from the primary for about this long, plus the replica's lag.
 ASK_SECONDS: Final = 0.1
-# A replica that does not answer for so long is left alone, and its readers go to the primary.
+# If a replica does not answer within this time, its readers go to the primary.
 ANSWER_SECONDS_MAX: Final = 1.0
-# Without readers nobody asks.
+# After this time without readers the questions stop.
 IDLE_SECONDS: Final = 2.0
-# Between two questions to a replica that failed.
+# Between two questions to a replica that fails.
 _RETRY_SECONDS_MAX: Final = 2.0
-# Moments that a replica has not caught up with yet: a minute of them. One that is further behind is used again when it
+# Positions that a replica has not reached yet: a minute of them. A replica that is further behind is used again when it
 # has reached one of these.
-_MOMENTS_KEPT: Final = 600
+_POSITIONS_KEPT: Final = 600
 
-# `bigint` holds every position that a server will reach: it is a count of bytes.
+# A position is a number of bytes; `bigint` holds every position that a server will reach.
 _FLUSHED: Final = "SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint"
 _REPLAYED: Final = "SELECT pg_is_in_recovery(), pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint"
 
@@ -42,25 +42,25 @@ _log = structlog.get_logger(__name__)
 
 
 class Replica:
-    """Reads from one replica. Nothing that goes wrong with it comes out: the answer is None, and others are asked."""
+    """Reads from one replica. When it fails the answer is None, and the caller asks the primary."""
 
     def __init__(self, url: str, primary: PostgresDatabase, lag_s_max: float) -> None:
-        """`url` leads to one server; behind it reads are not older than `lag_s_max` seconds."""
+        """`url` names one server; its reads are at most `lag_s_max` seconds old."""
         self._database = PostgresDatabase(url)
         self._primary = primary
         self._lag_ns_max = int(lag_s_max * 1e9)
         self._caught_up_ns = 0
-        self._moments: deque[tuple[int, int]] = deque(maxlen=_MOMENTS_KEPT)
-        # As many connections had been made when the replica last said where it is. One more may lead to a server that
-        # was restarted, which begins behind where it was.
+        self._positions: deque[tuple[int, int]] = deque(maxlen=_POSITIONS_KEPT)
+        # `connections_made` when the replica last named its position. A new connection may lead to a server that was
+        # restarted, which begins at an earlier position.
         self._connections = 0
         self._wanted_ns = 0
-        self._pause = 0.0
+        self._retry_seconds = 0.0
         self._task: asyncio.Task[None] | None = None
-        self._long: set[asyncio.Task[list[Row]]] = set()
+        self._long_reads: set[asyncio.Task[list[Row]]] = set()
 
     def serves(self, since_ns: int, now_ns: int) -> bool:
-        """Whether it has all that was committed at `since_ns`, and is not too far behind. Keeps it being asked."""
+        """Whether it has every write of before `since_ns`, and is not too far behind. Keeps the questions going."""
         self._wanted_ns = now_ns
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -71,7 +71,7 @@ class Replica:
         )
 
     async def fetch(self, sql: str, parameters: Parameters) -> list[Row] | None:
-        """All rows; None when the replica cannot say."""
+        """All rows; None when the replica fails."""
         connections = self._database.connections_made
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
@@ -82,11 +82,11 @@ class Replica:
         return rows if connections == self._database.connections_made else None
 
     async def fetch_slow(self, sql: str, parameters: Parameters, client: str) -> list[Row] | None:
-        """Likewise for a long read, which is given up when the replica fails. Raises `DeadlineExceeded`."""
+        """All rows of a long read; None when the replica fails. Raises `DeadlineExceeded`."""
         connections = self._database.connections_made
         task = asyncio.get_running_loop().create_task(self._database.fetch_slow(sql, parameters, client=client))
-        self._long.add(task)
-        task.add_done_callback(self._long.discard)
+        self._long_reads.add(task)
+        task.add_done_callback(self._long_reads.discard)
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
@@ -102,7 +102,7 @@ class Replica:
         return rows if connections == self._database.connections_made else None
 
     async def close(self) -> None:
-        """Stop asking, and let go of the connections."""
+        """Stop asking, and close the connections."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -110,16 +110,16 @@ class Replica:
         await self._database.close()
 
     async def _follow(self) -> None:
-        """Ask until no reader has come for a while."""
+        """Ask at intervals until there was no reader for a while."""
         while time.monotonic_ns() - self._wanted_ns < IDLE_SECONDS * 1e9:
             try:
                 await self._ask()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it will be asked again
+            except Exception as error:  # noqa: BLE001 - after any error the replica is asked again
                 self._fail(type(error).__name__)
-            await asyncio.sleep(self._pause or ASK_SECONDS)
+            await asyncio.sleep(self._retry_seconds or ASK_SECONDS)
 
     async def _ask(self) -> None:
-        """Put the question, and note what the replica has caught up with."""
+        """Ask both servers, and note the time with which the replica has caught up."""
         asked_ns = time.monotonic_ns()
         if (flushed := await self._flushed()) is None:
             return
@@ -141,7 +141,7 @@ class Replica:
         self._connections = self._database.connections_made
 
     async def _flushed(self) -> int | None:
-        """How far the primary's log is on disk; None while it does not say. Its silence is no fault of the replica."""
+        """The position up to which the primary's log is on disk; None when the primary fails, not the replica."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 row = await self._primary.fetch_one(_FLUSHED)
@@ -150,19 +150,19 @@ class Replica:
         return row[0] if row else None
 
     def _succeed(self, asked_ns: int, flushed: int, replayed: int) -> None:
-        self._moments.append((flushed, asked_ns))
-        while self._moments and self._moments[0][0] <= replayed:
-            _, self._caught_up_ns = self._moments.popleft()
-        if self._pause:
+        self._positions.append((flushed, asked_ns))
+        while self._positions and self._positions[0][0] <= replayed:
+            _, self._caught_up_ns = self._positions.popleft()
+        if self._retry_seconds:
             _log.info("replica answers again")
-        self._pause = 0.0
+        self._retry_seconds = 0.0
 
     def _fail(self, why: str) -> None:
-        """Serve nobody until it answers again, and ask it at growing intervals."""
-        if not self._pause:
+        """Refuse readers until the replica answers again, and ask it at growing intervals."""
+        if not self._retry_seconds:
             _log.warning("replica is not used", reason=why)
-        self._pause = min(max(2 * self._pause, ASK_SECONDS), _RETRY_SECONDS_MAX)
+        self._retry_seconds = min(max(2 * self._retry_seconds, ASK_SECONDS), _RETRY_SECONDS_MAX)
         self._caught_up_ns = 0
-        self._moments.clear()
-        for task in self._long:
+        self._positions.clear()
+        for task in self._long_reads:
             task.cancel()

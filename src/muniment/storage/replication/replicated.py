@@ -1,7 +1,7 @@
-"""PostgreSQL with replicas: each request that only reads is answered by one that has what its client wrote.
+"""A PostgreSQL primary with replicas: a request that only reads is answered by a replica that has its client's writes.
 
-A request stays with its replica, or goes on at the primary: what a later statement sees is never older than what an
-earlier one saw. A client stays with its replica too, as long as that serves.
+`open_replicated` makes it. A request stays with its replica or changes to the primary, so a later statement never sees
+an older state than an earlier one. A client also stays with its replica, as long as that serves.
 """
 
 from __future__ import annotations
@@ -23,42 +23,39 @@ if TYPE_CHECKING:
 
 
 class ReplicatedDatabase(PostgresDatabase):
-    """The primary, as any `Database`; beside it `reads` knows the replicas."""
+    """The `Database` of the primary, with the replicas behind `reads`."""
 
     def __init__(self, url: str, read_urls: Sequence[str], *, writers: Path, lag_s_max: float) -> None:
-        """`writers` is a file in which the processes of this machine tell each other which clients wrote.
-
-        Raises `OSError` when that cannot be made.
-        """
+        """`writers` is the file of `RecentWriters`. Raises `OSError` when it cannot be made."""
         super().__init__(url)
-        self._writers = RecentWriters(writers)
+        self._recent_writers = RecentWriters(writers)
         self._replicas = [Replica(each, self, lag_s_max) for each in read_urls]
 
     def wrote(self, client: str) -> None:
-        """What `client` wrote is committed: from now on its reads must show it."""
-        self._writers.note(client)
+        """Note that a write of `client` was committed: from now on its reads must show it."""
+        self._recent_writers.note(client)
 
     def reads(self, client: str) -> Reads:
-        """Where a request of `client` that only reads is answered."""
+        """The `Reads` for a request of `client` that only reads."""
         now_ns = time.monotonic_ns()
-        since_ns = self._writers.last_ns(client, now_ns)
+        since_ns = self._recent_writers.last_ns(client, now_ns)
         first = crc32(client.encode()) % len(self._replicas)
         for replica in (*self._replicas[first:], *self._replicas[:first]):
             if replica.serves(since_ns, now_ns):
-                return _Reading(self, replica)
+                return _RequestReads(self, replica)
         return self
 
     async def close(self) -> None:
-        """Finish what was accepted, then close every connection."""
+        """Finish the accepted reads and writes, then close every connection."""
         for replica in self._replicas:
             await replica.close()
         await super().close()
 
 
-class _Reading:
-    """The `Reads` of one request: of a replica as long as that has the answers, then of the primary."""
+class _RequestReads:
+    """The `Reads` of one request: of a replica until that fails or lacks a row, then of the primary."""
 
-    settled_before: str = PostgresDatabase.settled_before
+    visible_before: str = PostgresDatabase.visible_before
     merges_unions: bool = PostgresDatabase.merges_unions
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 
@@ -80,7 +77,7 @@ class _Reading:
         return await self._primary.fetch(sql, parameters)
 
     async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
-        """The first row. That there is none only the primary can say."""
+        """The first row. If the replica has none, the primary is asked: it may have been added just now."""
         rows = await self.fetch(sql, parameters)
         if rows or self._replica is None:
             return rows[0] if rows else None

@@ -1,4 +1,4 @@
-"""A connection to an SQLite file, set as this engine needs it."""
+"""Opens connections to an SQLite file with the settings of this engine; all modules of the engine use it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-# How long a process waits for another's write lock. Ten group commits of a slow disk; then 503.
+# How long a process waits for the write lock of another: ten group commits of a slow disk; then 503.
 BUSY_TIMEOUT_MS: Final = 5_000
-# Pages that a connection keeps in memory, which takes as much when it is full; SQLite's own 2 MiB hold a few thousand
-# rows and what leads to them, and whatever else is asked for is copied from the kernel page by page.
+# The page cache of a connection. SQLite's default of 2 MiB holds a few thousand rows with their indexes, and all other
+# pages are copied from the kernel at each read.
 CACHE_KIBIBYTES: Final = 32 * 1024
 # Pages in the log (32 MiB) before they are copied into the database. A new trigger changes a page in each of several
-# indexes, and the next ones the same pages: with SQLite's own 1,000, what is written doubles.
+# indexes, and the next triggers change the same pages: SQLite's default of 1,000 would double the bytes written.
 CHECKPOINT_PAGES: Final = 8_192
 _STATEMENTS_CACHED: Final = 256
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection as this engine needs it; one that writes reports `synchronous=FULL` (an fsync per commit).
+    """A connection with the settings of this engine, `synchronous=FULL` among them (an fsync per commit).
 
-    Where no file is, one that only reads makes none.
+    With `read_only` it makes no file where none is.
     """
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rw' if read_only else 'rwc'}",
@@ -45,10 +45,10 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Turn a new file to write-ahead logging.
+    """Set a new file to write-ahead logging.
 
-    When two processes do that at once, SQLite tells one of them that the file is locked without waiting for it
-    (https://sqlite.org/c3ref/busy_handler.html: waiting could be a deadlock), so the waiting is done here.
+    When two processes do that at once, SQLite refuses one of them as locked, without a wait
+    (https://sqlite.org/c3ref/busy_handler.html: a wait could be a deadlock), so the wait is here.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:

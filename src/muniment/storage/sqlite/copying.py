@@ -1,4 +1,4 @@
-"""Copying a registry from or to SQLite."""
+"""Copies a registry from or to SQLite; `open_source` and `open_target` make its two sides for the commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import epoch
-from muniment.storage.registry_copy import OTHERS_WRITE, ROWS_AT_ONCE, RowRefused, Table, named
+from muniment.storage.registry_copy import OTHERS_WRITE, ROWS_PER_BATCH, RowRefused, Table, named
 from muniment.storage.sqlite.connection import connect
 from muniment.storage.sqlite.jobs import is_failure
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from muniment.storage.database import Row
 
-# Pages of the file in memory while it is filled: entries of indexes are added at random, and what does not fit is
-# written and read again. The indexes that are filled with the rows take some 200 MB for a million triggers.
+# The page cache while the file is filled. Index entries are added at random places; pages that do not fit are written
+# and read again. The indexes of a million triggers take some 200 MB.
 CACHE_KIBIBYTES: Final = 256 * 1024
 # A signed number of 32 bits (https://sqlite.org/pragma.html#pragma_user_version): as milliseconds, 24 days.
 USER_VERSION_MAX: Final = 2**31 - 1
 
 
 class _Side:
-    """A file, through one connection."""
+    """One of the two files, through one connection."""
 
     engine: str = "sqlite"
 
@@ -35,7 +35,7 @@ class _Side:
         self._name = name
 
     async def ledger(self) -> dict[str, str]:
-        """The migrations that were applied, name to hash."""
+        """The applied migrations, name to hash."""
         with self._failures("schema_migrations"):
             if not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'").fetchall():
                 return {}
@@ -47,19 +47,19 @@ class _Side:
             return [name for _, name, *_ in self._connection.execute(f"PRAGMA table_info({table})").fetchall()]
 
     async def count(self, table: str) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         with self._failures(table):
-            ((count,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()  # noqa: S608 - a table of ours
+            ((count,),) = self._connection.execute(f"SELECT count(*) FROM {table}").fetchall()  # noqa: S608 - a table name from `TABLES`
             return count
 
     async def epoch(self) -> Row | None:
-        """The number of its epoch, and how many it had before; None where the row is gone."""
+        """The number of its epoch, and how many epochs it had before; None if the row is gone."""
         with self._failures("epoch"):
             return self._connection.execute(epoch.READ).fetchone()
 
     @contextmanager
     def _failures(self, table: str) -> Generator[None]:
-        """Tell a failure of the file in a word, without values that stand in the driver's message."""
+        """Raise a failure of the file as one word, without the values in the driver's message."""
         try:
             yield
         except sqlite3.Error as error:
@@ -67,23 +67,23 @@ class _Side:
 
 
 class _Source(_Side):
-    """A file that is read in one transaction."""
+    """The file that is read, in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, watch: sqlite3.Connection, name: str) -> None:
         super().__init__(connection, name)
         self._watch = watch
         self._version = self._data_version()
         connection.execute("BEGIN")
-        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the view begins with the first thing read
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the snapshot begins with the first read
 
     async def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
         """All rows in the order of their key."""
         with self._failures(table.name):
-            sql = f"SELECT {', '.join(columns)} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names of ours
+            sql = f"SELECT {', '.join(columns)} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names from `TABLES` and the catalogue
             cursor = self._connection.execute(sql)
         while True:
             try:
-                rows = cursor.fetchmany(ROWS_AT_ONCE)
+                rows = cursor.fetchmany(ROWS_PER_BATCH)
             except sqlite3.Error as error:
                 if undecodable := self._undecodable(table, columns):
                     raise ValueError(f"{undecodable}: FROM has text here that is no UTF-8; nothing is kept") from error
@@ -93,9 +93,9 @@ class _Source(_Side):
             yield rows
 
     def _undecodable(self, table: Table, columns: Sequence[str]) -> str | None:
-        """The row whose text is no text, if there is one; SQLite checks no encoding."""
+        """The first row with a text that is not UTF-8, if there is one; SQLite does not check the encoding."""
         others = ", ".join(column for column in columns if column not in table.key)
-        sql = f"SELECT {table.order}, {others or 'NULL'} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names of ours
+        sql = f"SELECT {table.order}, {others or 'NULL'} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names from `TABLES` and the catalogue
         wrong: list[bytes] = []
 
         def text(raw: bytes) -> str:
@@ -117,19 +117,19 @@ class _Source(_Side):
         return None
 
     async def has_changed(self) -> bool:
-        """Whether anybody committed since the view began, which ends with this."""
+        """Whether any process committed since the snapshot began, which this ends."""
         with self._failures("its end"):
             self._connection.execute("ROLLBACK")
             return self._data_version() != self._version
 
     def _data_version(self) -> int:
-        """A number that is another one after every commit of others (https://sqlite.org/pragma.html#pragma_data_version)."""
+        """A number that changes with every commit of others (https://sqlite.org/pragma.html#pragma_data_version)."""
         (version,) = self._watch.execute("PRAGMA data_version").fetchone()
         return version
 
 
 class _Target(_Side):
-    """A file that is filled in one transaction."""
+    """The file that is filled, in one transaction."""
 
     async def has_numbered(self) -> bool:
         """Whether rows were ever numbered here: SQLite remembers the highest number of each table."""
@@ -137,31 +137,31 @@ class _Target(_Side):
             return bool(self._connection.execute("SELECT 1 FROM sqlite_sequence WHERE seq > 0 LIMIT 1").fetchall())
 
     async def put_epoch(self, number: int, renewals: int) -> None:
-        """Be in the epoch `number`, the one after so many others."""
+        """Set the epoch to `number`, after `renewals` others."""
         with self._failures("epoch"):
             self._connection.execute(epoch.PUT, (number, renewals))
 
     async def add(self, table: str, columns: Sequence[str], rows: list[Row]) -> None:
         """Add rows."""
-        sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 - names of ours
-        given = _Given(rows)
+        sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 - names from `TABLES` and the catalogue
+        counted_rows = _CountedRows(rows)
         try:
-            self._connection.executemany(sql, iter(given))
+            self._connection.executemany(sql, iter(counted_rows))
         except sqlite3.Error as error:
             if isinstance(error, sqlite3.DatabaseError) and is_failure(error):
                 raise _failed(f"TO fails at {table}", error) from error
-            raise RowRefused(given.last, str(error)) from error
+            raise RowRefused(counted_rows.last, str(error)) from error
 
     async def commit(self, times_differ_ms: int) -> None:
-        """Have all of it on disk. New rows are numbered behind these, since SQLite remembers the highest number."""
+        """Commit the rows. New rows are numbered after them, because SQLite keeps the highest number."""
         with self._failures("its end"):
-            # What does not fit would become 0 without a word.
+            # SQLite silently stores 0 for a number that does not fit.
             self._connection.execute(f"PRAGMA user_version = {min(times_differ_ms, USER_VERSION_MAX):d}")
             self._connection.execute("COMMIT")
 
 
-class _Given:
-    """Rows on their way, and which was the last one that was asked for."""
+class _CountedRows:
+    """Iterates over rows, and knows the index of the last row that the driver took."""
 
     def __init__(self, rows: list[Row]) -> None:
         self._rows = rows
@@ -175,7 +175,7 @@ class _Given:
 
 @asynccontextmanager
 async def source(path: Path, name: str) -> AsyncGenerator[_Source]:
-    """A view of the file at `path`, which is not changed, nor made where there is none (`ValueError`)."""
+    """The file at `path`, to be read; `name` stands in errors. Raises `ValueError` if there is none."""
     url = _url(path, name)
     try:
         with (
@@ -191,7 +191,7 @@ async def source(path: Path, name: str) -> AsyncGenerator[_Source]:
 
 @asynccontextmanager
 async def target(path: Path) -> AsyncGenerator[_Target]:
-    """A transaction on the file at `path`, which is undone unless it is committed."""
+    """The file at `path`, to be filled; what is not committed by the end of the block is undone."""
     try:
         with closing(connect(path)) as connection:
             connection.execute(f"PRAGMA cache_size=-{CACHE_KIBIBYTES}")
@@ -202,7 +202,7 @@ async def target(path: Path) -> AsyncGenerator[_Target]:
 
 
 def _begin(connection: sqlite3.Connection) -> None:
-    """Begin a transaction, with nobody else who writes."""
+    """Begin a transaction, and lock out other writers."""
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
@@ -212,10 +212,10 @@ def _begin(connection: sqlite3.Connection) -> None:
 
 
 def _url(path: Path, name: str) -> str:
-    """How a file is opened that must be there. In WAL mode a reader, too, makes files beside it."""
+    """The URL to open a file that must exist. In WAL mode a reader, too, makes files beside it."""
     if not path.is_file():
         raise ValueError(f"{name}: there is no database at {path}")
-    return f"{path.absolute().as_uri()}?mode=rw"  # of a name that is no UTF-8 too
+    return f"{path.absolute().as_uri()}?mode=rw"  # also for a name that is not UTF-8
 
 
 def _failed(what: str, error: sqlite3.Error) -> DatabaseUnavailable:

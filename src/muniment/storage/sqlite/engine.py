@@ -1,9 +1,8 @@
-"""The SQLite engine: reads and writes on the event loop, commits in a thread, many writes to one of them.
+"""The `Database` in an SQLite file, which `open_database` makes: statements run on the event loop, commits in a thread.
 
-A statement takes tens of microseconds, less than handing it to a thread. A commit waits for an fsync, so all writes
-that wait at the same moment share one transaction and one fsync, each with its own outcome. Processes share the file:
-SQLite's write lock gives them turns, and the sequence of a table is the order of commits, because a sequence number is
-taken only by the holder of that lock.
+A statement takes tens of microseconds, less than a call into a thread. A commit waits for an fsync, so all writes that
+wait at the same moment share one transaction and one fsync, each with its own outcome. Processes share the file. One at
+a time holds SQLite's write lock, and only the holder takes sequence numbers, so these are the order of commits.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ T = TypeVar("T")
 
 # STRICT tables, https://sqlite.org/stricttables.html
 SQLITE_VERSION_MIN: Final = (3, 37, 0)
-# What one long read may take, its turn included, before it is interrupted: a client's patience, not the disk's.
+# The time of one long read, its wait for a reader included, before it is interrupted: as long as a client waits.
 SLOW_READ_SECONDS_MAX: Final = 5.0
-# Long reads at once; each may occupy a core.
+# Long reads of a process at the same time; each may occupy a core.
 SLOW_READERS: Final = 2
 # Virtual machine steps between two looks at the clock: about a tenth of a millisecond.
 _STEPS_PER_LOOK: Final = 10_000
@@ -50,7 +49,7 @@ _STEPS_PER_LOOK: Final = 10_000
 class SqliteDatabase:
     """A `Database` in one file (and its -wal, -shm and -commits beside it)."""
 
-    settled_before: str = ""
+    visible_before: str = ""
     merges_unions: bool = True
     times_differ_ms: int
 
@@ -65,16 +64,18 @@ class SqliteDatabase:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             self._last_commit = LastCommit(path.with_name(f"{path.name}-commits"))
             commits, reader = _open(path, self._last_commit)
-            self._last_commit.share()  # not before: beside what is no database, nothing is made
+            self._last_commit.share()  # last: no file is made beside a file that is no database
         except (OSError, sqlite3.Error) as error:
             raise DatabaseUnavailable(f"cannot open the database: {error}") from error
         # 0, unless rows were copied here from an engine where times do not follow the order (`sqlite_copying`).
         (self.times_differ_ms,) = reader.execute("PRAGMA user_version").fetchone()
         self._view = View(reader, self._last_commit)
         self._writer = Writer(commits, patience_s=BUSY_TIMEOUT_MS / 1000)
-        self._writes = Probe(self._prove_writing, silence="the database takes no write: another process holds its lock")
-        self._slow = ThreadPoolExecutor(SLOW_READERS, thread_name_prefix="slow-read")
-        self._slots = ClientSlots()
+        self._writing_probe = Probe(
+            self._prove_writing, silence="the database takes no write: another process holds its lock"
+        )
+        self._slow_readers = ThreadPoolExecutor(SLOW_READERS, thread_name_prefix="slow-read")
+        self._client_slots = ClientSlots()
         self.rows_counted: dict[str, tuple[int, int]] = {}
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
@@ -114,19 +115,19 @@ class SqliteDatabase:
     async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, read in a thread of its own connection, interrupted at the deadline."""
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(0)  # who cannot wait leaves here, with nothing begun
+        await asyncio.sleep(0)  # a cancelled caller ends here, before the read begins
         is_over = threading.Event()
         try:
-            async with asyncio.timeout(SLOW_READ_SECONDS_MAX), self._slots.of(client):
+            async with asyncio.timeout(SLOW_READ_SECONDS_MAX), self._client_slots.of(client):
                 try:
-                    return await loop.run_in_executor(self._slow, self._fetch_until, is_over, sql, parameters)
-                finally:  # nobody waits any more, and the slot is another's
+                    return await loop.run_in_executor(self._slow_readers, self._fetch_until, is_over, sql, parameters)
+                finally:  # the caller has its outcome, and the slot is free
                     is_over.set()
         except TimeoutError as error:
             raise DeadlineExceeded(f"the read took more than {SLOW_READ_SECONDS_MAX:g} s") from error
 
     def _fetch_until(self, is_over: threading.Event, sql: str, parameters: Parameters) -> list[Row]:
-        if is_over.is_set():  # it waited for a reader all the while
+        if is_over.is_set():  # its caller went away while it waited for a reader
             return []
         self._writer.commits.files.check()
         try:
@@ -139,14 +140,14 @@ class SqliteDatabase:
             raise _unavailable(error) from error
 
     async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
-        """Queue `work` for the next group; its result once the group it travelled in is on disk."""
-        del order  # one writer at a time locks everything
+        """Queue `work` for the next group; its result once that group is on disk."""
+        del order  # one writer at a time holds the lock of the whole file
         if self._writer.commits.is_read_only:
             self._open_again()
         return await self._writer.submit(work, urgent=urgent)
 
     async def migrate(self) -> list[str]:
-        """Apply what is missing while holding the write lock, so that a second process waits and finds it done."""
+        """Apply the missing migrations under the write lock; a second process waits and finds them applied."""
         applied = await asyncio.to_thread(_migrate, self._path)
         self._last_commit.advance()
         return applied
@@ -156,7 +157,7 @@ class SqliteDatabase:
         return None
 
     async def check(self) -> None:
-        """Answer a read, have every migration, and have a writer."""
+        """Return when the file answers a read, has every migration and has a writer; raise `NotReady` otherwise."""
         if self._writer.is_over:
             raise NotReady("the database has no writer any more: start the service again")
         ledger = await self.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'")
@@ -167,32 +168,32 @@ class SqliteDatabase:
             raise NotReady(f"the database lacks migrations: {', '.join(absent)}")
 
     async def check_writes(self) -> None:
-        """Have the files in their places, and write."""
+        """Return when the files are in their places and take a write; raise `NotReady` otherwise."""
         try:
             self._writer.commits.files.check()
         except DatabaseUnavailable as error:
             raise NotReady(error.detail) from error
-        await self._writes.check()
+        await self._writing_probe.check()
 
     async def _prove_writing(self) -> None:
-        """Return when a commit was on disk just now; where there was none, of a page as it is.
+        """Return when a write was committed just now, or else after a write of an unchanged page.
 
-        Beginning a transaction, and changing a row to what it is, would leave the disk alone.
+        An empty transaction, or an UPDATE of a row to its own values, would write nothing to the disk.
         """
         if time.monotonic() - self._writer.commits.succeeded_at > ANSWER_AGE_SECONDS_MAX:
             await self.write(_write_first_page, urgent=True)
 
     def _open_again(self) -> None:
-        """Open once more what was opened where nothing could be written, if that has changed: SQLite never tries.
+        """Open the file again if it was opened read-only and can be written now; SQLite itself never tries again.
 
-        All connections of a process share what the first one found, so they are closed before.
+        All connections of a process share the mode of the first one, so all are closed before.
         """
 
         def opened() -> Commits:
             self._view.close()
             try:
                 commits, reader = _open(self._path, self._last_commit)
-            except (OSError, sqlite3.Error):  # nothing is known of a database without tables: 503, and tried again
+            except (OSError, sqlite3.Error):  # a database without tables answers 503 until the next try
                 reader = sqlite3.connect(":memory:", isolation_level=None)
                 writing = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
                 commits = Commits(writing, files, self._last_commit)
@@ -205,15 +206,15 @@ class SqliteDatabase:
             self._writer.exchange(opened)
 
     async def close(self) -> None:
-        """Commit what is queued, then close."""
-        await self._writes.close()
+        """Commit the queue, then close every connection."""
+        await self._writing_probe.close()
         await asyncio.to_thread(self._writer.close)
-        await asyncio.to_thread(self._slow.shutdown)
+        await asyncio.to_thread(self._slow_readers.shutdown)
         self._view.close()
 
 
 async def _write_first_page(tx: Transaction) -> None:
-    """Write the page that says the version of the file, which stays the same."""
+    """Write the page that holds the version of the file, with the same version."""
     row = await tx.fetch_one("PRAGMA user_version")
     await tx.execute(f"PRAGMA user_version={row[0] if row else 0}")
 
@@ -224,7 +225,7 @@ def _open(path: Path, last_commit: LastCommit) -> tuple[Commits, sqlite3.Connect
         writing = opened.enter_context(closing(connect(path)))
         reading = opened.enter_context(closing(connect(path, read_only=True)))
         for each in (writing, reading):
-            each.execute("SELECT 1 FROM sqlite_master").fetchone()  # by then every file is open
+            each.execute("SELECT 1 FROM sqlite_master").fetchone()  # this opens every file
         commits = Commits(writing, Files(path), last_commit)
         opened.pop_all()
     return commits, reading
@@ -239,7 +240,7 @@ def _migrate(path: Path) -> list[str]:
 
 
 def _unavailable(error: sqlite3.DatabaseError) -> DatabaseUnavailable:
-    """What to say of a database that fails. A statement of ours that is wrong is no such thing, and goes on."""
+    """The error for a database that fails. An error in a statement of a store is raised as it is."""
     if not is_failure(error):
         raise error
     return DatabaseUnavailable(f"the database does not answer: {getattr(error, 'sqlite_errorname', error)}")

@@ -1,7 +1,7 @@
-"""The files of an SQLite database, and what may happen to them while a service has them open.
+"""Checks that the files of an SQLite database are still in their places; `commits` calls it at each commit.
 
-Who has a file open goes on reading and writing it after its name was removed, or leads to another file (a volume that
-was mounted over it, a copy that was put in its place). What is written then is gone with the process.
+A process that has a file open can go on reading and writing it after its name was removed or names another file (a
+volume mounted over it, a copy in its place). Such writes are lost when the process ends.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from muniment.errors import DatabaseUnavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
-# The database; its log, in which a commit is before it is in the database; what processes that share them agree on.
+# The database, its write-ahead log, and the index of the log in shared memory.
 _SUFFIXES: Final = ("", "-wal", "-shm")
-# What the primary result codes mean to an operator (https://sqlite.org/rescode.html).
+# The primary result codes in an operator's words (https://sqlite.org/rescode.html).
 _MEANINGS: Final = {
     sqlite3.SQLITE_BUSY: "another process is writing",
     sqlite3.SQLITE_CANTOPEN: "a file cannot be opened",
@@ -30,10 +30,10 @@ _MEANINGS: Final = {
 
 
 class Files:
-    """The files that are open, as the system names them: no other has the device and inode of one that is open."""
+    """The open files by device and inode, which no other file has while they are open."""
 
     def __init__(self, path: Path) -> None:
-        """Those of the database at `path`, which is open and was read. Raises `OSError`."""
+        """The files of the database at `path`, which is open and was read. Raises `OSError`."""
         self._directory = path.parent
         self._names = [f"{path.name}{suffix}" for suffix in _SUFFIXES]
         self._paths = [f"{path}{suffix}" for suffix in _SUFFIXES]
@@ -56,7 +56,7 @@ class Files:
                 raise DatabaseUnavailable(f"the file {name} was replaced by another: start the service again")
 
     def have_lost_the_log_alone(self) -> bool:
-        """Whether the log has lost its name and the other files have theirs: what is in it can be saved."""
+        """Whether only the log was removed, so that its content can be saved."""
         return [_is_there(*each) for each in zip(self._paths, self._opened, strict=True)] == [True, False, True]
 
     def log_bytes(self) -> int:
@@ -64,11 +64,11 @@ class Files:
         return os.stat(self._paths[1]).st_size  # noqa: PTH116 - as in `_identity`
 
     def are_writable(self) -> bool:
-        """Whether who opens them now may write to them, as far as the system tells before."""
+        """Whether a process that opens the files now may write to them, by their permissions."""
         return all(os.access(path, os.W_OK) for path in (self._directory, *self._paths))
 
     def reason(self, error: BaseException) -> str:
-        """Why the database failed, in a few words without a path."""
+        """The reason of a failure in a few words, without a path."""
         code = getattr(error, "sqlite_errorcode", None)
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         if code is None:
@@ -76,7 +76,7 @@ class Files:
         return f"{self._read_only() or _MEANINGS.get(code & 0xFF, 'it fails')} ({name})"
 
     def _read_only(self) -> str:
-        """What is to be said of a file system that took to refusing writes: SQLite tells that as a disk that fails."""
+        """The reason if the file system became read-only, which SQLite reports as a failing disk; else empty."""
         try:
             is_read_only = os.statvfs(self._directory).f_flag & os.ST_RDONLY
         except OSError:
@@ -85,7 +85,7 @@ class Files:
 
 
 def _identity(path: str) -> tuple[int, int]:
-    status = os.stat(path)  # noqa: PTH116 - at each commit; making a path takes longer than the system
+    status = os.stat(path)  # noqa: PTH116 - at each commit; to make a Path takes longer than the system call
     return status.st_dev, status.st_ino
 
 

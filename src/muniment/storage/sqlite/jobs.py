@@ -1,4 +1,4 @@
-"""Work inside a transaction of SQLite: many pieces of it in one, each with an outcome of its own."""
+"""Runs the works of a group inside one transaction, each with its own outcome; `writer` calls it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A piece of work, where its caller waits, until when it may begin, and what came of it."""
+    """A work, the future that its caller awaits, the monotonic time by which it must begin, and its outcome."""
 
     work: Work[Any]
     future: asyncio.Future[Any]
@@ -28,9 +28,9 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Jobs that share a transaction. Once they are run, their commit is due, unless it is undone.
+    """Jobs that share a transaction. After they have run, the commit is due, unless the transaction was undone.
 
-    With care, each is run apart.
+    A group that needs care runs each job in a savepoint of its own.
     """
 
     jobs: list[Job]
@@ -39,17 +39,17 @@ class Group:
     needs_care: bool = False
 
     def let_go(self) -> None:
-        """Forget the work, which will not be run again: what it holds is freed here, not by another core's thread."""
+        """Forget the works, which will not run again: their memory is freed on this thread, not on another core."""
         for job in self.jobs:
             job.work = _done
 
 
 async def _done(_: Transaction) -> None:
-    """Work that was done."""
+    """Stands for a work that is over."""
 
 
 class SqliteTransaction:
-    """A `Transaction` whose methods are done when they return: awaiting them suspends nothing."""
+    """A `Transaction` whose methods never suspend the coroutine that awaits them."""
 
     for_update: str = ""
 
@@ -67,15 +67,19 @@ class SqliteTransaction:
         return self._connection.execute(sql, parameters).fetchone()
 
     async def execute(self, sql: str, parameters: Parameters = ()) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement; the number of rows that it changed."""
         self.has_executed = True
         return self._connection.execute(sql, parameters).rowcount
 
+    async def add_last(self, sql: str, parameters: Parameters = ()) -> bool:
+        """Add a row; whether it went in."""
+        return await self.execute(sql, parameters) == 1
+
 
 def is_run_cleanly(connection: sqlite3.Connection, job: Job) -> bool:
-    """Run a job among others, and say whether what it leaves is right: all it wrote, or nothing if it failed.
+    """Run a job in the shared transaction; whether it left all of its changes, or none if it failed.
 
-    A savepoint around each job would cost about as much as its insert, and most that fail have only read.
+    A savepoint around each job would cost about as much as its insert, and most jobs that fail have only read.
     """
     transaction, before = SqliteTransaction(connection), connection.total_changes
     try:
@@ -88,7 +92,7 @@ def is_run_cleanly(connection: sqlite3.Connection, job: Job) -> bool:
 
 
 def run_apart(connection: sqlite3.Connection, job: Job) -> None:
-    """Run a job, perhaps again, and undo it alone if it fails."""
+    """Run a job in a savepoint, perhaps again, and undo it alone if it fails."""
     connection.execute("SAVEPOINT job")
     job.result = job.error = None
     try:
@@ -101,21 +105,21 @@ def run_apart(connection: sqlite3.Connection, job: Job) -> None:
 
 
 def _raise_failure(connection: sqlite3.Connection, error: BaseException) -> None:
-    """Pass on a failure of the database itself, or one that has ended the transaction: nobody's work is kept.
+    """Raise `error` if the database itself fails or the transaction has ended: then no job of the group is kept.
 
-    SQLite ends it when memory or the disk is not enough, and what came after would be committed on its own.
+    SQLite ends a transaction when memory or the disk is full; later statements would be committed one by one.
     """
     if (isinstance(error, sqlite3.DatabaseError) and is_failure(error)) or not connection.in_transaction:
         raise error
 
 
 def is_failure(error: sqlite3.DatabaseError) -> bool:
-    """Whether the database itself fails: it is busy or full (the operational kind), or damaged (the bare kind)."""
+    """Whether the database itself fails: it is busy or full (OperationalError), or damaged (bare DatabaseError)."""
     return type(error) in {sqlite3.OperationalError, sqlite3.DatabaseError}
 
 
 def _drive(work: Awaitable[T]) -> T:
-    """Run to its end a coroutine that awaits only what never suspends."""
+    """Run a coroutine that never suspends to its end."""
     coroutine = cast("Coroutine[Any, Any, T]", work)
     try:
         coroutine.send(None)

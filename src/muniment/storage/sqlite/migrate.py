@@ -1,4 +1,4 @@
-"""Migrations on SQLite, by one process while the others wait."""
+"""Applies migrations on SQLite, in one process while the others wait; `engine` calls it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final
 
 from muniment.storage.migrate import LEDGER, migrations, missing
 
-# How long a process waits for another's migrations, which may rebuild an index over every row.
+# How long a process waits for the migrations of another, which may rebuild an index over every row.
 MIGRATION_TIMEOUT_MS: Final = 60_000
 
 
 def migrate(connection: sqlite3.Connection) -> list[str]:
-    """Apply the missing migrations while holding the write lock; their names. Raises `sqlite3.Error`."""
+    """Apply the missing migrations under the write lock; their names. Raises `sqlite3.Error`."""
     connection.execute(f"PRAGMA busy_timeout={MIGRATION_TIMEOUT_MS}")
     connection.execute("BEGIN IMMEDIATE")
     return _apply_missing(connection)
 
 
 def _apply_missing(connection: sqlite3.Connection) -> list[str]:
-    """Apply the missing migrations and commit; what fails before leaves the transaction open, to be lost."""
+    """Apply the missing migrations and commit. After an error the caller closes the connection, which undoes them."""
     connection.execute(LEDGER)
     applied = dict(connection.execute("SELECT name, sha256 FROM schema_migrations").fetchall())
     pending = missing(migrations("sqlite"), applied)
@@ -36,7 +36,7 @@ def _apply_missing(connection: sqlite3.Connection) -> list[str]:
 
 
 def _statements(script: str) -> list[str]:
-    """The statements of a script one by one: `executescript` would commit the transaction around it."""
+    """The statements of a script one by one; `executescript` would commit the open transaction first."""
     found: list[str] = []
     pending = ""
     for line in script.splitlines(keepends=True):

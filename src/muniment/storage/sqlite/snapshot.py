@@ -1,4 +1,4 @@
-"""An SQLite database as it was at one moment: taken while others write, then read and proved."""
+"""Takes a snapshot of an SQLite database while others write, and reads and checks it; the backup commands use it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
     from muniment.storage.database import Parameters, Row
 
-# Copied at once (4 MiB): what Ctrl-C and a progress bar wait for.
+# Pages of one step (4 MiB): Ctrl-C and a progress bar wait for a step.
 _STEP_PAGES: Final = 1_000
 
 
 def take_snapshot(source: Path, target: Path, advance: Callable[[int, int], None]) -> None:
-    """Copy what is committed at this moment to the new file `target`, durably, whoever writes `source` meanwhile.
+    """Copy all rows that are committed now to the new file `target`, durably; other processes may write `source`.
 
-    `advance` is called after each step with the pages that are copied, and with all there are. Raises
-    `DatabaseUnavailable`, and `OSError` when `target` is there.
+    `advance` is called after each step with the number of copied pages and of all pages. Raises `DatabaseUnavailable`,
+    and `OSError` when `target` is there.
     """
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         with closing(connect(source, read_only=True)) as reading, closing(sqlite3.connect(target)) as writing:
-            writing.execute("PRAGMA journal_mode=OFF")  # until it is whole nobody uses it
+            writing.execute("PRAGMA journal_mode=OFF")  # no process uses it before it is complete
             writing.execute("PRAGMA synchronous=OFF")
-            # Without this SQLite begins anew whenever another process has written between two steps: under constant
-            # writes for ever (https://sqlite.org/c3ref/backup_finish.html). In WAL mode nobody waits for a reader.
+            # Without a transaction SQLite starts again whenever another process has written between two steps, so under
+            # constant writes it never ends (https://sqlite.org/c3ref/backup_finish.html). In WAL mode no writer waits.
             reading.execute("BEGIN")
             reading.execute("SELECT 1 FROM sqlite_master").fetchone()
             reading.backup(
@@ -49,27 +49,27 @@ def take_snapshot(source: Path, target: Path, advance: Callable[[int, int], None
 
 
 class StillDatabase:
-    """A database file that nobody writes, read without locks and without a file beside it.
+    """A database file that no process writes, read without locks and without a file beside it.
 
-    Every method raises `Integrity` when the file is damaged, or is no database.
+    Every method raises `Integrity` when the file is damaged, or is not a database.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file at `path`, which is there and has no log."""
+        """Open the file at `path`, which exists and has no log."""
         self._connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None
         )
 
     def check(self) -> None:
-        """Return when every page and index is sound, and a migration was ever applied."""
-        for (said,) in self.fetch("PRAGMA integrity_check(1)"):
-            if said != "ok":
-                raise Integrity(f"the database is damaged: {' '.join(str(said).split())}")
+        """Return when every page and index is sound, and the schema is this service's."""
+        for (finding,) in self.fetch("PRAGMA integrity_check(1)"):
+            if finding != "ok":
+                raise Integrity(f"the database is damaged: {' '.join(str(finding).split())}")
         if not [*self.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'")]:
             raise Integrity("the database is not one of this service")
 
     def newer_migrations(self) -> list[str]:
-        """Migrations that were applied by a newer release than this one.
+        """Applied migrations of a newer release than this one.
 
         Raises `ValueError` when one that is known here was applied with other contents.
         """

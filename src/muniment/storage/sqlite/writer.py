@@ -1,4 +1,4 @@
-"""The one way by which a process writes to its SQLite file: in group commits."""
+"""Queues the writes of one SQLite file, and commits them in groups; `engine` calls it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import structlog
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.backlog import Backlog
-from muniment.storage.batching import GATHERING_SECONDS_MAX, QUIET_TURNS, TURNS_MAX, WAITING_SECONDS_MAX
+from muniment.storage.batching import GATHERING_SECONDS_MAX, ITERATIONS_MAX, QUIET_ITERATIONS, WAITING_SECONDS_MAX
 from muniment.storage.sqlite.jobs import Group, Job, is_run_cleanly, run_apart
 
 if TYPE_CHECKING:
@@ -26,24 +26,24 @@ T = TypeVar("T")
 
 # Jobs in one transaction. Beyond a few hundred the fsync is a small part of each, and the first waits for the last.
 GROUP_SIZE_MAX: Final = 256
-# Between two looks whether another process still writes. It commits for milliseconds, and pauses for a few tenths of
-# one; SQLite's own waiting looks every tenth of a second in the end, and finds such a pause by rare chance.
+# Between two attempts to begin while another process writes. That one commits for milliseconds, and pauses for some
+# tenths of one; SQLite's own wait tries every tenth of a second in the end, and rarely meets such a pause.
 LOOK_SECONDS: Final = 0.004
 
 _log = structlog.get_logger(__name__)
 
 
 class Writer:
-    """Takes work from any task of any loop and commits it, group after group, in the order in which it came.
+    """Takes works from the tasks of any loop and commits them, group after group, in the order in which they came.
 
-    The statements of a group run on the event loop, and a thread commits. Statements take microseconds each, like
-    reads: a thread would wait for the interpreter at every one of them, and take it from the loop, which costs more
-    than they do. A commit waits for the disk, and the loop serves others meanwhile. When another process is writing,
-    the whole group goes to the thread, which waits for its turn.
+    The statements of a group run on the event loop, and a thread commits. A statement takes microseconds; a thread
+    would wait for the interpreter lock each time, and take it from the loop, which costs more. A commit waits for
+    the disk, and the loop serves others meanwhile. When another process is writing, the whole group goes to the thread,
+    which waits for the write lock.
     """
 
     def __init__(self, commits: Commits, *, patience_s: float) -> None:
-        """Own the connection of `commits`; the thread ends with `close`. `patience_s` is for other processes."""
+        """Own the connection of `commits`; `close` ends the thread. `patience_s` is the wait for other processes."""
         self._patience_s = patience_s
         self.commits = commits
         self._connection = commits.connection
@@ -51,22 +51,22 @@ class Writer:
         self._backlog = Backlog()
         # One group at a time has the connection, from its first statement to the end of its commit.
         self._is_busy = False
-        # Until then this loop is waiting for more jobs to come, and starts the next one.
+        # The loop that waits for more jobs before it starts the next group, if one does.
         self._gathering: asyncio.AbstractEventLoop | None = None
         self._closing = False
-        # The thread has ended: nothing is written any more.
+        # The thread has ended: no more writes.
         self.is_over = False
-        self._door = threading.Condition()  # around all of these; it is notified when a group is done
-        self._given: SimpleQueue[Group | None] = SimpleQueue()
-        self._in_hand: Group | None = None  # what the thread has taken, and not told of yet
+        self._lock = threading.Condition()  # around all of these; it is notified when a group is over
+        self._handed_over: SimpleQueue[Group | None] = SimpleQueue()
+        self._finishing: Group | None = None  # the thread has taken it, and its callers have no outcome yet
         self._thread = threading.Thread(target=self._serve, name="sqlite-writer", daemon=True)
         self._thread.start()
 
     async def submit(self, work: Work[T], *, urgent: bool = False) -> T:
-        """Wait until `work` is committed, or raise what it, or the commit, raised."""
+        """The result of `work` once it is committed. Raises the error of the work, or of the commit."""
         loop, now = asyncio.get_running_loop(), time.monotonic()
         job = Job(work, loop.create_future(), loop, now + WAITING_SECONDS_MAX)
-        with self._door:
+        with self._lock:
             if self._closing:
                 raise DatabaseUnavailable("the database is closed")
             self._backlog.check(len(self._queue), self._oldest(), now, urgent=urgent)
@@ -79,21 +79,21 @@ class Writer:
         return await job.future
 
     def close(self) -> None:
-        """Commit what is queued, then close the connection. Blocks; not to be called on a loop that has jobs."""
-        with self._door:
+        """Commit the queue, then close the connection. Blocks; never call it on a loop that has jobs."""
+        with self._lock:
             self._closing = True
             while self._is_busy or self._queue:
                 if group := self._take():
                     self._give(group)
                 elif self._is_busy:
-                    self._door.wait()
-        self._given.put(None)
+                    self._lock.wait()
+        self._handed_over.put(None)
         self._thread.join()
         self._connection.close()
 
     def exchange(self, connect: Callable[[], Commits]) -> None:
-        """Own another connection in place of this one, which is closed before, unless it is at work."""
-        with self._door:
+        """Close this connection and own the one that `connect` makes, unless this one is busy."""
+        with self._lock:
             if not self._is_busy and not self._closing:
                 self._connection.close()
                 self.commits = connect()
@@ -101,25 +101,25 @@ class Writer:
 
     @property
     def _is_gathering(self) -> bool:
-        """Whether a loop will start the next group: one that was closed meanwhile will not."""
+        """Whether a loop will start the next group; a loop that was closed will not."""
         return self._gathering is not None and not self._gathering.is_closed()
 
-    def _gather(self, seen: int, quiet: int, turns: int) -> None:
-        """Start the next group once the loop has turned without more coming, or often enough."""
+    def _gather(self, seen: int, quiet: int, iterations: int) -> None:
+        """Start the next group after quiet iterations of the loop, or after enough of any."""
         loop = asyncio.get_running_loop()
-        with self._door:
+        with self._lock:
             count = len(self._queue)
             quiet = quiet + 1 if count == seen else 0
-            waits = not self._is_busy and quiet < QUIET_TURNS and turns < TURNS_MAX and self._is_early()
+            waits = not self._is_busy and quiet < QUIET_ITERATIONS and iterations < ITERATIONS_MAX and self._is_early()
             self._gathering = loop if waits else None
         if waits:
-            loop.call_soon(self._gather, count, quiet, turns + 1)
+            loop.call_soon(self._gather, count, quiet, iterations + 1)
         else:
             self._start_next()
 
     def _start_next(self) -> None:
-        """Run the next group, on the loop, unless one is being run or committed: the end of that one calls again."""
-        with self._door:
+        """Run the next group on the loop. If one is running or being committed, its end calls this again."""
+        with self._lock:
             group = self._take()
         if group is None:
             return
@@ -133,22 +133,22 @@ class Writer:
                     group.let_go()
         except BaseException as error:
             self._undo(group, error)
-            if not isinstance(error, Exception):  # it is meant for the loop, and the group's outcome all the same
+            if not isinstance(error, Exception):  # such as Ctrl-C: it belongs to the loop, and ends the group too
                 raise
         finally:
             self._give(group)
 
     def _is_early(self) -> bool:
-        """Whether nobody has waited for company for longer than it is worth; the door is held."""
+        """Whether the oldest job may wait longer for others to join its group; the lock is held."""
         oldest = self._oldest()
         return oldest is None or time.monotonic() - oldest < GATHERING_SECONDS_MAX
 
     def _oldest(self) -> float | None:
-        """When the first of those that wait was submitted."""
+        """When the first job of the queue was submitted."""
         return self._queue[0].until - WAITING_SECONDS_MAX if self._queue else None
 
     def _take(self) -> Group | None:
-        """What is queued, if nobody has the connection; the door is held. Who has waited too long is told so."""
+        """The next group, if the connection is free; the lock is held. Jobs that waited for too long are refused."""
         if self._is_busy:
             return None
         now, late = time.monotonic(), list[Job]()
@@ -163,45 +163,45 @@ class Writer:
         return group
 
     def _serve(self) -> None:
-        """Finish groups until it is closed. Were that to end by an error, all are told, now and later."""
+        """Finish groups until the writer is closed. If an error ends this, all jobs are refused, now and later."""
         try:
-            while group := self._given.get():
-                self._in_hand = group
+            while group := self._handed_over.get():
+                self._finishing = group
                 begun = time.monotonic()
                 self._finish(group)
                 _report(group.jobs)
-                self._in_hand = None
+                self._finishing = None
                 self.commits.shorten_log()
-                with self._door:
+                with self._lock:
                     self._backlog.committed(time.monotonic() - begun)
                     self._is_busy = False
-                    self._door.notify_all()
+                    self._lock.notify_all()
                 self._call_next()
         finally:
-            with self._door:
+            with self._lock:
                 self.is_over = self._closing = True
-            if self._in_hand:
-                self._given.put(self._in_hand)
+            if self._finishing:
+                self._handed_over.put(self._finishing)
             self._refuse_all()
 
     def _give(self, group: Group) -> None:
-        """Leave the rest to the thread."""
-        self._given.put(group)
+        """Give a group to the thread, which finishes it."""
+        self._handed_over.put(group)
         if self.is_over:
             self._refuse_all()
 
     def _refuse_all(self) -> None:
-        """Keep nothing of what the thread, which has ended, would have finished."""
-        with self._door:
+        """Undo and refuse all jobs that the thread would have finished; it has ended."""
+        with self._lock:
             left = list(self._queue)
             self._queue.clear()
             with suppress(Empty):
                 while True:
-                    if group := self._given.get_nowait():
+                    if group := self._handed_over.get_nowait():
                         left += group.jobs
                         self._roll_back()
                         self._is_busy = False
-            self._door.notify_all()
+            self._lock.notify_all()
         _refuse(left, "the database has no writer any more")
 
     def _finish(self, group: Group) -> None:
@@ -210,41 +210,41 @@ class Writer:
                 self._run(group)
             if not group.is_undone:
                 self._make_durable()
-        except BaseException as error:  # noqa: BLE001 - a thread that ended would leave every later caller waiting
+        except BaseException as error:  # noqa: BLE001 - if the thread ended, every later caller would wait for ever
             self._undo(group, error)
 
     def _call_next(self) -> None:
-        """Have the next group run on the loop of its first job, or here if that loop is no more."""
-        with self._door:
+        """Start the next group on the loop of its first job, or on this thread if that loop is closed."""
+        with self._lock:
             if not self._queue or self._is_busy or self._is_gathering or self._closing:
                 return
             self._gathering = loop = self._queue[0].loop
         try:
             loop.call_soon_threadsafe(self._gather, 0, 0, 0)
         except RuntimeError:  # it is closed
-            with self._door:
+            with self._lock:
                 self._gathering = None
                 group = self._take()
             if group is not None:
                 self._give(group)
 
-    def _begin_in_turn(self) -> None:
-        """Open a transaction as soon as the other processes let us."""
+    def _begin_when_free(self) -> None:
+        """Begin a transaction as soon as no other process is writing."""
         until = time.monotonic() + self._patience_s
         while time.monotonic() < until:
             if self.commits.begin():
                 return
             time.sleep(LOOK_SECONDS)
-        self._connection.execute("BEGIN IMMEDIATE")  # for the last time: what it raises is the outcome
+        self._connection.execute("BEGIN IMMEDIATE")  # the last attempt: its error is the outcome
 
     def _run(self, group: Group) -> None:
-        """Run a group in the thread, which may wait."""
-        self._begin_in_turn()
+        """Run a group on the thread, which may wait for other processes."""
+        self._begin_when_free()
         if not group.needs_care:
             if all(is_run_cleanly(self._connection, job) for job in group.jobs):
                 return
             self._connection.execute("ROLLBACK")
-            self._begin_in_turn()
+            self._begin_when_free()
         for job in group.jobs:
             run_apart(self._connection, job)
 
@@ -253,35 +253,35 @@ class Writer:
         self.commits.commit()
 
     def _undo(self, group: Group, error: BaseException) -> None:
-        """After a failure of the database itself nothing of the group is kept, and every caller is told.
+        """Undo a group after a failure of the database itself, and give each caller the failure.
 
-        Also those whose work was refused: the reason may be a neighbour's row, which is gone now.
+        A caller whose work was refused gets it too: the reason may be a row of another job, which is undone now.
         """
         group.is_undone = True
         self._roll_back()
         detail = self.commits.failed(error)
         for job in group.jobs:
             job.error = DatabaseUnavailable(detail)
-        with suppress(Exception):  # a line that cannot be written is no reason to tell nobody
+        with suppress(Exception):  # a log that cannot be written must not keep the callers waiting
             _log.error("write failed", error=detail, detail=str(error), jobs=len(group.jobs))
 
     def _roll_back(self) -> None:
-        with suppress(Exception):  # or BEGIN fails for the next group, and this is tried again
+        with suppress(Exception):  # if it fails, BEGIN fails for the next group, which tries again
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
 
 def _refuse(jobs: list[Job], detail: str) -> None:
-    """Tell each that nothing of its work was kept."""
+    """Give each caller the refusal: nothing of its work was kept."""
     for job in jobs:
         job.error = DatabaseUnavailable(detail)
     _report(jobs)
 
 
 def _report(jobs: list[Job]) -> None:
-    """Wake the callers, with one call into each event loop."""
+    """Give each caller its outcome, with one call into each event loop."""
     for loop in {job.loop for job in jobs}:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, and its callers with it
             loop.call_soon_threadsafe(_resolve, [job for job in jobs if job.loop is loop])
 
 

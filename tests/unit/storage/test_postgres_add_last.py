@@ -1,4 +1,4 @@
-"""On PostgreSQL a row that work adds last is a transaction by itself; all other work begins one and ends it."""
+"""On PostgreSQL rows that works add last are a transaction by themselves; other works begin one and commit it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from muniment.errors import DatabaseUnavailable, TriggerNotFound
 from muniment.storage.database import Transaction
 from muniment.storage.postgres import transaction as postgres_transaction
+from muniment.storage.postgres.driver_errors import is_refusal
 from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.storage.postgres.slot import is_refusal
 
 ADD = "INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 COUNT = "SELECT count(*) FROM users"
@@ -50,9 +50,9 @@ def address(number: int) -> bytes:
 
 
 async def add(transaction: Transaction, number: int, name: str = "") -> str:
-    """Read, add a row, and say whose it is."""
+    """Read, and add a row last; the name in the row."""
     await transaction.fetch(COUNT)
-    if await transaction.execute(ADD, (address(number), name, 1)):
+    if await transaction.add_last(ADD, (address(number), name, 1)):
         return name
     row = await transaction.fetch_one(NAME, (address(number),))
     assert row is not None
@@ -69,7 +69,7 @@ async def names(database: PostgresDatabase) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 20])
-async def test_a_row_added_last_needs_no_beginning_and_no_end(
+async def test_rows_added_last_are_one_statement_without_begin_and_commit(
     database: PostgresDatabase, sent: list[str], count: int
 ) -> None:
     named = [(number, f"user {number}") for number in range(count)]
@@ -78,23 +78,28 @@ async def test_a_row_added_last_needs_no_beginning_and_no_end(
     assert await names(database) == [name for _, name in named]
 
 
-async def test_who_finds_the_row_there_is_told_whose_it_is(database: PostgresDatabase, sent: list[str]) -> None:
+async def test_a_work_whose_row_was_there_runs_again_in_a_transaction(
+    database: PostgresDatabase, sent: list[str]
+) -> None:
     assert await add_all(database, (2, "first")) == ["first"]
     sent.clear()
     assert await add_all(database, (1, "a"), (2, "second"), (3, "b")) == ["a", "first", "b"]
-    # What was new is done; the other begins again.
+    # The new rows are committed by the first INSERT; the other work runs again.
     assert sent == ["SELECT", "INSERT", "SELECT", "BEGIN", "INSERT", "SELECT", "COMMIT"]
 
 
 async def test_of_rows_with_one_key_one_goes_in(database: PostgresDatabase) -> None:
-    told = await add_all(database, *((7, f"{number}") for number in range(20)), (8, "other"))
-    assert set(told[:20]) == {(await names(database))[0]}
-    assert told[20] == "other"
+    outcomes = await add_all(database, *((7, f"{number}") for number in range(20)), (8, "other"))
+    assert set(outcomes[:20]) == {(await names(database))[0]}
+    assert outcomes[20] == "other"
 
 
-async def test_work_that_goes_on_is_a_transaction(database: PostgresDatabase, sent: list[str]) -> None:
+async def test_a_row_that_is_not_said_to_be_the_last_is_in_a_transaction(
+    database: PostgresDatabase, sent: list[str]
+) -> None:
     async def add_two(transaction: Transaction, number: int, *, fails: bool = False) -> None:
-        await add(transaction, number, "one")
+        await transaction.fetch(COUNT)
+        await transaction.execute(ADD, (address(number), "one", 1))
         await transaction.execute(ADD, (address(number + 100), "another", 1))
         if fails:
             raise TriggerNotFound("gone")
@@ -104,36 +109,36 @@ async def test_work_that_goes_on_is_a_transaction(database: PostgresDatabase, se
     assert await names(database) == []
     sent.clear()
     await database.write(lambda tx: add_two(tx, 1))
-    # That it goes on is known by now, so it is not driven twice.
     assert sent == ["SELECT", "BEGIN", "INSERT", "INSERT", "COMMIT"]
     assert await names(database) == ["one", "another"]
 
 
-async def test_work_that_raises_in_the_end_leaves_nothing(database: PostgresDatabase) -> None:
+async def test_a_work_that_raises_after_a_row_leaves_nothing(database: PostgresDatabase) -> None:
     async def refused(transaction: Transaction) -> None:
-        await add(transaction, 2, "refused")
+        await transaction.fetch(COUNT)
+        await transaction.execute(ADD, (address(2), "refused", 1))
         raise TriggerNotFound("gone")
 
     writes: list[Awaitable[Any]] = [database.write(lambda tx: add(tx, 1, "a")), database.write(refused)]
-    told = await asyncio.gather(*writes, return_exceptions=True)
-    assert told[0] == "a"
-    assert isinstance(told[1], TriggerNotFound)
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    assert outcomes[0] == "a"
+    assert isinstance(outcomes[1], TriggerNotFound)
     assert await names(database) == ["a"]
 
 
 async def test_a_row_that_the_server_refuses_fails_alone(database: PostgresDatabase) -> None:
-    async def add_raw(transaction: Transaction, raw: object) -> int:
+    async def add_raw(transaction: Transaction, raw: object) -> bool:
         await transaction.fetch(COUNT)
-        return await transaction.execute(ADD, (raw, "", 1))
+        return await transaction.add_last(ADD, (raw, "", 1))
 
     writes = [database.write(lambda tx, raw=raw: add_raw(tx, raw)) for raw in (address(1), b"short", address(2))]
-    told = await asyncio.gather(*writes, return_exceptions=True)
-    assert [type(each) for each in told] == [int, asyncpg.CheckViolationError, int]
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    assert [type(each) for each in outcomes] == [bool, asyncpg.CheckViolationError, bool]
     with pytest.raises(asyncpg.DataError):  # the driver does not even send it
         await database.write(lambda tx: add_raw(tx, 1))
 
 
-async def test_other_work_at_the_same_moment_is_none_of_its_business(database: PostgresDatabase) -> None:
+async def test_other_work_of_the_group_has_its_own_outcome(database: PostgresDatabase) -> None:
     async def rename(transaction: Transaction) -> int:
         return await transaction.execute("UPDATE users SET name = 'new' WHERE address = ?", (address(1),))
 
@@ -143,17 +148,45 @@ async def test_other_work_at_the_same_moment_is_none_of_its_business(database: P
     assert await names(database) == ["new", "b"]
 
 
-async def test_rows_of_two_tables_share_a_transaction(database: PostgresDatabase, sent: list[str]) -> None:
-    async def use(transaction: Transaction) -> int:
+async def test_a_row_added_last_after_a_change_is_in_the_transaction_of_that_change(
+    database: PostgresDatabase, sent: list[str]
+) -> None:
+    async def change_and_add(transaction: Transaction) -> str:
         await transaction.fetch(COUNT)
-        return await transaction.execute(USE, (address(1), 1, 1))
+        await transaction.execute(USE, (address(1), 1, 1))
+        return await add(transaction, 1, "a")
+
+    assert await database.write(change_and_add) == "a"
+    assert sent == ["SELECT", "BEGIN", "INSERT", "SELECT", "INSERT", "COMMIT"]
+
+
+@pytest.mark.parametrize("changes_before", [False, True])
+async def test_a_work_that_goes_on_after_its_last_row_is_an_error(
+    database: PostgresDatabase, *, changes_before: bool
+) -> None:
+    async def go_on(transaction: Transaction) -> None:
+        if changes_before:
+            await transaction.execute(USE, (address(1), 1, 1))
+        await add(transaction, 1, "a")
+        await transaction.execute("UPDATE users SET name = 'b'")
+
+    with pytest.raises(RuntimeError, match="goes on after"):
+        await database.write(go_on)
+    # The row by itself was committed by then; in a transaction it is undone.
+    assert await names(database) == ([] if changes_before else ["a"])
+
+
+async def test_rows_of_two_tables_share_a_transaction(database: PostgresDatabase, sent: list[str]) -> None:
+    async def use(transaction: Transaction) -> bool:
+        await transaction.fetch(COUNT)
+        return await transaction.add_last(USE, (address(1), 1, 1))
 
     writes: list[Awaitable[Any]] = [database.write(lambda tx: add(tx, 1, "a")), database.write(use)]
-    assert await asyncio.gather(*writes) == ["a", 1]
+    assert await asyncio.gather(*writes) == ["a", True]
     assert sent == ["SELECT", "BEGIN", "INSERT", "INSERT", "COMMIT"]
 
 
-async def test_a_connection_lost_with_the_row_is_told_and_not_repeated(
+async def test_a_connection_lost_with_the_row_is_reported_and_not_repeated(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lose(ending: Callable[[], Awaitable[object]]) -> object:
@@ -163,9 +196,9 @@ async def test_a_connection_lost_with_the_row_is_told_and_not_repeated(
     await add_all(database, (1, "before"))
     with monkeypatch.context() as patch:
         patch.setattr(postgres_transaction, "_make_durable", lose)
-        (told,) = await add_all(database, (2, "lost"))
-    assert isinstance(told, DatabaseUnavailable)
-    assert "read whether" in told.detail
+        (outcome,) = await add_all(database, (2, "lost"))
+    assert isinstance(outcome, DatabaseUnavailable)
+    assert "read whether" in outcome.detail
     assert await names(database) == ["before", "lost"]
 
 
@@ -191,7 +224,7 @@ async def test_a_session_that_ended_while_idle_fails_no_write(database: Postgres
         (TimeoutError, None, False),
     ],
 )
-def test_only_an_error_of_the_server_says_that_nothing_was_done(
+def test_only_an_error_of_the_server_says_that_nothing_was_changed(
     error: type[Exception], severity: str | None, *, expected: bool
 ) -> None:
     raised: Any = error("why")

@@ -1,4 +1,4 @@
-"""What waits at the same moment travels together on PostgreSQL, and each caller gets an outcome of its own."""
+"""On PostgreSQL equal statements that wait at the same moment are sent as one; each caller has its own outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muniment.storage.database import Transaction
 from muniment.storage.postgres import reader as postgres_reader
 from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.storage.postgres.slot import Connection
-from muniment.storage.postgres.statements import Kind, Texts
+from muniment.storage.postgres.statements import Kind, Statements
 from muniment.users import store
 
 ADD = "INSERT INTO users (address, name, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -64,7 +64,7 @@ async def add_all(database: PostgresDatabase, *numbers: int) -> list[int]:
     return await asyncio.gather(*(database.write(adding(number)) for number in numbers))
 
 
-async def test_reads_of_one_text_are_one_statement_with_an_answer_for_each(
+async def test_equal_reads_are_one_statement_with_an_answer_for_each(
     database: PostgresDatabase, sent: list[str]
 ) -> None:
     await asyncio.gather(*(database.write(adding(number, f"user {number}")) for number in range(50)))
@@ -74,22 +74,24 @@ async def test_reads_of_one_text_are_one_statement_with_an_answer_for_each(
     assert len([sql for sql in sent if "FROM users" in sql]) == 1
 
 
-async def test_reads_of_two_texts_go_on_two_connections(database: PostgresDatabase) -> None:
+async def test_two_different_reads_use_two_connections(database: PostgresDatabase) -> None:
     await asyncio.gather(*(database.fetch(NAME, (address(number),)) for number in range(10)))
     assert database.connections_made == 1
     await asyncio.gather(database.fetch(NAME, (address(1),)), database.fetch("SELECT 1"))
     assert database.connections_made == 2
 
 
-async def test_as_many_reads_as_wait_are_counted(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_reader, "READS_WAITING_MAX", 2)
+async def test_more_reads_than_the_queue_holds_are_refused(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_reader, "READS_QUEUED_MAX", 2)
     for _ in range(3):
         assert await asyncio.gather(*(database.fetch("SELECT 1") for _ in range(2))) == [[(1,)]] * 2
-    told = await asyncio.gather(*(database.fetch("SELECT 1") for _ in range(3)), return_exceptions=True)
-    assert [type(each) for each in told] == [list, list, DatabaseUnavailable]
+    outcomes = await asyncio.gather(*(database.fetch("SELECT 1") for _ in range(3)), return_exceptions=True)
+    assert [type(each) for each in outcomes] == [list, list, DatabaseUnavailable]
 
 
-async def test_a_lone_read_is_the_statement_itself(database: PostgresDatabase, sent: list[str]) -> None:
+async def test_a_single_read_is_the_statement_itself(database: PostgresDatabase, sent: list[str]) -> None:
     assert await database.fetch_one(NAME, (address(1),)) is None
     assert sent[-1] == "SELECT name FROM users WHERE address = $1"
 
@@ -101,19 +103,19 @@ async def test_writes_that_wait_share_a_transaction_and_a_statement(
     assert [sql.split()[0] for sql in sent if "set_config" not in sql] == ["BEGIN", "INSERT", "COMMIT"]
 
 
-async def test_of_equal_rows_one_went_in_and_each_caller_knows(database: PostgresDatabase) -> None:
+async def test_of_equal_rows_one_goes_in_and_each_caller_knows(database: PostgresDatabase) -> None:
     assert sorted(await add_all(database, *[1] * 100)) == [0] * 99 + [1]
     assert await add_all(database, 1, 2, 2, 3) == [0, 1, 0, 1]
 
 
-async def test_rows_that_differ_only_in_their_text_are_told_apart(database: PostgresDatabase) -> None:
+async def test_rows_that_differ_only_in_a_text_column_have_their_own_outcomes(database: PostgresDatabase) -> None:
     names = ["a", "b", "a", "c"]
     counts = await asyncio.gather(*(database.write(adding(7, name)) for name in names))
     assert sum(counts) == 1
     assert await database.fetch(NAME, (address(7),)) == [(names[counts.index(1)],)]
 
 
-async def test_rows_with_one_first_column_are_told_apart_by_the_others(database: PostgresDatabase) -> None:
+async def test_rows_with_an_equal_first_column_have_their_own_outcomes(database: PostgresDatabase) -> None:
     use = "INSERT INTO used_nonces (address, nonce_window, slot) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 
     async def use_all(*slots: int) -> list[int]:
@@ -155,13 +157,15 @@ async def test_a_refusal_undoes_its_own_work_and_no_other(database: PostgresData
     assert await database.fetch("SELECT address FROM users ORDER BY 1") == [(address(1),), (address(3),)]
 
 
-async def test_what_changes_a_row_sees_nothing_half_done(database: PostgresDatabase) -> None:
+async def test_works_that_change_one_row_run_one_after_the_other(database: PostgresDatabase) -> None:
     owner = Address.from_raw(os.urandom(20))
     rotations = [database.write(lambda tx: store.next_generation(tx, owner, 1, 2)) for _ in range(30)]
     assert sorted(await asyncio.gather(*rotations)) == list(range(2, 32))
 
 
-async def test_who_lost_a_row_sees_all_that_the_winner_did(database: PostgresDatabase) -> None:
+async def test_a_work_whose_row_was_there_sees_all_changes_of_the_work_that_added_it(
+    database: PostgresDatabase,
+) -> None:
     async def claim(transaction: Transaction, mine: int) -> tuple[int, str]:
         won = await transaction.execute(ADD, (address(1), "", 1))
         if won:
@@ -177,14 +181,14 @@ async def test_who_lost_a_row_sees_all_that_the_winner_did(database: PostgresDat
     assert len({name for _, name in outcomes}) == 1
 
 
-async def test_who_had_locked_a_row_and_lost_another_is_not_overtaken(database: PostgresDatabase) -> None:
+async def test_a_work_with_a_lock_whose_row_was_there_is_not_overtaken(database: PostgresDatabase) -> None:
     """Each raises a number under its lock, and only then adds a row that may be there: no number is read twice."""
     await database.write(adding(1, "0"))
 
     async def raised(transaction: Transaction) -> int:
         lock = NAME + transaction.for_update
         ((name,),) = await transaction.fetch(lock, (address(1),))
-        await transaction.execute(ADD, (address(2), "", 1))  # all but the first lose this one
+        await transaction.execute(ADD, (address(2), "", 1))  # it is there for all but the first
         await transaction.execute("UPDATE users SET name = ? WHERE address = ?", (f"{int(name) + 1}", address(1)))
         return int(name) + 1
 
@@ -193,7 +197,7 @@ async def test_who_had_locked_a_row_and_lost_another_is_not_overtaken(database: 
 
 
 @pytest.mark.parametrize(
-    ("sql", "values", "alone", "kind"),
+    ("sql", "values", "single", "kind"),
     [
         ("SELECT a FROM t WHERE b = ?", (1,), "SELECT a FROM t WHERE b = $1", Kind.READ),
         (
@@ -207,21 +211,21 @@ async def test_who_had_locked_a_row_and_lost_another_is_not_overtaken(database: 
         ("DELETE FROM t", (), "DELETE FROM t", Kind.OTHER),
     ],
 )  # fmt: skip
-def test_a_statement_is_numbered_and_its_kind_known(sql: str, values: tuple[int, ...], alone: str, kind: Kind) -> None:
-    text, rest = Texts().ask(sql, values)
-    assert (text.alone, text.kind, text.count) == (alone, kind, len(rest))
+def test_a_statement_is_numbered_and_its_kind_known(sql: str, values: tuple[int, ...], single: str, kind: Kind) -> None:
+    statement, rest = Statements().find(sql, values)
+    assert (statement.single, statement.kind, statement.parameter_count) == (single, kind, len(rest))
 
 
-def test_texts_with_the_same_bounds_are_the_same() -> None:
-    texts = Texts()
+def test_statements_with_the_same_bounds_are_the_same_object() -> None:
+    statements = Statements()
     (one, values), (same, _), (other, _) = (
-        texts.ask("SELECT a FROM t WHERE b = ? LIMIT ?", (b, limit)) for b, limit in ((1, 10), (2, 10), (1, 11))
+        statements.find("SELECT a FROM t WHERE b = ? LIMIT ?", (b, limit)) for b, limit in ((1, 10), (2, 10), (1, 11))
     )
     assert one is same
     assert one is not other
     assert values == [1]
 
 
-def test_a_bound_that_is_no_number_never_enters_a_text() -> None:
+def test_a_bound_that_is_not_a_number_never_enters_the_sql() -> None:
     with pytest.raises(TypeError):
-        Texts().ask("SELECT a FROM t LIMIT ?", ("1; DROP TABLE t",))
+        Statements().find("SELECT a FROM t LIMIT ?", ("1; DROP TABLE t",))
