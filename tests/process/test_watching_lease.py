@@ -11,7 +11,7 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.intents.chain_facts import RECEIPT_INDEX, Execution, keep
+from muniment.intents.chain_facts import RECEIPT_INDEX, Execution, insert_facts
 from muniment.intents.hashes import intent_hash
 from muniment.intents.types import NewIntent
 from muniment.watch.follower import Follower
@@ -133,7 +133,7 @@ async def test_a_fact_that_was_stored_as_its_intent_arrived_takes_effect_at_the_
 ) -> None:
     intent = await watched.record(intent_body(settler, 1))
     await watched.follow()
-    await watched.context.database.write(lambda tx: keep(tx, [success_of(intent, chain, settler)]))
+    await watched.context.database.write(lambda tx: insert_facts(tx, [success_of(intent, chain, settler)]))
     assert await watched.status(intent) == "submitted"
     await watched.follow()
     assert await watched.status(intent) == "succeeded"
@@ -145,7 +145,7 @@ async def test_a_success_that_was_stored_as_its_proposal_arrived_outdoes_a_failu
     intent = await watched.record(intent_body(settler, 1, transactionHash=fail(chain, settler)))
     await watched.follow()
     assert await watched.status(intent) == "failed"
-    await watched.context.database.write(lambda tx: keep(tx, [success_of(intent, chain, settler)]))
+    await watched.context.database.write(lambda tx: insert_facts(tx, [success_of(intent, chain, settler)]))
     await watched.follow()
     assert await watched.status(intent) == "succeeded"
 
@@ -160,7 +160,7 @@ async def test_a_failure_that_was_stored_as_its_intent_was_called_succeeded_take
     intent = await watched.record(intent_body(settler, 1, status="succeeded", **members))
     await watched.follow()
     receipt = Execution(CHAIN_ID, block, b"\1" * 32, b"\xab" * 32, RECEIPT_INDEX, settler.raw, b"\xab" * 32, "failed")
-    await watched.context.database.write(lambda tx: keep(tx, [receipt]))
+    await watched.context.database.write(lambda tx: insert_facts(tx, [receipt]))
     assert await watched.status(intent) == "succeeded"
     await watched.follow()
     assert await watched.status(intent) == "failed"
@@ -171,7 +171,7 @@ async def test_a_fact_that_is_taken_back_as_its_intent_arrives_has_no_effect(
 ) -> None:
     body = intent_body(settler, 1)
     intent = "0x" + intent_hash(msgspec.convert(body, NewIntent, dec_hook=decode_text)).hex()
-    await watched.context.database.write(lambda tx: keep(tx, [success_of(intent, chain, settler)]))
+    await watched.context.database.write(lambda tx: insert_facts(tx, [success_of(intent, chain, settler)]))
     if database_url.startswith("sqlite"):  # one writer at a time
         await watched.context.database.write(lambda tx: tx.execute("DELETE FROM executions"))
         await watched.record(body)

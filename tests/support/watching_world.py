@@ -16,7 +16,8 @@ from chain import LocalChain
 from muniment.app import build_context
 from muniment.context import Context
 from muniment.evm.address import Address
-from muniment.intents import recording as writing, rules, store
+from muniment.intents import recording, rules, store
+from muniment.intents.lifecycle import Moment
 from muniment.intents.types import NewIntent, NewProposal, StatusChange
 from muniment.settings import Settings
 from muniment.watch.events import TOPICS, facts_of
@@ -68,29 +69,32 @@ class Registry:
     context: Context
     steps: list[Step] = field(default_factory=list[Step])
 
+    @property
+    def now(self) -> Moment:
+        return Moment(self.context.now_ms(), GRACE_S)
+
     async def record(self, body: dict[str, Any]) -> str:
-        context, now_ms = self.context, self.context.now_ms()
+        context, now = self.context, self.now
         new = msgspec.convert(body, NewIntent, dec_hook=decode_text)
         protocol = context.settings.protocol_name
-        checked = rules.check_intent(new, None, protocol=protocol, chains=context.chains, now_ms=now_ms)
-        await context.database.write(lambda tx: writing.record(tx, checked, "tests", now_ms, GRACE_S))
+        checked = rules.check_intent(new, None, protocol=protocol, chains=context.chains, now_ms=now.now_ms)
+        await context.database.write(lambda tx: recording.record(tx, checked, "tests", now))
         return "0x" + checked.hash.hex()
 
     async def propose(self, intent: str, body: dict[str, Any], settler: Address) -> None:
-        context, now_ms, raw = self.context, self.context.now_ms(), bytes.fromhex(intent[2:])
+        context, now, raw = self.context, self.now, bytes.fromhex(intent[2:])
         new = msgspec.convert(body, NewProposal, dec_hook=decode_text)
         protocol = context.settings.protocol_name
         checked = rules.check_proposal(raw, settler, new, protocol=protocol, chains=context.chains)
-        await context.database.write(lambda tx: writing.append_proposal(tx, raw, checked, "tests", now_ms, GRACE_S))
+        await context.database.write(lambda tx: recording.append_proposal(tx, raw, checked, "tests", now))
 
     async def move(self, intent: str, **members: Any) -> None:
         change = msgspec.convert(members, StatusChange, dec_hook=decode_text)
-        raw, now_ms = bytes.fromhex(intent[2:]), self.context.now_ms()
-        await self.context.database.write(lambda tx: writing.move(tx, raw, change, "tests", now_ms, GRACE_S))
+        raw, now = bytes.fromhex(intent[2:]), self.now
+        await self.context.database.write(lambda tx: recording.move(tx, raw, change, "tests", now))
 
     async def find(self, intent: str) -> dict[str, Any]:
-        context = self.context
-        shown = await store.shown(context.database, bytes.fromhex(intent[2:]), context.now_ms(), GRACE_S)
+        shown = await store.shown(self.context.database, bytes.fromhex(intent[2:]), self.now)
         assert shown is not None
         return json.loads(shown)
 

@@ -10,11 +10,12 @@ import structlog
 
 from muniment.intents.chain_facts import (
     Execution,
-    keep,
+    apply_late_facts,
+    apply_to_subjects,
+    insert_facts,
     lock_subjects,
-    settle_late,
-    settle_subjects,
 )
+from muniment.intents.lifecycle import Moment
 from muniment.outgoing import Unreachable
 from muniment.watch.events import Fact, facts_of
 from muniment.watch.going_back import first_to_follow, last_common
@@ -120,7 +121,7 @@ class Follower:
             return replace(await self._follow(node, followed, head), is_held_back=is_held_back)
         first = head + 1 if followed.next_block is None else followed.next_block
         facts, intents = await self._look_at_receipts(node, first - 1)
-        await self._settle_late(first)
+        await self._apply_late_facts(first)
         all_asked = all(each.all_asked for each in self._receipts)
         return Step(
             self._chain_id, first, head, facts, intents, at_head=True, all_asked=all_asked, is_held_back=is_held_back
@@ -152,6 +153,10 @@ class Follower:
     @property
     def _chain_id(self) -> int:
         return self.nodes.chain.id
+
+    @property
+    def _moment(self) -> Moment:
+        return Moment(self.now_ms(), self.grace_s)
 
     async def _write(self, work: Work[T]) -> T:
         """A transaction of the lease's holder. What is remembered of the progress is read again if it fails."""
@@ -225,9 +230,9 @@ class Follower:
         first = followed.next_block
 
         async def work(tx: Transaction) -> int:
-            await keep(tx, (_execution(self._chain_id, fact) for fact in facts))
+            await insert_facts(tx, (_execution(self._chain_id, fact) for fact in facts))
             await advance(tx, self._chain_id, followed.settlers, first, seen)
-            return await settle_subjects(tx, [fact.subject for fact in facts], self.now_ms(), self.grace_s)
+            return await apply_to_subjects(tx, [fact.subject for fact in facts], self._moment)
 
         intents = await self._write(work)
         # Who was behind the others may have come as far as they, and the newest block may be one of theirs.
@@ -259,7 +264,7 @@ class Follower:
 
     async def _take_back(self, tx: Transaction, down_to: int, lost: str) -> tuple[TakenBack, int]:
         piece = await take_back(tx, self._chain_id, down_to, FACTS_MAX, lambda subjects: lock_subjects(tx, subjects))
-        return piece, await settle_subjects(tx, piece.subjects, self.now_ms(), self.grace_s, lost=lost)
+        return piece, await apply_to_subjects(tx, piece.subjects, self._moment, lost=lost)
 
     async def _look_at_receipts(self, node: Node, followed: int) -> tuple[int, int]:
         """Ask for outcomes of transactions that operators named; how many failed, and how many intents that touched."""
@@ -274,17 +279,16 @@ class Follower:
         return failed, intents
 
     async def _keep_receipts(self, tx: Transaction, found: Sequence[Execution]) -> int:
-        await keep(tx, found)
+        await insert_facts(tx, found)
         failed = [each.subject for each in found if each.outcome == "failed"]
-        return await settle_subjects(tx, failed, self.now_ms(), self.grace_s)
+        return await apply_to_subjects(tx, failed, self._moment)
 
-    async def _settle_late(self, next_block: int) -> None:
+    async def _apply_late_facts(self, next_block: int) -> None:
         """Every now and then look again at what was stored since the time before the last."""
         if self.nodes.now_s() < self._late_at_s:
             return
         older, newer = self._late_from or (next_block, next_block)
-        now_ms = self.now_ms()
-        await self._write(lambda tx: settle_late(tx, self._chain_id, older, now_ms, self.grace_s))
+        await self._write(lambda tx: apply_late_facts(tx, self._chain_id, older, self._moment))
         self._late_from = (newer, next_block)
         self._late_at_s = self.nodes.now_s() + _LATE_SECONDS
 

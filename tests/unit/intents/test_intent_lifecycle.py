@@ -7,6 +7,7 @@ from muniment.intents.lifecycle import (
     INTENT_MOVES,
     PROPOSAL_MOVES,
     Diagram,
+    Moment,
     check_move,
     passed_until,
     reachable,
@@ -123,16 +124,16 @@ AFTER_GRACE_MS = AT_DEADLINE_MS + GRACE_S * 1_000
     ],
 )
 def test_time_expires_what_is_not_final(standing: str, now_ms: int, read: str) -> None:
-    assert status_as_read(standing, DEADLINE, now_ms, GRACE_S) == read
+    assert status_as_read(standing, DEADLINE, Moment(now_ms, GRACE_S)) == read
 
 
 @pytest.mark.parametrize("status", ["created", "enqueued", "submitted"])
 def test_a_deadline_beyond_all_time_never_passes(status: str) -> None:
-    assert status_as_read(status, 2**256 - 1, 8_640_000_000_000_000, GRACE_S) == status
+    assert status_as_read(status, 2**256 - 1, Moment(8_640_000_000_000_000, GRACE_S)) == status
 
 
 def test_a_deadline_of_zero_has_passed() -> None:
-    assert status_as_read("created", 0, 0, GRACE_S) == "expired"
+    assert status_as_read("created", 0, Moment(0, GRACE_S)) == "expired"
 
 
 def test_a_deadline_passes_with_its_second() -> None:
