@@ -20,7 +20,7 @@ from muniment.intents import recording, rules, store
 from muniment.intents.lifecycle import Moment
 from muniment.intents.types import NewIntent, NewProposal, StatusChange
 from muniment.settings import Settings
-from muniment.watch.events import TOPICS, facts_of
+from muniment.watch.events import TOPICS, event_in
 from muniment.watch.follower import Step
 from muniment.watch.watcher import Watcher
 from muniment.wire import decode_text
@@ -102,9 +102,9 @@ class Registry:
         return (await self.find(intent))["status"]
 
     async def follow(self) -> bool:
-        """Follow every chain to its head; what was told of it is in `steps`."""
+        """Follow every chain to its head; each step is in `steps`."""
         self.steps.clear()
-        return await Watcher(context=self.context, once=True, interval_s=0.1, told=self.steps.append).watch()
+        return await Watcher(context=self.context, once=True, interval_s=0.1, on_step=self.steps.append).watch()
 
     async def executions(self, chain_id: int = CHAIN_ID) -> list[tuple[int, bytes, bytes, int, bytes]]:
         return await self.context.database.fetch(
@@ -153,11 +153,11 @@ async def watched(tmp_path: Path, node_url: str, settler: Address, database_url:
 def canonical(chain: LocalChain, settler: Address) -> list[tuple[int, bytes, bytes, int, bytes]]:
     """What the chain says now, read afresh and all at once."""
     asked = {"address": settler, "fromBlock": "0x0", "toBlock": "latest", "topics": [list(TOPICS)]}
-    facts = [facts_of(log) for log in chain.ask("eth_getLogs", asked)]
+    events = [event_in(log) for log in chain.ask("eth_getLogs", asked)]
     return sorted(
-        (fact.block_number, fact.block_hash, fact.transaction_hash, fact.log_index, fact.subject)
-        for fact in facts
-        if fact is not None
+        (event.block_number, event.block_hash, event.transaction_hash, event.log_index, event.subject)
+        for event in events
+        if event is not None
     )
 
 

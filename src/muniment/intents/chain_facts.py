@@ -26,7 +26,7 @@ _LATE_INTENTS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class Fact:
     """A fact, as a row of `executions`: an event of a settler, or the receipt of a transaction that operators named.
 
     `subject` is the hash of an intent, a proposal, or that transaction. A good receipt decides nothing, only an event
@@ -69,7 +69,7 @@ _FACTS: Final = """
     ORDER BY chain_id, block_number, log_index, block_hash, transaction_hash"""
 
 
-async def insert_facts(tx: Transaction, facts: Iterable[Execution]) -> None:
+async def insert_facts(tx: Transaction, facts: Iterable[Fact]) -> None:
     """Store facts, each once."""
     for fact in facts:
         await tx.execute(
@@ -184,7 +184,7 @@ async def apply_chain_facts(tx: Transaction, seq: int, moment: Moment, *, lost: 
 
 
 async def _apply_to_proposals(
-    tx: Transaction, seq: int, numbered: Iterable[tuple[int, _Subject]], facts: Mapping[bytes, Sequence[Execution]]
+    tx: Transaction, seq: int, numbered: Iterable[tuple[int, _Subject]], facts: Mapping[bytes, Sequence[Fact]]
 ) -> bool:
     """Decide about each proposal by itself; whether any decision is another than before."""
     is_changed = False
@@ -197,7 +197,7 @@ async def _apply_to_proposals(
     return is_changed
 
 
-async def _facts(tx: Transaction, seq: int, settler: bytes) -> dict[bytes, list[Execution]]:
+async def _facts(tx: Transaction, seq: int, settler: bytes) -> dict[bytes, list[Fact]]:
     """The facts about an intent by subject, in the order of the chain.
 
     They are locked: a transaction that takes one back waits, and then sees what this transaction wrote.
@@ -206,9 +206,9 @@ async def _facts(tx: Transaction, seq: int, settler: bytes) -> dict[bytes, list[
     rows = await tx.fetch(_FACTS, parameters)
     if rows and tx.for_update:
         rows = await tx.fetch(_FACTS + tx.for_update, parameters)
-    facts: dict[bytes, list[Execution]] = {}
+    facts: dict[bytes, list[Fact]] = {}
     for row in rows:
-        fact = Execution(*row)
+        fact = Fact(*row)
         facts.setdefault(fact.subject, []).append(fact)
     return facts
 
@@ -217,8 +217,8 @@ def _deciding(
     claim: Claim,
     subjects: Sequence[bytes],
     named: Sequence[bytes | None],
-    facts: Mapping[bytes, Sequence[Execution]],
-) -> Execution | None:
+    facts: Mapping[bytes, Sequence[Fact]],
+) -> Fact | None:
     """The fact that decides: a success about one of `subjects`, else a failure when all `named` transactions failed.
 
     A swap between chains succeeds in two transactions: the one that operators call the destination's comes last.
@@ -239,11 +239,11 @@ def _deciding(
     return failures[0] if failures and None not in failures else None
 
 
-def _decision(fact: Execution | None) -> tuple[Outcome | None, bytes | None]:
+def _decision(fact: Fact | None) -> tuple[Outcome | None, bytes | None]:
     return (None, None) if fact is None else (fact.outcome, fact.transaction_hash)
 
 
-def _line(fact: Execution | None, before: str, after: str, lost: str) -> tuple[LogLevel, str]:
+def _line(fact: Fact | None, before: str, after: str, lost: str) -> tuple[LogLevel, str]:
     """Level and text of the log line about a change of the status."""
     if fact is None:
         reason = lost or "another transaction may still carry it out"

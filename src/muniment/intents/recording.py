@@ -206,7 +206,7 @@ def _record_of(checked: CheckedIntent, created_at_ms: int) -> str:
 
 
 async def _merge(tx: Transaction, intent: _LockedIntent, checked: CheckedIntent) -> bool:
-    """Add to a recorded intent whatever is new in `checked`; whether anything is."""
+    """Merge `checked` into a recorded intent; whether anything in it is new."""
     new, before = checked.new, intent.recorded.claim
     claim = intent.recorded.merge(new.status, new, diagram=INTENT_MOVES, several=True)
     is_executed = await _set_execution_hash(tx, intent.seq, new.execution_hash)

@@ -74,7 +74,7 @@ _LOGS: Final = _Numbered("intent_logs", "log_count")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """An intent without its proposals and logs."""
+    """An intent without its proposals and logs; `status` is the status as read."""
 
     seq: int
     hash: bytes
@@ -105,7 +105,7 @@ class Head:
 
     @property
     def weight(self) -> int:
-        """What reading its newest proposals and logs may cost, in logs."""
+        """The cost of reading its newest proposals and logs, in logs."""
         proposals = min(self.proposal_count, NEWEST_SHOWN)
         return proposals * _PROPOSAL_WEIGHT + min(self.log_count, NEWEST_SHOWN)
 

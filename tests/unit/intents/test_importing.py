@@ -124,7 +124,7 @@ def test_the_longest_intent_that_an_export_writes_fits_a_line() -> None:
     ],
     ids=["no JSON", "not UTF-8", "two members", "array", "empty", "address", "op", "hash", "status", "too long"],
 )
-def test_what_is_wrong_with_a_line_is_told_by_its_code(text: bytes | None, code: str) -> None:
+def test_a_bad_line_is_refused_with_the_code_of_its_fault(text: bytes | None, code: str) -> None:
     with pytest.raises(Refusal) as caught:
         check_line(text, protocol="Mimic", chains=CATALOGUE, now_ms=NOW_MS)
     assert caught.value.code == code

@@ -100,7 +100,7 @@ def test_a_conflict_names_the_moves_that_are_allowed(status: str, wanted: str, n
 
 
 @pytest.mark.parametrize("wanted", ["", "Created", "received", "done", "created "])
-def test_what_is_no_status_is_refused(wanted: str) -> None:
+def test_an_unknown_status_is_refused(wanted: str) -> None:
     with pytest.raises(InvalidIntent) as caught:
         check_move(INTENT_MOVES, "created", wanted, several=True)
 
@@ -123,7 +123,7 @@ AFTER_GRACE_MS = AT_DEADLINE_MS + GRACE_S * 1_000
         *[(status, AFTER_GRACE_MS * 2, status) for status in ("discarded", "succeeded", "failed", "expired")],
     ],
 )
-def test_time_expires_what_is_not_final(standing: str, now_ms: int, read: str) -> None:
+def test_time_expires_a_status_that_is_not_final(standing: str, now_ms: int, read: str) -> None:
     assert status_as_read(standing, DEADLINE, Moment(now_ms, GRACE_S)) == read
 
 
