@@ -1,4 +1,4 @@
-"""What a listing costs the event loop: no more among many intents than among few."""
+"""The cost of a listing on the event loop is the same among many intents as among few."""
 
 from __future__ import annotations
 

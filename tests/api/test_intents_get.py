@@ -1,4 +1,4 @@
-"""GET /intents/{hash}: everything of one intent, its ETag, and what time alone does to its status."""
+"""GET /intents/{hash}: one intent whole, its ETag, and the effect of time on its status."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NO_HASHES = (
 
 
 @pytest.mark.parametrize("name", NO_HASHES, ids=lambda name: name[:20])
-async def test_what_is_no_hash_is_refused(client: httpx.AsyncClient, name: str) -> None:
+async def test_a_malformed_hash_is_refused(client: httpx.AsyncClient, name: str) -> None:
     response = await client.get(f"/intents/{name}")
     assert response.status_code in ({400, 414} if len(name) > 1_000 else {400})
     assert response.json()["code"] in {"invalid-hex", "invalid-parameter", "uri-too-long"}
@@ -133,7 +133,7 @@ FINAL = ("discarded", "succeeded", "failed")
     ("status", "ends_s"), [("created", 0), ("enqueued", 0), ("submitted", HOUR), *((each, None) for each in FINAL)]
 )
 @pytest.mark.parametrize("is_swept", [False, True], ids=["before-the-sweep", "after-the-sweep"])
-async def test_an_intent_expires_with_the_second_in_which_it_does(
+async def test_an_intent_expires_with_the_second_of_its_end(
     client: httpx.AsyncClient, context: Context, clock: Clock, status: str, ends_s: int | None, *, is_swept: bool
 ) -> None:
     deadline = NOW_S + 10
@@ -209,7 +209,7 @@ async def sweep(context: Context, now_ms: int, grace_s: int = HOUR) -> int:
 
 
 async def standings(context: Context) -> list[str]:
-    """What the indexes hold."""
+    """The column that indexes are made of, in the order of commits."""
     return [standing for (standing,) in await context.database.fetch("SELECT standing FROM intents ORDER BY seq")]
 
 
@@ -224,7 +224,7 @@ async def test_a_sweep_marks_a_bounded_number_at_once(
     assert len((await client.get("/intents?status=expired")).json()) == 5
 
 
-async def test_a_moment_before_the_first_hour_of_1970_no_grace_is_over(
+async def test_before_the_first_hour_of_1970_no_grace_is_over(
     client: httpx.AsyncClient, context: Context, clock: Clock
 ) -> None:
     clock.now_ms = 5_000

@@ -1,4 +1,4 @@
-"""PUT /intents/{hash}: the whole intent, once however often, and what is recorded stays."""
+"""PUT /intents/{hash}: a whole intent is recorded once, and recorded facts stay."""
 
 from __future__ import annotations
 

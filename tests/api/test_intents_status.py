@@ -1,4 +1,4 @@
-"""POST /intents/{hash}/status: one step of the diagram at a time, judged by what the status reads as."""
+"""POST /intents/{hash}/status: one step of the diagram at a time, from the status as read."""
 
 from __future__ import annotations
 

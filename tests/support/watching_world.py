@@ -1,4 +1,4 @@
-"""What tests of the watcher share: a chain with both generations of the settlement contract, and a registry on it."""
+"""A local chain with settlement contracts, and a registry whose watcher follows it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def settings_of(directory: Path, file: Path, **settings: Any) -> Settings:
 
 @dataclass
 class Registry:
-    """A registry whose watcher runs to the head when it is told to."""
+    """A registry with a watcher that runs to the head on demand."""
 
     context: Context
     steps: list[Step] = field(default_factory=list[Step])
@@ -133,13 +133,13 @@ def chain() -> Iterator[LocalChain]:
 
 @pytest.fixture
 def settler(chain: LocalChain) -> Address:
-    """Another one for each test, on a chain that they share."""
+    """A new contract for each test, on a chain that the tests share."""
     return chain.deploy("MiniSettlerLegacy")
 
 
 @pytest.fixture
 def node_url(chain: LocalChain) -> str:
-    """Where the watcher asks; a test module may override this fixture."""
+    """The URL that the watcher asks; a test module may override this fixture."""
     return chain.url
 
 
@@ -151,7 +151,7 @@ async def watched(tmp_path: Path, node_url: str, settler: Address, database_url:
 
 
 def canonical(chain: LocalChain, settler: Address) -> list[tuple[int, bytes, bytes, int, bytes]]:
-    """What the chain says now, read afresh and all at once."""
+    """The events of the chain, read afresh in one request."""
     asked = {"address": settler, "fromBlock": "0x0", "toBlock": "latest", "topics": [list(TOPICS)]}
     events = [event_in(log) for log in chain.ask("eth_getLogs", asked)]
     return sorted(

@@ -1,1 +1,1 @@
-"""Intents: requests of triggers' runs, with proposals of solvers, logs, and outcomes on chain."""
+"""Intents: what a trigger's run asks for, with the proposals of solvers, logs, and what became of it on chain."""

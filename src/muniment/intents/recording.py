@@ -53,18 +53,11 @@ async def record(tx: Transaction, checked: CheckedIntent, author: str, moment: M
     the operator's name, for the audit log. Raises `StatusConflict`, `IntentDiffers`, `IntentFull`; then nothing of it
     is recorded.
     """
-    intent = await _lock(tx, checked.hash, moment)
-    seq = await _insert(tx, checked, moment) if intent is None else None
-    is_changed = seq is not None
-    if seq is None:  # it is recorded, perhaps by another writer since `_lock` found nothing
-        intent = intent or await _lock(tx, checked.hash, moment)
-        if intent is None:
-            raise RuntimeError("an intent that was there is gone; none is ever deleted")
-        seq, is_changed = intent.seq, await _merge(tx, intent, checked)
-    if is_changed:
+    seq = await _insert_or_merge(tx, checked, moment)
+    if seq is not None:
         await apply_chain_facts(tx, seq, moment)
     await operators.enter(tx, author, "record", checked.hash, moment.now_ms)
-    return is_changed
+    return seq is not None
 
 
 async def append_proposal(
@@ -168,6 +161,18 @@ async def _locked(tx: Transaction, intent_hash: bytes, moment: Moment) -> _Locke
 
 def _not_found() -> IntentNotFound:
     return IntentNotFound("no intent is recorded under this hash")
+
+
+async def _insert_or_merge(tx: Transaction, checked: CheckedIntent, moment: Moment) -> int | None:
+    """The seq of an intent that is new or has changed, None when nothing in `checked` is new."""
+    intent = await _lock(tx, checked.hash, moment)
+    if intent is None:
+        if (seq := await _insert(tx, checked, moment)) is not None:
+            return seq
+        intent = await _lock(tx, checked.hash, moment)  # another writer has recorded it since the first look
+    if intent is None:
+        raise RuntimeError("an intent that was there is gone; none is ever deleted")
+    return intent.seq if await _merge(tx, intent, checked) else None
 
 
 async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment) -> int | None:

@@ -46,10 +46,10 @@ def test_the_topics_are_those_of_the_published_interface() -> None:
         pytest.param(OPERATIONS, ["operation", "operation", "proposal"], id="operations"),
     ],
 )
-def test_every_log_of_a_real_execution_says_its_fact(execution: dict[str, Any], kinds: list[Any]) -> None:
-    facts = [event_in(log) for log in execution["logs"]]
+def test_every_log_of_a_real_execution_is_its_event(execution: dict[str, Any], kinds: list[Any]) -> None:
+    events = [event_in(log) for log in execution["logs"]]
 
-    assert facts == [
+    assert events == [
         SettlerEvent(
             kind=kind,
             subject=Bytes32(execution["proposalHash" if kind == "proposal" else "intentHash"]).raw,
@@ -164,7 +164,7 @@ def test_the_hash_of_an_operation_is_read_where_the_event_has_it() -> None:
     chosen = keccak256(b"chosen")
     data = operation_executed_data(chosen, (2, LEGACY["solver"], bytes(99), [(bytes(32), b"x")]), (5, [b"a", b""], [1]))
 
-    fact = event_in({**OPERATION_LOG, "data": "0x" + data.hex()})
+    event = event_in({**OPERATION_LOG, "data": "0x" + data.hex()})
 
-    assert fact is not None
-    assert (fact.kind, fact.subject) == ("operation", chosen)
+    assert event is not None
+    assert (event.kind, event.subject) == ("operation", chosen)
