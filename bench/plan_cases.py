@@ -11,8 +11,9 @@ from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.http.paging import Cursor
 from muniment.intents import listing
+from muniment.intents.lifecycle import Moment
 from muniment.intents.listing import IntentQuery
-from muniment.intents.store import settle_expired
+from muniment.intents.store import mark_expired
 from muniment.ipfs.cid import BundleCid, cid_v0
 from muniment.triggers import store
 from muniment.triggers.listing import TriggerQuery, search
@@ -39,7 +40,9 @@ def triggers_listed(what: str, query: Callable[[int, int], dict[str, Any]]) -> C
 
 
 def intents_listed(what: str, query: Callable[[int, int], dict[str, Any]]) -> Case:
-    return what, lambda database, rows, n: listing.search(database, IntentQuery(**query(rows, n)), NOW_MS, 3_600)
+    return what, lambda database, rows, n: listing.search(
+        database, IntentQuery(**query(rows, n)), Moment(NOW_MS, 3_600)
+    )
 
 
 def signer(number: int) -> Address:
@@ -97,6 +100,6 @@ INTENTS: Final[list[Case]] = [
     intents_listed("submitted intents", lambda _, __: {"status": "submitted"}),
     intents_listed("expired intents", lambda _, __: {"status": "expired"}),
     intents_listed("succeeded intents of a user", lambda _, n: {"user": signer(1 + n), "status": "succeeded"}),
-    ("mark those that have expired", lambda db, _, __: settle_expired(db, NOW_MS, 3_600)),
+    ("mark those that have expired", lambda db, _, __: mark_expired(db, Moment(NOW_MS, 3_600))),
     intents_listed("intents behind a cursor, oldest first", lambda rows, n: {"cursor": at(rows, n), "sort": 1}),
 ]

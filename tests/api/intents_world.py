@@ -8,7 +8,8 @@ import msgspec
 
 from builders import Wallet
 from muniment.context import Context
-from muniment.intents import recording as writing, rules
+from muniment.intents import recording, rules
+from muniment.intents.lifecycle import Moment
 from muniment.intents.types import NewIntent
 from muniment.storage.database import Database, Transaction
 from muniment.wire import decode_text
@@ -53,7 +54,7 @@ async def record_at(
         for now_ms, body in timed:
             new = msgspec.convert(body, NewIntent, dec_hook=decode_text)
             checked = rules.check_intent(new, None, protocol=protocol, chains=context.chains, now_ms=now_ms)
-            await writing.record(tx, checked, "tests", now_ms, grace_s)
+            await recording.record(tx, checked, "tests", Moment(now_ms, grace_s))
             hashes.append("0x" + checked.hash.hex())
         return hashes
 

@@ -1,4 +1,4 @@
-"""POST /intents/{hash}/proposals and /logs: each once, none lost, no more than an intent holds."""
+"""POST /intents/{hash}/proposals and /logs: each is recorded once, none is lost, and the limits hold."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("kind", "body", "pointer"), MALFORMED.values(), ids=MALFORMED)
-async def test_what_is_malformed_is_refused_with_the_place(
+async def test_a_malformed_body_is_refused_with_the_place(
     feeder: Feeder, nothing_stored: NothingStored, kind: str, body: dict[str, Any], pointer: str
 ) -> None:
     of = await feeder.recorded()

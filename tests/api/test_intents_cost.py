@@ -1,4 +1,4 @@
-"""What a listing costs the event loop: no more among many intents than among few."""
+"""The cost of a listing on the event loop is the same among many intents as among few."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from test_triggers_cost import STEPS_COUNTED, steps
 from conftest import NOW_MS
 from muniment.context import Context
 from muniment.http.paging import Cursor
+from muniment.intents.lifecycle import Moment
 from muniment.intents.listing import WALKED_AT_ONCE
-from muniment.intents.store import settle_expired
+from muniment.intents.store import mark_expired
 from muniment.storage.database import Transaction
 from muniment.storage.sqlite.engine import SqliteDatabase
 from muniment.watch.receipts import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
@@ -131,9 +132,9 @@ async def test_one_intent_costs_the_same_among_few_and_many(
 
 async def test_a_sweep_looks_only_at_what_has_expired(database: SqliteDatabase) -> None:
     await fill(database, range(MANY))
-    assert 0 < await database.write(lambda tx: settle_expired(tx, NOW_MS, HOUR)) < 40
+    assert 0 < await database.write(lambda tx: mark_expired(tx, Moment(NOW_MS, HOUR))) < 40
     with steps(database._writer._connection) as counted:
-        assert await database.write(lambda tx: settle_expired(tx, NOW_MS, HOUR)) == 0
+        assert await database.write(lambda tx: mark_expired(tx, Moment(NOW_MS, HOUR))) == 0
     assert counted() <= STEPS_COUNTED * 10
 
 

@@ -1,4 +1,4 @@
-"""GET /intents/{hash}: everything of one intent, its ETag, and what time alone does to its status."""
+"""GET /intents/{hash}: one intent whole, its ETag, and the effect of time on its status."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from trigger_world import check_refusal
 from conftest import NOW_MS, Clock
 from muniment.context import Context
 from muniment.intents import store
+from muniment.intents.lifecycle import Moment
 from muniment.wire import iso_time
 
 NOW_S = NOW_MS // 1_000
@@ -58,7 +59,7 @@ NO_HASHES = (
 
 
 @pytest.mark.parametrize("name", NO_HASHES, ids=lambda name: name[:20])
-async def test_what_is_no_hash_is_refused(client: httpx.AsyncClient, name: str) -> None:
+async def test_a_malformed_hash_is_refused(client: httpx.AsyncClient, name: str) -> None:
     response = await client.get(f"/intents/{name}")
     assert response.status_code in ({400, 414} if len(name) > 1_000 else {400})
     assert response.json()["code"] in {"invalid-hex", "invalid-parameter", "uri-too-long"}
@@ -78,7 +79,7 @@ async def test_a_large_intent_is_read_in_pieces_as_it_was_when_it_was_asked_for(
     proposals = [proposal_body(n, fees=["1"] * 200) for n in range(1_000)]
     body = intent_body(1, proposals=proposals, logs=[log_body(n) for n in range(8_950)])
     (name,) = await record(context, body)
-    head = await store.find(context.database, bytes.fromhex(name[2:]), NOW_MS, HOUR)
+    head = await store.find(context.database, bytes.fromhex(name[2:]), Moment(NOW_MS, HOUR))
     assert head is not None
     assert not head.is_small
     pieces = [piece async for piece in store.pieces(context.database, head)]
@@ -132,7 +133,7 @@ FINAL = ("discarded", "succeeded", "failed")
     ("status", "ends_s"), [("created", 0), ("enqueued", 0), ("submitted", HOUR), *((each, None) for each in FINAL)]
 )
 @pytest.mark.parametrize("is_swept", [False, True], ids=["before-the-sweep", "after-the-sweep"])
-async def test_an_intent_expires_with_the_second_in_which_it_does(
+async def test_an_intent_expires_with_the_second_of_its_end(
     client: httpx.AsyncClient, context: Context, clock: Clock, status: str, ends_s: int | None, *, is_swept: bool
 ) -> None:
     deadline = NOW_S + 10
@@ -147,7 +148,7 @@ async def test_an_intent_expires_with_the_second_in_which_it_does(
     ):
         clock.now_ms = now_ms
         if is_swept:
-            count = await context.database.write(lambda tx: store.settle_expired(tx, clock.now_ms, HOUR))
+            count = await sweep(context, clock.now_ms)
             assert count == (now_ms == end_ms and ends_s is not None)
         expected = status if ends_s is None else reads_as
         response = await client.get(f"/intents/{name}", headers={"if-none-match": first})
@@ -163,7 +164,7 @@ async def test_a_sweep_changes_no_answer(client: httpx.AsyncClient, context: Con
     (name,) = await record(context, intent_body(1, deadline=str(NOW_S + 1)))
     clock.advance(seconds=2)
     before = await client.get(f"/intents/{name}")
-    assert await context.database.write(lambda tx: store.settle_expired(tx, clock.now_ms, HOUR)) == 1
+    assert await sweep(context, clock.now_ms) == 1
     after = await client.get(f"/intents/{name}")
     assert (after.content, after.headers["etag"]) == (before.content, before.headers["etag"])
     assert before.json()["status"] == "expired"
@@ -176,7 +177,7 @@ async def test_a_sweep_under_another_clock_or_grace_lets_no_intent_expire(
 ) -> None:
     (name,) = await record(context, intent_body(1, deadline=str(NOW_S + 10), status=status))
     before = await client.get(f"/intents/{name}")
-    assert await context.database.write(lambda tx: store.settle_expired(tx, NOW_MS + ahead_s * 1_000, grace_s)) == 1
+    assert await sweep(context, NOW_MS + ahead_s * 1_000, grace_s) == 1
     assert await standings(context) == ["expired"]
 
     async def assert_not_expired() -> None:
@@ -186,7 +187,7 @@ async def test_a_sweep_under_another_clock_or_grace_lets_no_intent_expire(
         assert (await client.get("/intents?status=expired")).json() == []
 
     await assert_not_expired()
-    counts = [await context.database.write(lambda tx: store.settle_expired(tx, clock.now_ms, HOUR)) for _ in range(2)]
+    counts = [await sweep(context, clock.now_ms) for _ in range(2)]
     assert counts == [1, 0]
     assert await standings(context) == [status]
     await assert_not_expired()
@@ -195,30 +196,35 @@ async def test_a_sweep_under_another_clock_or_grace_lets_no_intent_expire(
 async def test_a_sweep_unmarks_a_bounded_number_at_once(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     bodies = [intent_body(n, status=status) for n, status in enumerate(["created", "submitted", "enqueued"] * 2)]
     await record(context, *({**body, "deadline": str(NOW_S + 1)} for body in bodies))
-    assert await context.database.write(lambda tx: store.settle_expired(tx, NOW_MS + 1_000, 0)) == 6
+    assert await sweep(context, NOW_MS + 1_000, 0) == 6
     monkeypatch.setattr(store, "SWEPT_AT_ONCE", 4)
-    counts = [await context.database.write(lambda tx: store.settle_expired(tx, NOW_MS, HOUR)) for _ in range(3)]
+    counts = [await sweep(context, NOW_MS) for _ in range(3)]
     assert counts == [4, 2, 0]
     assert await standings(context) == ["created", "submitted", "enqueued"] * 2
 
 
+async def sweep(context: Context, now_ms: int, grace_s: int = HOUR) -> int:
+    """Sweep at a time; the number of intents that this marked or unmarked."""
+    return await context.database.write(lambda tx: store.mark_expired(tx, Moment(now_ms, grace_s)))
+
+
 async def standings(context: Context) -> list[str]:
-    """What the indexes hold."""
+    """The column that indexes are made of, in the order of commits."""
     return [standing for (standing,) in await context.database.fetch("SELECT standing FROM intents ORDER BY seq")]
 
 
-async def test_a_sweep_settles_a_bounded_number_at_once(
+async def test_a_sweep_marks_a_bounded_number_at_once(
     client: httpx.AsyncClient, context: Context, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "SWEPT_AT_ONCE", 2)
     await record(context, *(intent_body(number, deadline=str(NOW_S + 1)) for number in range(5)))
     clock.advance(seconds=2)
-    counts = [await context.database.write(lambda tx: store.settle_expired(tx, clock.now_ms, HOUR)) for _ in range(4)]
+    counts = [await sweep(context, clock.now_ms) for _ in range(4)]
     assert counts == [2, 2, 1, 0]
     assert len((await client.get("/intents?status=expired")).json()) == 5
 
 
-async def test_a_moment_before_the_first_hour_of_1970_no_grace_is_over(
+async def test_before_the_first_hour_of_1970_no_grace_is_over(
     client: httpx.AsyncClient, context: Context, clock: Clock
 ) -> None:
     clock.now_ms = 5_000

@@ -18,7 +18,8 @@ from conftest import NOW_MS, Clock
 from muniment.context import Context
 from muniment.http.paging import OFFSET_MAX, Cursor
 from muniment.intents import listing
-from muniment.intents.store import settle_expired
+from muniment.intents.lifecycle import Moment
+from muniment.intents.store import mark_expired
 from muniment.wire import UINT256_MAX
 
 ROWS = 70
@@ -132,7 +133,7 @@ async def world(
     monkeypatch.setattr(listing, "WALKED_AT_ONCE", walked_at_once)
     if sweep is not None:
         ahead_s, grace_s = sweep
-        assert await context.database.write(lambda tx: settle_expired(tx, NOW_MS + ahead_s * 1_000, grace_s)) > 5
+        assert await context.database.write(lambda tx: mark_expired(tx, Moment(NOW_MS + ahead_s * 1_000, grace_s))) > 5
     return shelf
 
 

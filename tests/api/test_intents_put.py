@@ -1,4 +1,4 @@
-"""PUT /intents/{hash}: the whole intent, once however often, and what is recorded stays."""
+"""PUT /intents/{hash}: a whole intent is recorded once, and recorded facts stay."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_an_intent_is_answered_with_every_field_of_the_interface(feeder: F
     assert await feeder.read(draft.hash) == answer
 
 
-async def test_everything_that_is_said_of_an_intent_is_kept(feeder: Feeder) -> None:
+async def test_every_member_of_an_intent_is_kept(feeder: Feeder) -> None:
     line = {"level": "warning", "data": "slow", "createdAt": "2026-11-20T19:00:00.001Z"}
     offer = proposal(
         status="accepted", feeUsd="7", description="best", transactionHash=HEX32, destTransactionHash=OTHER
@@ -70,7 +70,7 @@ async def test_the_same_put_twice_is_one_record(feeder: Feeder, context: Context
 
 
 @pytest.mark.parametrize("ahead_s", [0, 2 * 86_400], ids=["before its deadline", "after its deadline"])
-async def test_what_get_answered_can_be_put_and_changes_nothing(
+async def test_the_answer_to_get_can_be_put_and_changes_nothing(
     feeder: Feeder, context: Context, clock: Clock, ahead_s: int
 ) -> None:
     offers = [proposal(1), proposal(2, status="submitted", transactionHash=HEX32)]
@@ -87,7 +87,7 @@ async def test_what_get_answered_can_be_put_and_changes_nothing(
     assert (again.content, again.headers["etag"]) == (answer.content, answer.headers["etag"])
 
 
-async def test_what_is_new_joins_what_is_recorded(feeder: Feeder) -> None:
+async def test_new_proposals_and_logs_join_the_recorded_ones(feeder: Feeder) -> None:
     draft = IntentDraft(members={"proposals": [proposal(1)], "logs": [log(1)]})
     await feeder.recorded(draft)
     more = IntentDraft(members={
@@ -133,7 +133,7 @@ CONTRADICTIONS = {
 
 
 @pytest.mark.parametrize(("members", "code"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
-async def test_what_contradicts_a_recorded_fact_is_refused_and_the_first_fact_kept(
+async def test_a_body_that_contradicts_a_recorded_fact_is_refused_and_the_first_fact_kept(
     feeder: Feeder, nothing_stored: NothingStored, members: dict[str, Any], code: str
 ) -> None:
     facts = {

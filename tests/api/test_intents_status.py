@@ -1,4 +1,4 @@
-"""POST /intents/{hash}/status: one step of the diagram at a time, judged by what the status reads as."""
+"""POST /intents/{hash}/status: one step of the diagram at a time, from the status as read."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_proposal_moves_to_whatever_can_follow(
 
 
 @pytest.mark.parametrize("status", PROPOSAL_MOVES)
-async def test_a_transaction_told_of_the_intent_is_that_of_its_one_proposal_under_way(
+async def test_a_transaction_of_the_intent_is_also_that_of_its_one_proposal_under_way(
     feeder: Feeder, status: str
 ) -> None:
     offers = [proposal(1, status="rejected"), proposal(2, status=status)]
@@ -81,14 +81,14 @@ async def test_a_transaction_told_of_the_intent_is_that_of_its_one_proposal_unde
     assert (await feeder.move(of, "submitted", transactionHash=HEX32)).json() == answer
 
 
-async def test_a_transaction_told_of_the_intent_is_nobodys_where_several_are_under_way(feeder: Feeder) -> None:
+async def test_a_transaction_of_the_intent_is_that_of_no_proposal_where_several_are_under_way(feeder: Feeder) -> None:
     offers = [proposal(1, status="accepted"), proposal(2, status="submitted")]
     of = await feeder.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
     answer = (await feeder.move(of, "submitted", transactionHash=HEX32)).json()
     assert [each.get("transactionHash") for each in answer["proposals"]] == [None, None]
 
 
-async def test_a_transaction_told_of_the_intent_leaves_that_of_a_proposal_as_it_is(feeder: Feeder) -> None:
+async def test_a_transaction_of_the_intent_leaves_that_of_a_proposal_as_it_is(feeder: Feeder) -> None:
     offers = [proposal(1, status="accepted", transactionHash=OTHER)]
     of = await feeder.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
     answer = (await feeder.move(of, "submitted", transactionHash=HEX32)).json()
@@ -108,7 +108,7 @@ async def test_a_transaction_is_set_once(feeder: Feeder, nothing_stored: Nothing
 
 
 @pytest.mark.parametrize(("status", "seconds"), [("created", DAY_S), ("enqueued", DAY_S), ("submitted", DAY_S + 3_600)])
-async def test_what_reads_as_expired_moves_no_more(
+async def test_an_intent_that_reads_as_expired_moves_no_more(
     feeder: Feeder, clock: Clock, nothing_stored: NothingStored, status: str, seconds: int
 ) -> None:
     of = await feeder.recorded(IntentDraft(members={"status": status}))
@@ -137,7 +137,7 @@ async def test_the_same_status_again_changes_nothing(feeder: Feeder) -> None:
     assert (await feeder.client.get(f"/intents/{of}")).headers["etag"] == before.headers["etag"]
 
 
-async def test_what_is_not_there_does_not_move(feeder: Feeder, nothing_stored: NothingStored) -> None:
+async def test_an_unknown_intent_or_proposal_does_not_move(feeder: Feeder, nothing_stored: NothingStored) -> None:
     of = await feeder.recorded(IntentDraft(1, members={"proposals": [proposal()]}))
     other = await feeder.recorded(IntentDraft(2))
     async with nothing_stored():
@@ -149,7 +149,7 @@ async def test_what_is_not_there_does_not_move(feeder: Feeder, nothing_stored: N
 
 @pytest.mark.parametrize("members", [{}, {"proposal": True}], ids=["intent", "proposal"])
 @pytest.mark.parametrize("status", ["", "done", "CREATED", "created "])
-async def test_what_is_no_status_is_refused(
+async def test_an_unknown_status_is_refused(
     feeder: Feeder, nothing_stored: NothingStored, status: str, members: dict[str, Any]
 ) -> None:
     of = await feeder.recorded(IntentDraft(members={"proposals": [proposal()]}))

@@ -1,4 +1,4 @@
-"""Many writers at once: what was acknowledged is there, and the end is one that the diagram allows."""
+"""Many writers at once: no acknowledged write is lost, and the last status is one that the diagram allows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def acted(feeder: Feeder, draft: IntentDraft, action: Action) -> bool:
 
 
 def can_follow(diagram: Diagram, end: str, acknowledged: set[str]) -> bool:
-    """Whether a status is one that every acknowledged one leads to: none was taken back."""
+    """Whether every acknowledged status leads to this one: none was taken back."""
     return all(end == status or end in reachable(diagram, status) for status in acknowledged)
 
 

@@ -16,7 +16,7 @@ from muniment.evm.hashing import keccak256
 from muniment.evm.hex import Bytes32
 from muniment.intents.hashes import intent_hash, proposal_hash
 from muniment.intents.types import NewIntent, NewProposal
-from muniment.watch.events import OPERATION_EXECUTED, TOPICS, Fact, facts_of
+from muniment.watch.events import OPERATION_EXECUTED, TOPICS, SettlerEvent, event_in
 from settler import (
     LOG_EMITTER,
     encode_emit,
@@ -106,9 +106,9 @@ def logs_of(chain: LocalChain, settler: Address, receipt: dict[str, Any]) -> lis
     return chain.ask("eth_getLogs", wanted)
 
 
-def expected(receipt: dict[str, Any], subjects: list[tuple[Any, bytes]], settler: Address) -> list[Fact]:
+def expected(receipt: dict[str, Any], subjects: list[tuple[Any, bytes]], settler: Address) -> list[SettlerEvent]:
     return [
-        Fact(
+        SettlerEvent(
             kind, subject, settler, int(receipt["blockNumber"], 16), Bytes32(receipt["blockHash"]).raw,
             Bytes32(receipt["transactionHash"]).raw, index,
         )
@@ -139,10 +139,10 @@ def test_the_logs_of_an_execution_are_read_as_its_intent_and_its_proposal(
     of_proposal = proposal_hash(of_intent, read(NewProposal, {**proposal, "solver": SOLVER}))
 
     receipt = chain.send(encode_fulfil(intent, proposal, b"output"), settler, SOLVER)
-    facts = [facts_of(log) for log in logs_of(chain, settler, receipt)]
+    found = [event_in(log) for log in logs_of(chain, settler, receipt)]
 
     subjects = [("intent", of_intent)] * len(intent["events"]) + [("proposal", of_proposal)]
-    assert facts == expected(receipt, subjects, settler)
+    assert found == expected(receipt, subjects, settler)
 
 
 @pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["id"])
@@ -159,12 +159,12 @@ def test_the_logs_of_an_execution_carry_the_hashes_of_the_vectors(
         call = encode_fulfil(intent, proposal)
 
     receipt = chain.send(call, settler, Address.parse(case["solver"]))
-    *of_intent, of_proposal = [facts_of(log) for log in logs_of(chain, settler, receipt)]
+    *of_intent, of_proposal = [event_in(log) for log in logs_of(chain, settler, receipt)]
 
     assert of_proposal
     assert of_proposal.subject == Bytes32(case["proposalHash"]).raw
     assert len(of_intent) == sum(len(each["events"]) for each in intent.get("operations", [intent]))
-    assert all(fact and fact.subject == Bytes32(case["intentHash"]).raw for fact in of_intent)
+    assert all(event and event.subject == Bytes32(case["intentHash"]).raw for event in of_intent)
 
 
 def test_an_intent_for_another_settlement_contract_is_no_fact(chain: LocalChain, settler: Address) -> None:
@@ -172,10 +172,10 @@ def test_an_intent_for_another_settlement_contract_is_no_fact(chain: LocalChain,
     intent = {**intent_of(dice, Address.parse("0x" + "77" * 20)), "events": events_of(dice, 2)}
 
     receipt = chain.send(encode_fulfil(intent, proposal_of(dice)), settler, SOLVER)
-    facts = [facts_of(log) for log in logs_of(chain, settler, receipt)]
+    found = [event_in(log) for log in logs_of(chain, settler, receipt)]
 
-    assert facts[:2] == [None, None]
-    assert [fact.kind for fact in facts[2:] if fact] == ["proposal"]
+    assert found[:2] == [None, None]
+    assert [event.kind for event in found[2:] if event] == ["proposal"]
 
 
 def test_the_logs_of_the_later_generation_name_the_intent_and_the_proposal(chain: LocalChain) -> None:
@@ -192,11 +192,11 @@ def test_the_logs_of_the_later_generation_name_the_intent_and_the_proposal(chain
     proposal = {"deadline": "1900000000", "datas": [hex_of(dice, 9)] * 3, "fees": ["1", "2"]}
 
     receipt = chain.send(encode_fulfil_operations(intent, proposal, [b"a", b"", b"c" * 40]), settler, SOLVER)
-    facts = [fact for log in logs_of(chain, settler, receipt) if (fact := facts_of(log))]
+    found = [event for log in logs_of(chain, settler, receipt) if (event := event_in(log))]
 
-    assert [fact.kind for fact in facts] == ["operation"] * 6 + ["proposal"]
+    assert [event.kind for event in found] == ["operation"] * 6 + ["proposal"]
     # The contract remembers the block of an intent by its hash: so it tells which hash is right.
-    (of_intent,) = {fact.subject for fact in facts[:-1]}
+    (of_intent,) = {event.subject for event in found[:-1]}
     blocks = asked(chain, settler, keccak256(b"getIntentBlock(bytes32)")[:4] + of_intent)
     assert int.from_bytes(blocks) == int(receipt["blockNumber"], 16)
 
@@ -208,6 +208,6 @@ def test_a_log_emitter_says_of_any_intent_that_an_operation_was_carried_out(chai
 
     receipt = chain.send(encode_emit([OPERATION_EXECUTED, word, word, word], data), emitter)
 
-    assert [facts_of(log) for log in logs_of(chain, emitter, receipt)] == expected(
+    assert [event_in(log) for log in logs_of(chain, emitter, receipt)] == expected(
         receipt, [("operation", chosen)], emitter
     )

@@ -1,4 +1,4 @@
-"""The watcher on a real node: which events mean what, and what they do to intents (contract section 5)."""
+"""The watcher on a real node: the events of both generations of the contract, and their effect on intents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes do wrong: refuse, lie, hang, or lag. The end is always the state of the canonical chain (bad input 32)."""
+"""Nodes that refuse, lie, hang, or lag: the end is always the state of the canonical chain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.watch import node_answers as answers, nodes
+from muniment.watch import node_answers, nodes
 from muniment.watch.watcher import Watcher
 from rpc_proxy import RpcProxy
 from watching_world import (
@@ -41,7 +41,7 @@ def _short_rests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def follow(tmp_path: Path, settler: Address, urls: list[str], body: Json) -> tuple[bool, str, list[Any]]:
-    """Whether the head was reached, what became of an intent that was submitted, and the events that are stored."""
+    """Whether the head was reached, the status of a submitted intent, and the stored events."""
     async with registry(tmp_path, chains_file(tmp_path, {CHAIN_ID: (settler, urls)})) as watched:
         intent = await watched.record(body)
         reached = await watched.follow()
@@ -194,7 +194,7 @@ async def test_the_same_log_twice_is_one(tmp_path: Path, chain: LocalChain, sett
 async def test_many_facts_of_one_range_are_stored_in_pieces(
     tmp_path: Path, chain: LocalChain, settler: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "FACTS_MAX", 2)
+    monkeypatch.setattr(node_answers, "FACTS_MAX", 2)
     bodies = [intent_body(settler, number) for number in range(4)]
     for body in bodies:
         execute(chain, body)
@@ -258,7 +258,7 @@ async def test_a_node_that_hangs_or_fails_for_a_while_is_asked_again(
     with RpcProxy(chain.url) as proxy:
         async with registry(tmp_path, chains_file(tmp_path, {CHAIN_ID: (settler, [proxy.url])})) as watched:
             intents = [await watched.record(body) for body in bodies]
-            watcher = Watcher(context=watched.context, once=False, interval_s=0.05, told=watched.steps.append)
+            watcher = Watcher(context=watched.context, once=False, interval_s=0.05, on_step=watched.steps.append)
             watching = asyncio.create_task(watcher.watch())
             await asyncio.to_thread(execute, chain, bodies[0])
             await until(watched, intents[0], "succeeded")

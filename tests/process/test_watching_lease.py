@@ -1,4 +1,4 @@
-"""One process follows: who holds the lease, who takes it over, and that only its holder stores anything."""
+"""Of several processes one holds the lease, another takes it over, and only the holder stores anything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.intents.chain_facts import RECEIPT_INDEX, Execution, keep
+from muniment.intents.chain_facts import RECEIPT_INDEX, Fact, insert_facts
 from muniment.intents.hashes import intent_hash
 from muniment.intents.types import NewIntent
 from muniment.watch.follower import Follower
@@ -86,7 +86,7 @@ def follower(watched: Registry, holder: str) -> Follower:
     )  # fmt: skip
 
 
-async def test_who_lost_the_lease_in_the_middle_stores_nothing_more(
+async def test_a_process_that_lost_the_lease_in_the_middle_stores_nothing_more(
     watched: Registry, chain: LocalChain, settler: Address
 ) -> None:
     body = intent_body(settler, 1)
@@ -109,7 +109,7 @@ async def test_who_lost_the_lease_in_the_middle_stores_nothing_more(
     assert await watched.status(intent) == "succeeded"
 
 
-async def test_two_that_believe_to_lead_do_not_store_one_range_twice(
+async def test_two_processes_that_believe_to_lead_do_not_store_one_range_twice(
     watched: Registry, chain: LocalChain, settler: Address
 ) -> None:
     await takes(watched, "both", NOW_MS)
@@ -122,10 +122,10 @@ async def test_two_that_believe_to_lead_do_not_store_one_range_twice(
         await two.step(two.nodes.nodes[0])
 
 
-def success_of(intent: str, chain: LocalChain, settler: Address) -> Execution:
+def success_of(intent: str, chain: LocalChain, settler: Address) -> Fact:
     """An event of the newest block about an intent."""
     block, subject = int(chain.ask("eth_blockNumber"), 16), bytes.fromhex(intent[2:])
-    return Execution(CHAIN_ID, block, b"\1" * 32, b"\2" * 32, 0, settler.raw, subject, "succeeded")
+    return Fact(CHAIN_ID, block, b"\1" * 32, b"\2" * 32, 0, settler.raw, subject, "succeeded")
 
 
 async def test_a_fact_that_was_stored_as_its_intent_arrived_takes_effect_at_the_next_look(
@@ -133,7 +133,7 @@ async def test_a_fact_that_was_stored_as_its_intent_arrived_takes_effect_at_the_
 ) -> None:
     intent = await watched.record(intent_body(settler, 1))
     await watched.follow()
-    await watched.context.database.write(lambda tx: keep(tx, [success_of(intent, chain, settler)]))
+    await watched.context.database.write(lambda tx: insert_facts(tx, [success_of(intent, chain, settler)]))
     assert await watched.status(intent) == "submitted"
     await watched.follow()
     assert await watched.status(intent) == "succeeded"
@@ -145,7 +145,7 @@ async def test_a_success_that_was_stored_as_its_proposal_arrived_outdoes_a_failu
     intent = await watched.record(intent_body(settler, 1, transactionHash=fail(chain, settler)))
     await watched.follow()
     assert await watched.status(intent) == "failed"
-    await watched.context.database.write(lambda tx: keep(tx, [success_of(intent, chain, settler)]))
+    await watched.context.database.write(lambda tx: insert_facts(tx, [success_of(intent, chain, settler)]))
     await watched.follow()
     assert await watched.status(intent) == "succeeded"
 
@@ -159,8 +159,8 @@ async def test_a_failure_that_was_stored_as_its_intent_was_called_succeeded_take
     members: dict[str, Any] = named if named_by == "the intent" else {"proposals": [proposal_body(1, **named)]}
     intent = await watched.record(intent_body(settler, 1, status="succeeded", **members))
     await watched.follow()
-    receipt = Execution(CHAIN_ID, block, b"\1" * 32, b"\xab" * 32, RECEIPT_INDEX, settler.raw, b"\xab" * 32, "failed")
-    await watched.context.database.write(lambda tx: keep(tx, [receipt]))
+    receipt = Fact(CHAIN_ID, block, b"\1" * 32, b"\xab" * 32, RECEIPT_INDEX, settler.raw, b"\xab" * 32, "failed")
+    await watched.context.database.write(lambda tx: insert_facts(tx, [receipt]))
     assert await watched.status(intent) == "succeeded"
     await watched.follow()
     assert await watched.status(intent) == "failed"
@@ -171,7 +171,7 @@ async def test_a_fact_that_is_taken_back_as_its_intent_arrives_has_no_effect(
 ) -> None:
     body = intent_body(settler, 1)
     intent = "0x" + intent_hash(msgspec.convert(body, NewIntent, dec_hook=decode_text)).hex()
-    await watched.context.database.write(lambda tx: keep(tx, [success_of(intent, chain, settler)]))
+    await watched.context.database.write(lambda tx: insert_facts(tx, [success_of(intent, chain, settler)]))
     if database_url.startswith("sqlite"):  # one writer at a time
         await watched.context.database.write(lambda tx: tx.execute("DELETE FROM executions"))
         await watched.record(body)

@@ -1,160 +1,33 @@
-"""Nodes that tell a block far ahead, and then the truth: no event is missed, and nobody has to help."""
+"""Nodes that name a block far ahead, and then the truth: no event is missed, and nobody has to help."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from chain import CHAIN_TESTS, LocalChain
+from lying_node import Json, Open, World, liar, lie, opened
 from muniment.evm.address import Address
-from muniment.evm.hashing import keccak256
-from muniment.outgoing import Unreachable
 from muniment.watch import nodes as nodes_module
-from muniment.watch.follower import Follower, Step
 from muniment.watch.heads import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS
-from muniment.watch.nodes import BEHIND_SECONDS, SILENT_SECONDS, Nodes
-from muniment.watch.progress import take_lease
+from muniment.watch.nodes import BEHIND_SECONDS, SILENT_SECONDS
 from muniment.watch.watcher import Start, Watcher
 from rpc_proxy import RpcProxy
-from watching_world import (
-    CHAIN_ID,
-    GRACE_S,
-    Registry,
-    canonical,
-    chain,
-    chains_file,
-    execute,
-    intent_body,
-    registry,
-    settler,
-)
+from watching_world import CHAIN_ID, canonical, chain, execute, intent_body, settler
 
-__all__ = ["chain", "settler"]  # the fixtures
+__all__ = ["chain", "liar", "lie", "opened", "settler"]  # the fixtures
 pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
 
 FAR = 3_000_000
-Json = dict[str, Any]
-
-
-@dataclass
-class Lie:
-    """Turns a node's answers into those of one that has `ahead` more blocks; with none it is honest.
-
-    It makes the blocks up when it `has_blocks`: else it does not have them, as a node whose counter alone is wrong.
-    """
-
-    ahead: int = 0
-    has_blocks: bool = True
-
-    def __call__(self, call: Json, given: Json) -> Json:
-        if not self.ahead:
-            return given
-        honest = {key: value for key, value in given.items() if key != "error"}
-        if call["method"] == "eth_blockNumber":
-            return {**honest, "result": hex(int(given["result"], 16) + self.ahead)}
-        if call["method"] == "eth_getBlockByNumber" and given["result"] is None and self.has_blocks:
-            number = call["params"][0]
-            made_up = {"number": number, "hash": "0x" + keccak256(number.encode()).hex(), "timestamp": hex(2**33)}
-            return {**honest, "result": made_up}
-        if call["method"] == "eth_getLogs" and "error" in given:
-            return {**honest, "result": []}
-        return given
-
-
-@dataclass
-class World:
-    """A registry whose chain is read through a liar first, and steps of a watcher with a clock that the test moves."""
-
-    watched: Registry
-    lie: Lie
-    chain: LocalChain
-    now_s: float = 1_000.0
-    followers: list[Follower] = field(default_factory=list[Follower])
-
-    def restart(self) -> None:
-        """Forget what a process remembers."""
-        context = self.watched.context
-        found = Nodes(context.outgoing, context.chains[CHAIN_ID], now_s=lambda: self.now_s, chance=lambda: 0.0)
-        self.followers = [
-            Follower(
-                nodes=found, confirmations=0, database=context.database, holder="tests",
-                now_ms=lambda: time.time_ns() // 1_000_000, grace_s=GRACE_S,
-            )
-        ]  # fmt: skip
-
-    async def step(self) -> Step | None:
-        """A step with the first node that does not rest, as the watcher does it; None when it failed."""
-        (follower,) = self.followers
-        nodes = follower.nodes
-        while (node := nodes.first_awake()) is None:
-            self.now_s += nodes.seconds_to_wait() + 0.001
-        try:
-            step = await follower.step(node)
-        except Unreachable as error:
-            nodes.failed(node, error.reason)
-            return None
-        nodes.succeeded(node)
-        return step
-
-    async def follow(self) -> None:
-        """Step until the true head is followed."""
-        async with asyncio.timeout(120):
-            while await self.next_block() != self.head + 1:
-                await self.step()
-
-    @property
-    def head(self) -> int:
-        return int(self.chain.ask("eth_blockNumber"), 16)
-
-    async def next_block(self) -> int | None:
-        row = await self.watched.context.database.fetch_one("SELECT next_block FROM chain_progress")
-        return row[0] if row else None
-
-
-Open = Callable[..., Any]
-
-
-@pytest.fixture
-def lie() -> Lie:
-    return Lie()
-
-
-@pytest.fixture
-def liar(chain: LocalChain, lie: Lie) -> Iterator[RpcProxy]:
-    with RpcProxy(chain.url, change=lie) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-async def opened(
-    tmp_path: Path, chain: LocalChain, settler: Address, liar: RpcProxy, lie: Lie, database_url: str
-) -> AsyncIterator[Open]:
-    async with AsyncExitStack() as stack:
-
-        async def opened(*more_urls: str, fresh: bool = False) -> World:
-            file = chains_file(tmp_path, {CHAIN_ID: (settler, [liar.url, *more_urls])})
-            if fresh:  # follow from the newest block on
-                file.write_text(
-                    "".join(line for line in file.read_text().splitlines(True) if "settler_block" not in line)
-                )
-            watched = await stack.enter_async_context(registry(tmp_path, file, database_url=database_url))
-            await watched.context.database.write(lambda tx: take_lease(tx, "tests", 0))
-            world = World(watched, lie, chain)
-            world.restart()
-            return world
-
-        yield opened
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["the process goes on", "restarted in between"])
-async def test_who_followed_blocks_that_were_made_up_goes_back_by_itself_and_misses_nothing(
+async def test_a_watcher_that_followed_invented_blocks_goes_back_by_itself_and_misses_nothing(
     opened: Open, chain: LocalChain, settler: Address, *, restarts: bool
 ) -> None:
     world: World = await opened()
@@ -179,7 +52,7 @@ async def test_who_followed_blocks_that_were_made_up_goes_back_by_itself_and_mis
     assert BEHIND_SECONDS <= world.now_s - behind_since < BEHIND_SECONDS + nodes_module.REST_SECONDS_MAX + 1
     assert [await world.watched.status(intent) for intent in intents] == ["succeeded"] * 3
     assert await world.watched.executions() == canonical(chain, settler)
-    # What was followed truly was not taken back: nothing was corrected.
+    # The true facts were not taken back: no status was corrected.
     assert [len((await world.watched.find(intent))["logs"]) for intent in intents] == [1, 1, 1]
 
 
@@ -263,7 +136,7 @@ async def test_of_two_nodes_the_lower_one_is_followed(opened: Open, chain: Local
     assert await world.watched.executions() == canonical(chain, settler)
 
 
-async def test_a_second_node_that_stands_still_or_lags_or_fails_stops_nobody(
+async def test_a_second_node_that_stands_still_or_lags_or_fails_does_not_stop_the_watcher(
     opened: Open, chain: LocalChain, settler: Address
 ) -> None:
     stuck = {"number": chain.ask("eth_blockNumber")}
@@ -329,7 +202,7 @@ async def test_the_watcher_itself_survives_a_lie_and_a_restart_within_it(
 
     async def until(condition: Callable[[], Any]) -> None:
         async with asyncio.timeout(60):
-            while not await condition():  # noqa: ASYNC110 - nothing tells it
+            while not await condition():  # noqa: ASYNC110 - the database signals no change
                 await asyncio.sleep(0.05)
 
     async def is_led_away() -> bool:
@@ -339,7 +212,7 @@ async def test_the_watcher_itself_survives_a_lie_and_a_restart_within_it(
         return [await watched.status(intent) for intent in intents] == ["succeeded"] * 2
 
     async def watch(condition: Callable[[], Any]) -> None:
-        watcher = Watcher(context=watched.context, once=False, interval_s=0.1, told=watched.steps.append)
+        watcher = Watcher(context=watched.context, once=False, interval_s=0.1, on_step=watched.steps.append)
         watching = asyncio.create_task(watcher.watch())
         await until(condition)
         watching.cancel()
@@ -373,7 +246,7 @@ async def test_a_chain_that_is_read_again_from_a_block_on_ends_in_the_same_state
     for _ in range(2):
         watched.steps.clear()
         start = Start(CHAIN_ID, below + 1)
-        again = Watcher(context=watched.context, once=True, interval_s=0.1, told=watched.steps.append, start=start)
+        again = Watcher(context=watched.context, once=True, interval_s=0.1, on_step=watched.steps.append, start=start)
         assert await again.watch()
         assert [(step.taken_back, step.facts, step.intents) for step in watched.steps] == [
             (below + 1, 2, 1), (None, 2, 1),
@@ -382,8 +255,8 @@ async def test_a_chain_that_is_read_again_from_a_block_on_ends_in_the_same_state
         assert [await watched.status(intent) for intent in intents] == ["succeeded"] * 2
         assert await watched.executions() == canonical(chain, settler)
     assert [len((await watched.find(intent))["logs"]) for intent in intents] == [1, 5]
-    told = (await watched.find(intents[1]))["logs"][1]["data"]
-    assert told.startswith(f"chain {CHAIN_ID} block {below + 1}: read again from here on")
+    line = (await watched.find(intents[1]))["logs"][1]["data"]
+    assert line.startswith(f"chain {CHAIN_ID} block {below + 1}: read again from here on")
 
 
 async def test_nothing_is_skipped_by_a_block_that_was_not_reached(
@@ -394,6 +267,6 @@ async def test_nothing_is_skipped_by_a_block_that_was_not_reached(
     assert await world.watched.follow()
     execute(chain, intent_body(settler, 2))
     start = Start(CHAIN_ID, world.head + 1_000)
-    again = Watcher(context=world.watched.context, once=True, interval_s=0.1, told=lambda _: None, start=start)
+    again = Watcher(context=world.watched.context, once=True, interval_s=0.1, on_step=lambda _: None, start=start)
     assert await again.watch()
     assert await world.watched.executions() == canonical(chain, settler)

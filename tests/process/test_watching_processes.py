@@ -185,7 +185,7 @@ async def test_the_one_that_waits_takes_over_at_once_from_one_that_was_stopped(w
     assert second.poll() is None
 
 
-async def test_once_ends_at_the_head_and_tells_each_step(world: World) -> None:
+async def test_once_ends_at_the_head_and_prints_each_step(world: World) -> None:
     intents = await intents_executed(world)
     process = world.watch("--once")
     told, _ = await asyncio.to_thread(process.communicate, timeout=SECONDS_MAX)
@@ -203,7 +203,7 @@ async def test_once_fails_when_a_chain_cannot_be_followed(world: World) -> None:
     assert await ended(process) == 1
 
 
-async def test_nothing_to_follow_is_told(world: World) -> None:
+async def test_a_watcher_without_a_chain_to_follow_fails(world: World) -> None:
     world.file.write_text("")
     process = world.watch("--once")
     assert await ended(process) == 1

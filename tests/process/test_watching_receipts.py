@@ -1,4 +1,4 @@
-"""Receipts of transactions that operators named: which are asked for, how often, and what a failed one does."""
+"""Receipts of transactions that operators named: the requests for them, and the effect of a failed one."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_failed_proposal_of_an_enqueued_intent_leaves_it_enqueued(
 
 
 @pytest.mark.parametrize("named_by", ["the intent", "its proposal"])
-async def test_a_success_that_operators_told_of_a_reverted_transaction_is_corrected(
+async def test_a_success_that_operators_claim_of_a_reverted_transaction_is_corrected(
     watched: Registry, chain: LocalChain, settler: Address, named_by: str
 ) -> None:
     done = fail(chain, settler)
@@ -161,7 +161,7 @@ async def test_a_good_receipt_goes_with_its_block_and_is_asked_for_again(
     assert await watched.context.database.fetch("SELECT 1 FROM executions") == []
 
 
-async def test_a_success_of_which_there_is_no_receipt_is_asked_for_now_and_then(
+async def test_a_claimed_success_without_a_receipt_is_asked_for_now_and_then(
     watched: Registry, settler: Address, proxy: RpcProxy
 ) -> None:
     claimed, sent = "0x" + "ab" * 32, "0x" + "cd" * 32
@@ -178,10 +178,10 @@ async def test_a_success_of_which_there_is_no_receipt_is_asked_for_now_and_then(
         assert asking.all_asked
 
 
-async def test_what_was_not_kept_is_asked_for_again_and_then_what_follows(
+async def test_a_receipt_that_was_not_stored_is_asked_for_again_before_the_next(
     watched: Registry, settler: Address, proxy: RpcProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receipts, "_INTENTS_AT_ONCE", 2)
+    monkeypatch.setattr(receipts, "_INTENTS_PER_TURN", 2)
     named = [f"0x{number:064x}" for number in range(3)]
     for number, each in enumerate(named):
         await watched.record(intent_body(settler, number, status="succeeded", transactionHash=each))
@@ -198,7 +198,7 @@ async def test_what_was_not_kept_is_asked_for_again_and_then_what_follows(
 
 
 def mined(chain: LocalChain) -> str:
-    """A transaction that succeeds, of which no settler tells; its hash."""
+    """A transaction that succeeds without an event of a settler; its hash."""
     return chain.send(b"", Address.parse("0x" + "ee" * 20))["transactionHash"]
 
 

@@ -46,7 +46,7 @@ from muniment.server.reader import HEAD_BYTES_MAX, RequestReader
 from muniment.triggers.listing import TriggerQuery
 from muniment.triggers.schedule import check_cron, check_delta, next_runs
 from muniment.triggers.values import check_values
-from muniment.watch.events import facts_of
+from muniment.watch.events import event_in
 from muniment.wire import ProvedText, refusal_of
 
 KIB = 1024
@@ -424,7 +424,7 @@ DECODERS: tuple[Decoder, ...] = (
     ),
     Decoder(
         "a log of a node",
-        lambda data: facts_of({"topics": ["0x" + data.decode("latin-1")] * 2, "data": data.decode("latin-1")}),
+        lambda data: event_in({"topics": ["0x" + data.decode("latin-1")] * 2, "data": data.decode("latin-1")}),
         ("evm.ask convert",),
     ),
     Decoder(

@@ -1,4 +1,4 @@
-"""What tests that write intents are made of: an operator, and intents that are valid unless a test says otherwise."""
+"""An operator who writes intents, and intents, proposals and logs that are valid unless a test changes them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEX32 = "0x" + "ab" * 32
 
 @dataclass(frozen=True)
 class IntentDraft:
-    """An intent about to be written; each `number` is another one. `members` are those that no hash is made of."""
+    """An intent before it is written; each `number` is another one. `members` are those that the hash leaves out."""
 
     number: int = 1
     deadline: int = DEADLINE
@@ -50,7 +50,7 @@ class IntentDraft:
         return "0x" + intent_hash(msgspec.convert(self.body, NewIntent, dec_hook=decode_text)).hex()
 
     def saying(self, **members: Any) -> Self:
-        """The same intent with more said of it."""
+        """The same intent with more members."""
         return replace(self, members={**self.members, **members})
 
 
@@ -87,7 +87,7 @@ async def operator_key(context: Context, name: str = "relayer") -> str:
 
 @dataclass(frozen=True)
 class Feeder:
-    """An operator at work."""
+    """An operator with a key, who writes through the API."""
 
     client: httpx.AsyncClient
     key: str

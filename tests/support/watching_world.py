@@ -1,4 +1,4 @@
-"""What tests of the watcher share: a chain with both generations of the settlement contract, and a registry on it."""
+"""A local chain with settlement contracts, and a registry whose watcher follows it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from chain import LocalChain
 from muniment.app import build_context
 from muniment.context import Context
 from muniment.evm.address import Address
-from muniment.intents import recording as writing, rules, store
+from muniment.intents import recording, rules, store
+from muniment.intents.lifecycle import Moment
 from muniment.intents.types import NewIntent, NewProposal, StatusChange
 from muniment.settings import Settings
-from muniment.watch.events import TOPICS, facts_of
+from muniment.watch.events import TOPICS, event_in
 from muniment.watch.follower import Step
 from muniment.watch.watcher import Watcher
 from muniment.wire import decode_text
@@ -63,34 +64,37 @@ def settings_of(directory: Path, file: Path, **settings: Any) -> Settings:
 
 @dataclass
 class Registry:
-    """A registry whose watcher runs to the head when it is told to."""
+    """A registry with a watcher that runs to the head on demand."""
 
     context: Context
     steps: list[Step] = field(default_factory=list[Step])
 
+    @property
+    def now(self) -> Moment:
+        return Moment(self.context.now_ms(), GRACE_S)
+
     async def record(self, body: dict[str, Any]) -> str:
-        context, now_ms = self.context, self.context.now_ms()
+        context, now = self.context, self.now
         new = msgspec.convert(body, NewIntent, dec_hook=decode_text)
         protocol = context.settings.protocol_name
-        checked = rules.check_intent(new, None, protocol=protocol, chains=context.chains, now_ms=now_ms)
-        await context.database.write(lambda tx: writing.record(tx, checked, "tests", now_ms, GRACE_S))
+        checked = rules.check_intent(new, None, protocol=protocol, chains=context.chains, now_ms=now.now_ms)
+        await context.database.write(lambda tx: recording.record(tx, checked, "tests", now))
         return "0x" + checked.hash.hex()
 
     async def propose(self, intent: str, body: dict[str, Any], settler: Address) -> None:
-        context, now_ms, raw = self.context, self.context.now_ms(), bytes.fromhex(intent[2:])
+        context, now, raw = self.context, self.now, bytes.fromhex(intent[2:])
         new = msgspec.convert(body, NewProposal, dec_hook=decode_text)
         protocol = context.settings.protocol_name
         checked = rules.check_proposal(raw, settler, new, protocol=protocol, chains=context.chains)
-        await context.database.write(lambda tx: writing.append_proposal(tx, raw, checked, "tests", now_ms, GRACE_S))
+        await context.database.write(lambda tx: recording.append_proposal(tx, raw, checked, "tests", now))
 
     async def move(self, intent: str, **members: Any) -> None:
         change = msgspec.convert(members, StatusChange, dec_hook=decode_text)
-        raw, now_ms = bytes.fromhex(intent[2:]), self.context.now_ms()
-        await self.context.database.write(lambda tx: writing.move(tx, raw, change, "tests", now_ms, GRACE_S))
+        raw, now = bytes.fromhex(intent[2:]), self.now
+        await self.context.database.write(lambda tx: recording.move(tx, raw, change, "tests", now))
 
     async def find(self, intent: str) -> dict[str, Any]:
-        context = self.context
-        shown = await store.shown(context.database, bytes.fromhex(intent[2:]), context.now_ms(), GRACE_S)
+        shown = await store.shown(self.context.database, bytes.fromhex(intent[2:]), self.now)
         assert shown is not None
         return json.loads(shown)
 
@@ -98,9 +102,9 @@ class Registry:
         return (await self.find(intent))["status"]
 
     async def follow(self) -> bool:
-        """Follow every chain to its head; what was told of it is in `steps`."""
+        """Follow every chain to its head; each step is in `steps`."""
         self.steps.clear()
-        return await Watcher(context=self.context, once=True, interval_s=0.1, told=self.steps.append).watch()
+        return await Watcher(context=self.context, once=True, interval_s=0.1, on_step=self.steps.append).watch()
 
     async def executions(self, chain_id: int = CHAIN_ID) -> list[tuple[int, bytes, bytes, int, bytes]]:
         return await self.context.database.fetch(
@@ -129,13 +133,13 @@ def chain() -> Iterator[LocalChain]:
 
 @pytest.fixture
 def settler(chain: LocalChain) -> Address:
-    """Another one for each test, on a chain that they share."""
+    """A new contract for each test, on a chain that the tests share."""
     return chain.deploy("MiniSettlerLegacy")
 
 
 @pytest.fixture
 def node_url(chain: LocalChain) -> str:
-    """Where the watcher asks; a test module may override this fixture."""
+    """The URL that the watcher asks; a test module may override this fixture."""
     return chain.url
 
 
@@ -147,13 +151,13 @@ async def watched(tmp_path: Path, node_url: str, settler: Address, database_url:
 
 
 def canonical(chain: LocalChain, settler: Address) -> list[tuple[int, bytes, bytes, int, bytes]]:
-    """What the chain says now, read afresh and all at once."""
+    """The events of the chain, read afresh in one request."""
     asked = {"address": settler, "fromBlock": "0x0", "toBlock": "latest", "topics": [list(TOPICS)]}
-    facts = [facts_of(log) for log in chain.ask("eth_getLogs", asked)]
+    events = [event_in(log) for log in chain.ask("eth_getLogs", asked)]
     return sorted(
-        (fact.block_number, fact.block_hash, fact.transaction_hash, fact.log_index, fact.subject)
-        for fact in facts
-        if fact is not None
+        (event.block_number, event.block_hash, event.transaction_hash, event.log_index, event.subject)
+        for event in events
+        if event is not None
     )
 
 

@@ -28,7 +28,8 @@ from muniment.http.asgi import AsgiAdapter
 from muniment.http.envelope import Envelope
 from muniment.http.limits import Limits
 from muniment.http.routing import Router
-from muniment.intents.store import settle_expired
+from muniment.intents.lifecycle import Moment
+from muniment.intents.store import mark_expired
 from muniment.limits.overload import TICK_SECONDS, Overload
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_AT_ONCE
@@ -48,7 +49,7 @@ Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
     lambda tx, _: forget_nonces(tx),
     lambda tx, context: settle_ended(tx, context.now_ms()),
-    lambda tx, context: settle_expired(tx, context.now_ms(), context.settings.settlement_grace_s),
+    lambda tx, context: mark_expired(tx, Moment(context.now_ms(), context.settings.settlement_grace_s)),
 )
 
 _log = structlog.get_logger(__name__)

@@ -56,7 +56,7 @@ async def _watch(settings: Settings, options: Options) -> int:
             context=context,
             once=options.once,
             interval_s=options.interval_s,
-            told=_print_json if options.as_json else _print_log,
+            on_step=_print_json if options.as_json else _print_log,
             start=_start(options, [chain.id for chain in followed]),
         )
         timekeeper = Timekeeper(context)

@@ -1,38 +1,36 @@
-"""What chains say about intents: events of settlers and receipts, and the status that follows from them.
+"""What chains say about intents (events of settlers, receipts), and the status that follows.
 
-Facts are rows of `executions`, kept apart from what operators say: they are taken back when their block is.
+Facts are rows of `executions`, kept apart from the claims of operators: a reorganisation takes facts back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from muniment.intents.lifecycle import status_as_read
+from muniment.intents import logs, proposals
+from muniment.intents.lifecycle import CAN_EXPIRE, REFUTABLE, Claim, Moment, Outcome, status_as_read
 from muniment.intents.rules import check_log
-from muniment.intents.types import Log, LogText, NewLog
-from muniment.json_text import parse_json
+from muniment.intents.types import LogLevel, LogText, NewLog
 from muniment.storage.sql import placeholders
-from muniment.wire import encode, iso_time
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Transaction
+    from muniment.storage.database import Row, Transaction
 
-# The place of a receipt among the logs of its transaction: it is none of them.
+# A receipt is no log of its transaction; this stands where the index of a log does.
 RECEIPT_INDEX: Final = -1
 # Parameters of one statement. SQLite takes 32,766, PostgreSQL 65,535; a few hundred are planned in no time.
-_LISTED_AT_ONCE: Final = 500
-_UNDER_WAY: Final = ("created", "enqueued", "submitted")
-# What operators say that failed receipts refute. Before, no transaction of the intent need have been sent.
-_REFUTABLE: Final = ("submitted", "succeeded")
+_SUBJECTS_PER_STATEMENT: Final = 500
+_LATE_INTENTS_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
-    """A row of `executions`: an event of a settler, or the receipt of a transaction that operators named.
+class Fact:
+    """A fact, as a row of `executions`: an event of a settler, or the receipt of a transaction that operators named.
 
-    A receipt that is good says nothing of an intent: an event would. It is kept so that nobody asks for it again.
+    `subject` is the hash of an intent, a proposal, or that transaction. A good receipt decides nothing, only an event
+    does; it is kept so that no node is asked for it again.
     """
 
     chain_id: int
@@ -42,27 +40,24 @@ class Execution:
     log_index: int
     settler: bytes
     subject: bytes
-    outcome: Literal["succeeded", "failed"]
+    outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What operators say of an intent or a proposal, and what followed from the chain until now."""
+class _Subject(NamedTuple):
+    """An intent or a proposal: what operators claim of it, and what chain facts have decided until now."""
 
     hash: bytes
-    status: str
-    chain_status: str | None
-    transaction_hash: bytes | None
-    dest_transaction_hash: bytes | None
-    chain_transaction_hash: bytes | None
+    claim: Claim
+    decided: tuple[Outcome | None, bytes | None]
 
-    @property
-    def followed(self) -> tuple[str | None, bytes | None]:
-        return self.chain_status, self.chain_transaction_hash
+    @classmethod
+    def of(cls, row: Row) -> _Subject:
+        """From the `_SUBJECT_COLUMNS`."""
+        subject_hash, status, transaction_hash, dest_hash, chain_status, chain_hash = row
+        return cls(subject_hash, Claim(status, transaction_hash, dest_hash), (chain_status, chain_hash))
 
 
-_SAID: Final = "hash, status, chain_status, transaction_hash, dest_transaction_hash, chain_transaction_hash"
-_NOTHING: Final = (None, None)
+_SUBJECT_COLUMNS: Final = "hash, status, transaction_hash, dest_transaction_hash, chain_status, chain_transaction_hash"
 _NOT_SUCCEEDED: Final = "(i.chain_status IS NULL OR i.chain_status = 'failed')"
 _FACTS: Final = """
     SELECT chain_id, block_number, block_hash, transaction_hash, log_index, settler, subject, outcome
@@ -74,57 +69,55 @@ _FACTS: Final = """
     ORDER BY chain_id, block_number, log_index, block_hash, transaction_hash"""
 
 
-async def keep(tx: Transaction, executions: Iterable[Execution]) -> None:
+async def insert_facts(tx: Transaction, facts: Iterable[Fact]) -> None:
     """Store facts, each once."""
-    for each in executions:
+    for fact in facts:
         await tx.execute(
             """INSERT INTO executions
                  (chain_id, block_number, block_hash, transaction_hash, log_index, settler, subject, outcome)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
             (
-                each.chain_id, each.block_number, each.block_hash, each.transaction_hash, each.log_index,
-                each.settler, each.subject, each.outcome,
+                fact.chain_id, fact.block_number, fact.block_hash, fact.transaction_hash, fact.log_index,
+                fact.settler, fact.subject, fact.outcome,
             ),
         )  # fmt: skip
 
 
-async def settle_subjects(
-    tx: Transaction, subjects: Iterable[bytes], now_ms: int, grace_s: int, *, lost: str = ""
-) -> int:
-    """`settle` every intent that facts about `subjects` touch; how many there are."""
-    found = await _touched(tx, subjects)
-    await _settle_each(tx, found, now_ms, grace_s, lost)
-    return len(found)
+async def apply_to_subjects(tx: Transaction, subjects: Iterable[bytes], moment: Moment, *, lost: str = "") -> int:
+    """Apply chain facts to every intent that facts about `subjects` touch; the number of these intents."""
+    seqs = await _touched(tx, subjects)
+    await _apply_each(tx, seqs, moment, lost)
+    return len(seqs)
 
 
 async def lock_subjects(tx: Transaction, subjects: Iterable[bytes]) -> None:
-    """Lock every intent that facts about `subjects` touch, before these go: who writes locks in the same order."""
+    """Lock every intent that facts about `subjects` touch, before these go: every writer locks in the same order."""
     for seq in sorted(await _touched(tx, subjects)):
         await _lock(tx, seq)
 
 
 async def _touched(tx: Transaction, subjects: Iterable[bytes]) -> set[int]:
     wanted = list(dict.fromkeys(subjects))
-    found: set[int] = set()
-    for at in range(0, len(wanted), _LISTED_AT_ONCE):
-        listed = wanted[at : at + _LISTED_AT_ONCE]
-        marks = placeholders(len(listed))
+    seqs: set[int] = set()
+    for start in range(0, len(wanted), _SUBJECTS_PER_STATEMENT):
+        part = wanted[start : start + _SUBJECTS_PER_STATEMENT]
+        marks = placeholders(len(part))
         rows = await tx.fetch(
             f"""SELECT seq FROM intents WHERE hash IN ({marks})
                 UNION SELECT seq FROM intents WHERE transaction_hash IN ({marks})
                 UNION SELECT intent_seq FROM intent_proposals WHERE hash IN ({marks})
                 UNION SELECT intent_seq FROM intent_proposals WHERE transaction_hash IN ({marks})""",  # noqa: S608 - ? only
-            listed * 4,
+            part * 4,
         )
-        found.update(seq for (seq,) in rows)
-    return found
+        seqs.update(seq for (seq,) in rows)
+    return seqs
 
 
-async def settle_late(tx: Transaction, chain_id: int, from_block: int, now_ms: int, grace_s: int) -> int:
-    """`settle` intents on which facts from `from_block` on have had no effect; how many there were.
+async def apply_late_facts(tx: Transaction, chain_id: int, from_block: int, moment: Moment) -> int:
+    """Apply facts from `from_block` on that have had no effect; the number of intents that this concerned.
 
-    Such are intents that arrived in the very moment in which the fact did: on PostgreSQL neither transaction sees
-    what the other has not committed.
+    Such an intent arrived in the very moment in which the fact did: on PostgreSQL neither transaction sees what the
+    other has not committed.
     """
     arms = [
         f"""SELECT i.seq FROM executions e {join} AND i.settler = e.settler
@@ -139,75 +132,94 @@ async def settle_late(tx: Transaction, chain_id: int, from_block: int, now_ms: i
             ),
         )
     ]
-    rows = await tx.fetch(f"{' UNION '.join(arms)} LIMIT ?", (*(chain_id, from_block) * 4, _LISTED_AT_ONCE))
-    await _settle_each(tx, {seq for (seq,) in rows}, now_ms, grace_s, "")
+    rows = await tx.fetch(f"{' UNION '.join(arms)} LIMIT ?", (*(chain_id, from_block) * 4, _LATE_INTENTS_MAX))
+    await _apply_each(tx, {seq for (seq,) in rows}, moment, "")
     return len(rows)
 
 
-async def _settle_each(tx: Transaction, seqs: Iterable[int], now_ms: int, grace_s: int, lost: str) -> None:
+async def _apply_each(tx: Transaction, seqs: Iterable[int], moment: Moment, lost: str) -> None:
     for seq in sorted(seqs):  # in one order, so that no two transactions wait for each other
         if await _lock(tx, seq):
-            await settle(tx, seq, now_ms, grace_s, lost=lost)
+            await apply_chain_facts(tx, seq, moment, lost=lost)
 
 
 async def _lock(tx: Transaction, seq: int) -> bool:
     return await tx.execute("UPDATE intents SET version = version WHERE seq = ?", (seq,)) == 1
 
 
-async def settle(tx: Transaction, intent_seq: int, now_ms: int, grace_s: int, *, lost: str = "") -> None:
-    """Let what is known of the chain decide about an intent and its proposals; the caller has locked the intent.
+async def apply_chain_facts(tx: Transaction, seq: int, moment: Moment, *, lost: str = "") -> None:
+    """Decide by the stored facts about an intent and its proposals; the caller has locked the intent.
 
-    An event about the intent or one of its proposals means `succeeded`; when operators say `submitted` or `succeeded`,
-    failed receipts of every transaction that they named mean `failed`; else operators are believed. A change of the
-    status that readers see is logged on the intent. `lost` says why facts went, for that log.
+    An event about the intent or one of its proposals means `succeeded`. When operators claim a status of `REFUTABLE`,
+    failed receipts of every transaction that they named mean `failed`. Else the claim stands. A change of the status
+    that clients see is logged on the intent; `lost` says for that log why facts were taken back.
     """
-    row = await tx.fetch_one(f"SELECT {_SAID}, settler, deadline, version FROM intents WHERE seq = ?", (intent_seq,))  # noqa: S608 - our columns
+    row = await tx.fetch_one(f"SELECT {_SUBJECT_COLUMNS}, settler, deadline FROM intents WHERE seq = ?", (seq,))  # noqa: S608 - our columns
     if row is None:
         return
-    intent, settler, deadline = _Said(*row[:6]), cast("bytes", row[6]), int.from_bytes(row[7])
-    rows = await tx.fetch(f"SELECT n, {_SAID} FROM intent_proposals WHERE intent_seq = ? ORDER BY n", (intent_seq,))  # noqa: S608 - our columns
-    proposals = [(cast("int", n), _Said(*said)) for n, *said in rows]
-    facts = await _facts(tx, intent_seq, settler)
-    changed = False
-    for n, proposal in proposals:
-        found = _decided(proposal, [proposal.hash], [proposal.transaction_hash], facts)
-        if _followed(found) != proposal.followed:
-            await _set_proposal(tx, intent_seq, n, proposal, *_followed(found))
-            changed = True
-    named = [intent.transaction_hash, *(proposal.transaction_hash for _, proposal in proposals)]
-    subjects = [intent.hash, *(proposal.hash for _, proposal in proposals)]
-    found = _decided(intent, subjects, named if intent.status in _REFUTABLE else [], facts)
-    spoken = status_as_read(intent.status, deadline, now_ms, grace_s)
-    before, after = intent.chain_status or spoken, found.outcome if found else spoken
-    if _followed(found) != intent.followed:
+    intent, settler, deadline = _Subject.of(row[:6]), cast("bytes", row[6]), int.from_bytes(row[7])
+    rows = await tx.fetch(
+        f"SELECT n, {_SUBJECT_COLUMNS} FROM intent_proposals WHERE intent_seq = ? ORDER BY n",  # noqa: S608 - our columns
+        (seq,),
+    )
+    numbered = [(cast("int", row[0]), _Subject.of(row[1:])) for row in rows]
+    facts = await _facts(tx, seq, settler)
+    is_changed = await _apply_to_proposals(tx, seq, numbered, facts)
+
+    subjects = [intent, *(proposal for _, proposal in numbered)]
+    named = [each.claim.transaction_hash for each in subjects] if intent.claim.status in REFUTABLE else []
+    fact = _deciding(intent.claim, [each.hash for each in subjects], named, facts)
+    claimed = status_as_read(intent.claim.status, deadline, moment)
+    before, after = intent.decided[0] or claimed, fact.outcome if fact else claimed
+    if _decision(fact) != intent.decided:
         await tx.execute(
             "UPDATE intents SET chain_status = ?, chain_transaction_hash = ?, standing = ? WHERE seq = ?",
-            (*_followed(found), after, intent_seq),
+            (*_decision(fact), after, seq),
         )
-        changed = True
+        is_changed = True
     if before != after:
-        await _log(tx, intent_seq, _told(found, before, after, lost), now_ms)
-    if changed:
-        await tx.execute("UPDATE intents SET version = version + 1 WHERE seq = ?", (intent_seq,))
+        await _log(tx, seq, _line(fact, before, after, lost), moment.now_ms)
+    if is_changed:
+        await tx.execute("UPDATE intents SET version = version + 1 WHERE seq = ?", (seq,))
 
 
-async def _facts(tx: Transaction, intent_seq: int, settler: bytes) -> dict[bytes, list[Execution]]:
-    """By subject, in the order of the chain. Who takes one back waits, and then sees what this transaction wrote."""
-    asked = (settler, intent_seq, intent_seq, intent_seq, intent_seq)
-    rows = await tx.fetch(_FACTS, asked)
+async def _apply_to_proposals(
+    tx: Transaction, seq: int, numbered: Iterable[tuple[int, _Subject]], facts: Mapping[bytes, Sequence[Fact]]
+) -> bool:
+    """Decide about each proposal by itself; whether any decision is another than before."""
+    is_changed = False
+    for n, proposal in numbered:
+        claim = proposal.claim
+        decision = _decision(_deciding(claim, [proposal.hash], [claim.transaction_hash], facts))
+        if decision != proposal.decided:
+            await proposals.set_chain_outcome(tx, seq, n, claim, *decision)
+            is_changed = True
+    return is_changed
+
+
+async def _facts(tx: Transaction, seq: int, settler: bytes) -> dict[bytes, list[Fact]]:
+    """The facts about an intent by subject, in the order of the chain.
+
+    They are locked: a transaction that takes one back waits, and then sees what this transaction wrote.
+    """
+    parameters = (settler, seq, seq, seq, seq)
+    rows = await tx.fetch(_FACTS, parameters)
     if rows and tx.for_update:
-        rows = await tx.fetch(_FACTS + tx.for_update, asked)
-    facts: dict[bytes, list[Execution]] = {}
+        rows = await tx.fetch(_FACTS + tx.for_update, parameters)
+    facts: dict[bytes, list[Fact]] = {}
     for row in rows:
-        fact = Execution(*row)
+        fact = Fact(*row)
         facts.setdefault(fact.subject, []).append(fact)
     return facts
 
 
-def _decided(
-    said: _Said, subjects: Sequence[bytes], named: Sequence[bytes | None], facts: dict[bytes, list[Execution]]
-) -> Execution | None:
-    """The fact that decides: a success about one of `subjects`, else a failure when all that are `named` failed.
+def _deciding(
+    claim: Claim,
+    subjects: Sequence[bytes],
+    named: Sequence[bytes | None],
+    facts: Mapping[bytes, Sequence[Fact]],
+) -> Fact | None:
+    """The fact that decides: a success about one of `subjects`, else a failure when all `named` transactions failed.
 
     A swap between chains succeeds in two transactions: the one that operators call the destination's comes last.
     """
@@ -216,64 +228,38 @@ def _decided(
         return min(
             successes,
             key=lambda fact: (
-                fact.transaction_hash != said.transaction_hash,
-                fact.transaction_hash == said.dest_transaction_hash,
+                fact.transaction_hash != claim.transaction_hash,
+                fact.transaction_hash == claim.dest_transaction_hash,
             ),
         )
-    known = list(dict.fromkeys(name for name in named if name is not None))
+    transactions = list(dict.fromkeys(each for each in named if each is not None))
     failures = [
-        next((fact for fact in facts.get(name, ()) if fact.outcome == "failed"), None) for name in known
+        next((fact for fact in facts.get(each, ()) if fact.outcome == "failed"), None) for each in transactions
     ]  # fmt: skip
     return failures[0] if failures and None not in failures else None
 
 
-def _followed(found: Execution | None) -> tuple[str | None, bytes | None]:
-    return _NOTHING if found is None else (found.outcome, found.transaction_hash)
+def _decision(fact: Fact | None) -> tuple[Outcome | None, bytes | None]:
+    return (None, None) if fact is None else (fact.outcome, fact.transaction_hash)
 
 
-async def _set_proposal(
-    tx: Transaction, intent_seq: int, n: int, said: _Said, status: str | None, transaction_hash: bytes | None
-) -> None:
-    row = await tx.fetch_one("SELECT record FROM intent_proposals WHERE intent_seq = ? AND n = ?", (intent_seq, n))
-    record: dict[str, Any] = parse_json(row[0].encode()) if row else {}
-    record["status"] = status or said.status
-    for name, value in (
-        ("transactionHash", transaction_hash or said.transaction_hash),
-        ("destTransactionHash", said.dest_transaction_hash),
-    ):
-        record.pop(name, None)
-        if value is not None:
-            record[name] = "0x" + value.hex()
-    await tx.execute(
-        """UPDATE intent_proposals SET chain_status = ?, chain_transaction_hash = ?, record = ?
-           WHERE intent_seq = ? AND n = ?""",
-        (status, transaction_hash, encode(record).decode(), intent_seq, n),
-    )
-
-
-def _told(found: Execution | None, before: str, after: str, lost: str) -> tuple[Literal["info", "warning"], str]:
-    if found is None:
+def _line(fact: Fact | None, before: str, after: str, lost: str) -> tuple[LogLevel, str]:
+    """Level and text of the log line about a change of the status."""
+    if fact is None:
         reason = lost or "another transaction may still carry it out"
         return "warning", f"{reason}: the status was {before} and is {after} again"
-    where = f"chain {found.chain_id} block {found.block_number}"
-    what = "executed in transaction" if found.outcome == "succeeded" else "failed with transaction"
-    text = f"{where}: {what} 0x{found.transaction_hash.hex()}"
-    if before in _UNDER_WAY:
+    where = f"chain {fact.chain_id} block {fact.block_number}"
+    what = "executed in transaction" if fact.outcome == "succeeded" else "failed with transaction"
+    text = f"{where}: {what} 0x{fact.transaction_hash.hex()}"
+    if before in CAN_EXPIRE:  # the intent was under way, as expected
         return "info", text
     return "warning", f"{text}; the status was {before}"
 
 
-async def _log(tx: Transaction, intent_seq: int, told: tuple[Literal["info", "warning"], str], now_ms: int) -> None:
+async def _log(tx: Transaction, seq: int, line: tuple[LogLevel, str], now_ms: int) -> None:
     """Append a line, also to an intent whose log is full."""
-    level, text = told
-    data = LogText.parse(text)
-    identity = check_log(NewLog(level=level, data=data), now_ms).identity
-    last = await tx.fetch_one("SELECT COALESCE(MAX(n), 0) FROM intent_logs WHERE intent_seq = ?", (intent_seq,))
-    n = (last[0] if last else 0) + 1
-    record = encode(Log(level=level, data=data, created_at=iso_time(now_ms))).decode()
-    added = await tx.execute(
-        "INSERT INTO intent_logs (intent_seq, n, identity, record) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (intent_seq, n, identity, record),
-    )
-    if added:
-        await tx.execute("UPDATE intents SET log_count = ? WHERE seq = ?", (n, intent_seq))
+    level, text = line
+    checked = check_log(NewLog(level=level, data=LogText.parse(text)), now_ms)
+    ((last,),) = await tx.fetch("SELECT COALESCE(MAX(n), 0) FROM intent_logs WHERE intent_seq = ?", (seq,))
+    if await logs.append(tx, seq, last + 1, checked):
+        await tx.execute("UPDATE intents SET log_count = ? WHERE seq = ?", (last + 1, seq))

@@ -1,7 +1,7 @@
 """Intents as JSON lines: one intent a line with all proposals and logs, in the order of commits.
 
-The status is the one that is recorded, so that a registry that imports it has the same; `expired` follows from the
-deadline in either.
+The status is the recorded one, so that a registry that imports the file records the same; in both of them `expired`
+follows from the deadline.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from muniment.intents import store
+from muniment.intents.lifecycle import Moment
 from muniment.intents.store import HEAD_COLUMNS, Head
 from muniment.intents.types import LOGS_MAX
 
 if TYPE_CHECKING:
     from muniment.storage.database import Database
 
-# Heads that are held at once; one has at most 256 KiB.
-_HEADS_AT_ONCE: Final = 64
+# Heads in memory; each has at most 256 KiB.
+_HEADS_PER_READ: Final = 64
 
 
 @dataclass(slots=True)
 class Exported:
-    """How much was written."""
+    """The size of an export so far."""
 
     intents: int = 0
     proposals: int = 0
@@ -32,7 +33,7 @@ class Exported:
 
 
 async def lines(database: Database, exported: Exported) -> AsyncIterator[bytes]:
-    """The intents that were there when this began, piece by piece; counted in `exported`."""
+    """The intents that are recorded when this begins, piece by piece; counted in `exported`."""
     async for head in _heads(database):
         async for piece in store.pieces(database, head):
             exported.bytes += len(piece)
@@ -50,12 +51,12 @@ async def _heads(database: Database) -> AsyncIterator[Head]:
     done = 0
     sql = (
         f"SELECT {HEAD_COLUMNS}, COALESCE(i.chain_status, i.status) FROM intents i "  # noqa: S608 - text of ours
-        f"WHERE i.seq > ? AND i.seq <= ? ORDER BY i.seq LIMIT {_HEADS_AT_ONCE}"
+        f"WHERE i.seq > ? AND i.seq <= ? ORDER BY i.seq LIMIT {_HEADS_PER_READ}"
     )
     while rows := await database.fetch(sql, (done, last)):
         for *columns, recorded in rows:
-            # What it reads as depends on the time, which does not matter here.
-            head = Head.of(tuple(columns), 0, 0)
-            # Beyond the limit are only the watcher's own lines, which another registry would not take.
+            # The time does not matter here: the recorded status replaces the one as read.
+            head = Head.of(tuple(columns), Moment(0, 0))
+            # Only the watcher's own lines are beyond the limit, and another registry would refuse them.
             yield replace(head, status=recorded, log_count=min(head.log_count, LOGS_MAX))
         done = rows[-1][0]

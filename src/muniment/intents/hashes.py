@@ -1,7 +1,7 @@
-"""The hashes of the settlement contract, and who signed what they stand for. Pure.
+"""The hashes of the settlement contract, and the signers of proposals. Pure.
 
-They are nearly those of EIP-712: `configSig` enters an intent's hash as dynamic bytes, unhashed, and an intent's hash
-has no domain. Type strings: packages/evm/contracts of mimic-protocol/contracts, before 30 April 2026.
+The hashes differ from EIP-712 in two ways: `configSig` enters an intent's hash as dynamic bytes, unhashed, and an
+intent's hash has no domain. Type strings: packages/evm/contracts of mimic-protocol/contracts, before 30 April 2026.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONFIG_SIG_AT: Final = (11 * 32).to_bytes(32)
 
 
 def intent_hash(fields: Hashed) -> bytes:
-    """What `getIntentHash` of the settlement contract answers for `fields`, 32 bytes."""
+    """The answer of the settlement contract's `getIntentHash` for `fields`, 32 bytes."""
     config_sig = fields.config_sig.raw
     return keccak256(
         b"".join(
@@ -56,7 +56,7 @@ def intent_hash(fields: Hashed) -> bytes:
 
 
 def proposal_hash(intent_hash: bytes, proposal: NewProposal) -> bytes:
-    """What `getProposalHash` of the settlement contract answers for a proposal to that intent, 32 bytes."""
+    """The answer of the settlement contract's `getProposalHash` for a proposal to that intent, 32 bytes."""
     return keccak256(
         b"".join(
             (
@@ -72,24 +72,24 @@ def proposal_hash(intent_hash: bytes, proposal: NewProposal) -> bytes:
 
 
 def settlement_digest(proposal_hash: bytes, protocol: str, chain_id: int, settler: Address) -> bytes:
-    """What a solver signs for a proposal: EIP-712 under the domain of one settlement contract, 32 bytes."""
+    """The digest that a solver signs for a proposal: EIP-712 under the domain of one settlement contract, 32 bytes."""
     name = keccak256(f"{protocol} Protocol Settler".encode())
     separator = keccak256(_DOMAIN_TYPE + name + _VERSION + _number(chain_id) + _address(settler))
     return keccak256(b"\x19\x01" + separator + proposal_hash)
 
 
 class Signed(NamedTuple):
-    """Whether every signature of a proposal counts (None: nobody can tell), and whose they are, each once."""
+    """Whether every signature of a proposal counts (None: it has none, or no domain), and the signers, each once."""
 
     verified: bool | None
     signers: list[Address]
 
 
 def signed_by(proposal: NewProposal, domains: Sequence[tuple[bytes, Collection[Address]]]) -> Signed:
-    """By whom `proposal` is signed. Each of `domains` is a chain's digest, and those beside the solver who may sign.
+    """The signers of `proposal`. Each of `domains` is a chain's digest and its signers beside the solver.
 
-    The domain is the one under which the most signatures from the first on count. Who signed under another cannot be
-    known: there each signature leads to some address.
+    The signers are those under the domain where the most signatures count, from the first one on. Under a wrong domain
+    they cannot be known: there each signature recovers to some other address.
     """
     signatures = list(dict.fromkeys(proposal.signatures))
     if not signatures or not domains:
@@ -120,5 +120,5 @@ def _address(address: Address) -> bytes:
 
 
 def _list(structs: Iterable[bytes]) -> bytes:
-    """EIP-712 for an array of structs: the hash of their joined hashes."""
+    """An array of structs (EIP-712, encodeData): the hash of their joined hashes."""
     return keccak256(b"".join(keccak256(struct) for struct in structs))

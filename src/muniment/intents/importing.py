@@ -1,7 +1,7 @@
 """Intents from a file of JSON lines: one intent a line, as `GET /intents/{hash}` answers it or `PUT` takes it.
 
-Lines are written in batches, each in one transaction together with how far the file has come. So an import that was
-killed goes on behind the last batch that was written, and a line is never counted without being written.
+Lines are written in batches. Each batch is one transaction, which also stores the position in the file. So an import
+that was killed goes on behind the last batch that was written, and no line is counted without being written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import msgspec
 
 from muniment.auth.operators import IMPORT
 from muniment.errors import Conflicting, DatabaseUnavailable, Invalid, InvalidBody, Refusal
-from muniment.intents import recording as writing
+from muniment.intents import recording
+from muniment.intents.lifecycle import Moment
 from muniment.intents.rules import HEAD_BYTES_MAX, PROPOSAL_BYTES_MAX, check_intent
 from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX, NewIntent
 from muniment.json_text import parse_json
@@ -37,21 +38,21 @@ _LOG_REST_BYTES_MAX: Final = 2_048
 LINE_BYTES_MAX: Final = (
     HEAD_BYTES_MAX + PROPOSALS_MAX * PROPOSAL_BYTES_MAX + LOGS_MAX * (6 * LOG_BYTES_MAX + _LOG_REST_BYTES_MAX)
 )
-# A batch ends with whichever comes first. The entries that a line adds to indexes by hash lie on pages of their own;
-# of a thousand lines many share one, which halves what is written to disk against batches of 256. It takes a writer
-# a fifth of a second. The bytes bound the memory: decoded, a line takes about ten times its length.
+# A batch ends at whichever limit comes first. A thousand lines share many pages of the indexes by hash, so half as
+# much goes to disk as with batches of 256; such a batch takes the writer a fifth of a second. The bytes bound the
+# memory: decoded, a line takes about ten times its length.
 BATCH_LINES: Final = 1_000
 BATCH_BYTES: Final = 2 * 2**20
-# The row of `leases` that imports lock in turn; it has no holder and no end.
+# The name of the row of `leases` that imports lock in turn; it has no holder and no end.
 _TURN: Final = "import"
-# Before a batch that could not be written is tried again; nobody waits for an import but its operator.
+# The pauses before a failed batch is tried again; only its operator waits for an import.
 _PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
-# What is read at once of the rest of a line that is too long.
-_SKIPPED_AT_ONCE: Final = 2**20
+# Bytes of one read while the rest of a line that is too long is skipped.
+_SKIPPED_PER_READ: Final = 2**20
 
 
 class Source(Protocol):
-    """Where lines are read from: a binary file."""
+    """A binary file, from which lines are read."""
 
     def readline(self, size: int = -1, /) -> bytes:
         """The next line with its end, or `size` bytes of it; nothing at the end of the file."""
@@ -60,7 +61,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line by its number from 1, and the offset of the byte behind it; `text` is None when it is too long."""
+    """A line with its number, from 1, and the offset of its end in the file; `text` is None when it is too long."""
 
     number: int
     end: int
@@ -69,7 +70,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an import has come: lines and bytes that are done with, and how many of these lines were refused."""
+    """How far an import has come: the lines and bytes that are done, and the number of refused lines among them."""
 
     lines: int = 0
     bytes: int = 0
@@ -78,7 +79,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the lines of one run."""
+    """The lines of one run, counted by what became of them."""
 
     stored: int = 0
     unchanged: int = 0
@@ -88,7 +89,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A line that is to be written, or why it is not; neither for a blank one."""
+    """A line with the intent to write, or with the reason why it is refused; a blank line has neither."""
 
     line: Line
     intent: CheckedIntent | None = None
@@ -96,7 +97,7 @@ class _Item:
 
 
 class _RefusedLine(Exception):
-    """Undoes the transaction in which the line at `index` cannot be written."""
+    """Raised inside a transaction, to undo it: the line at `index` of the batch cannot be written."""
 
     def __init__(self, index: int, refusal: Refusal) -> None:
         super().__init__(refusal.detail)
@@ -105,9 +106,9 @@ class _RefusedLine(Exception):
 
 
 def fingerprint(file: IO[bytes]) -> str | None:
-    """The name under which the progress of this file is kept: the SHA-256 of what it holds, whatever it is called.
+    """The key of this file's progress: the SHA-256 of its content, so a changed file starts at its beginning.
 
-    So a changed file starts at its beginning. None for what is no regular file, and can be read but once.
+    None for a pipe or a device: it can be read only once.
     """
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return None
@@ -118,7 +119,7 @@ def fingerprint(file: IO[bytes]) -> str | None:
 
 
 def read_lines(file: Source, after: Progress) -> Iterator[Line]:
-    """The lines of a file that stands at `after.bytes`. They end in LF or CRLF; the last one may have no end."""
+    """The lines of a file whose position is `after.bytes`. Lines end in LF or CRLF; the last one may have no end."""
     number, end = after.lines, after.bytes
     while piece := file.readline(LINE_BYTES_MAX + len(b"\r\n")):
         number, end = number + 1, end + len(piece)
@@ -126,13 +127,13 @@ def read_lines(file: Source, after: Progress) -> Iterator[Line]:
         if len(text) <= LINE_BYTES_MAX:
             yield Line(number, end, text)
             continue
-        while not piece.endswith(b"\n") and (piece := file.readline(_SKIPPED_AT_ONCE)):
+        while not piece.endswith(b"\n") and (piece := file.readline(_SKIPPED_PER_READ)):
             end += len(piece)
         yield Line(number, end, None)
 
 
 def in_batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    """`lines` in order, so many at a time as are written in one transaction."""
+    """`lines` in order, in batches of one transaction each."""
     batch: list[Line] = []
     length = 0
     for line in lines:
@@ -146,7 +147,7 @@ def in_batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 
 def check_line(text: bytes | None, *, protocol: str, chains: Mapping[int, Chain], now_ms: int) -> CheckedIntent | None:
-    """The intent of a line, None for a blank one. Raises an `Invalid` for everything else."""
+    """The intent of a line, None for a blank line. Raises an `Invalid` for a line that is no acceptable intent."""
     if text is None:
         raise InvalidBody(f"the line has more than {LINE_BYTES_MAX} bytes")
     if not text.strip(b" \t\r"):
@@ -159,31 +160,31 @@ def check_line(text: bytes | None, *, protocol: str, chains: Mapping[int, Chain]
 
 
 async def progress_of(database: Database, source: str) -> Progress:
-    """How far an import of this file has come; at its beginning when there was none, or it was finished."""
+    """The stored progress of this file; zero when no import of it was begun, or the last one was finished."""
     row = await database.fetch_one("SELECT lines, bytes, refused FROM imports WHERE source = ?", (source,))
     return Progress(*row) if row else Progress()
 
 
 @dataclass(slots=True, kw_only=True)
 class Import:
-    """One run over one file. `progress` is where it starts, and then what is on disk."""
+    """One run over one file. It starts at `progress`, which then follows what is on disk."""
 
     database: Database
     protocol: str
     chains: Mapping[int, Chain]
     grace_s: int
     now_ms: Callable[[], int]
-    # The file's fingerprint; None: how far it has come is not kept.
+    # The file's fingerprint; None: its progress is not stored.
     source: str | None
-    # Told of each refused line, in order, once its batch is on disk.
+    # Called with the number of each refused line and the reason, in order, once the batch is on disk.
     refused: Callable[[int, Refusal], None]
     progress: Progress = field(default_factory=Progress)
     tally: Tally = field(default_factory=Tally)
 
     async def run(self, file: Source, go_on: Callable[[], bool]) -> bool:
-        """Import the rest of `file`, which stands at `progress.bytes`, while `go_on` says so after a batch.
+        """Import `file` from its position `progress.bytes` on, as long as `go_on()` is true after a batch.
 
-        Whether the end was reached.
+        Returns whether the end was reached.
         """
         for batch in in_batches(read_lines(file, self.progress)):
             await self.add(batch)
@@ -193,12 +194,12 @@ class Import:
         return True
 
     async def add(self, batch: Sequence[Line]) -> None:
-        """Write a batch; every line of it that can be written is on disk when this returns."""
+        """Write a batch; on return each of its lines is on disk or refused."""
         now_ms = self.now_ms()
         await self._write([self._checked(line, now_ms) for line in batch], now_ms)
 
     async def finish(self) -> None:
-        """Forget how far the file has come: it is done, and is read from its beginning when it is imported again."""
+        """Forget the progress of the file: another import of it starts at its beginning."""
 
         async def forget(tx: Transaction) -> None:
             await tx.execute("DELETE FROM imports WHERE source = ?", (self.source,))
@@ -214,9 +215,9 @@ class Import:
         return _Item(line, intent)
 
     async def _write(self, items: list[_Item], now_ms: int) -> None:
-        """Write `items` in one transaction, or in more around those that contradict what is recorded.
+        """Write `items` in one transaction, or in several around lines that contradict a recorded intent.
 
-        Each line is in two of them at most: what stands before a refused one is written again without it.
+        Each line is in two transactions at most: the lines before a refused one are written again without it.
         """
         while items:
             try:
@@ -238,11 +239,11 @@ class Import:
 
         async def work(tx: Transaction) -> int:
             await _take_turn(tx)
-            changed = 0
+            moment, changed = Moment(now_ms, self.grace_s), 0
             for index, item in enumerate(items):
                 if item.intent is not None:
                     try:
-                        changed += await writing.record(tx, item.intent, IMPORT, now_ms, self.grace_s)
+                        changed += await recording.record(tx, item.intent, IMPORT, moment)
                     except (Conflicting, Invalid) as refusal:
                         raise _RefusedLine(index, refusal) from refusal
             await self._keep(tx, progress, now_ms)
@@ -260,7 +261,7 @@ class Import:
                 self.refused(item.line.number, item.refusal)
 
     async def _written(self, work: Work[int]) -> int:
-        """Write a batch, again and again when it meets another writer of the same intents, or the database is away."""
+        """Write a batch; try again when another writer holds the same intents, or the database is away."""
         for pause_s in _PAUSES_S:
             try:
                 return await self.database.write(work)
@@ -280,7 +281,7 @@ class Import:
 
 
 async def _take_turn(tx: Transaction) -> None:
-    """Hold back the batches of other imports until this one is written: they would lock intents crosswise."""
+    """Hold back the batches of other imports until this one is written, so that no two lock intents crosswise."""
     await tx.execute(
         "INSERT INTO leases (name, holder, until_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (_TURN, "", 0)
     )

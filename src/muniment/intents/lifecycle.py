@@ -1,38 +1,135 @@
-"""The life of an intent and of a proposal: which status may follow which, and when time ends it. Pure."""
+"""The life of an intent and of a proposal: which status may follow which, and when time ends it. Pure.
+
+The tables `INTENT` and `PROPOSAL` are the source of every list of statuses. Types, documents and indexes must repeat
+some of them; tests/unit/intents/test_statuses.py compares these with the tables.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
-from muniment.errors import InvalidIntent, StatusConflict
+from muniment.errors import IntentDiffers, InvalidIntent, StatusConflict
+from muniment.evm.hex import Bytes32, HexString
+from muniment.intents.types import IntentStatus, NewIntent, NewProposal, ProposalStatus, StatusChange
 
-Diagram = Mapping[str, tuple[str, ...]]
+S = TypeVar("S", bound=str)
+# For each status those that may follow by one move.
+Diagram: TypeAlias = Mapping[str, tuple[str, ...]]
+# What the chain says of an intent or a proposal.
+Outcome: TypeAlias = Literal["succeeded", "failed"]
 
-INTENT_MOVES: Final[Diagram] = MappingProxyType(
+
+class Stage(NamedTuple, Generic[S]):
+    """A status: the statuses that may follow by one move, and when it reads as `expired` (None: never)."""
+
+    moves: tuple[S, ...] = ()
+    expires: Literal["at the deadline", "after the grace"] | None = None
+
+
+INTENT: Final[Mapping[IntentStatus, Stage[IntentStatus]]] = MappingProxyType(
     {
-        "created": ("enqueued", "discarded"),
-        "enqueued": ("submitted", "discarded"),
-        "submitted": ("succeeded", "failed"),
-        "discarded": (),
-        "succeeded": (),
-        "failed": (),
-        "expired": (),
+        "created": Stage(("enqueued", "discarded"), "at the deadline"),
+        "enqueued": Stage(("submitted", "discarded"), "at the deadline"),
+        "submitted": Stage(("succeeded", "failed"), "after the grace"),
+        "discarded": Stage(),
+        "succeeded": Stage(),
+        "failed": Stage(),
+        "expired": Stage(),
     }
 )
-PROPOSAL_MOVES: Final[Diagram] = MappingProxyType(
+# Time ends no proposal by itself: operators move it to `expired`.
+PROPOSAL: Final[Mapping[ProposalStatus, Stage[ProposalStatus]]] = MappingProxyType(
     {
-        "received": ("accepted", "rejected", "expired"),
-        "accepted": ("submitted", "rejected", "expired"),
-        "submitted": ("succeeded", "failed", "expired"),
-        "rejected": (),
-        "succeeded": (),
-        "failed": (),
-        "expired": (),
+        "received": Stage(("accepted", "rejected", "expired")),
+        "accepted": Stage(("submitted", "rejected", "expired")),
+        "submitted": Stage(("succeeded", "failed", "expired")),
+        "rejected": Stage(),
+        "succeeded": Stage(),
+        "failed": Stage(),
+        "expired": Stage(),
     }
 )
-_EXPIRE_AT_ONCE: Final = ("created", "enqueued")
+INTENT_MOVES: Final[Diagram] = MappingProxyType({status: stage.moves for status, stage in INTENT.items()})
+PROPOSAL_MOVES: Final[Diagram] = MappingProxyType({status: stage.moves for status, stage in PROPOSAL.items()})
+# The statuses that the deadline ends, and the one that ends later: its transaction may be on its way.
+AT_DEADLINE: Final = tuple(status for status, stage in INTENT.items() if stage.expires == "at the deadline")
+(AFTER_GRACE,) = (status for status, stage in INTENT.items() if stage.expires == "after the grace")
+CAN_EXPIRE: Final = (*AT_DEADLINE, AFTER_GRACE)
+# Claims about an intent that failed receipts refute. An intent of an earlier status may have no transaction yet.
+REFUTABLE: Final[tuple[IntentStatus, ...]] = ("submitted", "succeeded")
+# A solver carries out a proposal of these statuses.
+PROPOSAL_UNDER_WAY: Final[tuple[ProposalStatus, ...]] = ("accepted", "submitted")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The time of a read or a write: milliseconds since 1970, and the grace of the settings in seconds.
+
+    For `grace_s` seconds after its deadline a submitted intent may still be mined; then it reads as `expired`.
+    """
+
+    now_ms: int
+    grace_s: int
+
+
+class Claim(NamedTuple):
+    """What operators say of an intent or a proposal; the hashes of transactions have 32 bytes."""
+
+    status: str
+    transaction_hash: bytes | None
+    dest_transaction_hash: bytes | None
+
+    @classmethod
+    def of(cls, status: str, new: NewIntent | NewProposal) -> Self:
+        """The claim of an intent or a proposal that is recorded for the first time."""
+        given = (new.transaction_hash, new.dest_transaction_hash)
+        return cls(status, *(None if each is None else each.raw for each in given))
+
+
+class Recorded(NamedTuple):
+    """What is recorded of an intent or a proposal.
+
+    `reads_as` is the status that clients see now: that of the chain, else the claimed one, unless time has ended it.
+    """
+
+    claim: Claim
+    reads_as: str
+    chain_transaction_hash: bytes | None
+
+    def merge(
+        self,
+        status: str | None,
+        new: NewIntent | NewProposal | StatusChange,
+        *,
+        diagram: Diagram,
+        several: bool,
+    ) -> Claim:
+        """The claim after operators sent `new`: the status moves forward, and each transaction is set once.
+
+        `status` is the one that they sent, None for none. Raises `InvalidIntent` for an unknown status,
+        `StatusConflict` for a move that the diagram lacks (see `check_move`), `IntentDiffers` for another transaction.
+        """
+        claim, moved = self.claim, self.claim.status
+        if status is not None and status != claim.status:
+            check_move(diagram, self.reads_as, status, several=several)
+            moved = claim.status if status == self.reads_as else status
+        return Claim(
+            moved,
+            _first(claim.transaction_hash, self.chain_transaction_hash, new.transaction_hash, "transactionHash"),
+            _first(claim.dest_transaction_hash, None, new.dest_transaction_hash, "destTransactionHash"),
+        )
+
+
+def _first(claimed: bytes | None, of_chain: bytes | None, given: Bytes32 | None, member: str) -> bytes | None:
+    """The hash to claim: the first. A hash that the chain has shown needs no claim."""
+    if given is None or given.raw in {claimed, of_chain}:
+        return claimed
+    if first := claimed or of_chain:
+        raise IntentDiffers(f"recorded with the {member} {HexString.from_raw(first)}, which stays")
+    return given.raw
 
 
 def passed_until(now_ms: int) -> int:
@@ -40,17 +137,17 @@ def passed_until(now_ms: int) -> int:
     return now_ms // 1_000
 
 
-def status_as_read(told: str, deadline: int, now_ms: int, grace_s: int) -> str:
-    """What an intent reads as now of which the chain, or else operators, `told` a status; `deadline` in Unix seconds.
+def status_as_read(recorded: str, deadline: int, moment: Moment) -> str:
+    """The status that clients see of an intent; `deadline` is in Unix seconds.
 
-    `created` and `enqueued` read as `expired` once the deadline has passed, `submitted` only `grace_s` seconds later:
-    its transaction may be on its way. What is final stays.
+    `recorded` is the status of the chain, or else the one that operators claim.
     """
-    if told in _EXPIRE_AT_ONCE:
-        return "expired" if deadline <= passed_until(now_ms) else told
-    if told == "submitted" and deadline + grace_s <= passed_until(now_ms):
+    passed = passed_until(moment.now_ms)
+    if recorded in AT_DEADLINE and deadline <= passed:
         return "expired"
-    return told
+    if recorded == AFTER_GRACE and deadline + moment.grace_s <= passed:
+        return "expired"
+    return recorded
 
 
 def reachable(diagram: Diagram, status: str) -> tuple[str, ...]:
@@ -66,9 +163,9 @@ def reachable(diagram: Diagram, status: str) -> tuple[str, ...]:
 
 
 def check_move(diagram: Diagram, status: str, wanted: str, *, several: bool) -> None:
-    """`status`, as it reads now, may become `wanted`: by one move, by `several`, or because they are the same.
+    """Check that `status` may become `wanted`: by one move, or by more if `several`. The same status is no move.
 
-    Raises `InvalidIntent` for what is no status, and `StatusConflict` that names the moves that are allowed.
+    Raises `InvalidIntent` for an unknown status, and `StatusConflict` that names the moves that are allowed.
     """
     if wanted not in diagram:
         raise InvalidIntent(f"a status is one of {', '.join(diagram)}", pointer="/status")

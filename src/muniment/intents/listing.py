@@ -17,7 +17,8 @@ from msgspec import Meta
 from muniment.evm.address import Address
 from muniment.http.paging import EMPTY, OFFSET_MAX, Page, PageQuery, Sort
 from muniment.intents import store
-from muniment.intents.store import CAN_END, EARLY, ENDED, HEAD_COLUMNS, STATUS_AS_READ, Head
+from muniment.intents.lifecycle import CAN_EXPIRE, Moment
+from muniment.intents.store import EARLY, ENDED, HEAD_COLUMNS, STATUS_AS_READ, Head
 from muniment.intents.types import ConfigSig, DeadlineBound, IntentStatus, Op
 from muniment.storage.dating import times_differ
 from muniment.storage.pages import utf8_length
@@ -112,8 +113,8 @@ class _Plan:
     everything: Where
 
 
-async def search(database: Reads, query: IntentQuery, now_ms: int, grace_s: int, client: str = "") -> Page:
-    """A page of intents in the order of commits, as they read at `now_ms`; at most `PAGE_BYTES_MAX` long.
+async def search(database: Reads, query: IntentQuery, moment: Moment, client: str = "") -> Page:
+    """A page of intents in the order of commits, as they read at `moment`; at most `PAGE_BYTES_MAX` long.
 
     `client` is the address of whoever waits for it. Raises `InvalidParameter` for an offset that is not walked, and
     `DeadlineExceeded` when the last of many rows would have to be looked at.
@@ -124,8 +125,8 @@ async def search(database: Reads, query: IntentQuery, now_ms: int, grace_s: int,
         if not await has_row_behind(database, "intents", query.offset, client):
             return EMPTY
         query.check_offset()
-    span, plan = await _span(database, query), _planned(query, store.expiry(now_ms, grace_s))
-    heads = [Head.of(row, now_ms, grace_s) for row in await _rows(database, query, span, plan, client)]
+    span, plan = await _span(database, query), _planned(query, store.expiry(moment))
+    heads = [Head.of(row, moment) for row in await _rows(database, query, span, plan, client)]
     bytes_max = query.bytes_max or PAGE_BYTES_MAX
     records: list[str] = []
     length = 1
@@ -226,7 +227,7 @@ def _unswept(query: IntentQuery, ended: tuple[bytes, bytes]) -> list[_Filter]:
     """
     if query.status == "expired":
         return [_Filter(ENDED, ended)]
-    return [_Filter(EARLY, store.early(query.status, ended))] if query.status in CAN_END else []
+    return [_Filter(EARLY, store.early(query.status, ended))] if query.status in CAN_EXPIRE else []
 
 
 def _looked_at(plan: _Plan, few: list[_Filter]) -> list[_Arm]:

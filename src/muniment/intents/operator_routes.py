@@ -12,7 +12,8 @@ from muniment.evm.address import Address
 from muniment.evm.hex import Bytes32
 from muniment.http.operation import operation
 from muniment.http.reply import Ready
-from muniment.intents import recording as writing, rules, store
+from muniment.intents import recording, rules, store
+from muniment.intents.lifecycle import Moment
 from muniment.intents.types import Intent, Log, NewIntent, NewLog, NewProposal, Proposal, StatusChange
 from muniment.limits.costs import Shed
 
@@ -33,17 +34,17 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     The hash is computed again from the fields. What is recorded already stays: the status only moves forward, by one
     or more moves; proposals and logs join those that are there, each once. The answer to GET can be put as it is.
     """
-    now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
+    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     checked = rules.check_intent(
-        body, hash, protocol=context.settings.protocol_name, chains=context.chains, now_ms=now_ms
+        body, hash, protocol=context.settings.protocol_name, chains=context.chains, now_ms=moment.now_ms
     )
-
-    if context.clock.doubt() and await store.find(context.database, hash.raw, now_ms, grace_s) is None:
+    # Nothing new is dated while the clock is in doubt; an intent that is recorded has its date.
+    if context.clock.doubt() and await store.find(context.database, hash.raw, moment) is None:
         context.clock.require()
 
     async def write(tx: Transaction) -> str:
-        await writing.record(tx, checked, caller.name, now_ms, grace_s)
-        return await _shown(tx, checked.hash, now_ms, grace_s)
+        await recording.record(tx, checked, caller.name, moment)
+        return await _shown(tx, checked.hash, moment)
 
     return Ready((await context.database.write(write, order=hash.raw)).encode())
 
@@ -65,13 +66,13 @@ async def append_proposal(
     Its identity is its hash, computed as the settlement contract does: the same proposal again is answered with the
     one that is recorded, and brings its status and transactions forward.
     """
-    now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
-    settler = await _settler(context, hash.raw)
+    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
+    settler = await _settler_of(context, hash.raw)
     checked = rules.check_proposal(
         hash.raw, settler, body, protocol=context.settings.protocol_name, chains=context.chains
     )
     record = await context.database.write(
-        lambda tx: writing.append_proposal(tx, hash.raw, checked, caller.name, now_ms, grace_s), order=hash.raw
+        lambda tx: recording.append_proposal(tx, hash.raw, checked, caller.name, moment), order=hash.raw
     )
     return Ready(record.encode())
 
@@ -92,7 +93,7 @@ async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     now_ms = context.now_ms()
     checked = rules.check_log(body, now_ms)
     record = await context.database.write(
-        lambda tx: writing.append_log(tx, hash.raw, checked, caller.name, now_ms), order=hash.raw
+        lambda tx: recording.append_log(tx, hash.raw, checked, caller.name, now_ms), order=hash.raw
     )
     return Ready(record.encode())
 
@@ -110,25 +111,28 @@ async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, b
     succeeded or failed. A proposal that is named moves to any status that can follow on its own. The status that it
     has is no fault.
     """
-    now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
+    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
 
     async def write(tx: Transaction) -> str:
-        await writing.move(tx, hash.raw, body, caller.name, now_ms, grace_s)
-        return await _shown(tx, hash.raw, now_ms, grace_s)
+        await recording.move(tx, hash.raw, body, caller.name, moment)
+        return await _shown(tx, hash.raw, moment)
 
     return Ready((await context.database.write(write, order=hash.raw)).encode())
 
 
-async def _shown(tx: Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> str:
+async def _shown(tx: Transaction, intent_hash: bytes, moment: Moment) -> str:
     """The intent as a listing shows it, read in the transaction that wrote it."""
-    shown = await store.shown(tx, intent_hash, now_ms, grace_s)
+    shown = await store.shown(tx, intent_hash, moment)
     if shown is None:
         raise RuntimeError("an intent that was just written is not there")
     return shown
 
 
-async def _settler(context: Context, intent_hash: bytes) -> Address:
-    """Under whose domain proposals to an intent are signed. It is part of the hash, so it never changes."""
+async def _settler_of(context: Context, intent_hash: bytes) -> Address:
+    """The settlement contract of an intent: its domain is the one that proposals are signed under.
+
+    It is part of the intent's hash, so it never changes. Raises `IntentNotFound`.
+    """
     row = await context.database.fetch_one("SELECT settler FROM intents WHERE hash = ?", (intent_hash,))
     if row is None:
         raise IntentNotFound("no intent is recorded under this hash")

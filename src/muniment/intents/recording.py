@@ -1,19 +1,23 @@
-"""The one function behind the three doors: how intents, proposals, logs and moves are recorded.
+"""How intents, proposals, logs and moves are recorded, for the endpoints of operators and for imports.
 
-Each write first locks the intent's row, so that writers of one intent take turns, in one process or many. What is
-written twice is written once: a repetition is accepted and changes nothing.
+Each write first locks the intent's row, so that writers of one intent take turns, in one process or many. The first
+fact stays, and a repetition is accepted and changes nothing. Proposals and logs are rows of their own (`proposals`,
+`logs`); after a change the chain facts that are known decide again about the status (`chain_facts`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from muniment.auth import operators
-from muniment.errors import IntentFull, IntentNotFound, ProposalNotFound
+from muniment.errors import IntentDiffers, IntentNotFound, ProposalNotFound
 from muniment.evm.hex import Bytes32, HexString
-from muniment.intents import chain_facts as evidence, merging as joining
-from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, check_move, status_as_read
-from muniment.intents.merging import Facts, Held
+from muniment.intents import logs, proposals
+from muniment.intents.chain_facts import apply_chain_facts
+from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, Claim, Moment, Recorded, status_as_read
+from muniment.intents.store import with_members
 from muniment.intents.types import LOGS_MAX, Hashed
 from muniment.storage.dating import date_row
 from muniment.storage.sql import placeholders
@@ -26,69 +30,66 @@ if TYPE_CHECKING:
 
 
 class _Unchanging(Hashed, frozen=True):
-    """The members of an intent that stay as they are: its `record`."""
+    """The members of an intent that never change, stored as its `record`. `execution_hash` is "0x" until it is set."""
 
     hash: Bytes32
     execution_hash: HexString
     created_at: DateTime
 
 
-async def record(tx: Transaction, checked: CheckedIntent, author: str, now_ms: int, grace_s: int) -> bool:
-    """Record an intent, or merge it into what is recorded of it; whether that changed anything.
+class _LockedIntent(NamedTuple):
+    """An intent's row, which no other transaction changes until this one ends."""
 
-    `author` is the operator's name, for the audit log.
+    seq: int
+    recorded: Recorded
+    proposal_count: int
+    log_count: int
 
-    What is recorded of it stays: its status only moves forward, a transaction is set once, proposals and logs join
-    those that are there. Raises `StatusConflict`, `IntentDiffers`, `IntentFull`; then nothing of it is recorded.
+
+async def record(tx: Transaction, checked: CheckedIntent, author: str, moment: Moment) -> bool:
+    """Record an intent, or merge it into the recorded one; whether that changed anything.
+
+    A merge moves the status forward, sets a transaction once, and adds proposals and logs that are new. `author` is
+    the operator's name, for the audit log. Raises `StatusConflict`, `IntentDiffers`, `IntentFull`; then nothing of it
+    is recorded.
     """
-    held = await _lock(tx, checked.hash, now_ms, grace_s)
-    seq = await _insert(tx, checked, now_ms, grace_s) if held is None else None
-    if seq is None:  # it was there, or came from another writer in between
-        held = held or await _lock(tx, checked.hash, now_ms, grace_s)
-        if held is None:
-            raise RuntimeError("an intent that was there is gone; none is ever deleted")
-        seq = await _merge(tx, held, checked)
+    seq = await _insert_or_merge(tx, checked, moment)
     if seq is not None:
-        await evidence.settle(tx, seq, now_ms, grace_s)
-    await operators.enter(tx, author, "record", checked.hash, now_ms)
+        await apply_chain_facts(tx, seq, moment)
+    await operators.enter(tx, author, "record", checked.hash, moment.now_ms)
     return seq is not None
 
 
 async def append_proposal(
-    tx: Transaction, intent_hash: bytes, proposal: CheckedProposal, author: str, now_ms: int, grace_s: int
+    tx: Transaction, intent_hash: bytes, proposal: CheckedProposal, author: str, moment: Moment
 ) -> str:
-    """Append a proposal; the one that is recorded, as JSON.
+    """Append a proposal, or merge it into the recorded one; the proposal as it is recorded then, as JSON.
 
-    Raises `IntentNotFound`, `IntentFull`, and for one that is recorded `StatusConflict`, `IntentDiffers`.
+    Raises `IntentNotFound`, `IntentFull`; for a recorded one `StatusConflict`, `IntentDiffers`.
     """
-    held = await _found(tx, intent_hash, now_ms, grace_s)
-    count, is_changed = await joining.join_proposals(tx, held, [proposal])
+    intent = await _locked(tx, intent_hash, moment)
+    count, is_changed = await proposals.merge(tx, intent.seq, intent.proposal_count, [proposal])
     if is_changed:
-        await _update(tx, held, held.said, count, held.log_count)
-        await evidence.settle(tx, held.seq, now_ms, grace_s)
-    await operators.enter(tx, author, "append proposal", intent_hash, now_ms)
+        await _update(tx, intent._replace(proposal_count=count), intent.recorded.claim)
+        await apply_chain_facts(tx, intent.seq, moment)
+    await operators.enter(tx, author, "append proposal", intent_hash, moment.now_ms)
     ((recorded,),) = await tx.fetch("SELECT record FROM intent_proposals WHERE hash = ?", (proposal.hash,))
     return recorded
 
 
 async def append_log(tx: Transaction, intent_hash: bytes, log: CheckedLog, author: str, now_ms: int) -> str:
-    """Append a log line; the one that is recorded, as JSON. Raises `IntentNotFound`, `IntentFull`."""
+    """Append a log line, unless it is recorded; the recorded one, as JSON. Raises `IntentNotFound`, `IntentFull`."""
     rows = await tx.fetch(
         f"SELECT seq, log_count FROM intents WHERE hash = ?{tx.for_update}",  # noqa: S608 - text of ours
         (intent_hash,),
     )
     if not rows:
-        raise IntentNotFound("no intent is recorded under this hash")
+        raise _not_found()
     ((seq, count),) = rows
-    recorded = joining.shown_log(log)
-    added = await tx.execute(
-        """INSERT INTO intent_logs (intent_seq, n, identity, record) VALUES (?, ?, ?, ?)
-           ON CONFLICT (intent_seq, identity) DO NOTHING""",
-        (seq, count + 1, log.identity, recorded),
-    )
-    if added and count >= LOGS_MAX:
-        raise IntentFull(f"an intent has at most {LOGS_MAX} logs")
-    if added:
+    recorded = logs.shown(log)
+    if await logs.append(tx, seq, count + 1, log):
+        if count >= LOGS_MAX:
+            raise logs.full()
         await tx.execute("UPDATE intents SET log_count = ?, version = version + 1 WHERE seq = ?", (count + 1, seq))
     else:
         ((recorded,),) = await tx.fetch(
@@ -98,114 +99,151 @@ async def append_log(tx: Transaction, intent_hash: bytes, log: CheckedLog, autho
     return recorded
 
 
-async def move(
-    tx: Transaction, intent_hash: bytes, change: StatusChange, author: str, now_ms: int, grace_s: int
-) -> None:
-    """Move an intent by one step of its diagram, or the proposal that is named by one or more of its own.
+async def move(tx: Transaction, intent_hash: bytes, change: StatusChange, author: str, moment: Moment) -> None:
+    """Move an intent by one step, or the proposal that `change` names by one or more.
 
-    The status that it has, or that operators gave it last, is no move and no fault. A transaction that is told of the
-    intent is also that of the one proposal which is accepted or submitted, if exactly one is. Raises `IntentNotFound`,
+    The status that it has, or that operators sent last, is no move and no fault. Raises `IntentNotFound`,
     `ProposalNotFound`, `InvalidIntent`, `StatusConflict`, `IntentDiffers`.
     """
-    held = await _found(tx, intent_hash, now_ms, grace_s)
+    intent = await _locked(tx, intent_hash, moment)
     if change.proposal is None:
-        if change.status != held.said.status:
-            check_move(INTENT_MOVES, held.reads_as, change.status, several=False)
-        said = joining.joined(held, change.status, change)
-        is_changed, of = said != held.said, ""
-        if change.transaction_hash is not None:
-            is_changed = await joining.name_transaction(tx, held.seq, change.transaction_hash) or is_changed
+        claim, is_changed = await _move_intent(tx, intent, change)
     else:
-        known = (await joining.fetch_proposals(tx, held.seq, [change.proposal.raw])).get(change.proposal.raw)
-        if known is None:
-            raise ProposalNotFound("the intent has no proposal with this hash")
-        if change.status != known.said.status:
-            check_move(PROPOSAL_MOVES, known.reads_as, change.status, several=True)
-        is_changed = await joining.update_proposal(tx, held.seq, known, joining.joined(known, change.status, change))
-        said, of = held.said, "proposal "
+        claim, is_changed = intent.recorded.claim, await _move_proposal(tx, intent, change.proposal.raw, change)
     if is_changed:
-        await _update(tx, held, said, held.proposal_count, held.log_count)
-        await evidence.settle(tx, held.seq, now_ms, grace_s)
-    await operators.enter(tx, author, f"move {of}to {change.status}", intent_hash, now_ms)
+        await _update(tx, intent, claim)
+        await apply_chain_facts(tx, intent.seq, moment)
+    subject = "" if change.proposal is None else "proposal "
+    await operators.enter(tx, author, f"move {subject}to {change.status}", intent_hash, moment.now_ms)
 
 
-async def _lock(tx: Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> Held | None:
-    """The intent's row, which no other transaction changes until this one ends."""
+async def _move_intent(tx: Transaction, intent: _LockedIntent, change: StatusChange) -> tuple[Claim, bool]:
+    """The claim after the move, and whether anything changed.
+
+    The intent's transaction is also that of its proposal under way, if exactly one is.
+    """
+    claim = intent.recorded.merge(change.status, change, diagram=INTENT_MOVES, several=False)
+    is_changed = claim != intent.recorded.claim
+    if change.transaction_hash is not None:
+        is_changed = await proposals.name_transaction(tx, intent.seq, change.transaction_hash) or is_changed
+    return claim, is_changed
+
+
+async def _move_proposal(tx: Transaction, intent: _LockedIntent, proposal_hash: bytes, change: StatusChange) -> bool:
+    """Move a proposal; whether anything changed."""
+    row = (await proposals.fetch(tx, intent.seq, [proposal_hash])).get(proposal_hash)
+    if row is None:
+        raise ProposalNotFound("the intent has no proposal with this hash")
+    claim = row.recorded.merge(change.status, change, diagram=PROPOSAL_MOVES, several=True)
+    return await proposals.update(tx, intent.seq, row, claim)
+
+
+async def _lock(tx: Transaction, intent_hash: bytes, moment: Moment) -> _LockedIntent | None:
     rows = await tx.fetch(
         f"""SELECT seq, status, transaction_hash, dest_transaction_hash, chain_status, deadline,
                    chain_transaction_hash, proposal_count, log_count
             FROM intents WHERE hash = ?{tx.for_update}""",  # noqa: S608 - text of ours
         (intent_hash,),
     )
-    for seq, status, transaction_hash, dest_hash, chain_status, deadline, *rest in rows:
-        reads_as = status_as_read(chain_status or status, int.from_bytes(deadline), now_ms, grace_s)
-        return Held(seq, Facts(status, transaction_hash, dest_hash), reads_as, *rest)
+    for seq, status, transaction_hash, dest_hash, chain_status, deadline, chain_hash, *counts in rows:
+        reads_as = status_as_read(chain_status or status, int.from_bytes(deadline), moment)
+        recorded = Recorded(Claim(status, transaction_hash, dest_hash), reads_as, chain_hash)
+        return _LockedIntent(seq, recorded, *counts)
     return None
 
 
-async def _found(tx: Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> Held:
-    held = await _lock(tx, intent_hash, now_ms, grace_s)
-    if held is None:
-        raise IntentNotFound("no intent is recorded under this hash")
-    return held
+async def _locked(tx: Transaction, intent_hash: bytes, moment: Moment) -> _LockedIntent:
+    intent = await _lock(tx, intent_hash, moment)
+    if intent is None:
+        raise _not_found()
+    return intent
 
 
-async def _insert(tx: Transaction, checked: CheckedIntent, now_ms: int, grace_s: int) -> int | None:
-    """Record an intent that is not there with all that is said of it; its seq, or None when it is there after all."""
+def _not_found() -> IntentNotFound:
+    return IntentNotFound("no intent is recorded under this hash")
+
+
+async def _insert_or_merge(tx: Transaction, checked: CheckedIntent, moment: Moment) -> int | None:
+    """The seq of an intent that is new or has changed, None when nothing in `checked` is new."""
+    intent = await _lock(tx, checked.hash, moment)
+    if intent is None:
+        if (seq := await _insert(tx, checked, moment)) is not None:
+            return seq
+        intent = await _lock(tx, checked.hash, moment)  # another writer has recorded it since the first look
+    if intent is None:
+        raise RuntimeError("an intent that was there is gone; none is ever deleted")
+    return intent.seq if await _merge(tx, intent, checked) else None
+
+
+async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment) -> int | None:
+    """Record an intent with its proposals and logs; its seq, or None when another writer has recorded it."""
     new = checked.new
     newest = await tx.fetch_one("SELECT created_at_ms FROM intents ORDER BY created_at_ms DESC LIMIT 1")
-    created_at_ms = await date_row(tx, now_ms, newest[0] if newest else 0)
-    # Operators cannot let an intent expire; one that is said to have expired was created, and its deadline does it.
-    status = "created" if new.status in (None, "expired") else new.status
+    created_at_ms = await date_row(tx, moment.now_ms, newest[0] if newest else 0)
+    # `expired` is computed, never stored: the intent was created, and its deadline makes it read as expired.
+    claim = Claim.of("created" if new.status in (None, "expired") else new.status, new)
+    standing = status_as_read(claim.status, int(new.deadline), moment)
     rows = await tx.fetch(
         f"""INSERT INTO intents
-             (hash, user_address, settler, config_sig, op, deadline, status, standing, transaction_hash,
-              dest_transaction_hash, proposal_count, log_count, created_at_ms, record)
+             (hash, user_address, settler, config_sig, op, deadline, status, transaction_hash, dest_transaction_hash,
+              standing, proposal_count, log_count, created_at_ms, record)
            VALUES ({placeholders(14)}) ON CONFLICT (hash) DO NOTHING RETURNING seq""",  # noqa: S608 - ? only
         (
             checked.hash, new.user.raw, new.settler.raw, new.config_sig.raw, new.op, int(new.deadline).to_bytes(32),
-            status, status_as_read(status, int(new.deadline), now_ms, grace_s), joining.raw(new.transaction_hash),
-            joining.raw(new.dest_transaction_hash), len(checked.proposals), len(checked.logs), created_at_ms,
-            _unchanging(checked, created_at_ms),
+            *claim, standing, len(checked.proposals), len(checked.logs), created_at_ms,
+            _record_of(checked, created_at_ms),
         ),
     )  # fmt: skip
     for (seq,) in rows:
-        await joining.insert_proposals(tx, seq, 0, checked.proposals)
-        await joining.insert_logs(tx, seq, 0, checked.logs)
+        await proposals.insert(tx, seq, 0, checked.proposals)
+        await logs.insert(tx, seq, 0, checked.logs)
         return seq
     return None
 
 
-async def _merge(tx: Transaction, held: Held, checked: CheckedIntent) -> int | None:
-    """Add to an intent what is new; its seq, or None when nothing is."""
-    new = checked.new
-    if new.status is not None and new.status != held.said.status:
-        check_move(INTENT_MOVES, held.reads_as, new.status, several=True)
-    said = joining.joined(held, new.status, new)
-    is_executed = await joining.join_execution(tx, held.seq, new.execution_hash)
-    proposal_count, is_proposed = await joining.join_proposals(tx, held, checked.proposals)
-    log_count = await joining.join_logs(tx, held, checked.logs)
-    if said == held.said and log_count == held.log_count and not is_executed and not is_proposed:
-        return None
-    await _update(tx, held, said, proposal_count, log_count)
-    return held.seq
-
-
-async def _update(tx: Transaction, held: Held, said: Facts, proposal_count: int, log_count: int) -> None:
-    """Write what has changed into the intent's row."""
-    standing = held.reads_as if said.status == held.said.status else said.status
-    await tx.execute(
-        """UPDATE intents SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?,
-                  proposal_count = ?, log_count = ?, version = version + 1 WHERE seq = ?""",
-        (*said, standing, proposal_count, log_count, held.seq),
-    )
-
-
-def _unchanging(checked: CheckedIntent, created_at_ms: int) -> str:
-    """The record of a new intent."""
+def _record_of(checked: CheckedIntent, created_at_ms: int) -> str:
     new = checked.new
     members = _Unchanging(
         **{name: getattr(new, name) for name in Hashed.__struct_fields__},
         hash=Bytes32.from_raw(checked.hash), execution_hash=new.execution_hash, created_at=iso_time(created_at_ms),
     )  # fmt: skip
     return encode(members).decode()
+
+
+async def _merge(tx: Transaction, intent: _LockedIntent, checked: CheckedIntent) -> bool:
+    """Merge `checked` into a recorded intent; whether anything in it is new."""
+    new, before = checked.new, intent.recorded.claim
+    claim = intent.recorded.merge(new.status, new, diagram=INTENT_MOVES, several=True)
+    is_executed = await _set_execution_hash(tx, intent.seq, new.execution_hash)
+    proposal_count, is_proposed = await proposals.merge(tx, intent.seq, intent.proposal_count, checked.proposals)
+    log_count = await logs.merge(tx, intent.seq, intent.log_count, checked.logs)
+    if claim == before and log_count == intent.log_count and not is_executed and not is_proposed:
+        return False
+    await _update(tx, intent._replace(proposal_count=proposal_count, log_count=log_count), claim)
+    return True
+
+
+async def _set_execution_hash(tx: Transaction, seq: int, execution_hash: HexString) -> bool:
+    """Set the execution hash once; whether it is new. Raises `IntentDiffers` for another than the recorded one."""
+    if execution_hash == "0x":
+        return False
+    ((record,),) = await tx.fetch("SELECT record FROM intents WHERE seq = ?", (seq,))
+    known = msgspec.json.decode(record, type=dict[str, Any])["executionHash"]
+    if known == execution_hash:
+        return False
+    if known != "0x":
+        raise IntentDiffers(f"recorded with the executionHash {known}, which stays", pointer="/executionHash")
+    changed = with_members(record, executionHash=execution_hash)
+    await tx.execute("UPDATE intents SET record = ? WHERE seq = ?", (changed, seq))
+    return True
+
+
+async def _update(tx: Transaction, intent: _LockedIntent, claim: Claim) -> None:
+    """Write a claim and the counts of `intent` into its row."""
+    before, reads_as, _ = intent.recorded
+    standing = reads_as if claim.status == before.status else claim.status
+    await tx.execute(
+        """UPDATE intents SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?,
+                  proposal_count = ?, log_count = ?, version = version + 1 WHERE seq = ?""",
+        (*claim, standing, intent.proposal_count, intent.log_count, intent.seq),
+    )

@@ -1,4 +1,4 @@
-"""The endpoints of the intents slice: those that read, and beside them those of `feeding`."""
+"""The endpoints of the intents slice: the two that read intents, and those through which operators write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from muniment.http.operation import Operation, operation
 from muniment.http.paging import check_cursor, next_link
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.http.request import Request
-from muniment.intents import listing, operator_routes as feeding, store
+from muniment.intents import listing, operator_routes, store
+from muniment.intents.lifecycle import Moment
 from muniment.intents.types import Intent
 from muniment.limits.costs import CONTENT, PAGE, Shed
 
@@ -27,11 +28,11 @@ async def list_intents(
     1 MiB: a `next` link says that there is more. Following these links with `sort=1` misses no intent and shows none
     twice.
     """
-    now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
+    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     reads = context.reads(request)
     numbers = context.epochs.numbers(reads, "intents")
     await check_cursor(query.cursor, numbers)
-    page = await listing.search(reads, query, now_ms, grace_s, context.client(request))
+    page = await listing.search(reads, query, moment, context.client(request))
     link = await next_link("/intents", request.query, page, query, query.sort, numbers)
     return page.reply((JSON, *link))
 
@@ -45,9 +46,9 @@ async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready
 
     The ETag changes with each of them, with the status, and when the intent expires.
     """
-    now_ms, grace_s = context.now_ms(), context.settings.settlement_grace_s
+    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     reads = context.reads(request)
-    head = await store.find(reads, hash.raw, now_ms, grace_s)
+    head = await store.find(reads, hash.raw, moment)
     if head is None:
         raise IntentNotFound("no intent is recorded under this hash")
     headers = (JSON, (b"etag", head.etag.encode()))
@@ -59,4 +60,4 @@ async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready
     return Streamed(pieces, headers)
 
 
-OPERATIONS: Final[tuple[Operation, ...]] = (get_intent, list_intents, *feeding.OPERATIONS)
+OPERATIONS: Final[tuple[Operation, ...]] = (get_intent, list_intents, *operator_routes.OPERATIONS)

@@ -1,4 +1,4 @@
-"""What makes an intent, a proposal or a log acceptable. Pure."""
+"""The rules for acceptable intents, proposals and logs. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from muniment.intents.lifecycle import passed_until
 from muniment.intents.types import NewIntent, NewLog, NewProposal
 from muniment.wire import encode
 
-# Of an intent without its proposals and logs: what one request may be long.
+# The JSON of an intent without its proposals and logs: as long as one request may be.
 HEAD_BYTES_MAX: Final = 256 * 1024
-# A thousand of them are still read in one answer.
+# The JSON of a proposal: a thousand of them still fit into one answer.
 PROPOSAL_BYTES_MAX: Final = 64 * 1024
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class SettledChain(Protocol):
-    """A chain on which intents are settled."""
+class ChainWithSettlers(Protocol):
+    """A chain with its settlement contracts."""
 
     @property
     def id(self) -> int:
@@ -40,13 +40,13 @@ class SettledChain(Protocol):
 
     @property
     def proposal_signers(self) -> tuple[Address, ...]:
-        """Those whose signatures under proposals count like a solver's."""
+        """The addresses whose signatures under proposals count like a solver's."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedProposal:
-    """A proposal with its identity, and whose its signatures are."""
+    """A proposal with its hash, which is its identity, and its signers."""
 
     hash: bytes
     new: NewProposal
@@ -74,18 +74,18 @@ class CheckedIntent:
     logs: tuple[CheckedLog, ...]
 
 
-def chains_of(chains: Mapping[int, SettledChain], settler: Address) -> list[SettledChain]:
+def chains_of(chains: Mapping[int, ChainWithSettlers], settler: Address) -> list[ChainWithSettlers]:
     """The chains that have the settlement contract `settler`."""
     return [chain for chain in chains.values() if settler in chain.settlers]
 
 
 def check_intent(
-    new: NewIntent, path_hash: Bytes32 | None, *, protocol: str, chains: Mapping[int, SettledChain], now_ms: int
+    new: NewIntent, path_hash: Bytes32 | None, *, protocol: str, chains: Mapping[int, ChainWithSettlers], now_ms: int
 ) -> CheckedIntent:
-    """`new` with its hash, which is that of the path and that of the body, where they name one.
+    """`new` with its computed hash, to which the hashes of the path and the body must be equal, if given.
 
-    Raises `HashMismatch` with the hash that was computed, and `InvalidIntent` for what is too large, for a time that
-    is none, and for a status `expired` before the deadline has passed.
+    Raises `HashMismatch` with the computed hash, and `InvalidIntent` for an intent or a proposal that is too large, for
+    an impossible time of a log, and for the status `expired` before the deadline has passed.
     """
     computed = intent_hash(new)
     _check_hash(computed, path_hash, Fault("not the hash of these fields", parameter="hash"))
@@ -111,9 +111,9 @@ def check_intent(
 
 
 def check_proposal(
-    intent_hash: bytes, settler: Address, new: NewProposal, *, protocol: str, chains: Mapping[int, SettledChain]
+    intent_hash: bytes, settler: Address, new: NewProposal, *, protocol: str, chains: Mapping[int, ChainWithSettlers]
 ) -> CheckedProposal:
-    """`new` with its hash as a proposal to that intent. Raises `InvalidIntent` for what is too large."""
+    """`new` with its hash as a proposal to that intent. Raises `InvalidIntent` for one that is too large."""
     _check_size(new, PROPOSAL_BYTES_MAX, "a proposal")
     computed = proposal_hash(intent_hash, new)
     domains = [
@@ -124,15 +124,15 @@ def check_proposal(
 
 
 def check_log(new: NewLog, now_ms: int) -> CheckedLog:
-    """`new` with its identity; without `createdAt` it is a line of now.
+    """`new` with its identity; without `createdAt` its time is now.
 
-    Raises `InvalidIntent` for a time that is none, such as the 30th of February, or is before 1970.
+    Raises `InvalidIntent` for an impossible time, such as the 30th of February, and for one before 1970.
     """
     return _checked_log(new, now_ms, time_if_none=now_ms)
 
 
 def timeless(log: CheckedLog) -> bytes:
-    """The identity of the same line in an intent that was sent without the time of it."""
+    """The identity that the same line has in a whole intent that was sent without times."""
     return _identity([None, log.level, log.data])
 
 
@@ -141,9 +141,9 @@ def _identity(parts: Sequence[object]) -> bytes:
 
 
 def _checked_log(new: NewLog, now_ms: int, *, time_if_none: int | None) -> CheckedLog:
-    """`time_if_none` is what counts for the identity of a line that names no time.
+    """`time_if_none` is the time in the identity of a line that names no time.
 
-    None: no time counts. So a whole intent with such lines is the same when it is sent again.
+    None: the time is left out of the identity, so that a whole intent with such lines is the same when it comes again.
     """
     given_ms = None if new.created_at is None else _milliseconds(new.created_at)
     created_ms = time_if_none if given_ms is None else given_ms
@@ -169,6 +169,6 @@ def _check_hash(computed: bytes, given: Bytes32 | None, fault: Fault) -> None:
 
 
 def _check_size(value: object, bytes_max: int, what: str) -> None:
-    """By the JSON that is stored and answered, which may be shorter than the JSON that came."""
+    """Check the size of the JSON that is stored and answered, which may be shorter than the JSON in the request."""
     if len(encode(value)) > bytes_max:
         raise InvalidIntent(f"{what} has at most {bytes_max} bytes of JSON", pointer="")

@@ -1,54 +1,68 @@
-"""Intents in the database, read: a head with the members that never change as JSON, and numbered proposals and logs.
+"""Intents in the database: how they are read, and how a sweep marks those that have expired.
 
-The status as read depends on the time: `moves.status_as_read` says how, and `STATUS_AS_READ` is the same in SQL. The
-column `standing`, which sweeps keep near to it, is for indexes: no answer is made from it alone.
+A row of `intents` holds the members that never change as JSON (`record`); proposals and logs are numbered rows of their
+own. The status as read depends on the time: `lifecycle.status_as_read` computes it, and `STATUS_AS_READ` does the same
+in SQL. The column `standing`, which sweeps keep near to it, is for indexes: no answer is made from it alone.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from muniment.intents.lifecycle import passed_until, status_as_read
+import msgspec
+
+from muniment.intents.lifecycle import AFTER_GRACE, AT_DEADLINE, CAN_EXPIRE, Moment, passed_until, status_as_read
 from muniment.intents.types import NEWEST_SHOWN
 from muniment.storage.sql import SWEPT_AT_ONCE, placeholders
+from muniment.wire import encode
 
 if TYPE_CHECKING:
     from muniment.storage.database import Reads, Row, Transaction
 
-# Those that have expired since the last sweep; its parameters are `expiry()`. The list is the one of the partial
-# index `intents_by_end`, word for word: else SQLite does not see that the index holds them all.
+T = TypeVar("T")
+
+
+def _quoted(statuses: Sequence[str]) -> str:
+    """An IN list of statuses as SQL text."""
+    return ", ".join(f"'{status}'" for status in statuses)
+
+
+# Rows that have expired since the last sweep; the parameters are `expiry()`. The list repeats the partial index
+# `intents_by_end` word for word: else SQLite does not see that the index holds them all.
 ENDED: Final = (
-    "standing IN ('created', 'enqueued', 'submitted') AND deadline <= ? AND (standing <> 'submitted' OR deadline <= ?)"
+    f"standing IN ({_quoted(CAN_EXPIRE)}) AND deadline <= ? AND (standing <> '{AFTER_GRACE}' OR deadline <= ?)"
 )
-# Those with a status that operators told which a sweep has marked, but have not expired: it had another clock or grace.
-# Its parameters are `early()`. The chain has told nothing of an intent whose standing is `expired`.
+# Rows of one claimed status that a sweep of another clock or grace has marked, though they have not expired; the
+# parameters are `early()`. Of an intent whose standing is `expired` the chain has said nothing.
 EARLY: Final = "standing = 'expired' AND status = ? AND deadline > ?"
+_RECORDED: Final = "COALESCE(chain_status, status)"
 # The parameters are `expiry()`.
 STATUS_AS_READ: Final = (
-    "CASE WHEN COALESCE(chain_status, status) IN ('created', 'enqueued') AND deadline <= ? THEN 'expired' "
-    "WHEN COALESCE(chain_status, status) = 'submitted' AND deadline <= ? THEN 'expired' "
-    "ELSE COALESCE(chain_status, status) END"
+    f"CASE WHEN {_RECORDED} IN ({_quoted(AT_DEADLINE)}) AND deadline <= ? THEN 'expired' "
+    f"WHEN {_RECORDED} = '{AFTER_GRACE}' AND deadline <= ? THEN 'expired' "
+    f"ELSE {_RECORDED} END"
 )
-CAN_END: Final = ("created", "enqueued", "submitted")
 HEAD_COLUMNS: Final = (
     "i.seq, i.hash, COALESCE(i.chain_status, i.status), i.deadline, i.version, "
     "COALESCE(i.chain_transaction_hash, i.transaction_hash), i.dest_transaction_hash, "
     "i.proposal_count, i.log_count, i.record"
 )
-# Rows that are held at once of an answer that is streamed. A proposal has up to 64 KiB, a log up to 4 (of which each
-# byte may be six in JSON): about as much of either.
-_PROPOSALS_AT_ONCE: Final = 100
-_LOGS_AT_ONCE: Final = 500
-# Proposals and logs of a listing that are read at once, in the same proportion.
-_WEIGHT_AT_ONCE: Final = 2 * _LOGS_AT_ONCE
-_PROPOSAL_WEIGHT: Final = _LOGS_AT_ONCE // _PROPOSALS_AT_ONCE
+# Rows in one statement: few round trips, and far from the 32,766 parameters that a statement of SQLite may have.
+_ROWS_PER_STATEMENT: Final = 200
+# Rows of one piece of a streamed answer. A proposal has up to 64 KiB, a log up to 4 (of which each byte may be six in
+# JSON): about as much of either.
+_PROPOSALS_PER_PIECE: Final = 100
+_LOGS_PER_PIECE: Final = 500
+# Proposals and logs that a listing reads in one statement, in the same proportion.
+_WEIGHT_MAX: Final = 2 * _LOGS_PER_PIECE
+_PROPOSAL_WEIGHT: Final = _LOGS_PER_PIECE // _PROPOSALS_PER_PIECE
 
 
 class _Numbered(NamedTuple):
-    """A table of what belongs to intents, and the column of `intents` that counts it."""
+    """A table whose rows are numbered within an intent, and the column of `intents` that counts them."""
 
     table: str
     counted_by: str
@@ -60,7 +74,7 @@ _LOGS: Final = _Numbered("intent_logs", "log_count")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """An intent without its proposals and logs."""
+    """An intent without its proposals and logs; `status` is the status as read."""
 
     seq: int
     hash: bytes
@@ -73,10 +87,10 @@ class Head:
     record: str
 
     @classmethod
-    def of(cls, row: Row, now_ms: int, grace_s: int) -> Head:
-        """From the `HEAD_COLUMNS`, as it reads at `now_ms`."""
-        seq, intent_hash, told, deadline, *rest = row
-        status = status_as_read(told, int.from_bytes(deadline), now_ms, grace_s)
+    def of(cls, row: Row, moment: Moment) -> Head:
+        """From the `HEAD_COLUMNS`, as the intent reads at that moment."""
+        seq, intent_hash, recorded, deadline, *rest = row
+        status = status_as_read(recorded, int.from_bytes(deadline), moment)
         return cls(seq, intent_hash, status, *rest)
 
     @property
@@ -87,11 +101,11 @@ class Head:
     @property
     def is_small(self) -> bool:
         """Whether it is answered in one piece."""
-        return self.proposal_count <= _PROPOSALS_AT_ONCE and self.log_count <= _LOGS_AT_ONCE
+        return self.proposal_count <= _PROPOSALS_PER_PIECE and self.log_count <= _LOGS_PER_PIECE
 
     @property
     def weight(self) -> int:
-        """What reading its newest proposals and logs may cost, in logs."""
+        """The cost of reading its newest proposals and logs, in logs."""
         proposals = min(self.proposal_count, NEWEST_SHOWN)
         return proposals * _PROPOSAL_WEIGHT + min(self.log_count, NEWEST_SHOWN)
 
@@ -103,15 +117,16 @@ class Head:
         return f'{self.record[:-1]},"status":"{self.status}"{known},"proposals":['
 
 
-def expiry(now_ms: int, grace_s: int) -> tuple[bytes, bytes]:
-    """The latest deadlines that have passed: for `created` and `enqueued`, and for `submitted`. As in the column."""
-    passed = passed_until(now_ms)
-    return _bound(passed), _bound(passed - grace_s)
+def expiry(moment: Moment) -> tuple[bytes, bytes]:
+    """The latest deadlines that have passed, as the column holds them: without the grace, and with it."""
+    passed = passed_until(moment.now_ms)
+    return _bound(passed), _bound(passed - moment.grace_s)
 
 
 def early(status: str, ended: tuple[bytes, bytes]) -> tuple[str, bytes]:
-    """The parameters of `EARLY` for one of those that `CAN_END`; `ended` is the `expiry()`."""
-    return status, ended[CAN_END.index(status) // 2]
+    """The parameters of `EARLY` for one of the statuses that `CAN_EXPIRE`; `ended` is the `expiry()`."""
+    at_deadline, after_grace = ended
+    return status, after_grace if status == AFTER_GRACE else at_deadline
 
 
 def _bound(seconds: int) -> bytes:
@@ -119,16 +134,16 @@ def _bound(seconds: int) -> bytes:
     return seconds.to_bytes(32) if seconds >= 0 else b""
 
 
-async def find(database: Reads | Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> Head | None:
+async def find(database: Reads | Transaction, intent_hash: bytes, moment: Moment) -> Head | None:
     """The head of an intent."""
     sql = f"SELECT {HEAD_COLUMNS} FROM intents i WHERE i.hash = ?"  # noqa: S608 - text of ours
     row = await database.fetch_one(sql, (intent_hash,))
-    return Head.of(row, now_ms, grace_s) if row else None
+    return Head.of(row, moment) if row else None
 
 
-async def shown(database: Reads | Transaction, intent_hash: bytes, now_ms: int, grace_s: int) -> str | None:
+async def shown(database: Reads | Transaction, intent_hash: bytes, moment: Moment) -> str | None:
     """An intent as a listing shows it, as JSON."""
-    head = await find(database, intent_hash, now_ms, grace_s)
+    head = await find(database, intent_hash, moment)
     return (await listed(database, [head]))[0] if head else None
 
 
@@ -159,12 +174,12 @@ async def _newest(
 
 
 def groups(heads: Sequence[Head]) -> list[list[Head]]:
-    """`heads` in order, in groups whose proposals and logs may be read at once."""
+    """`heads` in order, in groups whose newest proposals and logs are few enough for one statement."""
     made: list[list[Head]] = []
-    weight = _WEIGHT_AT_ONCE
+    weight = _WEIGHT_MAX
     for head in heads:
         weight += head.weight
-        if not made or weight > _WEIGHT_AT_ONCE:
+        if not made or weight > _WEIGHT_MAX:
             made.append([])
             weight = head.weight
         made[-1].append(head)
@@ -174,37 +189,56 @@ def groups(heads: Sequence[Head]) -> list[list[Head]]:
 async def pieces(database: Reads, head: Head) -> AsyncIterator[bytes]:
     """The JSON of an intent with every proposal and log that it had when `head` was read, piece by piece."""
     yield head.opening.encode()
-    async for piece in _records(database, head.seq, _PROPOSALS, head.proposal_count, _PROPOSALS_AT_ONCE):
+    async for piece in _records(database, head.seq, _PROPOSALS, head.proposal_count, _PROPOSALS_PER_PIECE):
         yield piece
     yield b'],"logs":['
-    async for piece in _records(database, head.seq, _LOGS, head.log_count, _LOGS_AT_ONCE):
+    async for piece in _records(database, head.seq, _LOGS, head.log_count, _LOGS_PER_PIECE):
         yield piece
     yield b"]}"
 
 
-async def _records(database: Reads, seq: int, numbered: _Numbered, count: int, at_once: int) -> AsyncIterator[bytes]:
-    """The first `count` records of an intent, `at_once` in a piece, with a comma between any two."""
+async def _records(database: Reads, seq: int, numbered: _Numbered, count: int, size: int) -> AsyncIterator[bytes]:
+    """The first `count` records of an intent, `size` in a piece, with a comma between any two."""
     sql = f"SELECT record FROM {numbered.table} WHERE intent_seq = ? AND n > ? AND n <= ? ORDER BY n"  # noqa: S608 - text of ours
-    for start in range(0, count, at_once):
-        rows = await database.fetch(sql, (seq, start, min(start + at_once, count)))
+    for start in range(0, count, size):
+        rows = await database.fetch(sql, (seq, start, min(start + size, count)))
         yield (("," if start else "") + ",".join(record for (record,) in rows)).encode()
 
 
-async def settle_expired(transaction: Transaction, now_ms: int, grace_s: int) -> int:
+async def mark_expired(tx: Transaction, moment: Moment) -> int:
     """Mark some of the intents that have expired as such, and unmark some that have not; the larger number of both.
 
     The conditions stand twice: an intent that moved while a statement waited for its row is looked at again.
     """
-    ended = expiry(now_ms, grace_s)
-    marked = await transaction.execute(
+    ended = expiry(moment)
+    marked = await tx.execute(
         f"UPDATE intents SET standing = 'expired' WHERE {ENDED} "  # noqa: S608 - text of ours
         f"AND seq IN (SELECT seq FROM intents WHERE {ENDED} LIMIT ?)",
         (*ended, *ended, SWEPT_AT_ONCE),
     )
-    arms = " UNION ALL ".join([f"SELECT seq FROM intents WHERE {EARLY}"] * len(CAN_END))  # noqa: S608 - text of ours
-    unmarked = await transaction.execute(
+    arms = " UNION ALL ".join([f"SELECT seq FROM intents WHERE {EARLY}"] * len(CAN_EXPIRE))  # noqa: S608 - text of ours
+    unmarked = await tx.execute(
         f"UPDATE intents SET standing = status WHERE standing = 'expired' "  # noqa: S608 - text of ours
         f"AND seq IN (SELECT seq FROM ({arms}) early LIMIT ?)",
-        (*(value for status in CAN_END for value in early(status, ended)), SWEPT_AT_ONCE),
+        (*(value for status in CAN_EXPIRE for value in early(status, ended)), SWEPT_AT_ONCE),
     )
     return max(marked, unmarked)
+
+
+async def insert_rows(tx: Transaction, into: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Add rows, many in a statement; `into` is the table with its columns as SQL text."""
+    for part in in_parts(rows):
+        values = ", ".join(f"({placeholders(len(row))})" for row in part)
+        await tx.execute(f"INSERT INTO {into} VALUES {values}", [value for row in part for value in row])  # noqa: S608 - ? only
+
+
+def in_parts(listed: Sequence[T]) -> Iterator[Sequence[T]]:
+    """`listed` in order, in parts that fit into one statement."""
+    for start in range(0, len(listed), _ROWS_PER_STATEMENT):
+        yield listed[start : start + _ROWS_PER_STATEMENT]
+
+
+def with_members(record: str, **members: str) -> str:
+    """A record, as JSON, with other values for some members; the rest keeps its bytes."""
+    kept: dict[str, object] = dict(msgspec.json.decode(record, type=dict[str, msgspec.Raw]))
+    return encode({**kept, **members}).decode()

@@ -15,11 +15,11 @@ from muniment.evm.words import SAFE_INTEGER_MAX
 from muniment.intents.schemas import HASHED, INTENT, LOG, PROPOSAL, PROPOSED
 from muniment.wire import Amount, DateTime, ProvedText, Record
 
-# What one intent holds (interface: "at most 1,000 proposals and 10,000 logs of 4 KiB").
+# The most that one intent holds; docs/relaying.md promises these numbers.
 PROPOSALS_MAX: Final = 1_000
 LOGS_MAX: Final = 10_000
 LOG_BYTES_MAX: Final = 4_096
-# Of each, the newest that a listing shows.
+# A listing shows this many of the newest proposals and of the newest logs.
 NEWEST_SHOWN: Final = 50
 # More than an intent on chain could pay the gas for.
 LIST_MAX: Final = 256
@@ -28,7 +28,7 @@ _LOOKS_LIKE_MS: Final = range(10**12, 10**14 + 1)
 _CONFIG_SIG: Final = re.compile(r"0x[0-9a-fA-F]{130}")
 
 Op = Annotated[int, Meta(ge=0, le=3, description="0 Swap, 1 Transfer, 2 EvmCall, 3 SvmCall", examples=[1])]
-# Operators move an intent along these; it reads as `expired` when its deadline passes first.
+# The moves between these are in `lifecycle`.
 IntentStatus = Annotated[
     Literal["created", "enqueued", "discarded", "submitted", "succeeded", "failed", "expired"],
     Meta(description="How the intent fares", examples=["created"]),
@@ -60,7 +60,7 @@ Signers = Annotated[
 class ConfigSig(ProvedText):
     """The signature of the trigger behind an intent: 65 bytes, lower case, otherwise as they were hashed.
 
-    Not canonicalised and not checked as `Signature` is: the settlement contract hashes these bytes, whatever they are.
+    Not canonicalised and not checked as `Signature` is: the settlement contract hashes these bytes as they are.
     """
 
     __slots__ = ()

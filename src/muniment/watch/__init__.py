@@ -1,1 +1,1 @@
-"""The watcher: follows settlers on chains, and notes in intents what it finds."""
+"""The watcher: follows settlers on chains, and applies their events to intents."""

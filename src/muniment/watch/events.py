@@ -1,4 +1,4 @@
-"""What a log of a settlement contract says about intents. Pure.
+"""Logs of settlement contracts, decoded into events about intents. Pure.
 
 Two generations of the contract are understood: the one whose intents this service holds, and the one after it, whose
 `OperationExecuted` names an intent by its hash. See packages/evm/contracts/Settler.sol of mimic-protocol/contracts.
@@ -41,7 +41,7 @@ OPERATION_EXECUTED: Final = _topic(
 )
 # As the generation that has operations emits it: without the index.
 PROPOSAL_EXECUTED_ALONE: Final = _topic("ProposalExecuted(bytes32)")
-# What to ask `eth_getLogs` for, as choices for the first topic.
+# The choices for the first topic in a request of `eth_getLogs`.
 TOPICS: Final = (INTENT_EXECUTED, PROPOSAL_EXECUTED, OPERATION_EXECUTED, PROPOSAL_EXECUTED_ALONE)
 
 _INTENT_TYPE: Final = TupleOf(
@@ -71,10 +71,10 @@ class _Log(Record, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """That a proposal, an intent, or an operation of an intent was carried out.
+class SettlerEvent:
+    """A settlement contract carried out a proposal, an intent, or an operation of an intent.
 
-    `subject` is the hash of the proposal, or of the intent, 32 bytes; `settler` the contract that says so.
+    `subject` is the hash of the proposal or of the intent, 32 bytes; `settler` is the contract.
     """
 
     kind: Kind
@@ -86,24 +86,26 @@ class Fact:
     log_index: int
 
 
-def facts_of(log: object) -> Fact | None:
-    """What an element of the answer to `eth_getLogs` says, or None.
+def event_in(log: object) -> SettlerEvent | None:
+    """The event in an element of the answer to `eth_getLogs`.
 
-    None for what is malformed, pending (its block is null), taken back (`removed`), or another event.
+    None for a log that is malformed, pending (its block is null) or taken back (`removed`), and for another event.
     """
     try:
         given = convert(log, _Log, dec_hook=decode_text)
-        said = None if given.removed else _said(given)
+        subject = None if given.removed else _subject(given)
     except (ValidationError, ValueError):
         return None
     block_number, log_index = _number(given.block_number), _number(given.log_index)
-    if said is None or block_number is None or log_index is None:
+    if subject is None or block_number is None or log_index is None:
         return None
-    return Fact(*said, given.address, block_number, given.block_hash.raw, given.transaction_hash.raw, log_index)
+    return SettlerEvent(
+        *subject, given.address, block_number, given.block_hash.raw, given.transaction_hash.raw, log_index
+    )
 
 
-def _said(log: _Log) -> tuple[Kind, bytes] | None:
-    """Raises `ValueError` for data that is not that of the event."""
+def _subject(log: _Log) -> tuple[Kind, bytes] | None:
+    """The kind and hash of the subject, None for another event. Raises `ValueError` for data that does not decode."""
     match log.topics:
         case [topic, proposal] if topic in (PROPOSAL_EXECUTED, PROPOSAL_EXECUTED_ALONE):
             return "proposal", proposal.raw
@@ -117,7 +119,7 @@ def _said(log: _Log) -> tuple[Kind, bytes] | None:
 
 
 def _intent(log: _Log) -> tuple[Kind, bytes] | None:
-    """The intent is the first of the event's four values; one for another settlement contract is not this one's."""
+    """The intent is the first of the event's values. An intent for another settlement contract is none of this one."""
     ((op, user, settler, nonce, deadline, data, fees, events, config_sig, validations_min, _),) = decode(
         (_INTENT_TYPE,), log.data.raw
     )

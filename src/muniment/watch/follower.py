@@ -1,4 +1,4 @@
-"""One chain followed: its settlers' events in ranges of blocks, its reorganisations, its failed transactions."""
+"""Follows one chain: the events of its settlers in ranges of blocks, its reorganisations, its failed transactions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 
 from muniment.intents.chain_facts import (
-    Execution,
-    keep,
+    Fact,
+    apply_late_facts,
+    apply_to_subjects,
+    insert_facts,
     lock_subjects,
-    settle_late,
-    settle_subjects,
 )
+from muniment.intents.lifecycle import Moment
 from muniment.outgoing import Unreachable
-from muniment.watch.events import Fact, facts_of
+from muniment.watch.events import SettlerEvent
 from muniment.watch.going_back import first_to_follow, last_common
 from muniment.watch.heads import BLOCKS_PER_SECOND, Heads
-from muniment.watch.node_answers import FACTS_MAX, Block, blocks_of, pieces
+from muniment.watch.node_answers import FACTS_MAX, Block, pieces
 from muniment.watch.nodes import BEHIND, Look, Node, Nodes
 from muniment.watch.progress import (
     Followed,
@@ -30,7 +31,7 @@ from muniment.watch.progress import (
     renew_lease,
     take_back,
 )
-from muniment.watch.ranges import read_logs
+from muniment.watch.ranges import read_range
 from muniment.watch.receipts import Receipts
 
 if TYPE_CHECKING:
@@ -39,21 +40,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# After so long every transaction that was open when a fact was stored is over; writes are given up much earlier.
+# A transaction that was open when a fact was stored is over after this time; writes are given up much earlier.
 _LATE_SECONDS: Final = 30.0
-
-# How deep below the head blocks are kept beside the ends of ranges, so that a short reorganisation takes back little.
-_MARKS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step did with a chain: up to which block it is followed, or from which block on it goes again.
+    """The result of one step with a chain.
 
-    At the head there are no more blocks to follow; `all_asked` then says that every named transaction was asked for.
-    A head that `is_held_back` is one below what the node said, which was not believed yet.
+    `next_block` is the next block to follow, `head` the last that may be followed now, `taken_back` the first block of
+    a reorganisation. `at_head`: no more blocks are there to follow; then `all_asked` says whether a node was asked for
+    the receipt of every named transaction. `is_held_back`: the node named a higher head, which is not believed yet.
     """
 
     chain_id: int
@@ -69,7 +68,7 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Follows a chain's settlers. `holder` has the lease; a block is read under `confirmations` others."""
+    """Follows a chain's settlers. `holder` has the lease; a block is read once `confirmations` others are above it."""
 
     nodes: Nodes
     confirmations: int
@@ -78,14 +77,14 @@ class Follower:
     now_ms: Callable[[], int]
     grace_s: int
     _followed: Followed | None = None
-    _asked_since_s: float | None = None
+    _began_s: float | None = None
     _heads: Heads = field(init=False)
     _receipts: list[Receipts] = field(init=False)
     _late_at_s: float = 0
     _late_from: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        """Have asked for no receipt yet."""
+        """Begin with no knowledge of the head and the receipts."""
         self._heads = Heads(nodes=self.nodes, now_ms=self.now_ms)
         self._receipts = [
             Receipts(nodes=self.nodes, settler=settler, database=self.database) for settler in self.settlers
@@ -97,18 +96,18 @@ class Follower:
         return self.nodes.chain.settlers
 
     async def step(self, node: Node) -> Step:
-        """Follow the next range, or go back behind a reorganisation, or at the head look after open ends.
+        """Follow the next range, or go back behind a reorganisation; at the head ask for receipts.
 
-        Raises `Unreachable` when the node does not do its part, `LeaseLostError`, `DatabaseUnavailable`.
+        Raises `Unreachable` when the node fails, `LeaseLostError`, `DatabaseUnavailable`.
         """
         followed = self._followed or await self._read()
         newest = followed.newest
-        self._asked_since_s = self._asked_since_s or self.nodes.now_s()
+        self._began_s = self._began_s or self.nodes.now_s()
         look = await self.nodes.look(node, newest and newest.number)
         if self._is_behind(look, followed):
             if not self.nodes.all_behind():
                 raise Unreachable(BEHIND, "the node has not come as far as another before")
-            _log.warning("no node has what was followed", chain=self._chain_id, head=look.number)
+            _log.warning("no node has the blocks that were followed", chain=self._chain_id, head=look.number)
             return await self._go_back(node, look.number)
         if newest is not None and look.hash != newest.hash:
             return await self._go_back(node, look.number)
@@ -119,17 +118,17 @@ class Follower:
         if followed.next_block is not None and followed.next_block <= head:
             return replace(await self._follow(node, followed, head), is_held_back=is_held_back)
         first = head + 1 if followed.next_block is None else followed.next_block
-        facts, intents = await self._look_at_receipts(node, first - 1)
-        await self._settle_late(first)
+        facts, intents = await self._ask_for_receipts(node, first - 1)
+        await self._apply_late_facts(first)
         all_asked = all(each.all_asked for each in self._receipts)
         return Step(
             self._chain_id, first, head, facts, intents, at_head=True, all_asked=all_asked, is_held_back=is_held_back
         )
 
     async def follow_again(self, block: int) -> Step:
-        """Forget what is known of the chain from `block` on; it is read again. Nothing is done where it was not read.
+        """Take back all facts from `block` on, so that these blocks are read again.
 
-        Raises `LeaseLostError`, `DatabaseUnavailable`.
+        A settler that was not followed yet begins at `block`. Raises `LeaseLostError`, `DatabaseUnavailable`.
         """
 
         async def start(tx: Transaction) -> None:
@@ -142,7 +141,7 @@ class Follower:
         return Step(self._chain_id, block, block, facts, intents, taken_back=block)
 
     def _is_behind(self, look: Look, followed: Followed) -> bool:
-        """Whether the node lacks what was followed. A chain may be configured to begin at a block that is to come."""
+        """Whether the node lacks the newest followed block. A chain may begin at a block that is still to come."""
         if followed.newest is not None:
             return look.hash is None
         configured = self.nodes.chain.settler_block
@@ -153,8 +152,12 @@ class Follower:
     def _chain_id(self) -> int:
         return self.nodes.chain.id
 
+    @property
+    def _moment(self) -> Moment:
+        return Moment(self.now_ms(), self.grace_s)
+
     async def _write(self, work: Work[T]) -> T:
-        """A transaction of the lease's holder. What is remembered of the progress is read again if it fails."""
+        """Write as the holder of the lease. After a failure the progress is read from the database again."""
 
         async def fenced(tx: Transaction) -> T:
             await renew_lease(tx, self.holder, self.now_ms())
@@ -173,13 +176,13 @@ class Follower:
         return followed
 
     async def _begin(self, node: Node, head: int) -> Followed:
-        """Begin where the configuration says, else at the newest block, which the node must have.
+        """Begin at the configured block, else at the newest block, which the node must have.
 
-        That is the one of the moment when this process first asked: since then nodes may have failed, or lied.
+        The newest is that of the time when this process first asked: since then nodes may have failed, or lied.
         """
         first, below = self.nodes.chain.settler_block, None
         if first is None:
-            seconds = self.nodes.now_s() - (self._asked_since_s or self.nodes.now_s())
+            seconds = self.nodes.now_s() - (self._began_s or self.nodes.now_s())
             first = max(0, head - int(BLOCKS_PER_SECOND * seconds))
             below_hash, head_hash = await self.nodes.hashes(node, [max(0, first - 1), max(0, head)])
             if below_hash is None or head_hash is None:
@@ -190,53 +193,39 @@ class Follower:
         return await self._read()
 
     async def _follow(self, node: Node, followed: Followed, head: int) -> Step:
-        """Read one range. The same hash of its last block before and after says that all logs are of one chain."""
+        """Read one range and store its events."""
         assert followed.next_block is not None  # noqa: S101 - `step` has begun
-        first, newest = followed.next_block, followed.newest
+        first = followed.next_block
         end = head if followed.others_at is None else min(head, followed.others_at - 1)
         last = min(end, first + node.span.blocks - 1)
-        (before,) = await self.nodes.hashes(node, [last])
-        logs = await read_logs(self.nodes, node, followed.settlers, first, last)
-        if before is None:
-            raise Unreachable(BEHIND)
-        if logs is None:
+        found = await read_range(self.nodes, node, followed.settlers, first, last, newest=followed.newest, head=head)
+        if found is None:
             return Step(self._chain_id, first, head)
-        blocks = blocks_of(logs, followed.settlers, first, last)
-        if blocks.get(last, before) != before:
-            raise Unreachable("garbage", "a log is not of the block that it names")
-        known = {**blocks, last: before, **({newest.number: newest.hash} if newest else {})}
-        marks = [last - depth for depth in _MARKS if last == head and last - depth >= first]
-        asked = list(dict.fromkeys((*known, *marks)))
-        found = dict(zip(asked, await self.nodes.hashes(node, asked), strict=True))
-        if any(found[number] != block_hash for number, block_hash in known.items()):
-            raise Unreachable("moving", "the chain changed while it was read")
-        facts = [fact for fact in map(facts_of, logs) if fact is not None]
-        seen = [Block(mark, block_hash) for mark in reversed(marks) if (block_hash := found[mark]) is not None]
         intents = 0
-        for piece, end in pieces(facts, Block(last, before)):
-            kept = [*(seen if end.number == last else ()), end]
-            intents += await self._store(piece, replace(followed, next_block=first), kept)
-            first = end.number + 1
-        return Step(self._chain_id, first, head, len(facts), intents)
+        for piece, reached in pieces(found.events, found.last):
+            blocks = [*(found.marks if reached == found.last else ()), reached]
+            intents += await self._store(piece, replace(followed, next_block=first), blocks)
+            first = reached.number + 1
+        return Step(self._chain_id, first, head, len(found.events), intents)
 
-    async def _store(self, facts: Sequence[Fact], followed: Followed, seen: Sequence[Block]) -> int:
-        """Store facts and progress, and settle the intents they touch, in one transaction."""
+    async def _store(self, events: Sequence[SettlerEvent], followed: Followed, blocks: Sequence[Block]) -> int:
+        """Store events and progress, and apply the events to their intents, in one transaction."""
         assert followed.next_block is not None  # noqa: S101 - see `_follow`
         first = followed.next_block
 
         async def work(tx: Transaction) -> int:
-            await keep(tx, (_execution(self._chain_id, fact) for fact in facts))
-            await advance(tx, self._chain_id, followed.settlers, first, seen)
-            return await settle_subjects(tx, [fact.subject for fact in facts], self.now_ms(), self.grace_s)
+            await insert_facts(tx, (_fact(self._chain_id, event) for event in events))
+            await advance(tx, self._chain_id, followed.settlers, first, blocks)
+            return await apply_to_subjects(tx, [event.subject for event in events], self._moment)
 
         intents = await self._write(work)
-        # Who was behind the others may have come as far as they, and the newest block may be one of theirs.
+        # Settlers that were behind the others may have caught up, and the newest block may be one of the others'.
         is_alone = followed.others_at is None
-        self._followed = replace(followed, next_block=seen[-1].number + 1, newest=seen[-1]) if is_alone else None
+        self._followed = replace(followed, next_block=blocks[-1].number + 1, newest=blocks[-1]) if is_alone else None
         return intents
 
     async def _go_back(self, node: Node, head: int) -> Step:
-        """Take back what was seen above the last block that is still the chain's, and follow again from there."""
+        """Take back the facts above the last kept block that the chain still has, and follow again from there."""
         common = await last_common(self.nodes, node, self._write)
         if common is None:
             down_to = await self._write(lambda tx: first_to_follow(tx, self.nodes.chain, head, self.now_ms()))
@@ -248,49 +237,48 @@ class Follower:
         return Step(self._chain_id, down_to, head - self.confirmations, facts, intents, taken_back=down_to)
 
     async def _take_back_to(self, down_to: int, lost: str) -> tuple[int, int]:
-        """Forget what was seen from block `down_to` on; how many facts, and how many intents they were about."""
+        """Take back the facts from block `down_to` on; the numbers of facts, and of intents that they were about."""
         facts = intents = 0
         piece = None
         while piece is None or not piece.is_last:
-            piece, settled = await self._write(lambda tx: self._take_back(tx, down_to, lost))
-            facts, intents = facts + piece.facts, intents + settled
+            piece, touched = await self._write(lambda tx: self._take_back(tx, down_to, lost))
+            facts, intents = facts + piece.facts, intents + touched
         self._followed = None
         return facts, intents
 
     async def _take_back(self, tx: Transaction, down_to: int, lost: str) -> tuple[TakenBack, int]:
         piece = await take_back(tx, self._chain_id, down_to, FACTS_MAX, lambda subjects: lock_subjects(tx, subjects))
-        return piece, await settle_subjects(tx, piece.subjects, self.now_ms(), self.grace_s, lost=lost)
+        return piece, await apply_to_subjects(tx, piece.subjects, self._moment, lost=lost)
 
-    async def _look_at_receipts(self, node: Node, followed: int) -> tuple[int, int]:
-        """Ask for outcomes of transactions that operators named; how many failed, and how many intents that touched."""
+    async def _ask_for_receipts(self, node: Node, followed: int) -> tuple[int, int]:
+        """Ask for receipts of transactions that operators named; the numbers of failed ones, and of their intents."""
         failed = intents = 0
         for receipts in self._receipts:
             found = await receipts.ask(node, followed)
             for at in range(0, len(found), FACTS_MAX):
                 piece = found[at : at + FACTS_MAX]
-                intents += await self._write(lambda tx, piece=piece: self._keep_receipts(tx, piece))
+                intents += await self._write(lambda tx, piece=piece: self._store_receipts(tx, piece))
             receipts.kept()
             failed += sum(each.outcome == "failed" for each in found)
         return failed, intents
 
-    async def _keep_receipts(self, tx: Transaction, found: Sequence[Execution]) -> int:
-        await keep(tx, found)
+    async def _store_receipts(self, tx: Transaction, found: Sequence[Fact]) -> int:
+        await insert_facts(tx, found)
         failed = [each.subject for each in found if each.outcome == "failed"]
-        return await settle_subjects(tx, failed, self.now_ms(), self.grace_s)
+        return await apply_to_subjects(tx, failed, self._moment)
 
-    async def _settle_late(self, next_block: int) -> None:
-        """Every now and then look again at what was stored since the time before the last."""
+    async def _apply_late_facts(self, next_block: int) -> None:
+        """From time to time apply the facts that were stored since the time before the last."""
         if self.nodes.now_s() < self._late_at_s:
             return
         older, newer = self._late_from or (next_block, next_block)
-        now_ms = self.now_ms()
-        await self._write(lambda tx: settle_late(tx, self._chain_id, older, now_ms, self.grace_s))
+        await self._write(lambda tx: apply_late_facts(tx, self._chain_id, older, self._moment))
         self._late_from = (newer, next_block)
         self._late_at_s = self.nodes.now_s() + _LATE_SECONDS
 
 
-def _execution(chain_id: int, fact: Fact) -> Execution:
-    return Execution(
-        chain_id, fact.block_number, fact.block_hash, fact.transaction_hash, fact.log_index, fact.settler.raw,
-        fact.subject, "succeeded",
+def _fact(chain_id: int, event: SettlerEvent) -> Fact:
+    return Fact(
+        chain_id, event.block_number, event.block_hash, event.transaction_hash, event.log_index, event.settler.raw,
+        event.subject, "succeeded",
     )  # fmt: skip

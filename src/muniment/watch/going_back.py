@@ -1,4 +1,4 @@
-"""How far to go back when a chain is another one than was followed."""
+"""How far to go back when a chain was reorganised: to a block that the registry has kept and the chain still has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def last_common(
     nodes: Nodes, node: Node, fetch: Callable[[Work[list[Block]]], Awaitable[list[Block]]]
 ) -> int | None:
-    """The newest block that is kept and that the node has too. Raises `Unreachable`."""
+    """The number of the newest kept block that the node has too, None for no such block. Raises `Unreachable`."""
     below: int | None = None
     while True:
         kept = await fetch(lambda tx, below=below: kept_blocks(tx, nodes.chain.id, below=below, limit=CALLS_MAX))
@@ -31,10 +31,10 @@ async def last_common(
 
 
 async def first_to_follow(tx: Transaction, chain: Chain, head: int, now_ms: int) -> int:
-    """Where to follow from when no kept block is the chain's any more: what stays would be found wrong again and again.
+    """The block to follow from when the chain has none of the kept blocks: a kept one would be found wrong every time.
 
-    That is the settler's block, or the lowest of which anything was known if that is lower. What is known of blocks
-    above the `head` says nothing; then no event since the registry was made may be lost.
+    That is the configured block, or the lowest one with a fact or a kept hash if that is lower. A block above `head`
+    proves nothing; with no other, following begins so far back that no event since the registry was made is lost.
     """
     lowest = await first_known(tx, chain.id)
     known = [chain.settler_block, lowest if lowest is not None and lowest <= head else None]

@@ -1,4 +1,4 @@
-"""Which block of a chain to believe to be its newest: one node that lies, or errs, leads nobody far away."""
+"""The head of a chain that the watcher believes: one node that lies, or errs, does not lead it far away."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from muniment.watch.nodes import Look, Node, Nodes
 if TYPE_CHECKING:
     from muniment.watch.node_answers import Block
 
-# What a head may grow: no chain of the catalogue makes more than 4 blocks a second (Arbitrum One, 0.25 s each).
+# The growth of a head that is believed. No chain of the catalogue makes more than 4 blocks a second (Arbitrum One).
 BLOCKS_PER_SECOND: Final = 100
-# Beside that in any step, so that a clock that stands still stops nothing.
+# The growth in each step beside that, so that a clock that stands still does not stop the watcher.
 BLOCKS_PER_STEP: Final = 100
-# How long another node's word holds, in which many ranges may be read.
-_TOLD_SECONDS: Final = 2.0
-# A node beside the one that is read is not waited for as long as that one.
+# The head of another node is not asked for again for this long, in which many ranges may be read.
+_HEAD_FRESH_SECONDS: Final = 2.0
+# The timeout for the head of another node, shorter than that of the node that is read.
 _OTHERS_SECONDS_MAX: Final = 5.0
-# A node whose head has not grown for so long stands still; the others are followed without it.
+# A node whose head has not grown for this long stands still, and its head does not count.
 STILL_SECONDS: Final = 120.0
 
 
 class Head(NamedTuple):
-    """The block up to which a chain may be read; `is_held_back` when the node says that there are more."""
+    """The block up to which a chain may be read; `is_held_back` when the node has named a higher one."""
 
     number: int
     is_held_back: bool
 
 
 @dataclass(slots=True)
-class _Told:
-    """What a node beside the one that is read says."""
+class _OtherHead:
+    """The head of a node beside the one that is read: its number, when it came, and when it last grew."""
 
     number: int
     at_s: float
@@ -44,24 +44,24 @@ class _Told:
 
 @dataclass(slots=True, kw_only=True)
 class Heads:
-    """Judges what the nodes of one chain say of its newest block."""
+    """Judges the heads that the nodes of one chain name."""
 
     nodes: Nodes
     now_ms: Callable[[], int]
     _believed: int | None = None
     _believed_at_s: float = 0
-    _told: dict[Node, _Told] = field(default_factory=dict[Node, _Told])
+    _others: dict[Node, _OtherHead] = field(default_factory=dict[Node, _OtherHead])
 
     async def believed(self, node: Node, look: Look, newest: Block | None) -> Head:
-        """The head to follow, at most what `node` said in its `look`, and at most the second highest of all nodes.
+        """The head to follow: at most the one in the `look` of `node`, and at most the second highest of all nodes.
 
-        It grows by so many blocks a second and a step. What this process believed before is where it grows from, and
-        first of all the `newest` block that was followed, which was made at the time that the node gives it.
+        It grows by a limited number of blocks a second and a step, from the head that this process believed before. At
+        first it grows from the `newest` block that was followed, at the time that the node gives for that block.
         """
         now_s = self.nodes.now_s()
-        told = await self._told_by_two(node, look.number, followed=0 if newest is None else newest.number)
+        named = await self._named_by_two(node, look.number, followed=0 if newest is None else newest.number)
         bound = self._bound(look, newest, now_s)
-        number = told if bound is None else min(told, bound)
+        number = named if bound is None else min(named, bound)
         self._believed, self._believed_at_s = number, now_s
         return Head(number, is_held_back=number < look.number)
 
@@ -74,21 +74,24 @@ class Heads:
             return None
         return known + BLOCKS_PER_STEP + math.ceil(BLOCKS_PER_SECOND * max(0.0, seconds))
 
-    async def _told_by_two(self, node: Node, number: int, *, followed: int) -> int:
-        """`number`, or less where no other node that goes on, and has what was followed, has come as far."""
+    async def _named_by_two(self, node: Node, number: int, *, followed: int) -> int:
+        """`number`, or the highest head of the other nodes if that is lower.
+
+        Only a node counts that is not resting, goes on, and has come as far as `followed`.
+        """
         others = [each for each in self.nodes.nodes if each is not node]
         await asyncio.gather(*(self._ask(each) for each in others))
         now_s = self.nodes.now_s()
-        told = [self._told[each] for each in others if each in self._told and each.rests_until_s <= now_s]
+        heads = [self._others[each] for each in others if each in self._others and each.rests_until_s <= now_s]
         going_on = [
-            each.number for each in told if each.number >= followed and now_s - each.grew_at_s < STILL_SECONDS
+            each.number for each in heads if each.number >= followed and now_s - each.grew_at_s < STILL_SECONDS
         ]  # fmt: skip
         return min(number, max(going_on, default=number))
 
     async def _ask(self, node: Node) -> None:
-        """Know what a node says that does not rest."""
-        now_s, before = self.nodes.now_s(), self._told.get(node)
-        if node.rests_until_s > now_s or (before is not None and now_s - before.at_s < _TOLD_SECONDS):
+        """Ask a node for its head, unless it rests or answered a moment ago."""
+        now_s, before = self.nodes.now_s(), self._others.get(node)
+        if node.rests_until_s > now_s or (before is not None and now_s - before.at_s < _HEAD_FRESH_SECONDS):
             return
         try:
             async with asyncio.timeout(_OTHERS_SECONDS_MAX):
@@ -99,6 +102,6 @@ class Heads:
             self.nodes.failed(node, error.reason)
         else:
             grew_at_s = now_s if before is None or number > before.number else before.grew_at_s
-            self._told[node] = _Told(number, now_s, grew_at_s)
+            self._others[node] = _OtherHead(number, now_s, grew_at_s)
             if node.behind_since_s is None:
                 self.nodes.succeeded(node)

@@ -1,10 +1,10 @@
-"""What nodes answer about blocks, logs and receipts, checked before anything of it is believed. Pure."""
+"""Answers of nodes about blocks, logs and receipts, checked before anything uses them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from muniment.chains.rpc import Failed
 from muniment.evm.hex import data_of, quantity_of
@@ -12,23 +12,24 @@ from muniment.outgoing import Unreachable
 
 if TYPE_CHECKING:
     from muniment.evm.address import Address
-    from muniment.watch.events import Fact
+    from muniment.intents.lifecycle import Outcome
+    from muniment.watch.events import SettlerEvent
 
-# Facts in one transaction: each may touch an intent, which takes about a millisecond of the writer.
+# Facts in one transaction. Each may touch an intent, which takes the writer about a millisecond.
 FACTS_MAX: Final = 500
 _HASH_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block that was seen."""
+    """A block that a node has shown."""
 
     number: int
     hash: bytes
 
 
 def block_hash_in(answer: object, number: int) -> bytes | None:
-    """The hash of the block that `eth_getBlockByNumber` answered; None for one that the node does not have."""
+    """The hash in an answer to `eth_getBlockByNumber`; None when the node lacks the block. Raises `Unreachable`."""
     if answer is None:
         return None
     if isinstance(answer, Failed):
@@ -41,18 +42,21 @@ def block_hash_in(answer: object, number: int) -> bytes | None:
 
 
 def block_time_in(answer: object) -> int | None:
-    """When the block that `eth_getBlockByNumber` answered was made, in Unix seconds; None when it does not say."""
+    """The block's time in an answer to `eth_getBlockByNumber`, in Unix seconds; None when the answer has none."""
     block = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
     return quantity_of(block.get("timestamp"))
 
 
 def may_be_size(reason: str) -> bool:
-    """Whether a range may have been too large. 429 is about the rate: a smaller range would be one request more."""
+    """Whether a request may have failed because its range was too large.
+
+    Status 429 is about the rate of requests: a smaller range would only add one.
+    """
     return reason in {"timeout", "too-large"} or (reason.startswith(("http-4", "http-5")) and reason != "http-429")
 
 
 def blocks_of(logs: Sequence[Any], settlers: Sequence[Address], first: int, last: int) -> dict[int, bytes]:
-    """The blocks that logs are of, by number. Raises `Unreachable` for a log that was not asked for."""
+    """The hashes of the blocks that hold the logs, by number. Raises `Unreachable` for a log outside the request."""
     blocks: dict[int, bytes] = {}
     asked = {settler.raw for settler in settlers}
     for entry in logs:
@@ -73,21 +77,26 @@ def blocks_of(logs: Sequence[Any], settlers: Sequence[Address], first: int, last
     return blocks
 
 
-def pieces(facts: Sequence[Fact], last: Block) -> Iterator[tuple[list[Fact], Block]]:
-    """Facts for one transaction each, and the block up to which the range is followed with them."""
-    piece: list[Fact] = []
-    for fact in sorted(facts, key=lambda fact: (fact.block_number, fact.log_index)):
-        if len(piece) >= FACTS_MAX and fact.block_number > piece[-1].block_number:
+def pieces(events: Sequence[SettlerEvent], last: Block) -> Iterator[tuple[list[SettlerEvent], Block]]:
+    """The events of a range in pieces, one for each transaction, each with the last block that it completes.
+
+    No block is split, so progress can be stored with each piece. `last` is the last block of the range.
+    """
+    piece: list[SettlerEvent] = []
+    for event in sorted(events, key=lambda event: (event.block_number, event.log_index)):
+        if len(piece) >= FACTS_MAX and event.block_number > piece[-1].block_number:
             yield piece, Block(piece[-1].block_number, piece[-1].block_hash)
             piece = []
-        piece.append(fact)
+        piece.append(event)
     yield piece, last
 
 
-def receipt_in(
-    answer: object, transaction_hash: bytes, followed: int
-) -> tuple[Block, Literal["succeeded", "failed"]] | None:
-    """The block and the outcome of a transaction, by its receipt. None: none yet (or dropped), too new, or not told."""
+def receipt_in(answer: object, transaction_hash: bytes, followed: int) -> tuple[Block, Outcome] | None:
+    """The block and the outcome of a transaction, in an answer to `eth_getTransactionReceipt`.
+
+    None: the transaction is not mined or was dropped, its block is above `followed`, or the answer is an error or has
+    no status. Raises `Unreachable` for an answer that is no receipt of it.
+    """
     if answer is None or isinstance(answer, Failed):
         return None
     receipt = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}

@@ -1,4 +1,4 @@
-"""The RPC nodes of one chain: which to ask now, how many blocks each lets be read at once, and how long one rests."""
+"""The RPC nodes of one chain: the one to ask now, the number of blocks it allows in a range, and its rests."""
 
 from __future__ import annotations
 
@@ -14,37 +14,41 @@ from muniment.watch.node_answers import block_hash_in, block_time_in
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
 
-# What most public nodes take; the hosted ones' documents name 10 (Alchemy, free) to 10,000 (QuickNode) blocks.
+# Most public nodes allow this range; the documents of hosted ones name 10 (Alchemy, free) to 10,000 (QuickNode) blocks.
 BLOCKS_FIRST: Final = 1_000
 BLOCKS_MAX: Final = 10_000
-# After so many ranges that fitted, one that was refused is tried again: the node, or its quota, may be another now.
+# After this many ranges that fitted, a refused size is tried again: the node, or its quota, may have changed.
 _FITTED_MAX: Final = 100
 # A node that fails rests for 1, 2, 4 … 60 seconds: an outage of minutes costs a request a minute.
 REST_SECONDS_FIRST: Final = 1.0
 REST_SECONDS_MAX: Final = 60.0
 SECONDS_MAX: Final = 20.0
-# Block headers come with their transactions' hashes, up to some 100 KB each; answers are read up to 8 MiB.
+# Calls in one request. A block comes with the hashes of its transactions, some 100 KB; answers are read up to 8 MiB.
 CALLS_MAX: Final = 50
-# A node that lacks what was followed may lag, for as long as its machine takes to start; or another lied before.
+# A node that lacks followed blocks may lag while its machine starts. When all nodes lack them for this long, the node
+# that named these blocks lied.
 BEHIND_SECONDS: Final = 180.0
-# A node that does not answer at all is not waited for any longer before the others are believed.
+# A node that fails for this long counts as one that lacks the followed blocks, so that the others are believed.
 SILENT_SECONDS: Final = 1_800.0
-# Why a node failed that has not come as far as another before.
+# The reason of a failure: the node has not come as far as another before.
 BEHIND: Final = "behind"
-# As in a chains file: what a database and JSON hold exactly.
+# As in a chains file: databases and JSON hold numbers up to this one exactly.
 BLOCK_MAX: Final = 2**53 - 1
 
 
 @dataclass(slots=True)
 class Span:
-    """How many blocks to ask a node for: halved when it refuses, more when it does not, by halves towards the limit."""
+    """The number of blocks to ask a node for.
+
+    It doubles while ranges fit, and is halved when one is refused; then it approaches the refused size by halves.
+    """
 
     blocks: int = BLOCKS_FIRST
     _refused: int = BLOCKS_MAX + 1
     _fitted: int = 0
 
     def fitted(self) -> None:
-        """The node answered for a range of this size."""
+        """Note that the node answered for a range of this size."""
         self._fitted += 1
         if self._fitted >= _FITTED_MAX:
             self._refused, self._fitted = BLOCKS_MAX + 1, 0
@@ -53,7 +57,7 @@ class Span:
         self.blocks = min(2 * self.blocks, between if known_bound else BLOCKS_MAX)
 
     def refused(self, blocks: int) -> bool:
-        """The node refused a range of `blocks`; whether a smaller one can be asked for."""
+        """Note that the node refused a range of `blocks`; False when there is no smaller one."""
         self._refused, self._fitted = max(2, blocks), 0
         self.blocks = max(1, blocks // 2)
         return blocks > 1
@@ -61,7 +65,7 @@ class Span:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """What is known of one URL. The URL is told by its place among the chain's: it may hold a key."""
+    """One RPC URL and its record. Logs name it by its place among the chain's URLs: the URL may hold a key."""
 
     place: int
     url: str = field(repr=False)
@@ -74,7 +78,7 @@ class Node:
 
 
 class Look(NamedTuple):
-    """What a node says: its newest block's number, and of the block that was asked for the hash and Unix seconds."""
+    """An answer of a node: the number of its newest block; hash and time (Unix seconds) of the block in question."""
 
     number: int
     hash: bytes | None = None
@@ -92,7 +96,7 @@ class Nodes:
     nodes: list[Node] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Know nothing bad of any yet."""
+        """Begin with a clean record for each node."""
         self.nodes = [Node(place, url) for place, url in enumerate(self.chain.rpc_urls, 1)]
 
     def first_awake(self) -> Node | None:
@@ -100,11 +104,11 @@ class Nodes:
         return next((node for node in self.nodes if node.rests_until_s <= self.now_s()), None)
 
     def seconds_to_wait(self) -> float:
-        """Until a node does not rest any more."""
+        """Seconds until the first node has rested."""
         return max(0.0, min(node.rests_until_s for node in self.nodes) - self.now_s())
 
     def failed(self, node: Node, reason: str) -> None:
-        """Let it rest, longer each time, for a time that other processes do not share."""
+        """Let the node rest: longer each time, and by a random part, so that processes do not ask it all together."""
         now_s = self.now_s()
         rest = min(REST_SECONDS_MAX, REST_SECONDS_FIRST * 2 ** min(node.failures, 16))
         node.failures += 1
@@ -115,11 +119,11 @@ class Nodes:
 
     @staticmethod
     def succeeded(node: Node) -> None:
-        """The node did its part: nothing bad is remembered of it."""
+        """Clear the record of the node: it answered as it should."""
         node.failures, node.failing_since_s, node.behind_since_s = 0, None, None
 
     def all_behind(self) -> bool:
-        """Whether no node has had for minutes what was followed; one that is silent counts after half an hour."""
+        """Whether all nodes have lacked the followed blocks for minutes; a failing one counts after half an hour."""
         return all(
             self._is_past(node.behind_since_s, BEHIND_SECONDS) or self._is_past(node.failing_since_s, SILENT_SECONDS)
             for node in self.nodes
@@ -129,7 +133,10 @@ class Nodes:
         return since_s is not None and self.now_s() - since_s >= seconds
 
     async def ask(self, node: Node, calls: Sequence[Call]) -> list[Any]:
-        """The answers to `calls`, in as many requests as they need. Raises `Unreachable`, also for another chain's."""
+        """The answers to `calls`, in as many requests as needed.
+
+        Raises `Unreachable`, also for a node of another chain.
+        """
         if not node.is_checked:
             (chain_id,) = await ask(self.outgoing, node.url, [Call("eth_chainId")], seconds_max=SECONDS_MAX)
             if quantity_of(chain_id) != self.chain.id:
@@ -144,7 +151,7 @@ class Nodes:
         return answers
 
     async def look(self, node: Node, block: int | None = None) -> Look:
-        """What a node says of its newest block, and of `block`. Raises `Unreachable`."""
+        """Ask a node for the number of its newest block, and for the hash and time of `block`. Raises `Unreachable`."""
         calls = [Call("eth_blockNumber")]
         if block is not None:
             calls.append(Call("eth_getBlockByNumber", (hex(block), False)))
@@ -156,6 +163,6 @@ class Nodes:
         return Look(newest, block_hash_in(blocks[0], block), block_time_in(blocks[0]))
 
     async def hashes(self, node: Node, numbers: Sequence[int]) -> list[bytes | None]:
-        """The hashes of blocks, None for one that the node does not have. Raises `Unreachable`."""
+        """The hashes of blocks, None for a block that the node lacks. Raises `Unreachable`."""
         answers = await self.ask(node, [Call("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
         return [block_hash_in(answer, number) for answer, number in zip(answers, numbers, strict=True)]

@@ -1,4 +1,4 @@
-"""How far each chain was followed, by which process, and the block hashes by which a reorganisation is noticed."""
+"""Rows of the watcher: its lease, its progress on each chain, and the block hashes that reveal a reorganisation."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ if TYPE_CHECKING:
     from muniment.evm.address import Address
     from muniment.storage.database import Transaction
 
-# One for each range that was followed, so at least as many blocks. No chain of the catalogue has taken back 200.
+# The hash of at least one block of each range is kept, so these reach back at least as many blocks. No chain of the
+# catalogue has taken back 200.
 BLOCKS_KEPT: Final = 1_000
-# Of older ones the first of each so many stays: from there a chain is read again whose later blocks were a lie.
+# Of older hashes the first in each run of this many blocks stays: a chain is read again from there if a node lied.
 BLOCKS_BETWEEN: Final = 100_000
-# A process that does not renew its lease for so long is taken for dead: longer than a write waits for a busy database.
+# A process that has not renewed its lease for this long is dead. A write waits less for a busy database.
 LEASE_MS: Final = 15_000
-# A lease that lasts longer was taken by a clock that was ahead, and is none. Clocks that are kept differ by less.
+# A lease that lasts longer was taken by a clock that was ahead, and does not count. Synchronised clocks differ by less.
 _UNTIL_MS_MAX: Final = LEASE_MS + 5 * 60 * 1000
 _LEASE: Final = "intents watch"
 
 
 class LeaseLostError(Exception):
-    """Another process follows the chains now; what this one was about to store is not stored."""
+    """Another process follows the chains now; this one has stored nothing in this transaction."""
 
 
 async def take_lease(tx: Transaction, holder: str, now_ms: int) -> bool:
-    """Become the one process that follows chains, when there is none or its lease has lapsed."""
+    """Take the lease if it is free or has lapsed; whether this process holds it now."""
     await tx.execute(
         "INSERT INTO leases (name, holder, until_ms) VALUES (?, ?, 0) ON CONFLICT DO NOTHING", (_LEASE, "")
     )
@@ -41,9 +42,9 @@ async def take_lease(tx: Transaction, holder: str, now_ms: int) -> bool:
 
 
 async def renew_lease(tx: Transaction, holder: str, now_ms: int) -> None:
-    """Renew the lease in the transaction that stores something: who lost it stores nothing.
+    """Renew the lease, in the same transaction that stores something: a process that lost the lease stores nothing.
 
-    A lease that has lapsed but that nobody took is still the holder's. Raises `LeaseLostError`.
+    A lapsed lease that no other process took is still the holder's. Raises `LeaseLostError`.
     """
     renewed = await tx.execute(
         "UPDATE leases SET until_ms = ? WHERE name = ? AND holder = ?", (now_ms + LEASE_MS, _LEASE, holder)
@@ -53,16 +54,16 @@ async def renew_lease(tx: Transaction, holder: str, now_ms: int) -> None:
 
 
 async def release_lease(tx: Transaction, holder: str) -> None:
-    """Let another process take over at once."""
+    """Give the lease up, so that another process can take over at once."""
     await tx.execute("UPDATE leases SET until_ms = 0 WHERE name = ? AND holder = ?", (_LEASE, holder))
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What is stored of a chain: the newest block that is kept, and where to go on.
+    """The stored progress of a chain: its newest kept block, and the settlers to follow next.
 
-    `next_block` is the first block that `settlers` were not followed in yet; None: they have not begun. The others of
-    the chain are further on, at `others_at` at the earliest.
+    `settlers` are those that are furthest behind. `next_block` is the first block that they were not followed in; None:
+    they have not begun. The chain's other settlers are further on, the nearest at `others_at`.
     """
 
     newest: Block | None
@@ -72,7 +73,7 @@ class Followed:
 
 
 async def read_progress(tx: Transaction, chain_id: int, settlers: Sequence[Address]) -> Followed:
-    """How far those of `settlers` were followed that are furthest behind."""
+    """The progress of those of `settlers` that are furthest behind."""
     rows = await tx.fetch("SELECT settler, next_block FROM chain_progress WHERE chain_id = ?", (chain_id,))
     known: dict[bytes, int] = dict(rows)
     newest = next(iter(await kept_blocks(tx, chain_id, below=None, limit=1)), None)
@@ -84,7 +85,7 @@ async def read_progress(tx: Transaction, chain_id: int, settlers: Sequence[Addre
 
 
 async def kept_blocks(tx: Transaction, chain_id: int, *, below: int | None, limit: int) -> list[Block]:
-    """The newest blocks that are kept, newest first; with `below` those of lower numbers."""
+    """The newest kept blocks, newest first; with `below` only those of lower numbers."""
     bound, given = ("AND number < ?", (below,)) if below is not None else ("", ())
     rows = await tx.fetch(
         f"SELECT number, hash FROM chain_blocks WHERE chain_id = ? {bound} ORDER BY number DESC LIMIT ?",  # noqa: S608 - text of ours
@@ -94,7 +95,7 @@ async def kept_blocks(tx: Transaction, chain_id: int, *, below: int | None, limi
 
 
 async def begin(tx: Transaction, chain_id: int, settlers: Sequence[Address], block: int, below: Block | None) -> None:
-    """Say where following begins, unless it has begun; `below` is the block below that one, where it is known."""
+    """Store the first block to follow, unless a settler has begun; `below` is the block under it, where it is known."""
     for settler in settlers:
         await tx.execute(
             "INSERT INTO chain_progress (chain_id, settler, next_block) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -107,9 +108,9 @@ async def begin(tx: Transaction, chain_id: int, settlers: Sequence[Address], blo
 async def advance(
     tx: Transaction, chain_id: int, settlers: Sequence[Address], first: int, seen: Sequence[Block]
 ) -> None:
-    """Say that the blocks from `first` to the last of those `seen` were followed.
+    """Store that the blocks from `first` to the last of `seen` were followed, and keep the hashes of `seen`.
 
-    Raises `LeaseLostError` when somebody else was here.
+    Raises `LeaseLostError` when another process has changed the progress.
     """
     moved = await tx.execute(
         f"""UPDATE chain_progress SET next_block = ?
@@ -140,7 +141,10 @@ async def _keep(tx: Transaction, chain_id: int, blocks: Sequence[Block]) -> None
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """A piece of a chain that is followed again: from which block, what its facts were about, whether more is above."""
+    """A piece of a chain whose facts were taken back: its first block, and the subjects and number of its facts.
+
+    `is_last`: no facts remain from the wanted block on.
+    """
 
     block: int
     subjects: list[bytes]
@@ -151,10 +155,10 @@ class TakenBack:
 async def take_back(
     tx: Transaction, chain_id: int, down_to: int, facts_max: int, lock: Callable[[list[bytes]], Awaitable[None]]
 ) -> TakenBack:
-    """Forget what was seen from block `down_to` on, from above and no more than some `facts_max` facts at a time.
+    """Take back facts from block `down_to` on: from above, and about `facts_max` of them in one call.
 
-    `lock` is called with what these are about before they go, to lock what they touch in the order in which writers do.
-    All settlers of the chain are followed again from there: what happened to one's blocks happened to all.
+    Before they go, `lock` is called with their subjects, so that intents are locked in the same order as by other
+    writers. All settlers of the chain are followed again from there: its blocks are the same for all of them.
     """
     rows = await tx.fetch(
         """SELECT block_number FROM executions WHERE chain_id = ? AND block_number >= ?
@@ -176,7 +180,7 @@ async def take_back(
 
 
 async def first_known(tx: Transaction, chain_id: int) -> int | None:
-    """The lowest block of which anything is kept."""
+    """The lowest block with a fact or a kept hash."""
     row = await tx.fetch_one(
         """SELECT MIN(lowest) FROM (
              SELECT MIN(number) AS lowest FROM chain_blocks WHERE chain_id = ?
@@ -187,6 +191,6 @@ async def first_known(tx: Transaction, chain_id: int) -> int | None:
 
 
 async def registry_age_s(tx: Transaction, now_ms: int) -> float:
-    """Seconds since this database was made: nothing was followed before. 0 when it says a time to come."""
+    """Seconds since this database was made: nothing was followed before. 0 when that time is in the future."""
     ((made_at_ms,),) = await tx.fetch("SELECT MIN(applied_at_ms) FROM schema_migrations")
     return max(0, now_ms - made_at_ms) / 1000

@@ -1,4 +1,4 @@
-"""Receipts of the transactions that operators named: which to ask for, and what the answers say."""
+"""Receipts of the transactions that operators named: the next ones to ask for, and the facts in the answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muniment.chains.rpc import Call
-from muniment.intents.chain_facts import RECEIPT_INDEX, Execution
+from muniment.intents.chain_facts import RECEIPT_INDEX, Fact
 from muniment.outgoing import Unreachable
 from muniment.storage.sql import placeholders
 from muniment.watch.node_answers import receipt_in
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database
     from muniment.watch.nodes import Node, Nodes
 
-# Intents of each kind whose transactions are asked for in one turn.
-_INTENTS_AT_ONCE: Final = 100
-# How long those rest that are mostly settled, after all of them were looked at. There may be many: each intent that
-# operators call succeeded and that was carried out before the first block that is followed.
+# Intents of each kind in one turn.
+_INTENTS_PER_TURN: Final = 100
+# The pause after a round of claimed successes. These may be many, and their answers hardly change: each intent that
+# operators call succeeded and that was carried out before the first followed block.
 _CLAIMS_REST_SECONDS: Final = 60.0
 
 
 class Part(NamedTuple):
-    """Transactions of some intents, of which no receipt is kept; where to go on, None when these were the last."""
+    """Transactions of some intents that have no receipt yet; `last` is the seq to go on after, None at the end."""
 
     named: list[bytes]
     last: int | None
@@ -33,23 +33,23 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class _Round:
-    """Goes through a settler's intents of one kind, again and again."""
+    """Rounds through a settler's intents of one kind (a condition in SQL), again and again."""
 
     kind: str
     rest_s: float = 0.0
     after_seq: int = 0
     begins_s: float = 0.0
-    is_over: bool = False  # at least once
+    is_over: bool = False  # once at least
 
-    def went_on(self, part: Part, now_s: float) -> None:
+    def go_on(self, part: Part, now_s: float) -> None:
         if part.last is None:
             self.is_over, self.begins_s = True, now_s + self.rest_s
         self.after_seq = part.last or 0
 
 
-# What is asked about: conditions, each with an index in which the intents are in order.
+# The kinds of intents: conditions, each with an index that has the intents in order.
 SUBMITTED: Final = "standing = 'submitted'"
-# A proposal may be under way before anybody says so of its intent.
+# A proposal may be under way before operators move its intent.
 ENQUEUED: Final = "standing = 'enqueued'"
 CLAIMED: Final = "status = 'succeeded' AND chain_status IS NULL"
 
@@ -60,7 +60,7 @@ def _rounds() -> list[_Round]:
 
 @dataclass(slots=True, kw_only=True)
 class Receipts:
-    """Asks for the receipts of one settler's intents, until there is one of each transaction."""
+    """Asks nodes for the receipts of one settler's intents, until it has one of each named transaction."""
 
     nodes: Nodes
     settler: Address
@@ -70,13 +70,13 @@ class Receipts:
 
     @property
     def all_asked(self) -> bool:
-        """Whether every transaction that was named was asked for at least once."""
+        """Whether a node was asked for every named transaction at least once."""
         return all(each.is_over for each in self._rounds)
 
-    async def ask(self, node: Node, followed: int) -> list[Execution]:
-        """The outcomes of some transactions, in blocks up to `followed`. Raises `Unreachable`.
+    async def ask(self, node: Node, followed: int) -> list[Fact]:
+        """The outcomes of the next transactions, in blocks up to `followed`. Raises `Unreachable`.
 
-        The next call asks for the same again unless these were `kept`.
+        After the caller has stored them it calls `kept`; else the next call asks for the same transactions again.
         """
         due = [each for each in self._rounds if each.begins_s <= self.nodes.now_s()]
         parts = [await named_transactions(self.database, self.settler.raw, each.kind, each.after_seq) for each in due]
@@ -84,12 +84,12 @@ class Receipts:
         return await self._outcomes(node, list(dict.fromkeys(name for part in parts for name in part.named)), followed)
 
     def kept(self) -> None:
-        """Go on behind what was asked for last."""
+        """Go on behind the transactions of the last `ask`."""
         for each, part in self._under_way:
-            each.went_on(part, self.nodes.now_s())
+            each.go_on(part, self.nodes.now_s())
         self._under_way = []
 
-    async def _outcomes(self, node: Node, named: Sequence[bytes], followed: int) -> list[Execution]:
+    async def _outcomes(self, node: Node, named: Sequence[bytes], followed: int) -> list[Fact]:
         calls = [Call("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in named]
         answers = await self.nodes.ask(node, calls)
         receipts = [receipt_in(answer, name, followed) for answer, name in zip(answers, named, strict=True)]
@@ -99,18 +99,16 @@ class Receipts:
         if any(hashes[block.number] != block.hash for _, block, _ in found):
             raise Unreachable("moving", "a receipt is of another chain")
         return [
-            Execution(
-                self.nodes.chain.id, block.number, block.hash, name, RECEIPT_INDEX, self.settler.raw, name, outcome
-            )
+            Fact(self.nodes.chain.id, block.number, block.hash, name, RECEIPT_INDEX, self.settler.raw, name, outcome)
             for name, block, outcome in found
         ]
 
 
 async def named_transactions(database: Database, settler: bytes, kind: str, after_seq: int) -> Part:
-    """Transactions that operators named for the next intents of a kind."""
+    """The transactions without a receipt that operators named for the next intents of a kind, after `after_seq`."""
     rows = await database.fetch(
         f"SELECT seq FROM intents WHERE settler = ? AND {kind} AND seq > ? ORDER BY seq LIMIT ?",  # noqa: S608 - text of ours
-        (settler, after_seq, _INTENTS_AT_ONCE),
+        (settler, after_seq, _INTENTS_PER_TURN),
     )
     seqs = [seq for (seq,) in rows]
     if not seqs:
@@ -125,4 +123,4 @@ async def named_transactions(database: Database, settler: bytes, kind: str, afte
               SELECT 1 FROM executions e WHERE e.subject = named.transaction_hash AND e.log_index = ?)""",  # noqa: S608 - ? only
         (*seqs, *seqs, RECEIPT_INDEX),
     )
-    return Part([name for (name,) in named], seqs[-1] if len(seqs) == _INTENTS_AT_ONCE else None)
+    return Part([name for (name,) in named], seqs[-1] if len(seqs) == _INTENTS_PER_TURN else None)

@@ -1,4 +1,4 @@
-"""`muniment intents watch`: one process of several follows every configured chain, each in its own task."""
+"""`muniment intents watch`: of several processes one follows all configured chains, with a task for each chain."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
     from muniment.context import Context
 
-# A lease outlives two renewals that did not come through.
+# Between two renewals of the lease, which outlives two that fail.
 _RENEWED_SECONDS: Final = LEASE_MS / 1000 / 3
+# Between two attempts to take the lease.
 _ASKED_SECONDS: Final = 1.0
-# With `once` a chain is given up after so many failures in a row of each of its nodes: some seconds.
+# With `once` a chain is given up after this many failures in a row of each of its nodes: some seconds.
 _FAILURES_MAX: Final = 3
+# The pause after an unexpected error.
 _REST_SECONDS: Final = 5.0
 
 _log = structlog.get_logger(__name__)
@@ -36,7 +38,7 @@ def followed_chains(context: Context) -> list[Chain]:
 
 
 class Start(NamedTuple):
-    """From which block on a chain is to be read again."""
+    """The block from which on a chain is to be read again."""
 
     chain_id: int
     block: int
@@ -46,18 +48,21 @@ class Start(NamedTuple):
 class Watcher:
     """Follows chains until cancelled, or with `once` until each was followed to its head.
 
-    `told` is given every step that did something. With a `start` that chain is read again from there, which another
-    process that leads would not do: this one then does not wait for it to end.
+    `on_step` is called with every step that did something. With a `start` that chain is read again from there. Only
+    this process does so: it ends, and does not wait, when another one leads.
     """
 
     context: Context
     once: bool
     interval_s: float
-    told: Callable[[Step], None]
+    on_step: Callable[[Step], None]
     start: Start | None = None
 
     async def watch(self) -> bool:
-        """Whether every chain was followed to its head: with `once`; else this returns only if it cannot `start`."""
+        """Follow; with `once` return whether every chain was followed to its head.
+
+        Without `once` this returns only when another process leads and there is a `start`.
+        """
         holder = self.context.random_bytes(16).hex()
         lapsed_s = asyncio.get_running_loop().time() + LEASE_MS / 1000 + 2 * _ASKED_SECONDS
         waits, start = False, self.start
@@ -95,7 +100,7 @@ class Watcher:
     async def _go_back(self, start: Start, holder: str) -> None:
         """Have a chain read again. Raises `LeaseLostError`, `DatabaseUnavailable`."""
         follower = self._follower(self._nodes(self.context.chains[start.chain_id]), holder)
-        self._tell(await follower.follow_again(start.block))
+        self._report(await follower.follow_again(start.block))
 
     async def _lead(self, holder: str) -> bool:
         """Follow every chain while the lease is held. Raises `LeaseLostError`."""
@@ -112,7 +117,7 @@ class Watcher:
             await asyncio.gather(renewing, *following, return_exceptions=True)
 
     async def _renew(self, holder: str) -> None:
-        """Renew the lease while no progress does. Raises `LeaseLostError`."""
+        """Renew the lease, also while no step writes. Raises `LeaseLostError`."""
         context = self.context
         while True:
             await asyncio.sleep(_RENEWED_SECONDS)
@@ -122,7 +127,7 @@ class Watcher:
                 _log.warning("cannot renew the lease", detail=error.detail)
 
     async def _follow(self, chain: Chain, holder: str) -> bool:
-        """Follow one chain, whatever befalls it; with `once` whether its head was reached. Raises `LeaseLostError`."""
+        """Follow one chain in spite of errors; with `once` whether its head was reached. Raises `LeaseLostError`."""
         loop, nodes = asyncio.get_running_loop(), self._nodes(chain)
         follower = self._follower(nodes, holder)
         while True:
@@ -149,7 +154,7 @@ class Watcher:
                 await asyncio.sleep(_REST_SECONDS)
                 continue
             nodes.succeeded(node)
-            self._tell(step)
+            self._report(step)
             if self.once and step.at_head and step.all_asked and not step.is_held_back:
                 return True
             if step.at_head or step.is_held_back:
@@ -170,13 +175,13 @@ class Watcher:
             grace_s=context.settings.settlement_grace_s,
         )
 
-    def _tell(self, step: Step) -> None:
+    def _report(self, step: Step) -> None:
         if step.facts or step.taken_back is not None or not step.at_head:
-            self.told(step)
+            self.on_step(step)
 
 
 async def _first_failure_or_all(renewing: asyncio.Task[None], following: Sequence[asyncio.Task[bool]]) -> None:
-    """Wait until every chain was followed to its end. Raises what the first that failed raised."""
+    """Wait until every task in `following` ends. Raises the error of the first task that fails."""
     waiting: set[asyncio.Task[None] | asyncio.Task[bool]] = {renewing, *following}
     while waiting != {renewing}:
         done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -15,8 +15,9 @@ import pytest
 
 from feeding import IntentDraft, log
 from muniment.errors import Refusal
-from muniment.intents import recording as writing, rules
+from muniment.intents import recording, rules
 from muniment.intents.importing import Import
+from muniment.intents.lifecycle import Moment
 from muniment.intents.types import NewIntent, NewLog
 from muniment.storage import open_database
 from muniment.storage.database import Database
@@ -46,11 +47,11 @@ async def deadlocks(database: Database) -> int:
 
 
 async def test_logs_of_many_intents_from_many_processes_meet_no_deadlock(machines: list[Database]) -> None:
-    hashes: list[bytes] = []
+    hashes, now = list[bytes](), Moment(NOW_MS, GRACE_S)
     for number in range(INTENTS):
         new = msgspec.convert(IntentDraft(number).body, NewIntent, dec_hook=decode_text)
         checked = rules.check_intent(new, None, protocol="Mimic", chains={}, now_ms=NOW_MS)
-        await machines[0].write(lambda tx, checked=checked: writing.record(tx, checked, "test", NOW_MS, GRACE_S))
+        await machines[0].write(lambda tx, checked=checked: recording.record(tx, checked, "test", now))
         hashes.append(checked.hash)
     before = await deadlocks(machines[0])
     chance = random.Random(7)  # noqa: S311 - the same order in every run
@@ -59,7 +60,7 @@ async def test_logs_of_many_intents_from_many_processes_meet_no_deadlock(machine
         to = chance.choice(hashes)
         line = rules.check_log(msgspec.convert(log(number), NewLog, dec_hook=decode_text), NOW_MS)
         database = machines[number % len(machines)]
-        await database.write(lambda tx: writing.append_log(tx, to, line, "test", NOW_MS), order=to)
+        await database.write(lambda tx: recording.append_log(tx, to, line, "test", NOW_MS), order=to)
 
     await asyncio.gather(*(append(number) for number in range(600)))
     assert await machines[0].fetch("SELECT count(*) FROM intent_logs") == [(600,)]

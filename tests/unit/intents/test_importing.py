@@ -13,7 +13,7 @@ from intent_lines import joined, line, log, proposal
 from muniment.chains.catalogue import CATALOGUE
 from muniment.context import Context
 from muniment.errors import DatabaseUnavailable, Refusal
-from muniment.intents import exporting, importing, recording as writing
+from muniment.intents import exporting, importing, recording
 from muniment.intents.exporting import Exported
 from muniment.intents.importing import Import, Line, Progress, Tally, check_line, in_batches, read_lines
 from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX
@@ -88,7 +88,7 @@ def test_a_line_of_the_greatest_length_is_whole(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_a_longer_line_is_skipped_to_its_end(monkeypatch: pytest.MonkeyPatch, excess: int, end: bytes) -> None:
     monkeypatch.setattr(importing, "LINE_BYTES_MAX", 5)
-    monkeypatch.setattr(importing, "_SKIPPED_AT_ONCE", 7)
+    monkeypatch.setattr(importing, "_SKIPPED_PER_READ", 7)
     long = b"1" * (5 + excess) + end
     assert read(long + b"ab\n") == [Line(1, len(long), None), Line(2, len(long) + 3, b"ab")]
     assert read(long.removesuffix(end)) == [Line(1, 5 + excess, None)]
@@ -124,7 +124,7 @@ def test_the_longest_intent_that_an_export_writes_fits_a_line() -> None:
     ],
     ids=["no JSON", "not UTF-8", "two members", "array", "empty", "address", "op", "hash", "status", "too long"],
 )
-def test_what_is_wrong_with_a_line_is_told_by_its_code(text: bytes | None, code: str) -> None:
+def test_a_bad_line_is_refused_with_the_code_of_its_fault(text: bytes | None, code: str) -> None:
     with pytest.raises(Refusal) as caught:
         check_line(text, protocol="Mimic", chains=CATALOGUE, now_ms=NOW_MS)
     assert caught.value.code == code
@@ -188,13 +188,13 @@ async def test_a_refused_line_leaves_nothing_half_done(world: World) -> None:
 
 async def test_refused_lines_cost_no_more_the_more_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
-    record = writing.record
+    record = recording.record
 
     async def counted(tx: Any, checked: Any, *rest: Any) -> bool:
         tried.append(checked.new.nonce)
         return await record(tx, checked, *rest)
 
-    monkeypatch.setattr(writing, "record", counted)
+    monkeypatch.setattr(recording, "record", counted)
     batch = [text for n in range(2, 40) for text in (line(n, status="succeeded"), line(n, status="created"))]
     await world.run(joined(batch))
     assert len(world.refused) == 38
@@ -244,7 +244,7 @@ async def test_a_database_that_fails_ends_the_import(world: World, monkeypatch: 
     async def fails(*_: object) -> bool:
         raise DatabaseUnavailable("full")
 
-    monkeypatch.setattr(writing, "record", fails)
+    monkeypatch.setattr(recording, "record", fails)
     with pytest.raises(DatabaseUnavailable):
         await world.run(joined([line(1)]))
     assert world.refused == []

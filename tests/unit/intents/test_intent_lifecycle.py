@@ -7,6 +7,7 @@ from muniment.intents.lifecycle import (
     INTENT_MOVES,
     PROPOSAL_MOVES,
     Diagram,
+    Moment,
     check_move,
     passed_until,
     reachable,
@@ -99,7 +100,7 @@ def test_a_conflict_names_the_moves_that_are_allowed(status: str, wanted: str, n
 
 
 @pytest.mark.parametrize("wanted", ["", "Created", "received", "done", "created "])
-def test_what_is_no_status_is_refused(wanted: str) -> None:
+def test_an_unknown_status_is_refused(wanted: str) -> None:
     with pytest.raises(InvalidIntent) as caught:
         check_move(INTENT_MOVES, "created", wanted, several=True)
 
@@ -122,17 +123,17 @@ AFTER_GRACE_MS = AT_DEADLINE_MS + GRACE_S * 1_000
         *[(status, AFTER_GRACE_MS * 2, status) for status in ("discarded", "succeeded", "failed", "expired")],
     ],
 )
-def test_time_expires_what_is_not_final(standing: str, now_ms: int, read: str) -> None:
-    assert status_as_read(standing, DEADLINE, now_ms, GRACE_S) == read
+def test_time_expires_a_status_that_is_not_final(standing: str, now_ms: int, read: str) -> None:
+    assert status_as_read(standing, DEADLINE, Moment(now_ms, GRACE_S)) == read
 
 
 @pytest.mark.parametrize("status", ["created", "enqueued", "submitted"])
 def test_a_deadline_beyond_all_time_never_passes(status: str) -> None:
-    assert status_as_read(status, 2**256 - 1, 8_640_000_000_000_000, GRACE_S) == status
+    assert status_as_read(status, 2**256 - 1, Moment(8_640_000_000_000_000, GRACE_S)) == status
 
 
 def test_a_deadline_of_zero_has_passed() -> None:
-    assert status_as_read("created", 0, 0, GRACE_S) == "expired"
+    assert status_as_read("created", 0, Moment(0, GRACE_S)) == "expired"
 
 
 def test_a_deadline_passes_with_its_second() -> None:

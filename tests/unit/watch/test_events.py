@@ -18,8 +18,8 @@ from muniment.watch.events import (
     PROPOSAL_EXECUTED,
     PROPOSAL_EXECUTED_ALONE,
     TOPICS,
-    Fact,
-    facts_of,
+    SettlerEvent,
+    event_in,
 )
 from settler import INTENT, encode_values, intent_values, operation_executed_data
 
@@ -46,11 +46,11 @@ def test_the_topics_are_those_of_the_published_interface() -> None:
         pytest.param(OPERATIONS, ["operation", "operation", "proposal"], id="operations"),
     ],
 )
-def test_every_log_of_a_real_execution_says_its_fact(execution: dict[str, Any], kinds: list[Any]) -> None:
-    facts = [facts_of(log) for log in execution["logs"]]
+def test_every_log_of_a_real_execution_is_its_event(execution: dict[str, Any], kinds: list[Any]) -> None:
+    events = [event_in(log) for log in execution["logs"]]
 
-    assert facts == [
-        Fact(
+    assert events == [
+        SettlerEvent(
             kind=kind,
             subject=Bytes32(execution["proposalHash" if kind == "proposal" else "intentHash"]).raw,
             settler=Address(execution["settler"]),
@@ -67,7 +67,7 @@ def test_a_log_is_read_in_any_letter_case_and_without_what_some_nodes_leave_out(
     log = {name: value for name, value in PROPOSAL_LOG.items() if name not in {"removed", "blockTimestamp"}}
     upper = {name: "0x" + log[name][2:].upper() for name in ("address", "blockHash", "transactionHash")}
 
-    assert facts_of({**log, **upper}) == facts_of(PROPOSAL_LOG) is not None
+    assert event_in({**log, **upper}) == event_in(PROPOSAL_LOG) is not None
 
 
 def without(log: dict[str, Any], name: str) -> dict[str, Any]:
@@ -107,7 +107,7 @@ HOSTILE: list[Any] = [
 
 @pytest.mark.parametrize("log", HOSTILE)
 def test_a_log_that_is_malformed_or_says_nothing_is_no_fact(log: Any) -> None:
-    assert facts_of(log) is None
+    assert event_in(log) is None
 
 
 VALUES = st.recursive(
@@ -121,7 +121,7 @@ VALUES = st.recursive(
     st.sampled_from([INTENT_LOG, OPERATION_LOG, PROPOSAL_ALONE_LOG]), st.dictionaries(st.sampled_from(NEEDED), VALUES)
 )
 def test_nothing_in_a_log_raises(log: dict[str, Any], changes: dict[str, Any]) -> None:
-    assert isinstance(facts_of({**log, **changes}), Fact | None)
+    assert isinstance(event_in({**log, **changes}), SettlerEvent | None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 1_800), st.integers(0, 255)), min_size=1, max_size=5))
@@ -130,7 +130,7 @@ def test_no_damage_to_the_data_of_an_intent_raises(damage: list[tuple[int, int]]
     for at, value in damage:
         data[at] = value
 
-    assert isinstance(facts_of({**INTENT_LOG, "data": "0x" + data.hex()}), Fact | None)
+    assert isinstance(event_in({**INTENT_LOG, "data": "0x" + data.hex()}), SettlerEvent | None)
 
 
 def test_an_intent_of_many_fees_and_events_is_read() -> None:
@@ -143,7 +143,7 @@ def test_an_intent_of_many_fees_and_events_is_read() -> None:
     }
     data = encode_values([INTENT, "uint256"], [intent_values(intent), 0])
 
-    assert facts_of({**INTENT_LOG, "data": "0x" + data.hex()}) is not None
+    assert event_in({**INTENT_LOG, "data": "0x" + data.hex()}) is not None
 
 
 def test_offsets_to_the_same_text_a_thousand_times_are_no_fact() -> None:
@@ -155,16 +155,16 @@ def test_offsets_to_the_same_text_a_thousand_times_are_no_fact() -> None:
     data[head + 10 * 32 : head + 11 * 32] = (len(data) - head).to_bytes(32)
     data += count.to_bytes(32) + (32 * count).to_bytes(32) * count + len(text).to_bytes(32) + text
 
-    assert facts_of({**INTENT_LOG, "data": "0x" + data.hex()}) is None
+    assert event_in({**INTENT_LOG, "data": "0x" + data.hex()}) is None
     # One such offset is an honest list of one.
-    assert facts_of({**INTENT_LOG, "data": "0x" + data.hex().replace(count.to_bytes(32).hex(), (1).to_bytes(32).hex())})
+    assert event_in({**INTENT_LOG, "data": "0x" + data.hex().replace(count.to_bytes(32).hex(), (1).to_bytes(32).hex())})
 
 
 def test_the_hash_of_an_operation_is_read_where_the_event_has_it() -> None:
     chosen = keccak256(b"chosen")
     data = operation_executed_data(chosen, (2, LEGACY["solver"], bytes(99), [(bytes(32), b"x")]), (5, [b"a", b""], [1]))
 
-    fact = facts_of({**OPERATION_LOG, "data": "0x" + data.hex()})
+    event = event_in({**OPERATION_LOG, "data": "0x" + data.hex()})
 
-    assert fact is not None
-    assert (fact.kind, fact.subject) == ("operation", chosen)
+    assert event is not None
+    assert (event.kind, event.subject) == ("operation", chosen)

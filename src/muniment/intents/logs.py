@@ -1,0 +1,69 @@
+"""Rows of `intent_logs`: log lines are added once each, in the order of arrival.
+
+The caller has locked the row of the intent, so the count of its log lines is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from muniment.errors import IntentFull
+from muniment.intents.rules import CheckedLog, timeless
+from muniment.intents.store import in_parts, insert_rows
+from muniment.intents.types import LOGS_MAX
+from muniment.storage.sql import placeholders
+from muniment.wire import encode, iso_time
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Transaction
+
+
+async def append(tx: Transaction, seq: int, n: int, log: CheckedLog) -> bool:
+    """Add one line under the number `n`; False when the intent has a line of this identity."""
+    added = await tx.execute(
+        """INSERT INTO intent_logs (intent_seq, n, identity, record) VALUES (?, ?, ?, ?)
+           ON CONFLICT (intent_seq, identity) DO NOTHING""",
+        (seq, n, log.identity, shown(log)),
+    )
+    return added == 1
+
+
+async def insert(tx: Transaction, seq: int, count: int, logs: Sequence[CheckedLog]) -> None:
+    """Add lines to an intent that has `count`."""
+    rows = [(seq, n, each.identity, shown(each)) for n, each in enumerate(logs, count + 1)]
+    await insert_rows(tx, "intent_logs (intent_seq, n, identity, record)", rows)
+
+
+async def merge(tx: Transaction, seq: int, count: int, logs: Sequence[CheckedLog]) -> int:
+    """Add new lines to an intent that has `count`; the count after that. Raises `IntentFull`.
+
+    A line that was sent without a time got one, and may come back with it.
+    """
+    known: dict[bytes, str] = {}
+    for part in in_parts(logs):
+        identities = {identity for each in part for identity in (each.identity, timeless(each))}
+        rows = await tx.fetch(
+            f"""SELECT identity, record FROM intent_logs
+                WHERE intent_seq = ? AND identity IN ({placeholders(len(identities))})""",  # noqa: S608 - ? only
+            (seq, *identities),
+        )
+        known.update(dict(rows))
+    new = [each for each in logs if each.identity not in known and known.get(timeless(each)) != shown(each)]
+    if new and count + len(new) > LOGS_MAX:
+        raise full()
+    await insert(tx, seq, count, new)
+    return count + len(new)
+
+
+def full() -> IntentFull:
+    """The refusal of a line beyond the last."""
+    return IntentFull(f"an intent has at most {LOGS_MAX} logs")
+
+
+def shown(log: CheckedLog) -> str:
+    """A line as it is answered, as JSON."""
+    return encode(
+        {"level": log.level, "data": log.data, "createdAt": iso_time(log.created_at_ms)}
+        | ({} if log.id is None else {"id": log.id})
+    ).decode()
