@@ -90,7 +90,7 @@ async def list_functions(
     `cursor` ends before its limit when it would be longer than 1 MiB: a `next` link says that there is more.
     """
     reads = context.reads(request)
-    numbers = context.epochs.numbers(reads, store.numbered(query))
+    numbers = context.epochs.numbers(reads, store.table_of_numbers(query))
     await check_cursor(query.cursor, numbers)
     page = await store.search(reads, query, context.client(request))
     link = await next_link("/functions", request.query, page, query, query.sort, numbers)

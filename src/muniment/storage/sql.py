@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 # Rows that one sweep marks: a few milliseconds of the writer.
 SWEPT_AT_ONCE: Final = 500
 
 
+class Condition(NamedTuple):
+    """A condition on a row: its SQL, and a value for each `?` in it."""
+
+    sql: str
+    values: tuple[object, ...] = ()
+
+
 class Where:
-    """The conditions of a query, added as they are asked for."""
+    """The conditions of a query; all of them must hold."""
 
     def __init__(self) -> None:
         """No condition yet: every row."""
@@ -26,12 +33,13 @@ class Where:
         if parameter is not None:
             self.add(clause, parameter)
 
-    def with_clause(self, clause: str, *parameters: object) -> Where:
-        """These conditions and one more (none for an empty text); this one is left as it is."""
-        extended = Where()
-        extended._clauses = [*self._clauses, *([clause] if clause else [])]
-        extended.parameters = [*self.parameters, *parameters]
-        return extended
+    @classmethod
+    def all_of(cls, *conditions: Condition) -> Where:
+        """All of some conditions."""
+        where = cls()
+        for sql, values in conditions:
+            where.add(sql, *values)
+        return where
 
     def __str__(self) -> str:
         return " WHERE " + " AND ".join(self._clauses) if self._clauses else ""
