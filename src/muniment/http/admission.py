@@ -1,4 +1,4 @@
-"""Whether a request is served now: what its client may use, and what the process can do."""
+"""Whether a request is served now: the rate limit of its client, and the load of the process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OVERLOADED_SECONDS: Final = 1.0
 _LIMIT: Final = re.compile(rb"(?:^|&)limit=([0-9]{1,3})(?:&|$)")
 _OFFSET: Final = re.compile(rb"(?:^|&)offset=([0-9]{1,20})(?:&|$)")
-# Peers that were seen to forward although no proxy is trusted; only private addresses get here.
+# Peers that forwarded requests although no proxy is trusted; all of them have private addresses.
 _FORWARDERS_MAX: Final = 64
 
 
@@ -30,7 +30,7 @@ class Admission:
     """The gate before the operations: it charges each request to its client once, whatever server received it."""
 
     def __init__(self, limiter: Limiter, addresses: ClientAddresses, overload: Overload) -> None:
-        """Charge to `limiter`; `overload` tells what the process refuses."""
+        """Charge to `limiter`; `overload` decides which requests an overloaded process refuses."""
         self._limiter = limiter
         self._addresses = addresses
         self.overload = overload
@@ -48,7 +48,7 @@ class Admission:
     def admit(self, request: Request, operation: Operation | None) -> None:
         """Charge a request before it is served. Raises `RateLimited` or `Overloaded`.
 
-        Where an operation takes a credential, whoever reads that charges its wallet.
+        The wallet of a credential is charged later, when an operation has read the credential.
         """
         client = request.client = self._client(request)
         if operation is None:
@@ -75,7 +75,7 @@ class Admission:
         request.charge(request.client.client, READ.units)
 
     def owe(self, request: Request, operation: Operation, reply: Reply) -> Reply:
-        """Charge what turned out while a request was served; what a long answer costs is charged while it leaves."""
+        """Charge the costs that are known only after a request was served; long answers while they leave."""
         cost, key = operation.cost, request.client.client
         if request.received > BODY_BYTES_FREE and not operation.takes_credential:
             key.owe((request.received - BODY_BYTES_FREE) // BODY_BYTES_PER_UNIT)
@@ -106,6 +106,6 @@ class Admission:
 
 
 def _number(form: re.Pattern[bytes], query: bytes) -> int:
-    """The first number of this form in a query, 0 without one. What is malformed is refused elsewhere."""
+    """The first number of this form in a query, 0 without one. The query reader refuses malformed numbers."""
     found = form.search(query)
     return int(found[1]) if found else 0

@@ -1,7 +1,7 @@
-"""Work that takes long, a little in each turn of the event loop, so that what is quick is answered in between.
+"""Long work in small portions, one in each turn of the event loop, so that quick requests are answered in between.
 
-Without it the creates that arrive together are all verified one after another, and a read or a deactivation that comes
-behind them waits for the last.
+Without this, creates that arrive together are all verified one after another, and a read or a deactivation behind them
+waits for the last.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final
 
 from muniment.errors import Overloaded
 
-# Pieces of work that begin in one turn: creates of some two milliseconds together, and enough of them for a commit.
+# Pieces of work that begin in one turn: together some two milliseconds, and enough creates to share a commit.
 PER_TURN: Final = 16
-# Pieces of work that wait for their turn. Behind so many one waits some three times as long as each of 32 clients that
-# ask on and on; one more is refused, so that nobody waits for much longer however many ask.
+# Pieces of work that wait for their turn. The last of them waits about three times as long as each of 32 clients that
+# send without pause. A further one is refused, which bounds the wait.
 WAITING_MAX: Final = 96
 
 
@@ -23,14 +23,14 @@ class Turns:
     """The long work of one process, in the order in which it came."""
 
     def __init__(self, *, per_turn: int = PER_TURN, waiting_max: int = WAITING_MAX) -> None:
-        """Begin at most `per_turn` in a turn of the event loop, and have at most `waiting_max` wait."""
+        """Begin at most `per_turn` pieces in a turn of the event loop; at most `waiting_max` pieces wait."""
         self._per_turn = self._left = per_turn
         self._waiting_max = waiting_max
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_next_planned = False
 
     async def wait(self) -> None:
-        """Return when the work may begin: at once while a turn has room. Raises `Overloaded` when too many wait."""
+        """Return when the work may begin: immediately while a turn has room. Raises `Overloaded` when too many wait."""
         if not self._waiting and self._left:
             self._left -= 1
             self._plan_next()
