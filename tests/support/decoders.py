@@ -403,7 +403,7 @@ DECODERS: tuple[Decoder, ...] = (
         ("evm._IDENTIFIER compile", "evm._BUILTIN compile"),
         frames=(*PLAIN, (b"uint", b"")),
     ),
-    Decoder("data of a node", _text(data_of), ("evm._DATA compile",), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g"))),
+    Decoder("data of a node", _text(data_of), ("evm._HEX compile",), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g"))),
     Decoder("a quantity of a node", _text(quantity_of), ("evm._QUANTITY compile",), frames=(*PLAIN, (b"0x", b""))),
     Decoder(
         "ABI data",

@@ -75,7 +75,7 @@ async def get_readiness(context: Context) -> Health:
 
 @operation(
     "GET", "/", cost=READ, sheds=Shed.READ,
-    refuses=(UnknownPath,), reads={"accept": "A browser names `text/html`"},
+    refuses=(UnknownPath,), headers_read={"accept": "A browser names `text/html`"},
     answers={303: Answer("A browser is led to the reference", headers={"location": "Where the reference is"})},
 )  # fmt: skip
 async def get_root(request: Request) -> Ready[None]:

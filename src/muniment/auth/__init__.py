@@ -1,1 +1,1 @@
-"""Who is asking: secrets and the keys derived from them, nonces, tokens, API keys, and the caller of a request."""
+"""Authentication: secrets and the keys derived from them, nonces, tokens, API keys, and the caller of a request."""

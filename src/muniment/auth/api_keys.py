@@ -1,6 +1,6 @@
-"""API keys that can always be shown again because they are derived, not stored; only a generation is stored.
+"""API keys. They are derived, not stored, so they can be shown again at any time; only a generation is stored.
 
-`mnk_<secret id>_<address>_<generation>_<MAC>`: one spelling, checked by making it again and comparing the whole.
+`mnk_<secret id>_<address>_<generation>_<MAC>`: a key is checked by deriving it again and comparing the whole text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from muniment.evm.address import Address
 if TYPE_CHECKING:
     from muniment.context import Context
 
-# The longest grace that can be asked for, `users.types.GRACE_SECONDS_MAX`.
+# The longest grace that a client can choose, `users.types.GRACE_SECONDS_MAX`.
 GRACE_MS_MAX: Final = 90 * 86_400 * 1000
 _KEY: Final = re.compile(r"mnk_([0-9a-f]{8})_([0-9a-f]{40})_([1-9][0-9]{0,17})_[0-9a-f]{64}")
 
@@ -28,7 +28,7 @@ def api_key(secret: Secret, address: Address, generation: int) -> str:
 
 
 def read_api_key(ring: Ring, key: str) -> tuple[Address, int]:
-    """Whose key this is and of which generation. Raises `InvalidApiKey` unless a secret of `ring` made it."""
+    """The address and the generation in a key. Raises `InvalidApiKey` unless a secret of `ring` made it."""
     match = _KEY.fullmatch(key)
     secret = ring.find(match[1]) if match else None
     if match is None or secret is None:
@@ -45,7 +45,7 @@ async def check_generation(context: Context, address: Address, generation: int) 
         "SELECT key_generation, grace_until_ms FROM users WHERE address = ?", (address.raw,)
     )
     current, grace_until_ms = row or (0, 0)
-    # A grace that lasts longer than any was given by a clock that was ahead.
+    # A longer grace than the longest came from a clock that was ahead.
     in_grace = generation == current - 1 and 0 < grace_until_ms - context.now_ms() <= GRACE_MS_MAX
     if generation != current and not in_grace:
         raise InvalidApiKey("this API key was rotated out; GET /users/api-key tells the current one")

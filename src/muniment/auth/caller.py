@@ -1,4 +1,4 @@
-"""The caller of a request, as the type of a handler's parameter: whoever takes one needs the credential."""
+"""The caller of a request, as the type of a handler's parameter: a handler with a caller needs its credential."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TokenCaller:
 
 @dataclass(frozen=True, slots=True)
 class KeyCaller:
-    """A developer with an API key in `x-api-key`. A key in the query string is not looked at."""
+    """A developer with an API key in `x-api-key`. A key in the query string is ignored."""
 
     address: Address
 
@@ -72,13 +72,13 @@ class KeyCaller:
 
 
 def only(values: list[str], name: str) -> str | None:
-    """The one value of a header field. Sent twice it is refused, even if equal: a proxy may look at the other."""
+    """The one value of a header field. Two are refused, even if equal: a proxy may have checked the other one."""
     if len(values) > 1:
         raise ConflictingCredentials(f"{name} was sent more than once")
     return values[0] if values else None
 
 
 def _bearers(request: Request) -> list[str]:
-    """The tokens of `Authorization: Bearer` (RFC 6750 section 2.1); other schemes say nothing here."""
+    """The tokens of `Authorization: Bearer` (RFC 6750 section 2.1); other schemes are ignored."""
     values = (value.partition(" ") for value in request.headers(b"authorization"))
     return [token.strip() for scheme, _, token in values if scheme.lower() == "bearer"]

@@ -1,7 +1,7 @@
-"""Nonces that nobody has to store: derived from a secret, the address, a window of time and a slot.
+"""Nonces that need no storage: each is derived from a secret, the address, a window of time and a slot.
 
-Asking for one writes nothing, so a stranger's asking changes nothing for the owner. A successful login records
-that the nonce was used, which is unique, so it is good once, whatever processes are asked at the same moment.
+A request for a nonce writes nothing, so a stranger's request changes nothing for the owner. A successful login records
+the nonce as used. That record is unique, so a nonce is valid once, even if several processes get it at the same moment.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database, Transaction
 
 WINDOW_MS: Final = 5 * 60 * 1000
-# Logins of one owner in a window. Each slot more is two more recoveries (30 µs each) for a login that fails.
+# Logins of one owner in a window. Each further slot costs a failing login two more recoveries of 30 µs.
 SLOTS: Final = 8
-# Nonces live ten minutes; secrets are rotated by hand. The newest and the one before are all that can be in use.
+# Nonces live ten minutes; secrets are rotated by hand. So a valid nonce comes from the newest secret or the one before.
 SECRETS_TRIED: Final = 2
-# Windows of which every used nonce is remembered, the latest that were used: 24 hours of log-ins at least. They are
-# counted and not computed from the time, because a clock that is ahead for a while must not make anything be forgotten.
+# The number of latest windows whose used nonces are all stored: 24 hours of log-ins at least. Windows with log-ins are
+# counted, because a bound on the time would let a clock that is ahead delete nonces too early.
 WINDOWS_KEPT: Final = 24 * 12
-# The latest window that is older than those. One look into an index for each: SELECT DISTINCT would walk every row.
+# The latest window before those. Each window costs one look into an index: SELECT DISTINCT would read every row.
 _OLDER: Final = f"""
 WITH RECURSIVE latest (n, nonce_window) AS (
   SELECT 1, MAX(nonce_window) FROM used_nonces
@@ -41,15 +41,15 @@ WITH RECURSIVE latest (n, nonce_window) AS (
 )
 SELECT nonce_window FROM latest WHERE n = {WINDOWS_KEPT} + 1 AND nonce_window IS NOT NULL
 """  # noqa: S608 - a number of ours
-# Before every window of any time.
+# A number below that of every window.
 _NEVER: Final = -(2**62)
-# Addresses whose last slot is remembered, so that one owner's devices asking at once get different ones.
+# Addresses whose last slot is kept in memory: devices of one owner that ask at the same time get different slots.
 _ADDRESSES_REMEMBERED: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class Nonce:
-    """A nonce and where it comes from."""
+    """A nonce, with its window and slot."""
 
     window: int
     slot: int
@@ -61,12 +61,12 @@ class Nonce:
         return "0x" + self.raw.hex()
 
 
-# A hint and no more: forgetting it, or another process's having another, costs a device a second try.
+# Only a hint: if it is lost, or differs in another process, a device may need a second try.
 _last_slots: OrderedDict[bytes, int] = OrderedDict()
 
 
 async def issue_nonce(context: Context, address: Address) -> Nonce:
-    """A nonce for `address` from a slot not used in this window. Raises `TooManyLogins` when all are used."""
+    """A nonce for `address` from an unused slot of this window. Raises `TooManyLogins` when all slots are used."""
     window = await window_at(context.database, context.now_ms())
     rows = await context.database.fetch(
         "SELECT slot FROM used_nonces WHERE address = ? AND nonce_window = ?", (address.raw, window)
@@ -95,22 +95,22 @@ def _next_slot(context: Context, address: bytes, free: list[int]) -> int:
 
 
 async def window_at(database: Database, now_ms: int) -> int:
-    """The window of nonces that are given out at `now_ms`.
+    """The window for new nonces at `now_ms`.
 
-    All acceptable ones are later than what was forgotten: also where the clock is far behind, none is good twice.
+    Every acceptable window is later than the deleted ones: even with a clock far behind, no nonce is valid twice.
     """
     return max(now_ms // WINDOW_MS, await _forgotten(database) + 2)
 
 
 async def _forgotten(database: Database | Transaction) -> int:
-    """The latest window of which used nonces are not remembered any more."""
+    """The latest window whose used nonces are deleted."""
     rows = await database.fetch("SELECT until_window FROM forgotten_nonces")
     return rows[0][0] if rows else _NEVER
 
 
 def signed_nonce(ring: Ring, address: Address, signature: Signature, window: int) -> Nonce | None:
     """The nonce of `address`, acceptable in `window`, that `signature` signs (EIP-191, text or bytes), if any."""
-    for nonce in _acceptable(ring, address, window):  # the text is what nearly all wallets sign
+    for nonce in _acceptable(ring, address, window):  # the text first: nearly all wallets sign it
         if recover(personal_digest(nonce.text.encode()), signature) == address:
             return nonce
     for nonce in _acceptable(ring, address, window):
@@ -120,7 +120,7 @@ def signed_nonce(ring: Ring, address: Address, signature: Signature, window: int
 
 
 async def use_nonce(transaction: Transaction, address: Address, nonce: Nonce) -> bool:
-    """Record that `nonce` was used; False if it was before, or nobody knows."""
+    """Record that `nonce` was used; False if it was used before, or if the records of its window are deleted."""
     if nonce.window <= await _forgotten(transaction):
         return False
     added = await transaction.execute(
@@ -131,7 +131,7 @@ async def use_nonce(transaction: Transaction, address: Address, nonce: Nonce) ->
 
 
 async def forget_nonces(transaction: Transaction) -> int:
-    """Remove some of the used nonces that are older than those kept, none of which is accepted any more; how many."""
+    """Delete some used nonces of old windows, whose nonces are no longer accepted; returns how many."""
     rows = await transaction.fetch(_OLDER)
     if not rows:
         return 0
@@ -153,7 +153,7 @@ async def forget_nonces(transaction: Transaction) -> int:
 def _acceptable(ring: Ring, address: Address, window: int) -> Iterator[Nonce]:
     """The nonces of the current `window`, the previous and (clocks differ) the next one, the likeliest first.
 
-    Which is the one that was given last by this process, and then the ones before it.
+    The likeliest is the one that this process gave last; then come the ones before it.
     """
     last = _last_slots.get(address.raw, 0)
     slots = sorted(range(SLOTS), key=lambda slot: (last - slot) % SLOTS)

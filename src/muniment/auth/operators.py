@@ -1,7 +1,7 @@
-"""Operators: who may write intents, by a key of theirs, and the log of what they wrote.
+"""Operators: their keys, with which they may write intents, and the audit log of their writes.
 
-A key is `mno_` and 32 random bytes in hex. Only its SHA-256 is stored: nothing undoes the hash of 32 random bytes, so
-a copy of the database lets nobody in, and no slow hash is needed.
+A key is `mno_` and 32 random bytes in hex. Only its SHA-256 is stored: the hash of 32 random bytes cannot be reversed,
+so a copy of the database gives no access, and no slow hash is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database, Transaction
 
 _KEY: Final = re.compile(r"mno_[0-9a-f]{64}")
-# Who wrote what came from a file, in the audit log.
+# The name in the audit log for writes that came from a file.
 IMPORT: Final = "import"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -69,14 +69,14 @@ class AuditEntry:
 
 
 def new_key(random_bytes: Callable[[int], bytes]) -> str:
-    """A key that nobody has."""
+    """A new random key."""
     return f"mno_{random_bytes(32).hex()}"
 
 
 def check_name(name: str) -> str:
     """Return `name`. Raises `ValueError` unless it has 1 to 100 letters, digits, dots, underscores or hyphens.
 
-    Also for the name under which an import is in the audit log: nobody else may write under it.
+    Raises it for the name of imports in the audit log too: no operator may have that name.
     """
     if name == IMPORT:
         raise ValueError(f"{IMPORT} is what the audit log calls an import from a file")
@@ -86,9 +86,9 @@ def check_name(name: str) -> str:
 
 
 async def add(tx: Transaction, name: str, key: str, now_ms: int) -> None:
-    """Let in whoever has `key`, as `name`. A name that was revoked gets a new key: it is the same operator.
+    """Register `key` for the operator `name`. A revoked name gets a new key: it is the same operator.
 
-    Raises `ValueError` for a name that has a good key, or is none.
+    Raises `ValueError` for a malformed name, and for one with a valid key.
     """
     added = await tx.execute(
         """INSERT INTO operators (name, key_hash, created_at_ms) VALUES (?, ?, ?)
@@ -102,7 +102,7 @@ async def add(tx: Transaction, name: str, key: str, now_ms: int) -> None:
 
 
 async def revoke(tx: Transaction, name: str, now_ms: int) -> None:
-    """Let nobody in with the key of `name` any more, from the next request on. Raises `ValueError` if it has none."""
+    """Make the key of `name` invalid from the next request on. Raises `ValueError` if it has no valid key."""
     revoked = await tx.execute(
         "UPDATE operators SET revoked_at_ms = ? WHERE name = ? AND revoked_at_ms IS NULL", (now_ms, name)
     )
@@ -111,7 +111,7 @@ async def revoke(tx: Transaction, name: str, now_ms: int) -> None:
 
 
 async def fetch_all(database: Database) -> list[Operator]:
-    """Every operator that ever was, by name."""
+    """All operators, also revoked ones, sorted by name."""
     rows = await database.fetch("SELECT name, created_at_ms, revoked_at_ms FROM operators ORDER BY name")
     return [Operator(*row) for row in rows]
 

@@ -1,7 +1,7 @@
 """The ring of secrets, newest first, and the keys that HKDF-SHA256 (RFC 5869) derives from each.
 
-One secret gives a key per use, told apart by its label, so that nothing made for one use can pass for another.
-What was made under an older secret stays good while that secret is in the ring.
+One secret gives a key for each use, with a label of its own, so that a value made for one use is invalid for another.
+Values made under an older secret stay valid while that secret is in the ring.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from muniment.settings import SettingError
 
 SECRET_BYTES: Final = 32
-# Every login under an old nonce is tried against each secret; nobody needs more than a few rotations at once.
+# A bound on the derived keys in memory; few rotations are in use at the same time.
 RING_SIZE_MAX: Final = 8
 _SECRET: Final = re.compile(r"[0-9a-fA-F]{64}")
 RING_FILE: Final = "secrets"
@@ -44,7 +44,7 @@ class Secret:
 
     @classmethod
     def derived_from(cls, raw: bytes) -> Secret:
-        """All that is ever used of the 32 bytes `raw`."""
+        """The id and the keys that are derived from the 32 bytes `raw`."""
 
         def derive(label: str, length: int) -> bytes:
             info = b"muniment " + label.encode()
@@ -62,7 +62,7 @@ class Ring:
 
     @property
     def newest(self) -> Secret:
-        """The one that new tokens, keys and nonces are made with."""
+        """The secret for new tokens, keys and nonces."""
         return self.secrets[0]
 
     def find(self, secret_id: str) -> Secret | None:
@@ -125,7 +125,7 @@ class RingFile:
             return self._read[1]
 
     def rotate(self) -> Secret:
-        """Put a new secret in front; what older ones signed stays good. Raises `SettingError` when the ring is full."""
+        """Put a new secret in front; values of older ones stay valid. Raises `SettingError` when the ring is full."""
         with self._alone():
             new = chance.token_bytes(SECRET_BYTES)
             ring = (new, *self())
@@ -145,7 +145,7 @@ class RingFile:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Two commands at once take turns, so that neither loses the other's change."""
+        """Let one command at a time change the file, so that no change is lost."""
         descriptor = os.open(self.path.parent, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

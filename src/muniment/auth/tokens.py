@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from muniment.context import Context
 
 _ALGORITHM: Final = "EdDSA"
-# Whoever gave a token may be ahead by this much (RFC 7519 section 4.1.5); a clock that is by more is in doubt.
+# The clock that dated a token may be ahead by this much (RFC 7519 section 4.1.5); a clock further ahead is in doubt.
 SKEW_S: Final = 5 * 60
-# A token of ours has about 450 characters. What is longer is not looked into.
+# A token of this service has about 450 characters. A longer text is refused unparsed.
 _TOKEN_LENGTH_MAX: Final = 2_048
-# JWS compact serialization (RFC 7515 section 7.1). 64 bytes of signature are 85 characters and one of two free bits:
-# four characters spell it alike to a lenient decoder, and only the one whose free bits are zero is ours.
+# JWS compact serialization (RFC 7515 section 7.1). The last of the 86 characters of a signature has four unused bits:
+# a lenient decoder ignores them, so several texts would be one token. Only the text with zeros there is accepted.
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{85}[AQgw]")
 # Times are checked against the injected clock below, not against the machine's; issuer and audience as well.
 _SIGNATURE_ONLY: Final[Options] = {
@@ -34,7 +34,7 @@ _SIGNATURE_ONLY: Final[Options] = {
 
 
 def issue_token(context: Context, address: Address) -> str:
-    """A token that says its bearer has proved control of `address`."""
+    """A token for a client that has proved control of `address`."""
     secret, now_s = ring_of(context.secrets()).newest, context.now_ms() // 1000
     claims = {
         "iss": context.settings.issuer, "aud": context.settings.issuer, "sub": str(address),
@@ -45,7 +45,7 @@ def issue_token(context: Context, address: Address) -> str:
 
 
 def check_token(context: Context, token: str) -> Address:
-    """Whose token this is. Raises `InvalidToken`."""
+    """The address in a token. Raises `InvalidToken`."""
     claims = _signed_claims(ring_of(context.secrets()), token)
     now_s = context.now_ms() // 1000
     not_before, expires = claims.get("nbf"), claims.get("exp")
@@ -62,7 +62,7 @@ def check_token(context: Context, token: str) -> Address:
 
 
 def _signed_claims(ring: Ring, token: str) -> dict[str, Any]:
-    """The claims of a token that a secret of `ring` signed. Keys that a header brings along are never looked at."""
+    """The claims of a token that a secret of `ring` signed. Keys in the token's own header are ignored."""
     if len(token) > _TOKEN_LENGTH_MAX:
         raise InvalidToken("the token is longer than any of this service's")
     if not _TOKEN.fullmatch(token):

@@ -1,6 +1,6 @@
 """The block store: the bytes of bundles under their sha2-256 digests.
 
-`store` says what every store does, `files` keeps blocks as files in the data directory, `table` in the database.
+`store` is the protocol of every store; `files` keeps blocks as files in the data directory, `table` in the database.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
     from muniment.storage.database import Database
 
-# The generic word: the same setting stays right when the service moves to another engine.
+# A word for any engine: the setting stays right when the service moves to another one.
 IN_DATABASE: Final = "database:"
 
 
@@ -24,8 +24,8 @@ def open_blocks(
 ) -> BlockStore:
     """The store at `url`: `file:`, `file:///path`, `database:`, or the same by its engine, `postgresql:` or `sqlite:`.
 
-    An empty `url` means files beside an SQLite database, and the table with any other. `loop` is the one that
-    `database` is used on. Raises `ValueError` for what is none of these, `StorageUnavailable` when it cannot be.
+    An empty `url` means files beside an SQLite database, and the table with any other engine. `loop` is the event loop
+    of `database`. Raises `ValueError` for any other `url`, `StorageUnavailable` when the store cannot be opened.
     """
     engine = "sqlite:" if database_url.startswith("sqlite:") else "postgresql:"
     if not url:
@@ -45,7 +45,7 @@ def open_blocks(
 
 
 def block_directory(url: str, data_dir: Path) -> Path | None:
-    """Where a `file:` URL (RFC 8089) puts blocks: without a path, inside the data directory. None for other URLs.
+    """The directory of a `file:` URL (RFC 8089): without a path, inside the data directory. None for other URLs.
 
     Raises `ValueError` when it names another host, or no absolute path.
     """

@@ -1,4 +1,4 @@
-"""What block stores need of the local disk: room for uploads, and its failures as refusals."""
+"""The local disk for block stores: room for uploads, and disk failures as refusals."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from muniment.errors import StorageUnavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Up to here an upload waits in memory, for as long as its client takes: most bundles are 80 to 140 KB.
+# Uploads up to this size wait in memory while their clients send them: most bundles are 80 to 140 KB.
 SPOOL_MEMORY_MAX: Final = 256 * 1024
-# What is read of a file at once.
+# Bytes of one read from a file.
 _PIECE_BYTES: Final = 256 * 1024
 
 
 class Spool:
-    """An upload on its way: in memory first, then in a file without a name, which no crash can leave behind.
+    """An upload in progress: in memory first, then in a file without a name, which a crash cannot leave behind.
 
-    One writer, then as many readers as there are. Every method raises `StorageUnavailable` when the disk fails.
+    It has one writer, and then any number of readers. Every method raises `StorageUnavailable` when the disk fails.
     """
 
     def __init__(self, directory: Path) -> None:
-        """In memory up to `SPOOL_MEMORY_MAX`, then in `directory`."""
+        """Keep up to `SPOOL_MEMORY_MAX` bytes in memory, more of them in `directory`."""
         self._directory = directory
         self._memory = bytearray()
         self._file: IO[bytes] | None = None
@@ -37,7 +37,7 @@ class Spool:
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether it has become too large to wait in memory."""
+        """Whether the upload has moved to the disk because of its size."""
         return self._file is not None
 
     def write(self, data: bytes | memoryview) -> None:
@@ -55,11 +55,11 @@ class Spool:
             _append(self._file, data)
 
     def sha256(self) -> bytes:
-        """The digest of what was written."""
+        """The sha2-256 digest of the bytes written so far."""
         return self._hash.digest()
 
     def whole(self) -> bytearray:
-        """What was written, in one piece, which is not to be changed: a copy where it is on the disk."""
+        """All bytes in one piece, which the caller must not change: a copy where they are on the disk."""
         if self._file is None:
             return self._memory
         content, at = bytearray(self._size), 0
@@ -71,7 +71,7 @@ class Spool:
         return content
 
     def pieces(self) -> Iterator[bytes]:
-        """What was written, little by little."""
+        """All bytes, piece by piece."""
         if self._file is None:
             yield bytes(self._memory)
             return
@@ -82,7 +82,7 @@ class Spool:
                 yield piece
 
     def close(self) -> None:
-        """Forget the content; a failing disk is no matter any more."""
+        """Drop the content. A failing disk is ignored."""
         self.closed = True
         self._memory = bytearray()
         if self._file is not None:
@@ -97,14 +97,14 @@ class Spool:
 
 
 def _append(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:
-    """Write all of `data`: the system may take less at a time."""
+    """Write all of `data`: one system call may write less."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
 
 
 def prove_writing(directory: Path) -> None:
-    """Return when a file in `directory` was on disk just now; nothing is left of it. Raises `StorageUnavailable`."""
+    """Write a file in `directory` to disk, and remove it. Raises `StorageUnavailable`."""
     with disk_failures(), TemporaryFile(buffering=0, dir=directory) as file:
         _append(file, b"\0")
         os.fsync(file.fileno())
@@ -112,7 +112,7 @@ def prove_writing(directory: Path) -> None:
 
 @contextmanager
 def disk_failures() -> Generator[None]:
-    """An `OSError` inside is a refusal outside: full, over quota, read-only, broken or gone."""
+    """Turn an `OSError` of the disk into `StorageUnavailable`: full, over quota, read-only, broken or gone."""
     try:
         yield
     except OSError as error:

@@ -2,7 +2,7 @@
 
 A block appears whole or not at all: it is written and flushed to disk as a file without a name (`O_TMPFILE`),
 and then linked to its place. Where the file system cannot do that, and where a damaged block is replaced, it is
-written under `<root>/tmp` and renamed. What a crash leaves there is swept when the store is next opened.
+written under `<root>/tmp` and renamed. The next start removes files that a crash left there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muniment.blocks.disk import Spool, disk_failures, prove_writing
 from muniment.errors import ContentNotFound, StorageUnavailable
 from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
 
-# Writing one block takes seconds at worst, so that a temporary file of this age has no writer any more.
+# Writing one block takes seconds at worst, so a temporary file of this age has lost its writer.
 _ABANDONED_SECONDS: Final = 600
 _FILE_MODE: Final = 0o644
 _SHARD_LENGTH: Final = 2
@@ -49,7 +49,7 @@ class FileBlockStore:
                 shard = f"{self._root}/{name[:_SHARD_LENGTH]}"
                 self._put(shard, name[_SHARD_LENGTH:], data)
                 touched.add(shard)
-            # Also where the block was there already: whoever put it may not have come as far as this.
+            # For a block that was there already too: its writer may not have flushed the directory yet.
             for shard in sorted(touched):
                 _flush_directory(shard)
 
@@ -77,7 +77,7 @@ class FileBlockStore:
             return self._path(digest).exists()
 
     def digests(self) -> Iterator[bytes]:
-        """The digests of all blocks in their order, those aside that come or go meanwhile."""
+        """The digests of all blocks in their order; blocks that come or go meanwhile may be missing."""
         for shard in _SHARDS:
             with disk_failures():
                 names = sorted(path.name for path in (self._root / shard).iterdir())
@@ -104,7 +104,7 @@ class FileBlockStore:
         self._temporary.mkdir(parents=True, exist_ok=True)
         for shard in _SHARDS:
             (self._root / shard).mkdir(exist_ok=True)
-        # The root always: another process may have made the directories just now and not have come as far as this.
+        # The root always: another process may have made the directories just now, without flushing the root yet.
         for directory in {self._root, *(path.parent for path in made)}:
             _flush_directory(directory)
         for left in self._temporary.iterdir():
@@ -113,14 +113,14 @@ class FileBlockStore:
                     left.unlink()
 
     def _can_link_unnamed(self) -> bool:
-        """Try it out: it needs Linux, /proc and a file system that has it (not NFS, for one)."""
+        """Whether nameless files can be linked: needs Linux, /proc and a file system with `O_TMPFILE` (not NFS)."""
         probe = self._temporary / secrets.token_hex(16)
         try:
             _write_unnamed(str(self._temporary), probe.name, b"")
         except OSError:
             return False
         finally:
-            with suppress(OSError):  # a read-only file system says so even where there is nothing to remove
+            with suppress(OSError):  # a read-only file system refuses even if there is nothing to remove
                 probe.unlink()
         return True
 
@@ -156,7 +156,7 @@ def _not_found(digest: bytes) -> ContentNotFound:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Whether the file holds just these bytes. One that cannot be read for a bad sector, or that is gone, does not."""
+    """Whether the file holds exactly these bytes; False for a missing file and one with a bad sector."""
     try:
         with path.open("rb") as file:
             return os.fstat(file.fileno()).st_size == len(data) and file.read() == data
@@ -167,12 +167,12 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def _write_unnamed(directory: str, name: str, data: bytes) -> None:
-    """Write a file that gets its name when it is safe on disk; raises `FileExistsError`."""
+    """Write a file that gets its name after its bytes are on disk; raises `FileExistsError`."""
     descriptor = os.open(directory, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, _FILE_MODE)
     try:
         _write_through(descriptor, data)
-        # Given any descriptor, this is linkat(2) with AT_SYMLINK_FOLLOW, as open(2) shows for O_TMPFILE. What it is of
-        # does not matter: the first path is absolute, and nothing but the first is looked up from there.
+        # With a descriptor, `os.link` calls linkat(2) with AT_SYMLINK_FOLLOW, as open(2) shows for O_TMPFILE. Any
+        # descriptor will do: it is the start of the first path alone, and that path is absolute.
         os.link(f"/proc/self/fd/{descriptor}", f"{directory}/{name}", src_dir_fd=descriptor, follow_symlinks=True)
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What a block store is. Its methods are synchronous: callers run them in a thread when they may take long."""
+"""The protocol of a block store. Its methods are synchronous: callers run long ones in a thread."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 class BlockStore(Protocol):
     """Blocks by the sha2-256 digest of their bytes, each written once. Safe to use from many threads at once.
 
-    Every method raises `StorageUnavailable` when the disk or database under it does not do its part.
+    Every method raises `StorageUnavailable` when the disk or database under it fails.
     """
 
     def put_many(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
         """Store pairs of digest and bytes, which must belong together; durable when this returns.
 
-        A block that is there already is left alone, or mended when its stored bytes are damaged. After a
-        failure some of the blocks may be stored, each of them whole. What `blocks` itself raises comes through.
+        A stored block is left alone, or repaired when its bytes are damaged. After a failure some of the blocks may be
+        stored, each of them whole. Errors of the iterator `blocks` come through.
         """
         ...
 
@@ -40,9 +40,9 @@ class BlockStore(Protocol):
         ...
 
     def check(self) -> None:
-        """Return when uploads can be taken, as far as the local disk is concerned."""
+        """Return when the local disk can take uploads."""
         ...
 
     def open_spool(self) -> Spool:
-        """A place for an upload on its way, of which nothing is left when it is closed or the process dies."""
+        """A place for an upload in progress. Nothing of it remains after it is closed or the process ends."""
         ...

@@ -1,7 +1,7 @@
-"""Blocks in a table of the service's own database, so that every process on every machine has the same ones.
+"""Blocks in a table of the service's own database, so that all processes on all machines share them.
 
 The database is asynchronous and belongs to an event loop; the store is called in threads. A thread hands its
-statement to that loop and waits, so the loop itself must never call: it would wait for itself.
+statement to that loop and waits. So code on the loop must never call the store: the loop would wait for itself.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Bytes in one transaction, unless a single block has more, so that others who write soon have their turn.
+# Bytes in one transaction, unless a single block has more, so that other writers soon have their turn.
 BATCH_BYTES_MAX: Final = 1024 * 1024
 # Blocks in one transaction: small ones cost a statement each, some tenths of a millisecond.
 BATCH_BLOCKS_MAX: Final = 200
-# Digests that are listed at once: 32 KiB.
+# Digests in one statement of a listing: 32 KiB.
 DIGESTS_AT_ONCE: Final = 1_000
 # Beyond every bound of the engines themselves: only an event loop that stands still takes longer.
 ANSWER_SECONDS_MAX: Final = 30.0
 
-# Write-once: a row with these very bytes is left as it is. An `INSERT … DO NOTHING` would be simpler, and not mend.
+# A row with these bytes stays as it is. `INSERT … DO NOTHING` would be simpler, but would not repair a damaged row.
 _PUT: Final = """INSERT INTO blocks (digest, data) VALUES (?, ?)
     ON CONFLICT (digest) DO UPDATE SET data = excluded.data WHERE blocks.data <> excluded.data"""
 
@@ -40,7 +40,7 @@ class TableBlockStore:
     """A `BlockStore` in the table `blocks`, which migrations make."""
 
     def __init__(self, database: Database, loop: asyncio.AbstractEventLoop | None, *, spools: Path) -> None:
-        """`loop` is the one that `database` is used on; without one the store refuses every use.
+        """`loop` is the event loop of `database`; without it the store refuses every use.
 
         Uploads wait in the directory `spools`, which is made where there is none; raises `StorageUnavailable`.
         """
@@ -79,7 +79,7 @@ class TableBlockStore:
         return bool(self._fetch("SELECT 1 FROM blocks WHERE digest = ?", digest))
 
     def digests(self) -> Iterator[bytes]:
-        """The digests of all blocks in their order, those aside that come or go meanwhile."""
+        """The digests of all blocks in their order; blocks that come or go meanwhile may be missing."""
         last = b""
         while rows := self._fetch(
             "SELECT digest FROM blocks WHERE digest > ? ORDER BY digest LIMIT ?", last, DIGESTS_AT_ONCE
@@ -88,7 +88,7 @@ class TableBlockStore:
                 yield last
 
     def check(self) -> None:
-        """Return when an upload can wait on the local disk; the database answers for itself."""
+        """Return when an upload can wait on the local disk; the database has a check of its own."""
         prove_writing(self._spools)
 
     def open_spool(self) -> Spool:
@@ -96,7 +96,7 @@ class TableBlockStore:
         return Spool(self._spools)
 
     def _put(self, batch: dict[bytes, bytes]) -> None:
-        # In one order everywhere: two who put the same blocks wait for each other and do not lock each other out.
+        # In one order everywhere: two writers of the same blocks wait for each other, without a deadlock.
         rows = sorted(batch.items())
 
         async def put(tx: Transaction) -> None:
@@ -116,7 +116,7 @@ class TableBlockStore:
         return self._wait(lambda: self._database.fetch(sql, parameters))
 
     def _wait(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `ask` gives, run on the database's loop. Raises `StorageUnavailable` when it fails or does not end."""
+        """The result of `ask` on the database's loop. Raises `StorageUnavailable` when it fails or takes too long."""
         loop = self._loop
         if loop is None:
             raise RuntimeError("this block store was made where no event loop runs, so it has no database to ask")

@@ -1,1 +1,1 @@
-"""Chains as their nodes answer: RPC, balances, tokens, prices, and the catalogue of chains that are served."""
+"""Access to EVM chains: RPC, balances, tokens, prices, and the catalogue of the chains that are served."""

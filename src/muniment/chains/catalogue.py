@@ -1,4 +1,4 @@
-"""The EVM chains that a registry knows, and what a chains file of its operator says about them."""
+"""The EVM chains that a registry knows, and the operator's chains file with their settings."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Chain:
     """One EVM chain (EIP-155). Without an RPC URL nothing is read from it.
 
     `settlers` are settlement contracts, the newest first: all of them are followed, from block `settler_block` on
-    (None: from the newest) and under `confirmations` blocks (None: the setting's number). `proposal_signers` are those
-    whose signatures under proposals count like a solver's, as the settlement contracts' controller has it. `feeds`
-    gives a token's Chainlink price feed in US dollars and its heartbeat in seconds, the native coin's under `NATIVE`;
-    `price_slug` is the chain's name at DefiLlama; `token_lists` are files or URLs beside the list that ships. RPC URLs
-    carry keys: they are never shown.
+    (None: from the newest). A block is read when it has `confirmations` blocks on top (None: the number in the
+    settings). `proposal_signers` are addresses whose signatures under proposals count like a solver's, as in the
+    controller of the settlement contracts. `feeds` gives a token's Chainlink price feed in US dollars and its heartbeat
+    in seconds, the native coin's under `NATIVE`. `price_slug` is the chain's name at DefiLlama. `token_lists` are files
+    or URLs beside the list in the package. RPC URLs carry keys: they are never shown.
     """
 
     id: int
@@ -99,10 +99,10 @@ CATALOGUE: Final[Mapping[int, Chain]] = MappingProxyType(
 
 
 def load_chains(path: Path | None) -> Mapping[int, Chain]:
-    """The catalogue, with what a chains file says laid over it: TOML, `[[chains]]` tables of `Chain`'s members.
+    """The catalogue, changed by a chains file: TOML with `[[chains]]` tables of `Chain`'s members.
 
-    A member that is not given stays as the catalogue has it. Paths of token lists are relative to the file. Raises
-    `ValueError` that names the file and the member, and shows no value, and `OSError` for a file that cannot be read.
+    A member that the file leaves out keeps its value from the catalogue. Paths of token lists are relative to the
+    file. Raises `ValueError` that names the file and the member but no value, and `OSError` for an unreadable file.
     """
     if path is None:
         return CATALOGUE

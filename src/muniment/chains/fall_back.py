@@ -21,9 +21,9 @@ from muniment.evm.address import Address
 from muniment.evm.hex import data_of
 from muniment.outgoing import Outgoing, Unreachable
 
-# So few tokens that failed beside others are asked each by itself: one more round trip instead of four.
+# Up to so many tokens that failed beside others are asked each by itself: one more round trip instead of four.
 _ALONE_MAX: Final = 16
-# For one token's two reads and what carries them; on some rollups a call also pays for its calldata.
+# Gas for one token's two reads and the call around them; on some rollups a call also pays for its calldata.
 _GAS_ALONE: Final = 10 * multicall.READ_GAS_MAX
 # Halving 300 tokens ends after 9 rounds; regrouping those that failed may add as many.
 _ROUNDS_MAX: Final = 20
@@ -61,7 +61,7 @@ async def read(
     """
     found = Found()
     groups: list[_Group] = [tuple(chunk) for chunk in chunks if chunk]
-    alone: list[_Group] = []  # among them one token's answer is too large: they would take others' along
+    alone: list[_Group] = []  # a group whose answer was too large: in a shared request it would spoil the others
     for _ in range(_ROUNDS_MAX):
         requests = [*_requests(groups), *([group] for group in alone)]
         if not requests:

@@ -57,7 +57,7 @@ class _Answer:
 
 
 class Holdings:
-    """Reads wallets; remembers for a moment, and reads once for all who ask at the same time."""
+    """Reads wallets. An answer is kept for a moment, and requests at the same time share one reading."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a wallet holds on one chain, and its price feeds' last rounds, in one HTTP round trip in the normal case."""
+"""A wallet's holdings on one chain with the last rounds of price feeds: normally one HTTP round trip."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from muniment.outgoing import Outgoing, Unreachable
 TOKENS_PER_CALL: Final = 300
 FAILURES_MAX: Final = 5
 REST_SECONDS: Final = 30
-# How long a node that refuses creation calls is not asked again, and a token that burns gas is left out.
+# Seconds for which a node that refuses creation calls gets none, and a token that burns gas is left out.
 REMEMBERED_SECONDS: Final = 86_400
-# Honest answers need one round; a block that passed by, another; gas that ran out, one per hundred tokens or so.
+# An honest answer needs one round; a new block in between, a second; a lack of gas, one for some hundred tokens.
 _ROUNDS_MAX: Final = 8
 _NOBODY: Final = Address("0x0000000000000000000000000000000000000000")
 COIN: Final = _NOBODY
@@ -52,7 +52,7 @@ class ChainReading:
 
 @dataclass(slots=True)
 class _Node:
-    """What is remembered of one URL."""
+    """The state of one URL."""
 
     failures: int = 0
     reason: str = ""
@@ -62,18 +62,18 @@ class _Node:
 
 @dataclass(slots=True)
 class ReadingState:
-    """What one process remembers of nodes and tokens; `now_s` is its clock, in seconds."""
+    """The memory of one process about nodes and tokens; `now_s` is its clock, in seconds."""
 
     now_s: Callable[[], float]
     nodes: dict[str, _Node] = field(default_factory=dict[str, _Node], repr=False)
     banned_until: dict[tuple[int, Address], float] = field(default_factory=dict[tuple[int, Address], float])
 
     def node(self, url: str) -> _Node:
-        """What is known of `url`."""
+        """The state of `url`."""
         return self.nodes.setdefault(url, _Node())
 
     def banned(self, chain_id: int, tokens: Sequence[Address]) -> set[Address]:
-        """Which of `tokens` burnt the gas of others within a day."""
+        """The tokens among `tokens` that burnt the gas of others within a day."""
         now = self.now_s()
         return {token for token in tokens if self.banned_until.get((chain_id, token), 0) > now}
 
@@ -100,7 +100,7 @@ async def read_chain(
     seconds_max: float,
     state: ReadingState,
 ) -> ChainReading:
-    """What `wallet` holds of `tokens` and of the coin, and its allowances to the chain's settler, all at one block.
+    """The balances of `wallet` in `tokens` and the coin, and its allowances to the chain's settler, all at one block.
 
     The chain's URLs are tried in turn within `seconds_max`. Raises `Unreachable` with the last one's reason:
     `timeout`, `wrong-chain`, `garbage`, `http-500`, `unreachable`, `refused` and what `Outgoing` raises.
@@ -191,8 +191,8 @@ class _Reader:
     ) -> dict[Address, Holding]:
         """Every token's holding, all at one block.
 
-        Answers are compared by what they call their block, which need not be the number the node knows it by: on
-        Arbitrum it is Ethereum's. When they differ, all is asked again at the block of the header.
+        Answers are compared by the block number inside them, which can differ from the number in the node's header: on
+        Arbitrum it is Ethereum's. When they differ, all tokens are read again at the block of the header.
         """
         pinned = hex(block)
         if len({shot.block for shot in shots if shot is not None}) > 1:

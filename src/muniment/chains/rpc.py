@@ -1,4 +1,4 @@
-"""Ethereum JSON-RPC over HTTP: batches, answered in order or not, and nothing believed that was not checked."""
+"""Ethereum JSON-RPC over HTTP, in batches. Nodes may answer in any order; every part of an answer is checked."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """What a node answered instead of a result."""
+    """The error that a node answered instead of a result."""
 
     code: int
     message: str
 
 
 def eth_call(data: bytes, *, to: str | None = None, block: str = "latest", gas: int | None = None) -> Call:
-    """An `eth_call` with `data`, to a contract or, without `to`, of creation code that is run and forgotten."""
+    """An `eth_call` with `data` to a contract; without `to`, `data` is creation code, which the node runs once."""
     transaction: dict[str, str] = {"data": "0x" + data.hex()}
     if to is not None:
         transaction["to"] = to

@@ -29,7 +29,7 @@ _decoder: Final = msgspec.json.Decoder(Token, dec_hook=decode_text)
 
 
 async def read_token_list(data: bytes, chains: Collection[int]) -> list[Token]:
-    """`parse_token_list`, of which those tokens are kept that are on `chains`. Raises `ValueError`."""
+    """The tokens of `parse_token_list` that are on `chains`. Raises `ValueError`."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-m", __name__, *map(str, sorted(chains)),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -56,7 +56,7 @@ async def read_token_list(data: bytes, chains: Collection[int]) -> list[Token]:
 
 
 def main() -> int:
-    """What the child does: bytes in, a token a line out, or on standard error why there is none."""
+    """The child's program: bytes in, one token a line out, or a reason on standard error."""
     _limit()
     chains = frozenset(map(int, sys.argv[1:]))
     try:

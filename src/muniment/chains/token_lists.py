@@ -1,4 +1,4 @@
-"""Which ERC-20 tokens each chain has: token lists from files and URLs, merged and kept fresh."""
+"""The ERC-20 tokens of each chain: token lists from files and URLs, merged and refreshed."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TokenLists:
         return True
 
     def _kept(self, url: str) -> list[Token]:
-        """What the directory has of a URL; nothing if it was never fetched, or if the file is damaged."""
+        """The stored list of a URL; empty if it was never fetched, or if the file is damaged."""
         path = self._path(url)
         if not path.exists():
             return []

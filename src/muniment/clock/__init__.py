@@ -1,4 +1,4 @@
-"""The time of day as this process believes it, and why it may not be believed."""
+"""The time of day of a process, and the doubts about it."""
 
 from __future__ import annotations
 

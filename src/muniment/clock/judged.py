@@ -1,4 +1,4 @@
-"""The clock of a process: the machine's, as far as its monotonic clock and other clocks bear it out."""
+"""The clock of a process: the machine's clock, checked against its monotonic clock and other clocks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Why the clock is not believed, and for how many milliseconds at least."""
+    """The reason why the clock is in doubt, and the least number of milliseconds for which it will be."""
 
     reason: str
     ms: int
 
     def refusal(self) -> ClockInDoubt:
-        """What is said to who would have something new dated."""
+        """The refusal of a request that needs a time for a new row."""
         seconds = -(-self.ms // 1000)
         return ClockInDoubt(f"{self.reason}: nothing new is registered now", facts={"retryAfter": seconds})
 
@@ -35,14 +35,14 @@ class Doubt:
 class Clock:
     """The time of day, in milliseconds since 1970, and whether it is in doubt.
 
-    The time goes on by the monotonic clock from where it was believed last, so while the machine's clock is in doubt it
-    is still near to the truth. With another clock to go by (see `compare`) it is that clock's.
+    While the machine's clock is in doubt, the time goes on from its last trusted value by the monotonic clock, so it
+    stays near to the truth. With a reference clock (see `compare`) it is the time of that clock.
     """
 
     def __init__(
         self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int], *, steady_ms: int = STEADY_MS
     ) -> None:
-        """`wall_ms` may be set by anybody; `monotonic_ms` only goes on, also while the machine is suspended."""
+        """`wall_ms` is a clock that can be set; `monotonic_ms` only goes forward, even in a suspended machine."""
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
         self.steady_ms = steady_ms
@@ -55,7 +55,7 @@ class Clock:
 
     @classmethod
     def believed(cls, now_ms: Callable[[], int]) -> Clock:
-        """A clock that is never in doubt, for who has no other."""
+        """A clock that is never in doubt, for processes that compare none."""
         return cls(now_ms, now_ms)
 
     def now_ms(self) -> int:
@@ -74,12 +74,12 @@ class Clock:
 
     @property
     def has_stepped(self) -> bool:
-        """Whether the machine's clock was believed at another time before, or is in doubt."""
+        """Whether the machine's clock has stepped since its first trusted value, or is in doubt."""
         return self._own.has_moved or self.steady_since_ms is None
 
     @property
     def offset_ms(self) -> int:
-        """The machine's time less that of the monotonic clock, as the machine has it now."""
+        """The machine's present time minus the monotonic time, in milliseconds."""
         return self._wall_ms() - self._monotonic_ms()
 
     @property
@@ -89,9 +89,9 @@ class Clock:
         return None if self._own.doubt_ms(monotonic_ms) else self._own.steady_since_ms
 
     def compare(self, offset_ms: int | None, whose: str) -> None:
-        """Go by another clock from now on, or with None by the machine's again.
+        """Follow a reference clock from now on, or with None the machine's again.
 
-        `offset_ms` is its time less that of the monotonic clock; `whose` it is, as said after "that of".
+        `offset_ms` is its time minus the monotonic time; `whose` names its owner in messages, after "that of".
         """
         monotonic_ms, _ = self._read()
         self._reference = offset_ms
@@ -104,7 +104,7 @@ class Clock:
             self._apart_at_ms = None
 
     def doubt(self) -> Doubt | None:
-        """Why the clock is not believed now; None if it is."""
+        """The present doubt about the clock; None if it is trusted."""
         monotonic_ms, _ = self._read()
         if left_ms := self._own.doubt_ms(monotonic_ms):
             step_ms = self._own.step_ms
@@ -117,7 +117,7 @@ class Clock:
         return found
 
     def require(self) -> None:
-        """Raise `ClockInDoubt` unless the clock is believed."""
+        """Raise `ClockInDoubt` while the clock is in doubt."""
         if found := self.doubt():
             raise found.refusal()
 

@@ -1,8 +1,8 @@
-"""The clocks of a machine's processes, in memory that they share: which of them stands apart from the others.
+"""The clocks of a machine's processes in shared memory, to find a clock that differs from the others.
 
-All of them read one monotonic clock, so their offsets from it can be compared. Which clock is right nobody can say; but
-one that stepped knows it, and tells no time to others until it was steady. Of the others most are believed, and of as
-many on either side the one that has been steady for longest.
+All processes read one monotonic clock, so their offsets from it can be compared. No process can know the right time.
+But a process whose clock stepped knows that, and publishes no time until its clock was steady again. Of the published
+times the majority counts; of two groups of the same size, the one with the clock that has been steady for longest.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from muniment.clock.steadiness import APART_MS_MAX
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Processes that can be told apart; one that finds no place reads what the others say.
+# Places in the table. A process without a place only reads the times of the others.
 SLOTS: Final = 64
-# Who has not written for so long has ended: some turns of a process that is kept from its processor.
+# A process that has not written for so long has ended: long enough for some turns of a process without a processor.
 BEAT_MS_MAX: Final = 10_000
 _FIELDS: Final = 4  # who, when, offset, steady since
 _BYTES: Final = SLOTS * _FIELDS * 8
 
 
 class Voice(NamedTuple):
-    """A clock that was steady since then, by the monotonic clock, and its offset from that. Milliseconds."""
+    """The published clock of a process: the monotonic time since which it is steady, and its offset. Milliseconds."""
 
     since_ms: int
     offset_ms: int
@@ -51,19 +51,19 @@ class Neighbours:
         self._slot: int | None = None
 
     def publish(self, own: Voice | None, now_ms: int) -> None:
-        """Tell the others what this process's clock shows at `now_ms`; None while it is in doubt."""
+        """Publish the clock of this process at `now_ms`; None while it is in doubt."""
         if self._slot is None or self._cells[self._slot * _FIELDS] != self._id:
             self._slot = self._free_slot(now_ms)
         if self._slot is None:
             return
         at = self._slot * _FIELDS
-        self._cells[at + 1] = 0  # nobody reads the rest while it changes
+        self._cells[at + 1] = 0  # other processes skip a place with this mark while the rest changes
         self._cells[at] = self._id
         self._cells[at + 2], self._cells[at + 3] = (own.offset_ms, own.since_ms) if own else (0, -1)
         self._cells[at + 1] = now_ms
 
     def voices(self, now_ms: int) -> list[Voice]:
-        """What the others' clocks show that are in no doubt."""
+        """The clocks of the other processes that are not in doubt."""
         found: list[Voice] = []
         for slot in range(SLOTS):
             if slot == self._slot or not self._is_alive(slot, now_ms):
@@ -75,19 +75,19 @@ class Neighbours:
         return found
 
     def _free_slot(self, now_ms: int) -> int | None:
-        """A place of nobody, from one on that this process has by chance: two that look at once find different ones."""
+        """A free place, searched from a random one on, so that two processes do not find the same one."""
         turned = ((self._id + step) % SLOTS for step in range(SLOTS))
         return next((slot for slot in turned if not self._is_alive(slot, now_ms)), None)
 
     def _is_alive(self, slot: int, now_ms: int) -> bool:
-        """Whether a process has the place. A time to come is from before the machine was restarted."""
+        """Whether a running process has the place. A time in the future is from before a restart of the machine."""
         return 0 <= now_ms - self._cells[slot * _FIELDS + 1] < BEAT_MS_MAX and self._cells[slot * _FIELDS] != 0
 
 
 def outvoted_by(own: Voice | None, shown_ms: int, others: Sequence[Voice]) -> Voice | None:
-    """The clock to go by in place of one whose offset is `shown_ms`; None if it need not give way.
+    """The clock to follow in place of one with the offset `shown_ms`; None if that one is not outvoted.
 
-    `own` is that clock's voice, and None while it is in doubt itself: then any other outvotes it.
+    `own` is the published clock of this process, None while it is in doubt: then any other outvotes it.
     """
     shown = Voice(0, shown_ms)
     voices = [own, *others] if own else [*others]
@@ -102,6 +102,6 @@ def outvoted_by(own: Voice | None, shown_ms: int, others: Sequence[Voice]) -> Vo
 
 
 def _weight(voice: Voice, voices: Sequence[Voice]) -> tuple[int, int]:
-    """How many show the time that `voice` shows, and how long the eldest of them has been steady."""
+    """The number of clocks near to `voice`, and since when the steadiest of them has been steady."""
     same = [each for each in voices if each.is_near(voice)]
     return len(same), -min(each.since_ms for each in same)

@@ -1,4 +1,4 @@
-"""Whether a clock goes on as the monotonic clock does. Pure."""
+"""Whether a clock goes forward at the rate of the monotonic clock. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ APART_MS_MAX: Final = 5 * 60 * 1000
 class Steadiness:
     """A clock, judged by its offset: its time less that of the machine's monotonic clock. All in milliseconds.
 
-    A step is an offset that differs by more than `APART_MS_MAX` from the one of up to `steady_ms` ago, so that several
-    small steps count as the large one that they are. A clock that has drifted, or was slewed, is steady.
+    A step is a difference of more than `APART_MS_MAX` from an offset of up to `steady_ms` ago, so several small steps
+    count as one large step. A clock that drifts, or is slewed, is steady.
     """
 
     def __init__(self, steady_ms: int) -> None:
@@ -23,16 +23,16 @@ class Steadiness:
         # The offset with which others are compared, and when that began.
         self._base_ms = self._base_at_ms = 0
         self._stepped_at_ms: int | None = None
-        # The offset to believe; during doubt the one from before the step.
+        # The trusted offset; during doubt the one from before the step.
         self.offset_ms = 0
         # By how much the clock was moved at its last step.
         self.step_ms = 0
-        # Since when, by the monotonic clock, the offset has been believed; and whether another one was before.
+        # The monotonic time since which the offset is trusted; and whether another one was trusted before.
         self.steady_since_ms = 0
         self.has_moved = False
 
     def read(self, offset_ms: int, now_ms: int) -> int:
-        """Take note of the offset at `now_ms` of the monotonic clock; the one to believe."""
+        """Take note of the offset at `now_ms` of the monotonic clock; returns the trusted one."""
         if not self._is_read:
             self._is_read = True
             self.steady_since_ms = now_ms
@@ -54,7 +54,7 @@ class Steadiness:
         return self.offset_ms
 
     def doubt_ms(self, now_ms: int) -> int:
-        """For how long the clock must still be steady; 0 if it is not in doubt."""
+        """The milliseconds for which the clock must still be steady; 0 if it is not in doubt."""
         if self._stepped_at_ms is None:
             return 0
         return max(1, self._stepped_at_ms + self._steady_ms - now_ms)

@@ -1,4 +1,4 @@
-"""Decoding by the Solidity contract ABI, version 2, of data that anybody may have written.
+"""Decoding of untrusted data by the Solidity contract ABI, version 2.
 
 Types are small values: `UINT256`, `ADDRESS`, `BYTES`, `ListOf(...)`, `TupleOf(...)`. Every offset and length must lead
 to a place within the data. An encoder writes each byte of content once, while offsets may send a reader to one place
@@ -35,7 +35,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """`bytes`, read as `bytes`. What fills its last word is not looked at, as Solidity does not."""
+    """`bytes`, read as `bytes`. The padding of the last word is ignored, as Solidity does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ BYTES: Final = Bytes()
 def decode(types: Sequence[Type], data: bytes) -> tuple[Any, ...]:
     """The values of `types` that `data` begins with, as arguments or the data of an event are encoded.
 
-    Bytes that no value refers to are ignored, as Solidity does. Raises `ValueError`, and nothing else: for a place
-    outside of `data`, a number or an address beyond its range, and more content than there are bytes.
+    Bytes that no value refers to are ignored, as Solidity does. Raises only `ValueError`: for an offset outside of
+    `data`, a number or an address beyond its range, and more content than `data` has bytes.
     """
     return _Reader(data).members(tuple(types), 0)
 
@@ -137,7 +137,7 @@ def _is_dynamic(kind: Type) -> bool:
 
 
 def _head_size(kind: Type) -> int:
-    """How many bytes stand in place: the value, or for a dynamic type its offset."""
+    """The bytes of a value in the head: the value itself, or the offset of a dynamic one."""
     if isinstance(kind, TupleOf) and not _is_dynamic(kind):
         return sum(_head_size(member) for member in kind.members)
     return _WORD

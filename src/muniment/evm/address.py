@@ -13,11 +13,11 @@ from muniment.wire import ProvedText
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
 # Addresses come in small sets: the wallets and tokens in use. An entry takes about 250 bytes, all of them 4 MB.
 _CHECKSUMS_KEPT: Final = 16_384
-# What was read, by its spelling: entries of the same size, 1 MB when full.
+# Addresses by the text that they were parsed from: entries of the same size, 1 MB when full.
 _SPELLINGS_KEPT: Final = 4_096
 
-# To compute a checksum on 40 characters at once: for a digit of the hash, the bit by which upper case differs from
-# lower case if the digit is 8 or more; for a digit of the address, that bit if it is a letter.
+# Two tables, whose AND gives the checksum of all 40 characters in one step. The bit by which upper case differs from
+# lower case is set for a digit of the hash from 8 on, and for a letter of the address.
 _CASE_BIT: Final = 0x20
 _IF_HIGH: Final = bytes(_CASE_BIT if chr(byte) in "89abcdef" else 0 for byte in range(256))
 _IF_LETTER: Final = bytes(_CASE_BIT if chr(byte) in "abcdef" else 0 for byte in range(256))

@@ -7,7 +7,7 @@ from typing import Final, Protocol, cast
 
 import sha3
 
-# An entry takes at most about 500 bytes, with what was hashed and its hash: 2 MB when full.
+# An entry takes at most about 500 bytes, with the data and its hash: 2 MB when full.
 _HASHES_KEPT: Final = 4_096
 _KEPT_BYTES_MAX: Final = 256
 
@@ -30,7 +30,7 @@ def keccak256(data: bytes) -> bytes:
 
 
 def keccak256_kept(data: bytes) -> bytes:
-    """`keccak256` for data that is likely to come again: what is short is remembered."""
+    """`keccak256` for data that is likely to come again: hashes of short data are kept."""
     return _kept(data) if len(data) <= _KEPT_BYTES_MAX else keccak256(data)
 
 

@@ -1,7 +1,7 @@
-"""ECDSA signatures over secp256k1 in their one canonical form, and who made them.
+"""ECDSA signatures over secp256k1 in one canonical form, and the recovery of their signers.
 
-A signature is the identity of a consent, so a second spelling would be a second identity: the twin with
-n - s in place of s, v counted from 0, upper-case digits. One spelling is kept.
+A signature is the identity of a consent, so a second spelling would be a second identity: n - s in place of s, v
+counted from 0, upper-case digits. Only one spelling is stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""EIP-712 struct definitions, read strictly: shape, names, limits, and what refers to what.
+"""EIP-712 struct definitions, read strictly: shape, names, limits, and references between them.
 
-A caller may send any graph of definitions, so every walk over it has a memory: a walk without one takes time
-that grows exponentially with a few hundred bytes of input.
+A caller may send any graph of definitions, so every walk visits each definition once: otherwise a few hundred bytes of
+input could take exponential time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ARRAY_DIMENSIONS_MAX: Final = 4
 NODES_MAX: Final = 20_000
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-# Possessive, so that nothing is kept of the dimensions that matched: a long type would take more than linear time.
+# Possessive, so that the engine never returns to matched dimensions: a long type would take more than linear time.
 _TYPE: Final = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*+)((?:\[(?:[1-9][0-9]{0,4})?+\])*+)")
 _DIMENSION: Final = re.compile(r"\[([0-9]*)\]")
 # The words of Solidity's value types. A struct of such a name would change what members of that type mean.
@@ -42,7 +42,7 @@ class Member:
 
 @dataclass(slots=True)
 class StructTypes:
-    """Definitions that were checked. `leaves_first` lists every struct after those it refers to."""
+    """Checked definitions. `leaves_first` lists every struct after the structs that it refers to."""
 
     members: dict[str, tuple[Member, ...]]
     leaves_first: list[str] = field(default_factory=list[str])
@@ -147,7 +147,7 @@ def _resolve(structs: StructTypes, name: str, under: set[str]) -> None:
 
 
 def _nodes(member: Member, of_base: int) -> int:
-    """How many values a member asks for at least; a dynamic array may be empty."""
+    """The least number of values in a member; a dynamic array may be empty."""
     nodes = of_base
     for size in member.dimensions:
         nodes = 1 if size is None else 1 + size * nodes

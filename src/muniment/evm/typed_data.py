@@ -1,7 +1,7 @@
-"""EIP-712 typed structured data, strictly: what is hashed is exactly what was sent, or nothing is.
+"""EIP-712 typed structured data, strictly: exactly the data of the request is hashed, or the request is refused.
 
-Definitions are compiled once into functions; the same definitions come with every request of one client, so the
-compiled ones are kept. There is no ABI encoder here: a struct is one hash over its type hash and 32 bytes a member.
+Definitions are compiled into functions. These are kept, because every request of one client has the same definitions.
+No ABI encoder is needed: a struct is one hash over its type hash and 32 bytes a member.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muniment.wire import Record, json_kind
 
 # One entry takes about 10 kB for a dozen members and at most about 60 kB: 30 MB when full of the largest.
 _ENCODERS_KEPT: Final = 512
-# Larger definitions are compiled each time: no client of ours sends them, and the cache stays small.
+# Larger definitions are compiled each time: no known client sends them, and the cache stays small.
 KEPT_KEY_BYTES_MAX: Final = 8_192
 
 _encoder: Final = msgspec.json.Encoder()
@@ -115,7 +115,7 @@ def types_key(types: object) -> bytes:
 
 
 def digest(domain: Domain, struct_hash: bytes) -> bytes:
-    """What is signed: EIP-191 version 0x01 over the domain separator and the struct hash."""
+    """The digest to sign: EIP-191 version 0x01 over the domain separator and the struct hash."""
     return keccak256(b"\x19\x01" + domain.separator + struct_hash)
 
 
@@ -195,7 +195,7 @@ def array_of(encode_item: Encode, size: int | None = None) -> Encode:
 
 
 def _not_the_members(given: dict[str, object], names: list[str]) -> Misfit:
-    """Which member is missing or too many; a name that is no identifier is not repeated."""
+    """The refusal of a missing or extra member; it repeats only names that are identifiers."""
     missing = next((name for name in names if name not in given), None)
     if missing is not None:
         return _at(missing, "a member that the types name is missing")
@@ -211,7 +211,7 @@ def _at(name: str | None, detail: str) -> Misfit:
 
 
 def _check_count(values: object) -> None:
-    """Count what `values` holds, without recursion and not further than the limit."""
+    """Raise when `values` holds more values than the limit; counts without recursion, and stops at the limit."""
     count = 0
     open_values: list[Any] = [values]
     while open_values:

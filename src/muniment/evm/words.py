@@ -1,7 +1,7 @@
 """EIP-712 `encodeData` for the atomic types: one strict function a type word, from a JSON value to 32 bytes.
 
-Strict means: what the libraries of wallets would read in more than one way is refused. They are named for the
-words of the EVM, 32 bytes each.
+Strict means: a value that two wallet libraries could encode differently is refused. The module is named for the words
+of the EVM, 32 bytes each.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KEPT_LENGTH_MAX: Final = 64
 
 
 class Misfit(Exception):
-    """A value that does not fit its type. `path` is gathered innermost first while it goes outwards."""
+    """A value that does not fit its type. `path` grows from the innermost name outwards as the error passes."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -45,7 +45,7 @@ class Misfit(Exception):
 
     @property
     def pointer(self) -> str:
-        """Where the value stands, as a JSON pointer (RFC 6901). Names in it are identifiers: none needs escaping."""
+        """The JSON pointer (RFC 6901) to the value. Its names are identifiers: none needs escaping."""
         return "".join("/" + part for part in reversed(self.path))
 
 

@@ -1,7 +1,7 @@
-"""Who may have a module checked next: creators in rounds, so that nobody waits behind another's many uploads.
+"""Checks of modules, in rounds of their creators: no creator waits behind the many uploads of another.
 
-A check takes a core for up to a few seconds. It runs in a thread: the validator lets others run meanwhile, and a
-process of its own would hold its 55 MB for uploads that are rare.
+A check takes a core for up to a few seconds. It runs in a thread: the validator lets other threads run, and a process
+of its own would hold 55 MB for uploads that are rare.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from typing import Final
 from muniment.errors import TooManyUploads
 from muniment.evm.address import Address
 
-# How long an upload waits behind others of its own creator before it is refused.
+# The time that an upload waits behind others of its own creator before it is refused.
 QUEUE_SECONDS_MAX: Final = 5.0
 
 
 class Checks:
     """Checks that run at the same time, at most one of them for any creator."""
 
-    def __init__(self, at_once: int, name: str) -> None:
-        """Run `at_once` checks beside one another, in threads that are called `name`."""
-        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
-        self._free = at_once
+    def __init__(self, concurrent_max: int, name: str) -> None:
+        """Run at most `concurrent_max` checks at the same time, in threads that are called `name`."""
+        self._threads = ThreadPoolExecutor(concurrent_max, thread_name_prefix=name)
+        self._free = concurrent_max
         self._busy: set[Address] = set()
         # Creators in the order in which they are served, each with the turns that its uploads wait for.
         self._waiting: OrderedDict[Address, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def run(self, creator: Address, check: Callable[[], None]) -> None:
-        """Run `check` in a thread when it is the turn of `creator`, and raise what it raises.
+        """Run `check` in a thread when it is the turn of `creator`; its error comes out here.
 
-        Raises `TooManyUploads` for one that has waited behind others of its creator for `QUEUE_SECONDS_MAX`.
+        Raises `TooManyUploads` for an upload that waited behind others of its creator for `QUEUE_SECONDS_MAX`.
         """
         await self._turn(creator)
         loop = asyncio.get_running_loop()
         job = self._threads.submit(check)
 
         def end(_: Future[None]) -> None:
-            # Not when the request ends: a thread goes on where a client went away, and takes its core.
+            # The turn ends with the thread, not with the request: the check goes on after its client went away.
             with suppress(RuntimeError):  # the loop is closed, and nobody waits
                 loop.call_soon_threadsafe(self._end, creator)
 
@@ -71,7 +71,7 @@ class Checks:
             )
 
     def _serve(self) -> None:
-        """Give turns to the creators who have waited longest since their last one, while there are any."""
+        """Give the free turns to the creators who have waited longest since their last turn."""
         for creator in [each for each in self._waiting if each not in self._busy][: self._free]:
             turn = self._waiting[creator].popleft()
             if not self._waiting[creator]:

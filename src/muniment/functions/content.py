@@ -19,18 +19,18 @@ from muniment.http.request import Request
 from muniment.ipfs.cid import Cid
 from muniment.ipfs.dag import File, open_file
 
-# The types are fixed: what is uploaded is a stranger's, and must never be taken for a page of this origin.
+# The media types are fixed: strangers upload the content, and no browser may take it for a page of this origin.
 MEDIA_TYPES: Final[Mapping[str, str]] = {MANIFEST: "application/json", WASM: "application/wasm"}
-# Path gateway specification, section Cache-Control: what a CID names is good for ever, written as 48 weeks.
+# Path gateway specification, section Cache-Control: the content of a CID never changes; 48 weeks stand for ever.
 IMMUTABLE: Final = (b"cache-control", b"public, max-age=29030400, immutable")
 _SANDBOX: Final = (b"content-security-policy", b"default-src 'none'; sandbox")
-# What a thread reads before the event loop has its turn, and what is checked before an answer starts.
+# Bytes that a thread reads before the event loop has its turn. So many are checked before an answer starts.
 _BATCH_BYTES: Final = 256 * 1024
 # RFC 9110 section 15.4.5: of the header fields of a 200 those that a cache may need.
 _SENT_WITH_304: Final = frozenset(
     {b"etag", b"cache-control", b"vary", b"content-location", b"x-ipfs-path", b"x-ipfs-roots"}
 )
-# RFC 9110 section 14.2: ranges beyond what a client may honestly want are ignored, here without a look at each.
+# RFC 9110 section 14.2: a server may ignore an excessive number of ranges; this one does so without parsing them.
 _RANGES_MAX: Final = 100
 # RFC 9110 section 14.1; numbers of more digits than any size are no ranges.
 _RANGE: Final = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+)=(.*)")
@@ -38,7 +38,7 @@ _RANGE_SPEC: Final = re.compile(r"([0-9]{1,40})-([0-9]{0,40})|-([0-9]{1,40})", r
 
 _log = structlog.get_logger(__name__)
 
-FILE_READS: Final[Mapping[str, str]] = {
+FILE_HEADERS_READ: Final[Mapping[str, str]] = {
     "range": "One range of bytes (RFC 9110 section 14.2)",
     "if-range": "An ETag; the range is heeded only while it is this one",
     "if-none-match": "ETags that the client has; 304 when the answer's is among them",
@@ -46,7 +46,7 @@ FILE_READS: Final[Mapping[str, str]] = {
 
 
 def file_answers(*media_types: str, also: Mapping[str, str] | None = None) -> dict[int, Answer]:
-    """What content is answered with, for OpenAPI; `also` are header fields beside those of any content."""
+    """The answers with content, for OpenAPI; `also` are header fields beside those of all content."""
     headers = {"etag": "Names these bytes for ever", "cache-control": "Immutable", **(also or {})}
     ranged = {**headers, "content-range": "Which bytes these are"}
     return {
@@ -57,9 +57,10 @@ def file_answers(*media_types: str, also: Mapping[str, str] | None = None) -> di
 
 
 async def bundle_file(context: Context, request: Request, root: Cid, name: str) -> Ready[bytes] | Streamed:
-    """A file of the bundle `root` as it is: `MANIFEST` or `WASM`.
+    """The bytes of a file of the bundle `root`: `MANIFEST` or `WASM`.
 
-    Raises `ContentNotFound`, `Integrity` (once the answer has started it breaks off) and `RangeNotSatisfiable`.
+    Raises `ContentNotFound`, `Integrity` (after the start of the answer, the connection ends) and
+    `RangeNotSatisfiable`.
     """
     file = await asyncio.to_thread(open_file, context.blocks.get, root.parts, [name])
     return await file_reply(request, file, name)
@@ -80,7 +81,7 @@ async def bytes_reply(
 ) -> Ready[bytes] | Streamed:
     """Content of `size` bytes of which `read(start, end)` gives a part: whole, one range of it, or 304.
 
-    `headers` has its strong `etag`. Raises `RangeNotSatisfiable`, and what `read` raises at its beginning.
+    `headers` has its strong `etag`. Raises `RangeNotSatisfiable`, and the errors of the first `read`.
     """
     headers = (*headers, IMMUTABLE, (b"accept-ranges", b"bytes"))
     if unchanged := not_modified(request, headers):
@@ -103,7 +104,7 @@ def not_modified(request: Request, headers: Headers) -> Ready[bytes] | None:
 def byte_range(request: Request, etag: str, size: int) -> range | None:
     """The range of a GET, or None for the whole: so for several ranges, for units other than bytes, and for HEAD.
 
-    RFC 9110 section 14.2. Raises `RangeNotSatisfiable` for a range outside of the content and for one that is none.
+    RFC 9110 section 14.2. Raises `RangeNotSatisfiable` for a range outside of the content, and for a malformed one.
     """
     field = request.header(b"range")
     if field is None or request.method != "GET" or request.header(b"if-range") not in {None, etag}:
@@ -131,10 +132,10 @@ def _part(spec: re.Match[str], size: int) -> range | None:
 async def piecewise(
     request: Request, pieces: Iterable[bytes], headers: Headers, *, status: int = 200, length: int | None = None
 ) -> Ready[bytes] | Streamed:
-    """The answer that `pieces` make, read in a thread while it is sent; for HEAD none of them is read.
+    """An answer of `pieces`, which a thread reads while the answer is sent; for HEAD no piece is read.
 
-    The first ones are read at once, so that what they raise becomes an ordinary refusal. An error later on breaks
-    the connection off, as it must: the client would take what it has for the whole.
+    The first pieces are read before the answer starts, so that their errors become ordinary refusals. A later error
+    ends the connection: otherwise the client would take the part that it has for the whole.
     """
     iterator = iter(pieces)
     known = () if length is None else ((b"content-length", str(length).encode()),)

@@ -1,7 +1,7 @@
-"""Which form of content a request wants: `?format=` and the CAR parameters of the query, then those of `Accept`.
+"""The form of content that a request wants: `?format=` and the CAR parameters of the query, then those of `Accept`.
 
 The rules are those of the trustless gateway specification (specs.ipfs.tech/http-gateways/trustless-gateway) with
-IPIP-402, 412 and 523: what the query says wins over what `Accept` says, each parameter for itself.
+IPIP-402, 412 and 523: a parameter of the query wins over the same parameter of `Accept`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muniment.wire import ProvedText, Record
 
 RAW_TYPE: Final = "application/vnd.ipld.raw"
 CAR_TYPE: Final = "application/vnd.ipld.car"
-# The empty identity CID: clients ask for it to learn whether somebody is a trustless gateway.
+# The empty identity CID: clients fetch it to learn whether a server is a trustless gateway.
 PROBE: Final = "bafkqaaa"
 # The longest name that file systems take.
 _FILENAME_LENGTH_MAX: Final = 255
@@ -141,7 +141,7 @@ class GatewayQuery(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CarForm:
-    """What a CAR is to hold. The order is always depth first, which satisfies `unk` (unknown) as well."""
+    """The content of a CAR. The order is always depth first, which satisfies `unk` (unknown) as well."""
 
     scope: Scope = Scope.ALL
     entity_bytes: EntityBytes | None = None
@@ -149,18 +149,18 @@ class CarForm:
 
     @property
     def media_type(self) -> str:
-        """The media type that says what was done."""
+        """The media type, with the parameters of this CAR."""
         return f"{CAR_TYPE}; version=1; order=dfs; dups={'y' if self.duplicates else 'n'}"
 
     def etag(self, root: CidParts, path: Sequence[str]) -> str:
-        """A weak tag (the order of a CAR is no part of what it says), another one for every other selection."""
+        """A weak tag, another one for every selection: the order of the blocks may differ for the same tag."""
         selection = hashlib.sha256(repr((tuple(path), self)).encode()).hexdigest()[:16]
         return f'W/"{root.text}.car.{selection}"'
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form chosen. `located` are the query parameters that would choose it, when `Accept` did."""
+    """The chosen form. If `Accept` chose it, `located` are the query parameters that choose the same."""
 
     kind: Literal["raw", "car", "file"]
     car: CarForm = CarForm()
@@ -168,9 +168,9 @@ class Form:
 
 
 def choose_form(query: GatewayQuery, accept: Iterable[str], file_type: str | None) -> Form:
-    """The form that the query or else `Accept` asks for; `file_type` is the media type where there is a file itself.
+    """The form in the query, or else in `Accept`; `file_type` is the media type of a file, if the path leads to one.
 
-    Raises `NotAcceptable` for a form that there is not, with the names of those that there are.
+    Raises `NotAcceptable` for an unknown form, with the names of the known ones.
     """
     ranges = [each for each in media_ranges(accept) if each.quality > 0]
     if query.format is not None:
@@ -201,7 +201,7 @@ _CAR_CHOICES: Final = {"version": {"1"}, "order": {"dfs", "unk"}, "dups": {"y", 
 
 
 def _car_form(query: GatewayQuery, named: dict[str, str]) -> CarForm | None:
-    """The CAR of `query` and of the parameters `named` in `Accept`; None where `Accept` wants what there is not."""
+    """The CAR of `query` and of the parameters `named` in `Accept`; None if `Accept` names an unsupported one."""
     said = {"version": query.car_version, "order": query.car_order, "dups": query.car_dups}
     for name, choices in _CAR_CHOICES.items():
         if said[name] is None and name in named and named[name] not in choices:

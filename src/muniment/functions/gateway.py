@@ -1,8 +1,8 @@
-"""A gateway to the blocks that this registry holds, for clients that check what they get.
+"""A gateway to the blocks of this registry, for clients that verify content against its CID.
 
 After the trustless gateway specification (specs.ipfs.tech/http-gateways/trustless-gateway): raw blocks and CAR
-files. Of the path gateway specification it has the two files of a bundle; never a directory listing, a page or a
-redirect, since what is served was uploaded by strangers.
+files. Of the path gateway specification it has the two files of a bundle. It never serves a directory listing, a page
+or a redirect, because strangers uploaded the content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muniment import errors
 from muniment.context import Context
 from muniment.errors import ContentNotFound, DeadlineExceeded, Integrity, NotCached
 from muniment.functions.content import (
-    FILE_READS,
+    FILE_HEADERS_READ,
     IMMUTABLE,
     MEDIA_TYPES,
     bundle_file,
@@ -50,20 +50,20 @@ from muniment.ipfs.dag_pb import decode_node
 from muniment.ipfs.unixfs import decode_unixfs
 from muniment.limits.costs import CONTENT, Shed
 
-__all__ = ["FILE_READS", "OPERATIONS", "bundle_file", "file_answers"]
+__all__ = ["FILE_HEADERS_READ", "OPERATIONS", "bundle_file", "file_answers"]
 
-# A CAR with repeated blocks has about the bytes of its bundle. Blocks that were crafted to link to one another
-# again and again would make one without end: so many of the largest bundles are the most that is sent.
+# A CAR with repeated blocks has about the bytes of its bundle. Crafted blocks that link to one another again and again
+# could make a CAR of almost any size: the limit is the size of so many of the largest bundles.
 _CAR_BUNDLES_MAX: Final = 16
-# Of a quoted string, and of what browsers decode in it although they should not (RFC 6266 appendix D).
+# Characters that end a quoted string, and those that browsers decode in it by mistake (RFC 6266 appendix D).
 _NOT_PLAIN: Final = re.compile(r'[^ -~]|["%]')
 
 _REFUSES: Final = (
     errors.ContentNotFound, errors.NotAcceptable, errors.NotCached, errors.RangeNotSatisfiable,
     errors.Integrity, errors.StorageUnavailable, errors.DeadlineExceeded,
 )  # fmt: skip
-_READS: Final = {
-    **FILE_READS,
+_HEADERS_READ: Final = {
+    **FILE_HEADERS_READ,
     "accept": f"{RAW_TYPE} or {CAR_TYPE}, the latter with version, order and dups; `format` wins over it",
     "cache-control": "only-if-cached: 412 instead of 404",
 }
@@ -77,7 +77,7 @@ _SAYS: Final = {
 
 @operation(
     "GET", "/ipfs/{cid}", cost=CONTENT, sheds=Shed.MIDDLE,
-    refuses=_REFUSES, answers=file_answers(RAW_TYPE, CAR_TYPE, also=_SAYS), reads=_READS,
+    refuses=_REFUSES, answers=file_answers(RAW_TYPE, CAR_TYPE, also=_SAYS), headers_read=_HEADERS_READ,
 )  # fmt: skip
 async def get_content(
     context: Context, request: Request, cid: ContentCid, query: GatewayQuery
@@ -92,7 +92,8 @@ async def get_content(
 
 @operation(
     "GET", "/ipfs/{cid}/{name}", cost=CONTENT, sheds=Shed.MIDDLE,
-    refuses=_REFUSES, answers=file_answers(*MEDIA_TYPES.values(), RAW_TYPE, CAR_TYPE, also=_SAYS), reads=_READS,
+    refuses=_REFUSES, answers=file_answers(*MEDIA_TYPES.values(), RAW_TYPE, CAR_TYPE, also=_SAYS),
+    headers_read=_HEADERS_READ,
 )  # fmt: skip
 async def get_entry(
     context: Context, request: Request, cid: ContentCid, name: EntryName, query: GatewayQuery
@@ -109,7 +110,7 @@ OPERATIONS = (get_content, get_entry)
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a request is about: a root in the version it was asked for, and the path from there."""
+    """The content of a request: the CID of a root, in the version that the client sent, and the path from there."""
 
     context: Context
     request: Request
@@ -121,7 +122,7 @@ class _Asked:
         return self.context.blocks.get
 
     def headers(self, query: GatewayQuery, form: Form, passed: Sequence[CidParts]) -> Headers:
-        """What every form says of its content; `passed` are the CIDs that the path leads over."""
+        """The header fields of every form; `passed` are the CIDs along the path."""
         path = "/".join(("/ipfs", self.root.text, *self.path))
         headers = [
             (b"vary", b"Accept"),
@@ -138,7 +139,7 @@ class _Asked:
         return tuple(headers)
 
     def _located(self, query: GatewayQuery, form: Form) -> str:
-        """The query that asks for the same without `Accept`; what it says already wins over that."""
+        """The query that chooses the same form without `Accept`. Parameters that the query has already stay."""
         said: str = self.request.query.decode("ascii")
         unsaid = [(name, value) for name, value in form.located if getattr(query, name.replace("-", "_")) is None]
         added = urlencode(unsaid)
@@ -206,7 +207,7 @@ def _refuse_other_names(asked: _Asked) -> None:
 def _walk_path(
     get_block: GetBlock, root: CidParts, path: Sequence[str], *, is_walked: bool = False
 ) -> list[tuple[CidParts, bytes]]:
-    """The blocks from `root` to where `path` leads; with `is_walked` what is there must be fit to be walked."""
+    """The blocks from `root` to the end of `path`; for a walk, `root` must be of the kind that its CID says."""
     if path or is_walked:
         _refuse_other_nodes(get_block, root)
     if root.hash_code == IDENTITY:
@@ -215,9 +216,10 @@ def _walk_path(
 
 
 def _refuse_other_nodes(get_block: GetBlock, root: CidParts) -> None:
-    """Raise `ContentNotFound` where the hash is here, but not as what the CID says it is.
+    """Raise `ContentNotFound` for a block that is stored, but is not of the kind that its CID says.
 
-    Anybody can write the CID of a node around the hash of a leaf; that nothing comes of it is no damage of ours.
+    Any client can write the CID of a node around the hash of a leaf. The block is not damaged, so this is no
+    `Integrity`.
     """
     if root.codec != DAG_PB:
         return
@@ -250,6 +252,6 @@ def _disposition(kind: str, name: Filename | str) -> bytes:
 
 
 def _only_if_cached(request: Request) -> bool:
-    """Whether the client wants nothing that would have to be fetched (RFC 9111 section 5.2.1.7)."""
+    """Whether the client wants only content that is stored here (RFC 9111 section 5.2.1.7)."""
     fields = ",".join(request.headers(b"cache-control")).split(",")
     return "only-if-cached" in {field.strip().lower() for field in fields}

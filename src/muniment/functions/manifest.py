@@ -1,4 +1,4 @@
-"""What a function says about itself: the rules of `manifest.json`.
+"""The rules of `manifest.json`, which describes a function.
 
 The record of a function takes its name, version and description from here, and a trigger's typed data takes
 its inputs, in their order. The bytes themselves are stored and served as they were uploaded.
@@ -23,12 +23,12 @@ _INPUT_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _INPUT_TYPE: Final = re.compile(
     r"u?int(8|16|32|64|128|256)?|bool|address|bytes([1-9]|[12][0-9]|3[0-2])?|string|Token|TokenAmount"
 )
-# How much of a wrong text a message repeats.
+# Characters of a wrong text that a message repeats.
 _QUOTE_LENGTH: Final = 40
 
 
 class Manifest(Record, frozen=True):
-    """The members of manifest.json that mean something here; it may have others.
+    """The members of manifest.json that this registry reads; there may be others.
 
     `inputs` maps the name of each input to its type word, in the order of the manifest.
     """
@@ -42,7 +42,7 @@ class Manifest(Record, frozen=True):
 def read_manifest(data: bytes) -> Manifest:
     """The manifest in `data`, or `InvalidManifest` with a pointer to each member that is wrong.
 
-    How large `data` may be is the upload's limit, a setting.
+    The setting for uploads limits the size of `data`.
     """
     members = _read_object(data)
     faults: list[Fault] = []

@@ -34,12 +34,12 @@ from muniment.wire import decode_text, encode, iso_time
 if TYPE_CHECKING:
     from muniment.evm.address import Address
 
-# Uploads that are stored at once in a process: those that wait in memory, and those on the disk. Either have threads
-# of their own, so that nobody's 100 KB wait behind somebody's 16 MiB.
+# Uploads that a process stores at the same time: small ones in memory, and large ones on the disk. Each kind has its
+# own threads, so that an upload of 100 KB does not wait behind one of 16 MiB.
 _AT_ONCE: Final = 4
 _small: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="small-bundle")
 _large: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="large-bundle")
-# Two of either: while one creator's check runs, another's finds a place. For a module of 16 MiB it takes some 35 MiB.
+# Two of each kind: while one creator's check runs, another's can start. A module of 16 MiB takes some 35 MiB.
 _small_checks: Final = Checks(2, "small-check")
 _large_checks: Final = Checks(2, "large-check")
 
@@ -76,7 +76,7 @@ class BundleUpload:
 
     @classmethod
     def from_request(cls, request: Request) -> Self:
-        """The form as it is about to arrive."""
+        """The form, before its body arrives."""
         return cls(request)
 
 
@@ -90,7 +90,7 @@ async def list_functions(
     `cursor` ends before its limit when it would be longer than 1 MiB: a `next` link says that there is more.
     """
     reads = context.reads(request)
-    numbers = context.epochs.numbers(reads, store.numbered(query))
+    numbers = context.epochs.numbers(reads, store.table_of_numbers(query))
     await check_cursor(query.cursor, numbers)
     page = await store.search(reads, query, context.client(request))
     link = await next_link("/functions", request.query, page, query, query.sort, numbers)
@@ -129,7 +129,7 @@ async def create_function(context: Context, caller: KeyCaller, upload: BundleUpl
 
 
 async def _register(context: Context, request: Request, creator: Address, bundle: Bundle) -> str:
-    """Blocks first, row second: a crash in between leaves blocks that nobody names, never a row without content."""
+    """Blocks first, row second: a crash in between leaves blocks without a row, never a row without blocks."""
     manifest = bundle.manifest
     name, version = manifest.name, str(manifest.version)
     known = await store.find_content(context.database, bundle.content)
@@ -141,11 +141,11 @@ async def _register(context: Context, request: Request, creator: Address, bundle
     blocks = bundle.blocks(profile_of(_decoded(known).cid) if known else context.profile)
 
     threads, checks = (_large, _large_checks) if bundle.wasm.is_on_disk else (_small, _small_checks)
-    if known is None:  # else these very bytes were checked when they came first
+    if known is None:  # known bytes were checked when they first came
         await checks.run(creator, _charged(request, bundle.check_module))
     if taken:
         raise taken
-    # Also of a bundle that is known: that mends blocks which were lost.
+    # The blocks of a known bundle too: this repairs lost blocks.
     await asyncio.get_running_loop().run_in_executor(threads, context.blocks.put_many, blocks)
     now_ms = context.now_ms()
     function = Function(
@@ -162,7 +162,7 @@ async def _register(context: Context, request: Request, creator: Address, bundle
 
 
 def _charged(request: Request, check: Callable[[], None]) -> Callable[[], None]:
-    """`check`, which charges the CPU time it takes to whoever the request is charged to."""
+    """`check`, with its CPU time charged to the client or wallet of the request."""
 
     def charged() -> None:
         started = time.thread_time_ns()
@@ -189,7 +189,7 @@ _CONTENT_REFUSALS = (FunctionNotFound, errors.RangeNotSatisfiable, errors.Integr
 
 @operation(
     "GET", "/functions/{cid}/manifest", cost=CONTENT, sheds=Shed.MIDDLE,
-    refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/json"), reads=gateway.FILE_READS,
+    refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/json"), headers_read=gateway.FILE_HEADERS_READ,
 )  # fmt: skip
 async def get_manifest(context: Context, request: Request, cid: Cid) -> Ready[bytes] | Streamed:
     """Read a function's manifest.json.
@@ -201,7 +201,7 @@ async def get_manifest(context: Context, request: Request, cid: Cid) -> Ready[by
 
 @operation(
     "GET", "/functions/{cid}/wasm", cost=CONTENT, sheds=Shed.MIDDLE,
-    refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/wasm"), reads=gateway.FILE_READS,
+    refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/wasm"), headers_read=gateway.FILE_HEADERS_READ,
 )  # fmt: skip
 async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes] | Streamed:
     """Read a function's function.wasm.
@@ -212,7 +212,7 @@ async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes]
 
 
 async def _file(context: Context, request: Request, cid: Cid, name: str) -> Ready[bytes] | Streamed:
-    """A file of a registered function; when its content is not there, that is no mistake of the caller."""
+    """A file of a registered function; missing content is a fault of the service, not of the caller."""
     await _record(context, request, cid)
     try:
         return await gateway.bundle_file(context, request, cid, name)

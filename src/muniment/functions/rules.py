@@ -1,4 +1,4 @@
-"""What makes a bundle acceptable, and which blocks it becomes. Pure: bytes in, values out."""
+"""The rules for a bundle, and the blocks that it becomes. Pure: bytes in, values out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WASM: Final = "function.wasm"
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """An uploaded bundle, whose module is yet to be checked. `content` names its bytes, whatever CID they get."""
+    """An uploaded bundle, before the check of its module. `content` identifies its bytes, independent of the CID."""
 
     manifest: Manifest
     manifest_bytes: bytes
@@ -29,21 +29,21 @@ class Bundle:
     content: bytes
 
     def check_module(self) -> None:
-        """Raise `InvalidWasm` unless it is acceptable. It is in memory twice meanwhile, and may take seconds."""
+        """Raise `InvalidWasm` unless the module is acceptable. May take seconds, with the module in memory twice."""
         check_wasm(self.wasm.whole())
 
     def blocks(self, profile: Profile) -> Import:
-        """The blocks of the UnixFS directory of both files; the root is there when all were taken."""
+        """The blocks of the UnixFS directory of both files; the root is known after the last block."""
         return Import(import_files({MANIFEST: [self.manifest_bytes], WASM: self.wasm.pieces()}, profile))
 
 
 def read_bundle(manifest_bytes: bytes, wasm: Spool) -> Bundle:
-    """The bundle of both files. Raises `InvalidManifest`; the module is not looked at."""
+    """The bundle of both files. Raises `InvalidManifest`; the module is not checked."""
     manifest = read_manifest(manifest_bytes)
     parts = hashlib.sha256(manifest_bytes).digest() + wasm.sha256()
     return Bundle(manifest, manifest_bytes, wasm, hashlib.sha256(parts).digest())
 
 
 def profile_of(cid: Cid) -> Profile:
-    """The profile that a bundle of ours was made with: the two that there are differ in CID version."""
+    """The profile of a bundle that this registry made: its two profiles differ in the CID version."""
     return UNIXFS_V0_2015 if cid.version == 0 else UNIXFS_V1_2025

@@ -1,4 +1,4 @@
-"""The JSON Schema, for the OpenAPI document, of a file that is answered as it was uploaded."""
+"""The JSON Schema of manifest.json for the OpenAPI document; the file is served as it was uploaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INPUT: Final = {
         },
     ]
 }  # fmt: skip
-# What every manifest has that was taken; further members were kept, and may say anything.
+# The members of every accepted manifest. It may have further ones, with any content.
 MANIFEST_SCHEMA: Final[dict[str, Any]] = {
     "title": "Manifest",
     "description": "A function's manifest.json",

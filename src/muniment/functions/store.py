@@ -1,4 +1,4 @@
-"""Functions in the database: the record as it is answered, its inputs for triggers, and all its creators."""
+"""Functions in the database: the JSON record that clients get, the inputs for triggers, and all creators."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from muniment.errors import VersionTaken
 from muniment.evm.address import Address
 from muniment.http.paging import EMPTY, Page, PageQuery, Sort
 from muniment.ipfs.cid import DAG_PB, Cid
-from muniment.storage.pages import Asked, Source, read_page
+from muniment.storage.listing import Listed, Rows, in_order
+from muniment.storage.pages import read_page
 from muniment.storage.row_counts import has_row_behind
-from muniment.storage.sql import Where, placeholders
+from muniment.storage.scopes import scope
+from muniment.storage.sql import Condition, placeholders
 
 if TYPE_CHECKING:
     from muniment.storage.database import Database, Reads, Transaction
 
 
-# A page of records is what anybody can want to see at once; interface, GET /functions.
+# One page holds as many records; interface, GET /functions.
 CIDS_MAX: Final = 100
+_EVERY_FUNCTION: Final = Listed("functions f", "f.seq", "f.record")
+_FUNCTIONS_OF_CREATORS: Final = Listed(
+    "function_creators c JOIN functions f ON f.seq = c.function_seq", "c.seq", "f.record"
+)
 
 
 class FunctionQuery(PageQuery, frozen=True):
@@ -37,7 +43,7 @@ class FunctionQuery(PageQuery, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class NewFunction:
-    """A row to be: the bundle's root digest, the name of its bytes, its record as JSON."""
+    """A row to insert: the digest of the bundle's root block, the name of its bytes, its record as JSON."""
 
     digest: bytes
     content: bytes
@@ -67,7 +73,7 @@ async def find_inputs(database: Database, digest: bytes) -> dict[str, str] | Non
 async def find_taken(
     database: Database | Transaction, creator: Address, name: str, version: str, content: bytes
 ) -> VersionTaken | None:
-    """The refusal that is due when `creator` has other bytes under this name and version."""
+    """The refusal for a `creator` who has deployed other bytes under this name and version; None if there are none."""
     row = await database.fetch_one(
         """SELECT f.content FROM function_creators c JOIN functions f ON f.seq = c.function_seq
            WHERE c.creator = ? AND c.name = ? AND c.version = ?""",
@@ -81,7 +87,7 @@ async def find_taken(
 async def insert(transaction: Transaction, new: NewFunction, creator: Address, name: str, version: str) -> str:
     """Register the function unless its bytes are registered; `creator` becomes one of its creators.
 
-    Returns the record that counts, the first one. Raises `VersionTaken`.
+    Returns the record that was stored first. Raises `VersionTaken`.
     """
     if taken := await find_taken(transaction, creator, name, version, new.content):
         raise taken
@@ -95,7 +101,7 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
            SELECT ?, seq, ?, ? FROM functions WHERE content = ? ON CONFLICT DO NOTHING""",
         (creator.raw, name, version, new.content),
     )
-    # Where none was inserted the creator had joined before, or takes the version with other bytes at this very moment.
+    # No row was inserted: the creator has this version already, with these bytes or, since a moment ago, with others.
     if not joined and (taken := await find_taken(transaction, creator, name, version, new.content)):
         raise taken
     record = await find_content(transaction, new.content)
@@ -103,41 +109,27 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
     return record
 
 
-def numbered(query: FunctionQuery) -> str:
-    """The table whose numbers a page is in the order of."""
+def table_of_numbers(query: FunctionQuery) -> str:
+    """The table by whose numbers a page is sorted."""
     return "functions" if query.creator is None else "function_creators"
 
 
 async def search(database: Reads, query: FunctionQuery, client: str = "") -> Page:
-    """A page of records in the order of commits; for one creator, in the order in which they deployed them.
+    """A page of records in the order of commits; with a creator, in the order of the creator's deployments.
 
-    `client` is the address of whoever waits for it. Raises `InvalidParameter` for an offset that is not walked, and
+    `client` is the address of the client that waits for it. Raises `InvalidParameter` for too large an offset, and
     `DeadlineExceeded`.
     """
-    where = Where()
-    table, source, seq = numbered(query), "functions f", "f.seq"
-    if query.creator is not None:
-        seq = "c.seq"
-        source = "function_creators c JOIN functions f ON f.seq = c.function_seq"
-        where.add("c.creator = ?", query.creator.raw)
     if query.is_long:
-        if query.cids is not None or not await has_row_behind(database, table, query.offset, client):
+        if query.cids is not None or not await has_row_behind(database, table_of_numbers(query), query.offset, client):
             return EMPTY
         query.check_offset()
+    listed, conditions = _EVERY_FUNCTION, list[Condition]()
+    if query.creator is not None:
+        listed = _FUNCTIONS_OF_CREATORS
+        conditions.append(Condition("c.creator = ?", (query.creator.raw,)))
     if query.cids is not None:
         digests = sorted({cid.digest for cid in query.cids if cid.codec == DAG_PB}) or [b""]
-        where.add(f"f.digest IN ({placeholders(len(digests))})", *digests)
-    after, direction = (">", "ASC") if query.sort == 1 else ("<", "DESC")
-    if query.cursor is not None:
-        where.add(f"{seq} {after} ?", query.cursor.seq)
-    if query.sort == 1 and database.visible_before:
-        where.add(f"{seq} < {database.visible_before}")
-    keys, records = (
-        f"SELECT {columns} FROM {source}{where} ORDER BY {seq} {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
-        for columns in (seq, f"{seq}, f.record")
-    )
-    asked = Asked(
-        keys, records, Source(source, seq, "f.record", query.sort), (*where.parameters, query.limit + 1, query.offset),
-        query.limit, query.bytes_max, is_long=query.is_long,
-    )  # fmt: skip
-    return Page(*await read_page(database, asked, client))
+        conditions.append(Condition(f"f.digest IN ({placeholders(len(digests))})", tuple(digests)))
+    rows = Rows(everywhere=tuple(conditions))
+    return Page(*await read_page(database, in_order(listed, rows, scope(database, query), query), client))

@@ -1,9 +1,9 @@
 """Is `function.wasm` a core WebAssembly module? Our own limits first, then a real validator (wasmtime).
 
-The validator's time and memory grow with the file, but what a module declares can make a byte of code or of
-type a thousand times dearer than usual. So a scan of our own walks the sections and counts, before the validator
-sees anything. Sections are those of the WebAssembly core specification 2.0, chapter 5.5; decision 0010 says
-which proposals are taken, what this costs and why these limits.
+The validator's time and memory grow with the file, but the declarations of a module can make a byte of code or of type
+a thousand times more expensive than usual. So a scan of our own counts them before the validator starts. Sections are
+those of the WebAssembly core specification 2.0, chapter 5.5; decision 0010 gives the accepted proposals, the costs and
+the reasons for the limits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _REFERENCE_TYPES: Final = (0x70, 0x6F)
 _U32_MAX: Final = 2**32 - 1
 # malloc.h of glibc.
 _M_MMAP_THRESHOLD: Final = -3
-# How much of the validator's own words a message repeats: they can quote names of the module.
+# Characters of the validator's message that ours repeats: it can quote names of the module.
 _REASON_LENGTH: Final = 300
 
 
@@ -96,7 +96,7 @@ class _Scan:
         self.local_runs = 0
 
     def run(self) -> None:
-        """Walk all sections. What is inside a custom section, a segment or an expression is not looked at."""
+        """Walk all sections. The content of custom sections, segments and expressions is skipped."""
         sections: dict[int, Callable[[], object]] = {
             1: self._types, 2: self._imports, 4: self._tables, 5: self._memories, 10: self._code,
             3: lambda: self._at_most(FUNCTIONS_MAX, "functions"),
@@ -212,7 +212,7 @@ class _Scan:
         return count
 
     def _within(self, size: int, what: str) -> int:
-        """Where something of `size` bytes ends, which is not behind the end of what it is in."""
+        """The end of the next `size` bytes, which must lie within the section."""
         if size > self.end - self.at:
             raise self._wrong(f"{what} is longer than what it is in")
         return self.at + size
@@ -243,9 +243,9 @@ class _Scan:
 
 @cache
 def _give_back() -> None:
-    """Have glibc return to the system whatever is freed of a mebibyte and more, as at first it does (mallopt(3)).
+    """Make glibc return freed memory to the system from a mebibyte on (mallopt(3)).
 
-    After the first such piece it would keep the next for the thread that had it: for each some 30 MB, for good.
+    By default it raises this threshold after the first large piece, and each thread then keeps some 30 MB for good.
     """
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # other C libraries have none
         mallopt(_M_MMAP_THRESHOLD, 1024 * 1024)
@@ -274,13 +274,13 @@ def _validate(module: bytes | bytearray) -> None:
     from wasmtime import Module, WasmtimeError  # noqa: PLC0415 - 30 MB that only an upload needs
 
     try:
-        with _engine() as engine:  # closed here: one that is left to the end of the process complains there
+        with _engine() as engine:  # closed here: an open engine complains at the end of the process
             Module.validate(engine, module)
     except WasmtimeError as error:
         raise InvalidWasm(f"function.wasm is not valid WebAssembly: {_reason(str(error))}") from error
 
 
 def _reason(message: str) -> str:
-    """What wasmtime says, on one line and bounded."""
+    """The message of wasmtime on one line, with a bounded length."""
     words = " ".join(message.replace("Caused by:", " ").split())
     return "".join(letter if letter.isprintable() else "?" for letter in words[:_REASON_LENGTH])

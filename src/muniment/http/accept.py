@@ -1,4 +1,4 @@
-"""What a request's `Accept` says (RFC 9110 section 12.5.1)."""
+"""The `Accept` header field: media types with their weights (RFC 9110 section 12.5.1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 # the rest, and nothing is given back: the cost is that of the length.
 _ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*+"?)++', re.DOTALL)
 _PART: Final = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*+"?)++', re.DOTALL)
-# What is read of the fields: browsers send some 150 bytes, and each element takes microseconds on the event loop.
+# Characters of the fields that are read: browsers send some 150, and each element takes microseconds on the event loop.
 _LENGTH_READ: Final = 2_048
 _QUALITY: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 
@@ -26,7 +26,7 @@ class MediaRange(NamedTuple):
 def media_ranges(accept: Iterable[str]) -> list[MediaRange]:
     """The elements of the `Accept` fields, those that are refused (`q=0`) too; best first, wildcards last among equals.
 
-    A weight that is none counts as 1. What comes behind the first `_LENGTH_READ` characters says nothing.
+    A malformed weight counts as 1. Characters behind the first `_LENGTH_READ` are ignored.
     """
     found: list[MediaRange] = []
     for element in _ELEMENT.findall(",".join(accept)[:_LENGTH_READ]):

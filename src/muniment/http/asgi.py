@@ -1,4 +1,4 @@
-"""The application behind any ASGI server (ASGI 3, HTTP and lifespan), and in tests behind none."""
+"""The application behind any ASGI server (ASGI 3, HTTP and lifespan); tests call it without a server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AsgiAdapter:
         self.lifespan = lifespan
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request, or the server's life."""
+        """Serve one HTTP request, or the lifespan of the server."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":

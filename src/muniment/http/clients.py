@@ -1,4 +1,4 @@
-"""Who a request comes from: the address of the connection, or what a proxy that is trusted says about it."""
+"""The address of a client: that of the connection, or one that a trusted proxy forwards."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 _Address = IPv4Address | IPv6Address
 # The longest address has 45 characters (IPv4 inside IPv6); brackets, a port and a zone may come with it.
 _TEXT_MAX: Final = 80
-# To read an address takes eight microseconds; who comes once comes again.
+# Addresses kept as parsed: parsing takes eight microseconds, and a client sends many requests.
 _ADDRESSES_KEPT: Final = 4_096
 
 
 class ClientAddresses:
-    """The addresses of the clients of a service that stands behind some proxies, or none."""
+    """Finds the address of the client of each request, with or without proxies before the service."""
 
     def __init__(self, proxies: Sequence[IPv4Network | IPv6Network]) -> None:
-        """`proxies` are the networks whose machines are believed when they say whom they speak for."""
+        """`proxies` are the networks of the proxies that are trusted."""
         self._proxies = tuple(proxies)
 
     def address(self, request: Request) -> str:
         """The address that a request comes from, empty when there is none.
 
-        `X-Forwarded-For` counts only from a trusted proxy, and there from the right, up to the first address that is
-        no proxy: what stands left of that, anybody may have written.
+        `X-Forwarded-For` counts only from a trusted proxy. It is read from the right up to the first address that is
+        not a proxy: any client may have written the entries to the left of that one.
         """
         peer = request.peer
         if not self._proxies:

@@ -1,4 +1,4 @@
-"""What every request and answer have in common: an id, limits, the matched path, a log line."""
+"""The parts that every request and answer share: an id, limits, the matched path, a log line."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ class Envelope:
         return self._charged(found.operation, request, reply)
 
     def _charged(self, operation: Operation, request: Request, reply: Reply) -> Reply:
-        """The answer, once what turned out to be due for it is charged."""
+        """The answer, after its remaining costs are charged."""
         if request.received > BODY_BYTES_FREE or operation.owes_more:
             reply = self._admission.owe(request, operation, reply)
         return self._charged_refusal(request, reply)
 
     def _charged_refusal(self, request: Request, reply: Reply) -> Reply:
-        """The answer, where no wallet was charged for it because it is a refusal; another one beyond the limit."""
+        """The answer; a refusal that no wallet paid for is charged to the client, and may become another refusal."""
         if request.wallet_units and reply.status >= _REFUSED:
             try:
                 self._admission.charge_refused(request)
@@ -145,7 +145,7 @@ def _given_id(named: Mapping[bytes, bytes]) -> str | None:
 
 
 def _trace_id(request: Request) -> str | None:
-    """The W3C trace id of the request, if it is one and the only one: of two nobody can say which is meant."""
+    """The W3C trace id of the request if it is valid; None when there are several, which contradict each other."""
     values = request.headers(b"traceparent")
     match = _TRACEPARENT.fullmatch(values[0]) if len(values) == 1 else None
     return match[1] if match else None

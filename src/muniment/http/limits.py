@@ -1,4 +1,4 @@
-"""What one request may cost before it is refused."""
+"""Limits of one request: sizes and times beyond which it is refused."""
 
 from __future__ import annotations
 

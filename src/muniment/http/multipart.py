@@ -1,7 +1,7 @@
-"""The parts of a multipart/form-data body (RFC 7578) as it arrives, and what each says of itself.
+"""The parts of a multipart/form-data body (RFC 7578) as it arrives, with the header fields of each.
 
-The library finds the boundaries. What the head of a part may say is decided here: one spelling of everything, since
-names that two readers could understand differently are how files end up where they should not.
+The library finds the boundaries. This module reads the head of a part, and accepts one spelling of everything: a name
+that two parsers understand differently can put a file in the wrong place.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from muniment.errors import InvalidUpload
 HEADERS_MAX: Final = 8
 HEADER_BYTES_MAX: Final = 4_096
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - RFC 9110 section 5.6.2
-# Without escapes: section 4.2 leaves them open, clients write them differently, and no name that is due needs one.
-# Nothing is given back once it is taken, so that the cost is that of the length.
+# Without escapes: section 4.2 leaves them open, clients write them differently, and no expected name needs one.
+# The quantifiers are possessive, so the time is linear in the length.
 _PARAMETER: Final = rf'[ \t]*+;[ \t]*+({_TOKEN}+)=(?:"([^"\\]*+)"|({_TOKEN}+))'
 _DISPOSITION: Final = re.compile(rf"form-data((?:{_PARAMETER})*+)[ \t]*+", re.IGNORECASE)
 # RFC 8187 section 3.2.1: a charset, perhaps a language, and the percent-encoded text.
@@ -62,9 +62,9 @@ class FormParser:
         )
 
     def feed(self, chunk: bytes) -> Iterator[Part | memoryview]:
-        """What `chunk` completes: each part followed by its bytes, in pieces.
+        """The parts and bytes that `chunk` completes: each part is followed by its bytes, in pieces.
 
-        What comes behind the last delimiter is ignored (RFC 2046 section 5.1.1).
+        Bytes behind the last delimiter are ignored (RFC 2046 section 5.1.1).
         """
         if not self._is_closed:
             try:
@@ -75,7 +75,7 @@ class FormParser:
         return iter(events)
 
     def close(self) -> None:
-        """The body has ended: so must have the form."""
+        """Raise `InvalidUpload` unless the form ended with the body."""
         if not self._is_closed:
             raise InvalidUpload("the form is not closed by its boundary and --")
 
@@ -108,14 +108,14 @@ def _part(headers: list[tuple[bytes, bytes]]) -> Part:
     extended = parameters.pop("filename*", None)
     if len(found) != len(parameters) + (extended is not None) or parameters.keys() != {"name", "filename"}:
         raise InvalidUpload("a part is a file with one Content-Disposition: form-data, one name and one filename")
-    # Section 4.2 forbids `filename*`; clients of .NET send it all the same. A name that says two things is none.
+    # Section 4.2 forbids `filename*`, but clients of .NET send it. Two names that differ are refused.
     if extended is not None and _extended_text(extended) != parameters["filename"]:
         raise InvalidUpload("filename* of a part is not its filename in UTF-8")
     return Part(parameters["name"], parameters["filename"])
 
 
 def _extended_text(value: str) -> str | None:
-    """The text of an extended parameter value in UTF-8 (RFC 8187 section 3.2); None for what is none."""
+    """The text of an extended parameter value in UTF-8 (RFC 8187 section 3.2); None for any other text."""
     match = _EXTENDED.fullmatch(value)
     try:
         return unquote_to_bytes(match[1]).decode() if match else None

@@ -1,4 +1,4 @@
-"""A handler's signature is its contract: what it takes is read off its annotations, and OpenAPI is too.
+"""A handler's signature is its contract: its annotations say how to read a request and what OpenAPI shows.
 
     @operation("GET", "/triggers/{sig}", cost=READ, sheds=Shed.READ, refuses=(TriggerNotFound,))
     async def get_trigger(context: Context, sig: Signature) -> Ready[Trigger]:
@@ -47,14 +47,14 @@ _PATH_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 # `application/json` with at most a charset of UTF-8 (RFC 8259 section 8.1 allows no other).
 _JSON_TYPE: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?', re.IGNORECASE)
 
-# Anybody can have thousands of these a second: those who find out tell the log, once.
+# Any client can cause thousands of these a second: the module that finds the cause writes one line to the log.
 _LOGGED_ELSEWHERE: Final = (Overloaded, NotReady)
 
 _log = structlog.get_logger(__name__)
 
 
 class FromRequest(Protocol):
-    """A type that a request can give: it says itself how, what credential it needs and what it refuses."""
+    """A type that is made from a request. It names the credential that it needs and its refusals."""
 
     @classmethod
     def from_request(cls, request: Request) -> Any:
@@ -64,13 +64,13 @@ class FromRequest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as OpenAPI says it. One of status 200 takes its JSON from the return annotation."""
+    """An answer for the OpenAPI document. Status 200 takes its JSON from the return annotation."""
 
     description: str
     media_types: tuple[str, ...] = ()
-    # Header fields of their own, and what they say.
+    # Header fields of this answer alone, each with its description.
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    # JSON Schema of what is `application/json`, where no annotation says it.
+    # JSON Schema of the body in `application/json`, where no annotation gives it.
     schema: dict[str, Any] | None = None
 
 
@@ -83,14 +83,14 @@ class Operation:
     handler: Handler
     refuses: tuple[type[Refusal], ...]
     answers: Mapping[int, Answer]
-    reads: Mapping[str, str]
+    headers_read: Mapping[str, str]
     hints: Mapping[str, Any]
     sources: tuple[tuple[str, Source, bool], ...]
     cost: Cost
     sheds: Shed
     # Whether a parameter is made of a credential: then its wallet is charged, or nobody.
     takes_credential: bool
-    # Whether its cost depends on what turns out while it is served.
+    # Whether a part of its cost is known only after a request was served.
     owes_more: bool
     # Whether it is long work that waits for its turn, see `muniment.limits.turns`.
     takes_turns: bool
@@ -98,7 +98,7 @@ class Operation:
     async def answer(self, request: Request) -> Reply:
         """The answer to one request: a refusal becomes its problem document, a crash an `internal-error`.
 
-        Raises `ClientGone` when nobody waits for an answer.
+        Raises `ClientGone` when the client has gone away.
         """
         try:
             if self.takes_credential and request.turns is not None:  # to verify it takes as long as a create
@@ -124,12 +124,12 @@ def operation(
     sheds: Shed,
     refuses: tuple[type[Refusal], ...] = (),
     answers: Mapping[int, Answer] | None = None,
-    reads: Mapping[str, str] | None = None,
+    headers_read: Mapping[str, str] | None = None,
 ) -> Callable[[Handler], Operation]:
     """Declare a handler as the operation `method path`.
 
-    `refuses` are the refusals that its rules can end in, beside those that its parameters bring along; `answers`
-    those beside the one that its return annotation says; `reads` the optional header fields it heeds and what for.
+    `refuses` are the refusals of its own rules; those of its parameters are added. `answers` are the answers beside
+    that of its return annotation, `headers_read` the optional header fields that it reads, each with its purpose.
     `cost` is what a request costs in units, `sheds` when it is refused under overload: see `muniment.limits.costs`.
     """
 
@@ -146,7 +146,7 @@ def operation(
         takes_credential = any(hasattr(kind, "security") for kind in hints.values())
         return Operation(
             method=method, path=path, handler=handler, refuses=refuses,
-            answers=answers or {}, reads=reads or {}, hints=hints, sources=sources,
+            answers=answers or {}, headers_read=headers_read or {}, hints=hints, sources=sources,
             cost=full, sheds=sheds,
             takes_credential=takes_credential,
             owes_more=bool(full.records_per_unit or full.received_bytes_per_unit or full.sent_bytes_per_unit),
@@ -157,7 +157,7 @@ def operation(
 
 
 def refused(refusal: Refusal, request: Request, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Ready[Any]:
-    """`refusal` as the answer to `request`; what is our own fault goes to the log."""
+    """`refusal` as the answer to `request`; a fault of the service is logged."""
     accept = next((value.decode("latin-1") for key, value in request.fields if key == b"accept"), "")
     reply = problem(refusal, request.id, accept, headers)
     if isinstance(refusal, (Broken, Unavailable)) and not isinstance(refusal, _LOGGED_ELSEWHERE):

@@ -1,4 +1,4 @@
-"""Pages: an offset, or an opaque cursor that continues in the order of commits; the next one in `Link` (RFC 8288)."""
+"""Pages of a listing: by offset, or behind an opaque cursor in the order of commits. `Link` has the next (RFC 8288)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from muniment.wire import ProvedText, Record
 
 LIMIT_MAX = 100
 LIMIT_DEFAULT = 10
-# The largest integer that SQLite and PostgreSQL hold; a larger offset is no offset.
+# The largest integer that SQLite and PostgreSQL hold; a larger offset is refused.
 OFFSET_MAX = 2**63 - 1
 # Up to here an offset is walked in well under a millisecond on the event loop; beyond, a thread does it.
 OFFSET_QUICK_MAX = 1_000
-# The largest that is walked at all, which takes some milliseconds: a thousand of the longest pages.
+# The largest offset that is served unless no row is behind it: a thousand of the longest pages, some milliseconds.
 OFFSET_WALKED_MAX = 100_000
-# A page behind a cursor ends before the record with which its JSON would be longer: its `next` link goes on.
+# A page behind a cursor ends before the record that makes its JSON longer than this: its `next` link goes on.
 CURSOR_PAGE_BYTES_MAX = 1024 * 1024
-# Query strings, of half a kilobyte at most, whose part of a link is kept: readers follow the same listing for long.
+# Query strings whose part of a link is kept, up to half a kilobyte each: a reader follows one listing for long.
 _QUERIES_KEPT = 1_024
 _KEPT_BYTES_MAX = 512
 
@@ -37,9 +37,9 @@ _EPOCH_MAX = 2**32 - 1
 
 
 class Cursor(ProvedText):
-    """Where a page ended, in base64url so that nobody builds on its form.
+    """The end of a page, in base64url so that clients do not build on its form.
 
-    That is the sequence number of its last row and, unless it is the registry's first, the epoch of the number.
+    It holds the sequence number of the last row and, after the registry's first epoch, the epoch of that number.
     """
 
     __slots__ = ()
@@ -54,7 +54,7 @@ class Cursor(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidParameter` for what no page gave out."""
+        """Raises `InvalidParameter` for a text that is not in the form of a cursor."""
         try:
             seq, epoch = _place(text) if len(text) <= _CURSOR_LENGTH_MAX else (-1, None)
         except (binascii.Error, ValueError):
@@ -81,20 +81,20 @@ class Cursor(ProvedText):
 
 @lru_cache(maxsize=_QUERIES_KEPT)
 def _place(text: str) -> tuple[int, int | None]:
-    """What `_cursor_after` made a cursor of; raises `ValueError` for most texts that it did not make."""
+    """The number and epoch in a cursor of `_cursor_after`; raises `ValueError` for most other texts."""
     plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
     digits, _, epoch = plain.removeprefix("s-").partition("-")
     return int(digits), int(epoch, 16) if epoch else None
 
 
 def _cursor_after(seq: int, epoch: int | None) -> bytes:
-    # Of digits, letters to f, `s` and `-` come neither of the two characters that base64url has for others.
+    # Digits, letters to f, `s` and `-` never give `+` or `/`, for which base64url has other characters.
     plain = b"s-%d" % seq if epoch is None else b"s-%d-%08x" % (seq, epoch)
     return binascii.b2a_base64(plain, newline=False).rstrip(b"=")
 
 
 class Numbers(Protocol):
-    """What is known of the sequence numbers that the cursors of a listing are made of."""
+    """The sequence numbers behind the cursors of a listing."""
 
     async def epoch(self) -> int | None:
         """The epoch that cursors carry now, None in a registry's first."""
@@ -106,7 +106,7 @@ class Numbers(Protocol):
 
 
 async def check_cursor(cursor: Cursor | None, numbers: Numbers) -> None:
-    """Raise `CursorTooOld` for a cursor behind which rows might be passed by."""
+    """Raise `CursorTooOld` for a cursor behind which a reader could miss rows."""
     if cursor is None or await numbers.has_given(cursor.epoch, cursor.seq):
         return
     detail = (
@@ -137,22 +137,22 @@ class PageQuery(Record, frozen=True):
     refuses_with: ClassVar[tuple[type[Refusal], ...]] = (DeadlineExceeded, CursorTooOld)
 
     def __post_init__(self) -> None:
-        """Refuse two answers to one question."""
+        """Refuse a cursor together with an offset."""
         if self.cursor is not None and self.offset:
             raise invalid_parameter("cursor", "and offset cannot be given together")
 
     @property
     def is_long(self) -> bool:
-        """Whether its page is read off the event loop, because of the rows that are skipped."""
+        """Whether the page skips so many rows that it is read off the event loop."""
         return self.offset > OFFSET_QUICK_MAX
 
     @property
     def bytes_max(self) -> int | None:
-        """The bytes of its page, if they are bounded: whoever pages by offset counts on `limit` records in a page."""
+        """The bytes of the page; None without a cursor: clients that page by offset rely on `limit` records."""
         return None if self.cursor is None else CURSOR_PAGE_BYTES_MAX
 
     def check_offset(self) -> None:
-        """Raise `InvalidParameter` for an offset that is not walked."""
+        """Raise `InvalidParameter` for an offset beyond the largest that is served."""
         if self.offset > OFFSET_WALKED_MAX:
             raise invalid_parameter(
                 "offset", f"is at most {OFFSET_WALKED_MAX}; to go further, follow the cursor in the Link header"
@@ -162,7 +162,7 @@ class PageQuery(Record, frozen=True):
 class Page(NamedTuple):
     """Finished JSON records, the sequence number of the last (None when there are none), whether more follow the page.
 
-    `rest` gives the records of the page that are behind `records`, in lists that are not empty, as they are taken.
+    `rest` reads the records behind `records`, in lists that are not empty, when they are needed.
     """
 
     records: list[str]
@@ -182,7 +182,7 @@ EMPTY: Final = Page([], None, has_more=False)
 
 
 async def _chunks(chunk: bytes, rest: AsyncIterator[list[str]]) -> AsyncIterator[bytes]:
-    """A JSON array that begins with `chunk`. While one chunk is sent, no other is held."""
+    """A JSON array that begins with `chunk`. One chunk at a time is in memory."""
     yield chunk
     async for records in rest:
         chunk = f",{','.join(records)}".encode()
@@ -214,7 +214,7 @@ async def next_link(
 
 @lru_cache(maxsize=_QUERIES_KEPT)
 def _without_place(query_string: bytes) -> bytes:
-    """A query string, to be continued, without what says which page, and without what would end a link."""
+    """A query string without cursor and offset, ready for a cursor, and without characters that would end a link."""
     kept = b"".join(part + b"&" for part in query_string.split(b"&") if part and not _says_where(part))
     return kept.translate(None, b'<>"')
 

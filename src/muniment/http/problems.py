@@ -13,7 +13,7 @@ from muniment.http.reply import JSON, Ready
 from muniment.limits.headers import refusal_headers
 from muniment.wire import encode
 
-# A family's status holds for every refusal in it that has no line of its own.
+# The status of a family holds for each of its refusals without a line here.
 STATUSES: Final[dict[type[Refusal], int]] = {
     errors.Invalid: 400,
     errors.Unauthenticated: 401,
@@ -38,12 +38,12 @@ STATUSES: Final[dict[type[Refusal], int]] = {
 }
 
 PROBLEM_TYPE: Final = "application/problem+json"
-# Seconds after which an unavailable dependency may be back: a busy database needs one, a full disk more tries.
+# Seconds after which an unavailable dependency may be back: one second for a busy database; a full disk takes longer.
 RETRY_AFTER_S: Final = 2
 # The same after which an overloaded process may have caught up.
 RETRY_OVERLOADED_S: Final = 1
 
-# What any operation may answer, whatever it does.
+# The refusals that any operation may answer.
 EVERYWHERE: Final[tuple[type[Refusal], ...]] = (
     errors.InvalidParameter,
     errors.UriTooLong,

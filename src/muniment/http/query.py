@@ -31,13 +31,13 @@ from muniment.wire import Record, decode_text, refusal_of
 
 R = TypeVar("R", bound=Record)
 
-# Digits of 2^64: a longer number is out of every range here.
+# The digits of 2^64: every longer number is out of range.
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
 # More parameters than any operation has, with a list of a hundred one by one; the target's length bounds them as well.
 _PARAMETERS_MAX: Final = 200
 # Elements of a comma-separated list before it is split: bounds of the lists themselves are smaller.
 _LIST_ELEMENTS_MAX: Final = 1_000
-# Queries kept as read: under a kilobyte each, and every listing has its own. A query with all filters is as long.
+# Queries kept as read, for each listing: under a kilobyte each, even with all filters.
 _QUERIES_KEPT: Final = 1_024
 _KEPT_BYTES_MAX: Final = 512
 
@@ -56,7 +56,7 @@ class QueryReader(Generic[R]):
     def read(self, query: bytes) -> R:
         """The record that `query` spells; unknown parameters are ignored. Raises `InvalidParameter` or a kin of it.
 
-        Records are frozen, and wallets and relayers ask the same again and again: short queries are kept as read.
+        Wallets and relayers send the same query again and again: short queries are kept as read, as frozen records.
         """
         if (kept := self._kept.get(query)) is not None:
             return kept

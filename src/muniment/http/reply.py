@@ -39,21 +39,21 @@ class Ready(msgspec.Struct, Generic[T], frozen=True):
     status: int = 200
 
     def counted(self, count: Callable[[int], object]) -> Ready[T]:
-        """The same answer; `count` is told how many bytes it has."""
+        """The same answer; `count` is called with the length of its body in bytes."""
         count(len(self.body))
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """An answer that is made while it is sent, at the client's pace. An error in the middle breaks it off."""
+    """An answer that is made while it is sent, at the client's pace. An error in the middle ends the connection."""
 
     chunks: AsyncIterator[bytes]
     headers: tuple[tuple[bytes, bytes], ...]
     status: int = 200
 
     def counted(self, count: Callable[[int], object]) -> Streamed:
-        """The same answer; `count` is told the bytes of each piece that leaves."""
+        """The same answer; `count` is called with the length in bytes of each piece before it is sent."""
         return replace(self, chunks=_counted(self.chunks, count))
 
 
@@ -68,7 +68,7 @@ async def _counted(chunks: AsyncIterator[bytes], count: Callable[[int], object])
 
 
 def closed_after(chunks: AsyncIterator[bytes]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-    """`chunks`, whose generator is closed at the end, however that comes; it may hold what others wait for."""
+    """`chunks` in a context that closes their generator at its end: the generator may hold a lock or a file."""
     return aclosing(cast("AsyncGenerator[bytes]", chunks))
 
 
@@ -78,7 +78,7 @@ NO_CONTENT: Final[Ready[None]] = Ready(b"", (), 204)
 def header_fields(reply: Reply, request_id: str, limit_lines: bytes = b"") -> list[tuple[bytes, bytes]]:
     """The header fields of an answer, but those about the connection (RFC 9110 section 7.6.1).
 
-    `limit_lines` tell the client how much of a rate limit it has left; what caches may keep for others does without.
+    `limit_lines` say how much of its rate limit the client has left; answers that shared caches keep go without them.
     """
     fields = [*reply.headers]
     if limit_lines and not _is_for_caches(reply):
@@ -91,14 +91,14 @@ def header_fields(reply: Reply, request_id: str, limit_lines: bytes = b"") -> li
 
 
 def header_lines(reply: Reply, request_id: str, limit_lines: bytes = b"") -> bytes:
-    """The same as bytes, each with its line end. Raises `ValueError` for a value that would end its line itself."""
+    """The same as bytes, each with its line end. Raises `ValueError` for a value with a line end inside."""
     lines, is_for_caches = b"", reply.status == _NOT_MODIFIED
     for field in reply.headers:
         if field is JSON:
             lines += _JSON_LINE
             continue
         name, value = field
-        # Without a line end in a value no other headers can come out than those that were given.
+        # A line end in a value could add a header field that nobody gave.
         if value.translate(None, _TEXT):
             raise ValueError(f"the header {name.decode()} has a value that is no field value")
         lines = b"%b%b: %b\r\n" % (lines, name, value)

@@ -1,4 +1,4 @@
-"""A request as operations see it, whatever server received it."""
+"""A request as operations see it, independent of the server that received it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ClientGone(Exception):
-    """The client went away before its request was whole; there is nobody to answer."""
+    """The client went away before its whole request arrived; no answer is sent."""
 
 
 class Body(Protocol):
@@ -64,7 +64,7 @@ NO_BODY: Final = NoBody()
 
 
 class Request:
-    """One request. Reading costs nothing until it is asked for."""
+    """One request. Its parts are read when an operation needs them."""
 
     __slots__ = (
         "_body", "bytes_charged", "client", "context", "fields", "head_bytes_max", "held", "id", "key", "limits",
@@ -77,24 +77,24 @@ class Request:
     # The request's id, which its answer carries as `x-request-id`.
     id: str
     limits: Limits
-    # Whom the request is charged to.
+    # The client whose rate limit the request is charged to.
     client: Client
-    # Counts the request while it is served, but not while it waits for its client; None where nobody counts.
+    # Counts the request while it is served, but not while it waits for its client; None: it is not counted.
     overload: Overload | None
-    # Where the work waits for its turn; None where it does not.
+    # The queue in which long work waits for its turn; None: it does not wait.
     turns: Turns | None
     # Counts what is held of a body that comes in pieces; None where nobody counts.
     held: HeldBodies | None
     # Bytes of the body that were read, and those of them that were charged.
     received: int
     bytes_charged: int
-    # The rate limit that the client is told of, once it was charged.
+    # The charged rate limit, for the header fields of the answer; None before the charge.
     key: Key | None
     # The limit of the wallet whose credential the request carries, once that was charged.
     wallet: Key | None
     # Units to charge to the wallet whose credential the request carries.
     wallet_units: int
-    # Seconds that the client has to wait before it asks again; 0 where nothing was refused for that.
+    # Seconds after which a client over its limit may send again; 0 for a client within its limit.
     wait_s: float
     # Path parameters by name, as they were sent: percent-encoded.
     parameters: Mapping[str, str]
@@ -124,14 +124,14 @@ class Request:
 
     @property
     def limit_lines(self) -> bytes:
-        """What the client is told of its rate limit, as lines of a head."""
+        """The header fields of the client's rate limit, as lines of a head."""
         return b"" if self.key is None else self.key.lines
 
     def charge(self, key: Key, units: int) -> None:
         """Charge the request. Raises `RateLimited`."""
         if wait_ns := key.charge(units):
             self.key = None  # the refusal tells of the limit itself
-            self.wait_s = -(-wait_ns // 1_000_000_000)  # as it is told: a bucket that is full has room in a millisecond
+            self.wait_s = -(-wait_ns // 1_000_000_000)  # rounded up as in `Retry-After`
             raise key.refusal(wait_ns)
         self.key = key
 
@@ -160,7 +160,7 @@ class Request:
         self._body.take()
 
     def owe_for(self, refusal: Refusal) -> None:
-        """Charge what it cost to find out that the request is refused, such as a signature that does not verify."""
+        """Charge the work that led to a refusal, such as the check of a wrong signature."""
         if units := DEBTS.get(type(refusal)):
             self.client.client.owe(units)
         if isinstance(refusal, (RateLimited, Overloaded)) and not self.wait_s:
@@ -232,7 +232,7 @@ class Request:
                 self.held.remove(self.client.name, held)
 
     async def _chunks_from(self, taken: tuple[bytes, bool] | None, bytes_max: int) -> AsyncGenerator[bytes]:
-        """What was `taken` of the body already, and what follows."""
+        """The part of the body that was `taken` already, and the chunks that follow."""
         received, more = 0, True
         started = asyncio.get_running_loop().time()
         while more:
@@ -248,7 +248,7 @@ class Request:
                 yield chunk
 
     async def _next_chunk(self, deadline: float) -> tuple[bytes, bool]:
-        """What comes next of a body that has not arrived yet."""
+        """The next chunk of a body that has not arrived yet."""
         if self.overload is not None:
             self.overload.in_flight -= 1
         try:

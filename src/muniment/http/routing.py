@@ -1,4 +1,4 @@
-"""Operations by path: one resource for each path, which knows all its methods, and the way to it."""
+"""Operations by path: the resource of each path with all its methods, and the router that finds it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muniment.http.reply import Ready
 if TYPE_CHECKING:
     from muniment.http.request import Request
 
-# Paths that clients know from a sister service, and what to ask here instead.
+# Paths that clients know from a sister service, each with the path to use here.
 _ELSEWHERE = {"/executions": "executions are not kept here; ask GET /intents?configSig= for what a trigger led to"}
 
 
@@ -22,7 +22,7 @@ class Resource:
     """Everything at one path. HEAD comes with GET, OPTIONS with any."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
-        """Lead to `operations`, which share a path."""
+        """Hold `operations`, all with the same path."""
         by_method = {each.method: each for each in operations}
         if (get := by_method.get("GET")) is not None:
             by_method["HEAD"] = get
@@ -31,14 +31,14 @@ class Resource:
         self.no_method = Found(None, self)
 
     def refuse(self, request: Request) -> Ready[Any]:
-        """Say which methods there are (RFC 9110 section 15.5.6), or answer OPTIONS with them."""
+        """Refuse the method and name the allowed ones (RFC 9110 section 15.5.6), or answer OPTIONS with them."""
         if request.method == "OPTIONS":
             return Ready(b"", self._preflight(request), 204)
         refusal = MethodNotAllowed(f"{request.method} is not one of {self._allow.decode()}")
         return refused(refusal, request, ((b"allow", self._allow),))
 
     def _preflight(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
-        """What a browser asks before a request across origins (Fetch standard, CORS-preflight)."""
+        """The answer to a browser's preflight before a request across origins (Fetch standard, CORS-preflight)."""
         return (
             (b"allow", self._allow),
             (b"access-control-allow-methods", self._allow),
@@ -50,7 +50,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a request leads to: an operation, or the reason why there is none."""
+    """The operation of a request, or the reason why there is none."""
 
     operation: Operation | None
     resource: Resource | None = None
@@ -88,7 +88,7 @@ class Template:
         return self.segments[-1][1:-1]
 
     def match(self, segments: list[str]) -> dict[str, str] | None:
-        """The parameters that as many segments as these hold, undecoded, if they fit."""
+        """The parameters in `segments`, percent-encoded; None when the template does not match."""
         for at, text in self._fixed:
             if segments[at] != text:
                 return None
@@ -107,7 +107,7 @@ class Router:
         self._plain = {path: Resource(found) for path, found in by_path.items() if "{" not in path}
         # Most have one parameter, at the end, and are found by what stands before it.
         self._by_beginning: dict[str, tuple[Resource, str]] = {}
-        # The others by the first segment and how many there are: few are left to be tried.
+        # The others are found by their first segment and the number of segments: few are left to try.
         self._templates: defaultdict[tuple[str, int], list[Template]] = defaultdict(list)
         for path, found in by_path.items():
             if "{" in path:

@@ -1,4 +1,4 @@
-"""An upload: exactly the files that are due, streamed to where they go, in bounded memory."""
+"""An upload: exactly the expected files, each streamed to its sink in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _CONTENT_TYPE: Final = re.compile(
     r"|([0-9A-Za-z'+_.-]{1,70}))\s*",
     re.IGNORECASE,
 )
-# What the boundaries and headers of an upload may add to its files.
+# Bytes that the boundaries and headers of an upload may add to its files.
 FRAMING_BYTES_MAX: Final = 16 * 1024
 
 
 class Sink(Protocol):
-    """Where the bytes of a file go, piece by piece."""
+    """A destination for the bytes of a file, piece by piece."""
 
     def write(self, data: memoryview, /) -> object:
-        """Take a piece, which must not be kept: it may be a part of something much larger."""
+        """Write a piece. The sink must not keep it: it may be a view of a much larger buffer."""
         ...
 
 
@@ -52,7 +52,7 @@ async def receive_files(request: Request, field: str, due: Mapping[str, FileDue]
 
 
 class _Files:
-    """Which file is being received, and which have been."""
+    """The file that is being received, and the files that have arrived."""
 
     def __init__(self, field: str, due: Mapping[str, FileDue]) -> None:
         self._field = field

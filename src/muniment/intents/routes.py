@@ -39,7 +39,7 @@ async def list_intents(
 
 @operation(
     "GET", "/intents/{hash}", cost=CONTENT, sheds=Shed.READ, refuses=(IntentNotFound,),
-    answers=TAGGED, reads={"if-none-match": "ETags that the client has"},
+    answers=TAGGED, headers_read={"if-none-match": "ETags that the client has"},
 )  # fmt: skip
 async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready[Intent] | Streamed:  # noqa: A002 - the name is the path parameter's
     """Read an intent with all its proposals and logs.

@@ -5,6 +5,6 @@ Pure: nothing here reads a clock, a file or a network. Blocks come and go throug
     varint → cid → block → dag_pb → unixfs (bytes to blocks) → dag (blocks to bytes)
                                     car    (blocks on the wire)
 
-What comes in as text is checked and refused as `InvalidCid`. What is decoded from blocks is not trusted
-either: a block that is not what its CID says is `Integrity`.
+A malformed text is refused as `InvalidCid`. Decoded blocks are not trusted either: a block that does not match its CID
+is `Integrity`.
 """

@@ -1,4 +1,4 @@
-"""A block: some bytes under their sha2-256 digest. Its codec belongs to the link that leads to it, not to it."""
+"""A block: bytes under their sha2-256 digest. A link to a block names its codec; the block itself has none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from muniment.errors import Integrity
 
-# What Bitswap and the HTTP clients of IPFS take at most (IPFS specifications, "soft limit" of 2 MiB).
+# The largest block that Bitswap and the HTTP clients of IPFS take (IPFS specifications, "soft limit" of 2 MiB).
 BLOCK_SIZE_MAX: Final = 2 * 1024 * 1024
 
 

@@ -15,7 +15,7 @@ from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
 from muniment.ipfs.cid import DIGEST_LENGTH_MAX, CidParts, decode_cid_bytes
 from muniment.ipfs.varint import VARINT_BYTES_MAX, decode_varint, encode_varint
 
-# More roots than anybody has asked for at once; with 23 the count fits into the first byte of a CBOR array.
+# More roots than any request has; up to 23, the count fits into the first byte of a CBOR array.
 ROOTS_MAX: Final = 23
 _CID_LENGTH_MAX: Final = 3 * VARINT_BYTES_MAX + 1 + DIGEST_LENGTH_MAX
 # The map's keys, and for each root its tag, its length and the CID with its multibase zero.
@@ -49,8 +49,8 @@ def car_section(cid: CidParts, block: bytes) -> bytes:
 def read_car(stream: IO[bytes]) -> tuple[tuple[CidParts, ...], Iterator[tuple[CidParts, bytes]]]:
     """The roots of a CAR file, and its blocks, each checked against its CID as it is read.
 
-    Raises `Integrity` for what is not a CARv1 file of sha2-256 blocks: the header's faults at once, those of the
-    blocks when their turn comes.
+    Raises `Integrity` for anything but a CARv1 file of sha2-256 blocks: for the header before it returns, for a block
+    when it is read.
     """
     header = _read_led(stream, _HEADER_LENGTH_MAX)
     try:
@@ -75,7 +75,7 @@ def _sections(stream: IO[bytes]) -> Iterator[tuple[CidParts, bytes]]:
 
 
 def _read_led(stream: IO[bytes], limit: int) -> bytes | None:
-    """The next thing that is led by its length; None where the file ends in good order."""
+    """The next bytes behind a length; None at the regular end of the file."""
     lead = b""
     while not lead or lead[-1] > 0x7F:  # noqa: PLR2004 -- the continuation bit of a varint
         byte = stream.read(1)
@@ -122,7 +122,7 @@ def _decode_header(header: bytes) -> tuple[CidParts, ...]:
 
 
 def _cbor_cid(header: bytes, at: int) -> tuple[bytes, int]:
-    """The binary CID in the tagged byte string at `at`, and where the next thing starts."""
+    """The binary CID in the tagged byte string at `at`, and the position behind it."""
     tag_end = at + len(_CID_TAG)
     if header[at:tag_end] != _CID_TAG or len(header) < tag_end + 2:
         raise ValueError("a root is not a CID")

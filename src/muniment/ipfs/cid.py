@@ -23,11 +23,11 @@ SHA2_256: Final = 0x12
 IDENTITY: Final = 0x00
 
 SHA2_256_LENGTH: Final = 32
-# The longest digest that Kubo takes, hash or identity (boxo/verifcid, DefaultMaxDigestSize).
+# The longest digest that Kubo accepts, hash or identity (boxo/verifcid, DefaultMaxDigestSize).
 DIGEST_LENGTH_MAX: Final = 128
 # The text of a CIDv1 of such a digest: 1 byte version, 9 codec, 9 hash code, 2 length, 128 digest in base32.
 CID_LENGTH_MAX: Final = 240
-# The functions in use are few, and each of their triggers names one of them several times. Under 2 MB.
+# Few functions are in use, and each trigger names one of them several times. Under 2 MB.
 _CIDS_KEPT: Final = 4_096
 
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -117,7 +117,7 @@ class Cid(ProvedText):
 
     @property
     def codec(self) -> int:
-        """`DAG_PB` or `RAW`. With `digest` it is what a look-up goes by: both spellings then find one thing."""
+        """`DAG_PB` or `RAW`. Look-ups use it together with `digest`, so that both spellings find the same block."""
         return self.parts.codec
 
     @property
@@ -172,7 +172,7 @@ def _decoded(text: str) -> CidParts:
 
 
 def decode_cid_bytes(data: bytes, at: int = 0) -> tuple[CidParts, int]:
-    """The binary CID that starts at `at`, and where the next thing starts; raises `ValueError`."""
+    """The binary CID that starts at `at`, and the position behind it; raises `ValueError`."""
     if data.startswith(_V0_PREFIX, at):
         end = at + _V0_LENGTH
         if len(data) < end:

@@ -1,8 +1,8 @@
 """Reading a DAG back: files, byte ranges, names in directories, and its blocks in the order of a CAR file.
 
-Blocks come from a `GetBlock`. That the root is not there is the `ContentNotFound` of that function; that a block
-below it is missing means that this store lost something, `Integrity`. Depth and sizes are checked on the way, so
-a hostile DAG costs no more than the bytes it truly has.
+Blocks come from a `GetBlock`, which raises `ContentNotFound` for a missing root. A missing block below the root means
+that the store has lost it: `Integrity`. Depth and sizes are checked on the way, so a hostile DAG costs no more than
+its real bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENTITY_BYTES: Final = re.compile(r"(-?[0-9]{1,19}):(\*|-?[0-9]{1,19})", re.ASCI
 
 
 class Scope(StrEnum):
-    """How much of what the path leads to is wanted (trustless gateway specification, `dag-scope`)."""
+    """The part of the DAG behind a path that a client wants (trustless gateway specification, `dag-scope`)."""
 
     BLOCK = "block"
     ENTITY = "entity"
@@ -36,7 +36,7 @@ class Scope(StrEnum):
 class EntityBytes:
     """A byte range of a file (trustless gateway specification, `entity-bytes`).
 
-    Both ends belong to it; a negative one counts back from the end of the file, and `last` None is its end.
+    Both ends are included. A negative end counts back from the end of the file; None as `last` is the end of the file.
     """
 
     first: int
@@ -85,7 +85,7 @@ class _Visit:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a file that is still to be loaded: `size` is what its parent says."""
+    """A part of a file that is still to be loaded: `size` is the size that its parent gives."""
 
     cid: CidParts
     offset: int
@@ -95,7 +95,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What is wanted of the thing that a path leads to."""
+    """The part of a file or directory that a client wants."""
 
     target: CidParts
     is_root: bool
@@ -106,7 +106,7 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file whose root block was read and found good. `size` is its length in bytes."""
+    """A file with a valid root block. `size` is its length in bytes."""
 
     cid: CidParts
     size: int
@@ -114,7 +114,7 @@ class File:
     _entity: _Entity
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` up to `end` (outside), from those leaves alone that hold them."""
+        """The bytes from `start` up to `end` (excluded); only the leaves with these bytes are read."""
         end = self.size if end is None else min(end, self.size)
         for visit in _visit_file(self._get_block, _Visit(self.cid, 0, self._entity), start, end, repeats=True):
             piece = visit.entity.data[max(start - visit.offset, 0) : max(end - visit.offset, 0)]
@@ -123,7 +123,7 @@ class File:
 
 
 def resolve(get_block: GetBlock, root: CidParts, path: Iterable[str]) -> list[CidParts]:
-    """The CIDs that `path` leads over, the root first, what it names last; raises `ContentNotFound`."""
+    """The CIDs along `path`, from the root to the target; raises `ContentNotFound`."""
     passed = [root]
     for name in path:
         wanted = name.encode("utf-8", "surrogatepass")
@@ -156,8 +156,8 @@ def walk(
     """The blocks that a CAR of `root` and `path` holds, depth first in the order of the links.
 
     The blocks of the path come first, then those of `scope`; `entity_bytes` implies the scope entity and matters
-    for files only. Without `duplicates` each block comes once. An identity CID has no block. Nothing is read, or
-    refused, before the first block is asked for.
+    for files only. Without `duplicates` each block comes once. An identity CID has no block. The first block is read,
+    or refused, when the caller takes it.
     """
     if root.hash_code == IDENTITY:
         return
@@ -189,7 +189,7 @@ def _scoped(get_block: GetBlock, wanted: _Wanted) -> Iterator[tuple[CidParts, by
 
 
 def _visit_all(get_block: GetBlock, wanted: _Wanted) -> Iterator[tuple[CidParts, bytes]]:
-    """Everything below the target. Without `repeats` what was walked once is not walked again."""
+    """Everything below the target. Without `repeats`, no part of the DAG is walked twice."""
     walked: set[CidParts] = set()
     stack = [(wanted.target, 0)]
     while stack:
@@ -207,8 +207,8 @@ def _visit_all(get_block: GetBlock, wanted: _Wanted) -> Iterator[tuple[CidParts,
 def _visit_file(get_block: GetBlock, root: _Visit, start: int, end: int, *, repeats: bool) -> Iterator[_Visit]:
     """The root of a file, and the blocks below it that hold bytes from `start` up to `end`.
 
-    Without `repeats` a part of the tree that was seen whole is not walked again. Every child must have the size
-    that its parent gives it, and some: so the walk is never longer than the file.
+    Without `repeats`, a part of the tree that was walked completely is not walked again. Every child must have the size
+    that its parent gives, and that size is not 0: so the walk is never longer than the file.
     """
     yield root
     whole: set[CidParts] = set()

@@ -53,7 +53,7 @@ def encode_node(links: Iterable[Link], data: bytes) -> bytes:
 
 
 def decode_node(block: bytes) -> Node:
-    """Read a node strictly; raises `Integrity` for whatever is not one, fields out of order included."""
+    """Read a node strictly; raises `Integrity` for any other bytes, also for fields out of order."""
     try:
         return _decode_node(block)
     except ValueError as error:

@@ -28,7 +28,7 @@ CHUNK_SIZE_MAX: Final = BLOCK_SIZE_MAX - 1024
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The choices that decide which CID some bytes get (IPIP-0499). The hash is sha2-256, the layout balanced."""
+    """The choices on which the CID of a file depends (IPIP-0499). The hash is sha2-256, the layout balanced."""
 
     name: str
     cid_version: int
@@ -37,7 +37,7 @@ class Profile:
     width: int
 
     def __post_init__(self) -> None:
-        """A profile is written by a programmer: what cannot work is a `ValueError`."""
+        """Raise `ValueError` for a profile that cannot work, a programmer's mistake."""
         if self.cid_version not in {0, 1} or not 1 <= self.chunk_size <= CHUNK_SIZE_MAX or self.width < 2:  # noqa: PLR2004 -- the least that is a tree
             raise ValueError(f"profile {self.name} cannot be built")
 
@@ -66,10 +66,10 @@ class UnixFsData:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The top of what was imported.
+    """The root of an import.
 
-    `tsize` is the bytes of its blocks, repeated ones counted again (what a link to it says); `size` the bytes of
-    the file, or of the files of the directory; `entries` what a directory holds.
+    `tsize` is the bytes of its blocks, repeated ones counted again, as in a link to it; `size` the bytes of the file,
+    or of all files of the directory; `entries` the entries of a directory.
     """
 
     parts: CidParts
@@ -84,7 +84,7 @@ class Root:
 
 
 class Import:
-    """The blocks of an import, to be taken once; when all are taken, `root` says what they make."""
+    """The blocks of an import, for one iteration; after the last block, `root` is known."""
 
     def __init__(self, steps: Generator[Block, None, Root]) -> None:
         self._steps = steps
@@ -95,7 +95,7 @@ class Import:
 
     @property
     def root(self) -> Root:
-        """The root; asked before the last block was taken it is a `RuntimeError`."""
+        """The root. Raises `RuntimeError` before the last block was taken."""
         if self._root is None:
             raise RuntimeError("the import has not ended")
         return self._root
@@ -133,7 +133,7 @@ def import_files(files: Mapping[str, Iterable[bytes]], profile: Profile) -> Gene
 
 
 def directory(entries: Mapping[str, Root], profile: Profile) -> tuple[Root, Block]:
-    """A plain directory of what was imported already. The order of `entries` does not matter.
+    """A plain directory of imported files. The order of `entries` does not matter.
 
     A directory that Kubo would shard (above 256 KiB, thousands of entries) is not for this function; one too
     large for a block is a `ValueError`.
@@ -162,7 +162,7 @@ def encode_file_data(data: bytes, size: int, child_sizes: Iterable[int] = ()) ->
 def decode_unixfs(message: bytes | None) -> UnixFsData:
     """Read the message of a plain file or directory strictly; raises `Integrity` for anything else.
 
-    Mode, time, symbolic links and sharded directories are never written here, and so never read.
+    Mode, time, symbolic links and sharded directories are refused: this registry never writes them.
     """
     try:
         unixfs = _decode_unixfs(message or b"")

@@ -1,6 +1,6 @@
 """Unsigned varints (github.com/multiformats/unsigned-varint), as CIDs, protobuf messages and CAR files use them.
 
-Only the shortest encoding of a number is read, and at most nine bytes (63 bits): so one number has one spelling.
+Only the shortest encoding of a number is accepted, with at most nine bytes (63 bits): each number has one spelling.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def encode_varint(number: int) -> bytes:
 
 
 def decode_varint(data: bytes, at: int = 0) -> tuple[int, int]:
-    """The number that starts at `at`, and where the next thing starts.
+    """The number that starts at `at`, and the position behind it.
 
     Raises `ValueError` when it is cut short, longer than nine bytes, or not in its shortest form. Callers turn
-    that into the refusal of what they decode.
+    that into a refusal of their own.
     """
     number = 0
     for index, byte in enumerate(data[at : at + VARINT_BYTES_MAX]):

@@ -1,1 +1,1 @@
-"""What a stranger may use of a machine: rate limits that its processes count together, and what goes under overload."""
+"""Limits for strangers: rate limits that the processes of a machine count together, and refusals under overload."""

@@ -1,11 +1,11 @@
 """GCRA, the generic cell rate algorithm, over shared memory: one time says how full a bucket is.
 
-That time is when the bucket will be empty again if nothing more is charged. A unit moves it on by the time in which a
-unit drains; a charge that would move it further ahead than the whole quota drains is refused, and moves nothing.
-Nobody is ever admitted more than the quota at once plus what drained meanwhile.
+At that time the bucket will be empty again if nothing more is charged. A charge of one unit moves it forward by the
+time in which a unit drains. A charge that would move it further ahead than a full bucket takes to drain is refused, and
+moves nothing. So a client never gets more than one full quota plus the units that drained meanwhile.
 
-A bucket has a slot in either row of its table. Whoever shares one slot only ever raises it, so the smaller time counts.
-Two processes that write one slot in the same microsecond may lose one of both charges, never more.
+A bucket has a slot in each of the two rows of its table. Another bucket in the same slot can only raise its time, so
+the smaller of the two times counts. Two processes that write one slot in the same microsecond may lose one charge.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 class Key(Protocol):
-    """What a request is charged to. A connection keeps it."""
+    """The account that a request is charged to. A connection keeps it."""
 
     def charge(self, units: int) -> int:
-        """Take `units`. 0 when they were there; else the nanoseconds until they are, and nothing is taken.
+        """Take `units` and return 0; or take nothing, and return the nanoseconds until they are available.
 
-        More than the whole quota at once is charged as the whole quota.
+        More units than the whole quota are charged as the whole quota.
         """
         ...
 
     def owe(self, units: int) -> None:
-        """Take `units` that were used already. It refuses nothing: whoever is in debt waits longer next time."""
+        """Charge `units` that were used already, without a refusal: a client in debt waits longer next time."""
         ...
 
     def wait_ns(self, units: int) -> int:
-        """What `charge` would say, and nothing is taken."""
+        """The result of `charge` for these units; nothing is taken."""
         ...
 
     def check(self, units: int) -> None:
@@ -47,7 +47,7 @@ class Key(Protocol):
 
     @property
     def lines(self) -> bytes:
-        """The fields that tell what remains since the last charge, as lines of a head; empty without a limit."""
+        """Header fields with the units that the last charge left, as lines of a head; empty without a limit."""
         ...
 
     def refusal(self, wait_ns: int) -> RateLimited:
@@ -72,7 +72,7 @@ class Bucket:
         self._rate = rate
 
     def charge(self, units: int) -> int:
-        """As `Key.charge`. This is asked for every request: no calls, no loops."""
+        """As `Key.charge`. It runs for every request: no calls, no loops."""
         now = self.now_ns()
         cells = self._cells
         first, second = cells[self._first], cells[self._second]
@@ -80,7 +80,7 @@ class Bucket:
         burst = self.burst_ns
         if empty < now:
             empty = now
-        elif empty > now + 2 * burst:  # no charge goes so far: it is from before a jump of the clock
+        elif empty > now + 2 * burst:  # beyond every charge: it is from before a jump of the clock
             first = second = 0
             empty = now
         added = units * self._unit_ns
@@ -106,12 +106,12 @@ class Bucket:
             raise self.refusal(wait_ns)
 
     def owe(self, units: int) -> None:
-        """As `Key.owe`. A debt is at most the quota, so nobody waits longer than for twice the quota to drain."""
+        """As `Key.owe`. A debt is at most the quota, so no wait is longer than the time to drain twice the quota."""
         now = self.now_ns()
         self.note(min(self.filled_by(0, now) + units * self._unit_ns, now + 2 * self.burst_ns), now)
 
     def filled_by(self, units: int, now: int) -> int:
-        """When the bucket would be empty again after `units` more."""
+        """The time at which the bucket would be empty again after `units` more."""
         cells = self._cells
         first, second = cells[self._first], cells[self._second]
         empty = first if first < second else second  # noqa: FURB136 - a call of min takes a tenth of a microsecond
@@ -122,7 +122,7 @@ class Bucket:
         return empty + (added if added < burst else burst)  # noqa: FURB136 - likewise
 
     def note(self, empty: int, now: int) -> None:
-        """The bucket will be empty at `empty`."""
+        """Store `empty` as the time at which the bucket will be empty."""
         cells, far = self._cells, now + 2 * self.burst_ns
         self._used_ns = empty - now
         noted = cells[self._first]
@@ -144,7 +144,7 @@ class Bucket:
 
 
 class Joint:
-    """Several buckets, of which each must have room. The first is the one that is told of."""
+    """Several buckets; a charge needs room in each of them. The header fields describe the first."""
 
     __slots__ = ("_buckets", "_narrow", "_now_ns")
 
@@ -212,10 +212,10 @@ class Unlimited:
         return 0
 
     def check(self, units: int) -> None:
-        """Nobody is refused."""
+        """Never raises."""
 
     def owe(self, units: int) -> None:
-        """Nothing is noted."""
+        """Does nothing."""
 
     def refusal(self, wait_ns: int) -> RateLimited:
         """Never needed."""
@@ -223,7 +223,7 @@ class Unlimited:
 
 
 class Rate:
-    """A policy at some multiple of its quota, and what is computed from it once."""
+    """A policy at a multiple of its quota, with the values that are computed from it once."""
 
     __slots__ = ("_policy", "_scale", "burst_ns", "lines", "unit_ns")
 

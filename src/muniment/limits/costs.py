@@ -1,4 +1,4 @@
-"""What requests cost, in units. A unit is 25 µs of CPU: about one read of a single record."""
+"""The costs of requests, in units. A unit is 25 µs of CPU: about one read of a single record."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from muniment.errors import Refusal
 UNIT_NS: Final = 25_000
 
 # The rate limit that decides whether an operation may run. `client` counts units; `login` and `stop` count requests.
-# Deactivations have one of their own, so that no flood of other requests behind the same address stands before them.
+# Deactivations have a limit of their own, which a flood of other requests from the same address cannot use up.
 Asked = Literal["client", "login", "stop"]
 
-# Owed by the client afterwards, on top: a signature or a credential that does not verify, and a login that fails, for
-# which a nonce is tried under every secret and window.
+# Charged to the client afterwards, on top: a wrong signature or credential, and a failed login, which was compared with
+# the nonces of every slot, window and secret.
 DEBTS: Final[Mapping[type[Refusal], int]] = {
     errors.SignatureMismatch: 8,
     errors.NotTheOwner: 8,
@@ -28,7 +28,7 @@ DEBTS: Final[Mapping[type[Refusal], int]] = {
 }
 # A read that leaves the event loop, such as a listing at a large offset.
 LONG_READ: Final = 50
-# What the units of an operation allow for of a body, and how many bytes beyond it are a unit: JSON of numbers takes up
+# Bytes of a body that the units of an operation include, and further bytes for one unit more: JSON of numbers takes up
 # to 90 ns a byte, texts a tenth of that.
 BODY_BYTES_FREE: Final = 4 * 1024
 BODY_BYTES_PER_UNIT: Final = 512
@@ -37,7 +37,7 @@ BODY_BYTES_PER_UNIT: Final = 512
 class Shed(Enum):
     """When an operation is refused because the process is overloaded; `muniment.limits.overload` has the levels."""
 
-    EARLY = "early"  # heavy work that nobody misses for a moment: uploads, balances, previews
+    EARLY = "early"  # heavy work that can wait a moment: uploads, balances, previews
     MIDDLE = "middle"  # nonces, content; listings by offset
     LATE = "late"  # creates and other writes
     READ = "read"  # single records: a growing share of them
@@ -49,10 +49,10 @@ class Shed(Enum):
 class Cost:
     """The cost of an operation.
 
-    `units` are asked for before it runs; 0: it is never limited. Where `policy` is not `client`, one request is asked
-    of that policy instead, and the client owes the units afterwards. What depends on the sizes that turn up is owed
-    afterwards: a unit for each so many records of a page's limit, bytes of the body that came, bytes of the answer
-    that left, and the CPU time that was measured.
+    `units` are charged before it runs; 0: it is never limited. With a `policy` other than `client`, one request is
+    charged to that policy before it runs, and the units to the client afterwards. Costs that depend on sizes are
+    charged afterwards: units for the records of a page's limit, the bytes of the body and of the answer, and the CPU
+    time that was measured.
     """
 
     units: int

@@ -1,7 +1,7 @@
-"""The header fields of a rate limit, and nothing else knows their syntax.
+"""The header fields of a rate limit. No other module knows their syntax.
 
-As in draft-ietf-httpapi-ratelimit-headers-11, which is no RFC yet and may change names: `RateLimit-Policy` tells quota
-`q` and window `w`, `RateLimit` what remains (`r`) and in how many seconds all of it is there again (`t`).
+As in draft-ietf-httpapi-ratelimit-headers-11, which is not an RFC yet and may rename fields: `RateLimit-Policy` has the
+quota `q` and the window `w`, `RateLimit` the remaining units `r` and the seconds `t` until all of the quota is there.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
-# Steps in which what remains is told: a line is made for each beforehand.
+# Levels of the remaining units: a line is made for each of them beforehand.
 LEVELS: Final = 64
 
 
 def lines(policy: Policy, scale: int = 1) -> tuple[bytes, ...]:
     """Both fields as lines of a head, for each of 64 levels: the first after the first unit, the last with none left.
 
-    What remains is rounded down, the time until all of it is there again up. `scale` multiplies the quota.
+    The remaining units are rounded down, the seconds until the whole quota is available up. `scale` multiplies the
+    quota.
     """
     quota, window = policy.quota * scale, policy.window_s
     return tuple(
@@ -36,7 +37,7 @@ def lines(policy: Policy, scale: int = 1) -> tuple[bytes, ...]:
 
 
 def refusal_facts(name: str, quota: int, window_s: int, retry_after_s: int) -> dict[str, Any]:
-    """What the problem document of a refusal says beside the usual. `violated-policies` is the draft's, section 5.1."""
+    """The further members of the problem document of a refusal. `violated-policies` is from the draft, section 5.1."""
     return {
         "policy": name,
         "quota": quota,
@@ -46,12 +47,12 @@ def refusal_facts(name: str, quota: int, window_s: int, retry_after_s: int) -> d
     }
 
 
-def refusal_headers(told: Mapping[str, Any]) -> Headers:
+def refusal_headers(facts: Mapping[str, Any]) -> Headers:
     """The fields of a refusal with these facts. `Retry-After` and `t` are the same time, so neither is too early."""
-    name, retry_after_s = told["policy"], told["retryAfter"]
+    name, retry_after_s = facts["policy"], facts["retryAfter"]
     return (
         (b"retry-after", b"%d" % retry_after_s),
-        (b"ratelimit-policy", _policy(name, told["quota"], told["window"])),
+        (b"ratelimit-policy", _policy(name, facts["quota"], facts["window"])),
         (b"ratelimit", _left(name, 0, retry_after_s)),
     )
 

@@ -1,4 +1,4 @@
-"""Whom a request is charged to: an address, a wallet, or the proxy that forwards it."""
+"""The account of a request: an address, a wallet, or the proxy that forwards it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from muniment.limits.memory import Memory
     from muniment.limits.policies import Name, Policy
 
-# Multiples of a policy's quota. Who has an IPv6 /48 has 65,536 times a /64, which is what one subscriber gets; wallets
-# cost nothing to make, so what they are charged is also charged to the address they use.
+# Multiples of a policy's quota. One subscriber gets an IPv6 /64, but a /48 holds 65,536 of them, so it is counted too.
+# Wallets cost nothing to make, so a charge to a wallet is charged to its address as well.
 SITE_SCALE: Final = 16
 WALLET_SCALE: Final = 4
 SIGNED_SCALE: Final = 16
@@ -42,7 +42,7 @@ class Client:
     """
 
     def __init__(self, limiter: Limiter, name: str, buckets: Iterable[tuple[str, int]]) -> None:
-        """`buckets` are names and scales, from the narrowest; none: this client is not limited."""
+        """`buckets` are names and scales, from the narrowest; empty: this client is not limited."""
         self.name = name
         self._limiter = limiter
         self._buckets = tuple(buckets)
@@ -83,7 +83,7 @@ class Limiter:
         *,
         exempt: Iterable[IPv4Network | IPv6Network] = (),
     ) -> None:
-        """`policies` without one of the names, or None for it: no such limit. `exempt` networks have none.
+        """A policy that is missing in `policies`, or None, sets no limit. `exempt` networks have no limits.
 
         `now_ns` is a clock that only goes forward and that the machine's processes have in common.
         """
@@ -97,19 +97,19 @@ class Limiter:
         self._forwarder: Callable[[str], Client] = lru_cache(maxsize=_KEPT)(self._make_forwarder)
         self.key: Callable[[Name, tuple[tuple[str, int], ...]], Key] = lru_cache(maxsize=_KEPT)(self._make_key)
         for name, policy in self._policies.items():
-            # Charges and debts reach no further than twice the window; a second is for rounding.
+            # No charge or debt reaches further than twice the window; one second is for rounding.
             memory.forget_after(name, now_ns() + 2 * policy.window_ns + 1_000_000_000)
 
     def forwarder(self, peer: str) -> Client:
         """The client that `peer` is when it sends `X-Forwarded-For` and no proxy is trusted.
 
-        On a loopback or private address that is a proxy which the settings forgot: all whom it forwards share one wide
-        bucket, and a warning is logged, once. Any other peer is a client like all, whatever it sends.
+        A loopback or private address is a proxy that is missing in the settings: all its clients share one wide bucket,
+        and one warning is logged. Any other peer is an ordinary client.
         """
         return self._forwarder(peer)
 
     def owner(self, wallet: bytes) -> Key:
-        """What `wallet`, its 20 bytes, adds: triggers and functions."""
+        """The limit on the triggers and functions that `wallet`, its 20 bytes, adds."""
         return self.key("owner", ((f"wallet {wallet.hex()}", 1),))
 
     def _make_client(self, address: str) -> Client:
@@ -145,7 +145,7 @@ class Limiter:
 
 
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:
-    """None for what is no address, such as the empty peer of a local socket. IPv4 inside IPv6 is IPv4."""
+    """An address; None for other text, such as the empty peer of a local socket. IPv4 inside IPv6 is IPv4."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -154,7 +154,7 @@ def _parsed(address: str) -> IPv4Address | IPv6Address | None:
 
 
 def _is_near(address: IPv4Address | IPv6Address) -> bool:
-    """Whether it is of this machine or its own networks; `is_private` is also true of public tunnels (Teredo)."""
+    """Whether it belongs to this machine or a private network; `is_private` is also true of Teredo's public tunnels."""
     return any(address in network for network in _NEAR)
 
 

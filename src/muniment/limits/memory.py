@@ -1,7 +1,7 @@
 """Memory that all processes of a data directory share: two rows of times for each policy.
 
-A bucket has one of a fixed number of slots in either row, so the memory neither grows nor forgets, whatever comes. The
-slots come from a keyed hash, with a random key in the file's head: nobody can look for names that share a slot.
+A bucket has one of a fixed number of slots in each row, so the memory neither grows nor drops a bucket. The slots come
+from a keyed hash, with a random key in the file's head: an attacker cannot find names that share a slot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROW: Final = 65_536
 _TABLE_BYTES: Final = 2 * ROW * 8
 _KEY_BYTES: Final = 32
-# Of the layout. A file that begins otherwise is begun anew: what it counted is over within minutes anyway.
+# The mark of this layout. A file without it is overwritten: its counts matter for minutes only.
 _MARK: Final = b"muniment rates 1"
 _HEAD_BYTES: Final = 4_096
 _BYTES: Final = _HEAD_BYTES + len(NAMES) * _TABLE_BYTES
@@ -36,7 +36,7 @@ class Memory:
     """A table of times for each policy, in nanoseconds of the machine's monotonic clock; 0 where nothing is noted."""
 
     def __init__(self, memory: mmap.mmap, *, is_new: bool) -> None:
-        """Use `memory`; `is_new`: nothing was ever noted in it."""
+        """Use `memory`; `is_new`: it has never been used."""
         self._is_new = is_new
         view = memoryview(memory)
         self._key = bytes(view[len(_MARK) : len(_MARK) + _KEY_BYTES])
@@ -58,9 +58,9 @@ class Memory:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.fstat(descriptor).st_size < _BYTES:  # never shorter: a process of another release may use the rest
+            if os.fstat(descriptor).st_size < _BYTES:  # never shortened: a process of another release may use the rest
                 os.ftruncate(descriptor, _BYTES)
-            if sys.platform == "linux":  # a page that the disk has no room for would end whoever touches it
+            if sys.platform == "linux":  # writing to a page without room on the disk would kill the process
                 os.posix_fallocate(descriptor, 0, _BYTES)
             memory = mmap.mmap(descriptor, _BYTES)
             is_new = memory[: len(_MARK)] != _MARK
@@ -84,7 +84,7 @@ class Memory:
     def forget_after(self, name: Name, time_ns: int) -> None:
         """Empty the table of a policy where something in it is later than `time_ns`.
 
-        After a restart of the machine its monotonic clock begins anew, and what was noted before would lie ahead.
+        After a restart of the machine its monotonic clock begins anew, and the older times would lie in the future.
         """
         table = self._tables[name]
         if not self._is_new and max(table) > time_ns:
@@ -92,7 +92,7 @@ class Memory:
 
 
 def open_memory(path: Path) -> Memory:
-    """The memory at `path`; where that cannot be, memory of this process alone, with a warning."""
+    """The memory at `path`; if that fails, memory of this process alone, with a warning."""
     try:
         return Memory.at(path)
     except OSError as error:
@@ -101,7 +101,7 @@ def open_memory(path: Path) -> Memory:
 
 
 def _begin(memory: mmap.mmap) -> None:
-    """Put a new key before empty tables. The mark comes last: who is interrupted before it is followed by another."""
+    """Put a new key before empty tables. The mark comes last: without it, the next process begins again."""
     memory[:_HEAD_BYTES] = bytes(_HEAD_BYTES)
     memory[len(_MARK) : len(_MARK) + _KEY_BYTES] = os.urandom(_KEY_BYTES)
     memory[: len(_MARK)] = _MARK

@@ -1,7 +1,7 @@
-"""When a process has more to do than it can, and what it refuses then.
+"""Overload of a process, and the requests that it refuses then.
 
-The sign is how late a timer of the event loop goes off (its lag): that long every request waits before anything is done
-for it. Nothing here reads a clock or runs a timer; the server does.
+The sign is the lag: how late a timer of the event loop goes off. Every request waits that long before its work starts.
+This module reads no clock and runs no timer; the server does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WINDOW_NS: Final = 100 * _MS
 _WINDOWS_HELD: Final = 3
 # The lags from which EARLY, MIDDLE and LATE are refused. An idle process has under 1 ms, a busy one 10 to 50.
 LEVELS_NS: Final = (100 * _MS, 200 * _MS, 400 * _MS)
-# Requests that are being served. A process answers some thousands a second: those behind so many wait for 100 ms.
+# Requests that are being served. A process answers some thousands a second: a request behind so many waits for 100 ms.
 IN_FLIGHT_MAX: Final = 512
 
 _LEVEL_OF: Final = {Shed.EARLY: 1, Shed.MIDDLE: 2, Shed.LATE: 3, Shed.READ: 3, Shed.PAGE: 3}
@@ -34,10 +34,10 @@ class Overload:
     """The load of one process. The server counts `in_flight`, without requests that wait for a client or are parked."""
 
     def __init__(self, chance: Callable[[], float], now_ns: int) -> None:
-        """`chance` gives numbers from 0 up to 1; `now_ns` is the clock that `tick` is told, now."""
+        """`chance` gives numbers from 0 up to 1; `now_ns` is the present time of the clock that `tick` gets."""
         self._chance = chance
         self.in_flight = 0
-        # How many requests were refused, since whoever says so in the log made it 0.
+        # Requests refused since the last line in the log, which sets this to 0.
         self.refused = 0
         self.lag_ns = 0  # of the last window
         self.level = 0  # of those in `LEVELS_NS`
@@ -47,7 +47,7 @@ class Overload:
         self._lags: deque[int] = deque([0] * _WINDOWS_HELD, maxlen=_WINDOWS_HELD)
 
     def tick(self, now_ns: int) -> None:
-        """The timer went off, which had been set for 10 ms after the last call."""
+        """Take note of the time: the server's timer, set for 10 ms after the last call, went off."""
         late_ns = now_ns - self._ticked_ns - _TICK_NS
         self._ticked_ns = now_ns
         self._latest_ns = max(self._latest_ns, late_ns)
@@ -60,7 +60,7 @@ class Overload:
         self.level = min(max(self.level, lowest), highest)
 
     def refuses(self, shed: Shed, *, by_offset: bool = False) -> bool:
-        """Whether a request of this kind is refused now; `by_offset` says that a listing was asked by an offset."""
+        """Whether a request of this kind is refused now; `by_offset`: it is a listing with an offset."""
         if shed is Shed.NEVER:
             return False
         if self.in_flight >= IN_FLIGHT_MAX:
@@ -75,7 +75,7 @@ class Overload:
 
     @property
     def share_of_reads(self) -> float:
-        """The part of the reads that is refused: at twice the lag of the last level half of them, at ten times 0.9."""
+        """The share of reads that is refused: 0.5 at twice the lag of the last level, 0.9 at ten times that lag."""
         if self.level < len(LEVELS_NS):
             return 0.0
         return 1 - LEVELS_NS[-1] / max(min(self._lags), LEVELS_NS[-1])

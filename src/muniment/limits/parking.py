@@ -1,7 +1,7 @@
 """Refusals that are parked: sent a little later, with the connection unread meanwhile.
 
-To answer a refusal costs two thirds of a read, so a client that asks on and on costs as much refused as served. A
-parked one asks when it has its answer.
+A refusal costs two thirds of a read, so refusals alone hardly spare the process from a client that never stops asking.
+A client whose refusal is parked sends its next request after it has the answer.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PARKED_SECONDS_MAX: Final = 1.0
-# On connections of a proxy others wait behind a parked answer: so many are parked there, of one client and of all.
+# On connections of a proxy, other clients wait behind a parked answer: limits for one client, and for all together.
 _CLIENT_MAX: Final = 8
 _PROXIED_MAX: Final = 256
-# Elsewhere one stands in nobody's way but that of new connections: so much of what a process may have is parked.
+# Other connections only take room from new ones: the share of a process's connections that may be parked.
 _CONNECTIONS_SHARE: Final = 4
 
 
 def parked_seconds(wait_s: float, chance: Callable[[], float]) -> float:
-    """How long a refusal is parked that a client must wait for; with jitter, or those of a second would wake together.
+    """The seconds for which a refusal is parked. Jitter spreads refusals that were parked in the same second.
 
     `chance` gives numbers from 0 up to 1.
     """
@@ -32,18 +32,18 @@ class Parking:
     """The parked refusals of one process."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Begin without parked refusals."""
         self._proxied: Counter[str] = Counter()
         self._proxied_count = 0
         self._direct_count = 0
 
     @property
     def parked(self) -> int:
-        """How many are parked now."""
+        """The number of refusals that are parked now."""
         return self._proxied_count + self._direct_count
 
     def enter(self, client: str, *, is_proxied: bool, connections_max: int) -> bool:
-        """Park a refusal of `client` where a process has at most `connections_max`; False: it leaves at once."""
+        """Park a refusal of `client` in a process with at most `connections_max` connections; False: send it now."""
         if not is_proxied:
             if self._direct_count * _CONNECTIONS_SHARE >= connections_max:
                 return False
@@ -56,7 +56,7 @@ class Parking:
         return True
 
     def leave(self, client: str, *, is_proxied: bool) -> None:
-        """The refusal was sent, or its connection ended. Once for each `enter` that was True."""
+        """Forget a refusal that was sent, or whose connection ended. Once for each `enter` that was True."""
         if not is_proxied:
             self._direct_count -= 1
             return

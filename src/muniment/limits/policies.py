@@ -1,4 +1,4 @@
-"""How much of what in how long: the policies of the settings."""
+"""The rate limit policies of the settings: a quota of units in a window of time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# `client` counts units of an address (`muniment.limits.costs`), `login` and `stop` requests of an address that log in
-# and that end triggers, `owner` what a wallet adds: 1 for a new trigger, 10 for a new function.
+# `client` counts units of an address (`muniment.limits.costs`); `login` and `stop` count log-ins and deactivations of
+# an address; `owner` counts additions of a wallet: 1 for a new trigger, 10 for a new function.
 Name = Literal["client", "login", "owner", "stop"]
 NAMES: Final[tuple[Name, ...]] = ("client", "login", "owner", "stop")
 NEW_TRIGGER: Final = 1
@@ -19,14 +19,14 @@ NEW_FUNCTION: Final = 10
 OFF: Final = "off"
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}
 _WINDOW_SECONDS_MAX: Final = 86_400
-# A unit keeps some hundred nanoseconds then, so that whole nanoseconds are exact enough also for the widest bucket.
+# A unit then drains in some hundred nanoseconds, so whole nanoseconds are exact enough even for the widest bucket.
 _UNITS_PER_SECOND_MAX: Final = 100_000
 _FORM: Final = re.compile(r"([1-9][0-9]{0,9})/([1-9][0-9]{0,4})([smh])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`quota` units within `window_s` seconds, all of them at once if need be."""
+    """`quota` units within `window_s` seconds; a client may use all of them in one moment."""
 
     name: str
     quota: int
@@ -50,7 +50,7 @@ def parse_policies(texts: Mapping[Name, str]) -> dict[Name, Policy | None]:
 
 
 def parse_policy(name: str, text: str) -> Policy | None:
-    """The policy that `text` says, like `600/60s` (or m, h); None for `off`. Raises `ValueError`."""
+    """The policy in `text`, such as `600/60s` (or m, h); None for `off`. Raises `ValueError`."""
     if text == OFF:
         return None
     form = _FORM.fullmatch(text)

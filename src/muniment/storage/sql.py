@@ -1,15 +1,22 @@
-"""Small parts of SQL text for the stores. Values never enter the text, only `?` does."""
+"""Small parts that SQL text is put together from. Values never enter the text, only `?` does."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-# Rows that one sweep changes: a few milliseconds of the writer.
+# Rows that one sweep marks: a few milliseconds of the writer.
 SWEPT_AT_ONCE: Final = 500
 
 
+class Condition(NamedTuple):
+    """A condition on a row: its SQL, and a value for each `?` in it."""
+
+    sql: str
+    values: tuple[object, ...] = ()
+
+
 class Where:
-    """The conditions of a query, collected one by one."""
+    """The conditions of a query; all of them must hold."""
 
     def __init__(self) -> None:
         """No condition yet: every row."""
@@ -17,21 +24,22 @@ class Where:
         self.parameters: list[object] = []
 
     def add(self, clause: str, *parameters: object) -> None:
-        """Add `clause`, which holds one `?` for each of `parameters`."""
+        """Demand `clause`, which holds one `?` for each of `parameters`."""
         self._clauses.append(clause)
         self.parameters.extend(parameters)
 
     def add_if(self, clause: str, parameter: object | None) -> None:
-        """Add `clause` with one parameter, unless that is None."""
+        """Demand `clause` of one parameter, unless that is None."""
         if parameter is not None:
             self.add(clause, parameter)
 
-    def with_clause(self, clause: str, *parameters: object) -> Where:
-        """A copy with one more condition (none for an empty text)."""
-        extended = Where()
-        extended._clauses = [*self._clauses, *([clause] if clause else [])]
-        extended.parameters = [*self.parameters, *parameters]
-        return extended
+    @classmethod
+    def all_of(cls, *conditions: Condition) -> Where:
+        """All of some conditions."""
+        where = cls()
+        for sql, values in conditions:
+            where.add(sql, *values)
+        return where
 
     def __str__(self) -> str:
         return " WHERE " + " AND ".join(self._clauses) if self._clauses else ""

@@ -1,7 +1,7 @@
-"""A trigger's types, compiled once they are known to be within the closed table.
+"""Encoders for a trigger's types, compiled after the types passed the closed table.
 
-Only Trigger and Config differ from caller to caller, in spelling and order. Input is compiled once for a function's
-inputs, Token and TokenAmount once for all.
+Only Trigger and Config differ between callers, in spelling and order. Input is compiled once for the inputs of a
+function, Token and TokenAmount once for all callers.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def compile_input(fixed: dict[str, Any]) -> Struct:
 
 
 def _kept(encode: Encode, names: Iterable[str]) -> Encode:
-    """`encode` of a struct whose members `names` are short when they are valid: such a struct is remembered whole.
+    """`encode` with a memory: a struct whose members `names` are short in every valid value is remembered whole.
 
-    What is refused is not remembered.
+    Refused values are not remembered.
     """
     names = tuple(names)
     members_of = cast("Callable[[dict[str, object]], tuple[object, ...]]", itemgetter(*names))
 
-    # By type too: 1 and true are equal to Python.
+    # The types belong to the key: 1 and true are equal in Python.
     @lru_cache(maxsize=_TOKENS_KEPT, typed=True)
     def hash_of(*values: object) -> bytes:
         return encode(dict(zip(names, values, strict=True)))

@@ -1,4 +1,4 @@
-"""A trigger in plain words, for whoever is about to sign it. Pure."""
+"""A trigger in plain words, for its owner before signing. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WRITTEN_MS_MAX: Final = 253_402_300_799_999
 
 
 def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
-    """What `values`, which passed every check, let happen."""
+    """The effects of a trigger with these `values`, which passed every check."""
     config = values.config
     end_ms = int(config["endDate"])
     runs = next_runs(config["schedule"], now_ms, RUNS_SHOWN, end_ms) if config["type"] == CRON else []
@@ -53,7 +53,7 @@ def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
 
 
 def _visible(text: str) -> str:
-    """`text` with the escapes of JSON for what nobody sees, or what changes the order or the place of what one sees.
+    """`text` with JSON escapes for characters that are invisible, or that move or reorder visible ones.
 
     `isprintable` is false for controls, formats (such as those that turn the direction of writing), separators of
     lines and paragraphs, spaces other than U+0020, and characters without a meaning that is agreed upon.
@@ -75,7 +75,7 @@ def _when(config: Mapping[str, Any]) -> str:
 
 
 def _moment(timestamp_ms: int) -> str:
-    """A time of a config, which may lie beyond every calendar."""
+    """A time of a config in words; it may lie beyond the last date of a calendar."""
     return iso_time(timestamp_ms) if timestamp_ms <= _WRITTEN_MS_MAX else f"{timestamp_ms} ms after 1970"
 
 

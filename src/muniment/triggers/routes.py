@@ -72,7 +72,7 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
 
 @operation(
     "GET", "/triggers/{sig}", cost=READ, sheds=Shed.READ, refuses=(TriggerNotFound,),
-    answers=TAGGED, reads={"if-none-match": "ETags that the client has"},
+    answers=TAGGED, headers_read={"if-none-match": "ETags that the client has"},
 )  # fmt: skip
 async def get_trigger(context: Context, request: Request, sig: Signature) -> Ready[Trigger]:
     """Read a trigger.
@@ -119,7 +119,8 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
         context.clock.require()
         owner.check(NEW_TRIGGER)
     except Refusal:
-        # What was acceptable once is answered with its record; what is acceptable now, the transaction looks for.
+        # A consent that was registered before gets its record, even if it would be refused today. For a consent that
+        # passes, the transaction looks for the record.
         known = await store.find_consent(context.database, body.signer, consent.digest)
         if known is None:
             raise
@@ -197,7 +198,7 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
         for each in active:
             trigger = msgspec.json.decode(each.record, type=Trigger, dec_hook=decode_text)
             await store.deactivate(transaction, each.sig, encode(rules.deactivated(trigger, signature)).decode())
-        if active:  # so there are never more consents to deactivate than triggers
+        if active:  # so the table of consents never outgrows the table of triggers
             first = listed[0]
             new = store.NewDeactivation(signature, first.signer, form, first.protocol, sigs, now_ms)
             await store.keep_deactivation(transaction, new)
@@ -246,7 +247,7 @@ async def _checked(context: Context, body: TriggerParams) -> tuple[Mapping[str, 
 
 
 def _check_config(context: Context, config: Mapping[str, Any], now_ms: int, pointer: str) -> None:
-    """`rules.check_config`, of a config that stands at `pointer` in the body."""
+    """`rules.check_config` for the config at `pointer` in the body."""
     try:
         rules.check_config(config, now_ms, context.chains)
     except Invalid as refusal:
@@ -254,13 +255,13 @@ def _check_config(context: Context, config: Mapping[str, Any], now_ms: int, poin
 
 
 def _length(request: Request, body: NewTrigger) -> int:
-    """The bytes of a body; of one that came in chunks, which announces no length, those of the same as compact JSON."""
+    """The length of a body in bytes; a chunked body announces none and counts as compact JSON."""
     announced = request.header(b"content-length")
     return int(announced) if announced is not None else len(encode(body))
 
 
 def _outside_values(refusal: Invalid) -> Invalid:
-    """The refusal with pointers into a body that has the values at its top."""
+    """The refusal, with pointers into a body whose top level holds the values."""
     faults = [
         errors.Fault(fault.detail, pointer=(fault.pointer or "").removeprefix("/values")) for fault in refusal.faults
     ]

@@ -1,4 +1,4 @@
-"""What makes a trigger acceptable: its signature, and for a new consent its config as the world is now. Pure."""
+"""The rules for a trigger: its signature, and for a new consent its config at the present time. Pure."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from muniment.triggers.types import (
 )
 from muniment.wire import TIMESTAMP_MS_MAX, encode, iso_time
 
-# Positions of indexed topics in an EVM log (Yellow Paper, section 4.4.1), and a list that a filter can hold.
+# The indexed topics of an EVM log (Yellow Paper, section 4.4.1), and the values in a list that a filter can hold.
 TOPIC_POSITIONS_MAX: Final = 4
 TOPIC_CHOICES_MAX: Final = 100
-# What stands around the typed data of a new trigger, with the longest description: four bytes a character.
+# Bytes around the typed data in the body of a new trigger, with the longest description: four bytes a character.
 _AROUND_BYTES_MAX: Final = len(
     encode({"description": "\U0001f600" * DESCRIPTION_LENGTH_MAX, "typedData": 0, "sig": SIG, "signer": SIGNER})
 )
@@ -46,14 +46,14 @@ _SECONDS_BELOW: Final = 1_000_000_000_000
 
 
 class Consent(msgspec.Struct, frozen=True):
-    """What a signature covers, as hashed here (EIP-712)."""
+    """The content that a signature covers, with its hashes (EIP-712)."""
 
     struct_hash: bytes
     digest: bytes
 
 
 def values_signed(values: Values) -> dict[str, Any]:
-    """`values` as the object that is hashed, in the order in which sign-params gives it."""
+    """`values` as the object to hash, with its members in the order of sign-params."""
     return {
         "functionCid": str(values.function_cid), "version": str(values.version), "input": values.input,
         "config": values.config, "executionFeeLimit": values.execution_fee_limit,
@@ -154,14 +154,14 @@ def _timestamp(config: Mapping[str, Any], name: str) -> int:
 
 
 def _hint(timestamp_ms: int) -> str:
-    """A guess that seconds were meant."""
+    """A hint for a time that was probably meant in seconds."""
     if timestamp_ms >= _SECONDS_BELOW:
         return ""
     return f"; it is in milliseconds, and looks like seconds: {timestamp_ms * 1000}?"
 
 
 def record_of(new: NewTrigger, created_at_ms: int) -> Trigger:
-    """The trigger as it is stored and answered."""
+    """The record of a new trigger."""
     values = new.typed_data.values
     return Trigger(
         sig=new.sig, function_cid=values.function_cid, signer=new.signer, version=values.version,
@@ -172,7 +172,7 @@ def record_of(new: NewTrigger, created_at_ms: int) -> Trigger:
 
 
 def deactivated(trigger: Trigger, signature: Signature) -> Trigger:
-    """The trigger with the consent that ended it; the first one stays."""
+    """The record of a trigger with the consent that ended it; an earlier consent stays."""
     if trigger.deactivate_sig is not msgspec.UNSET:
         return trigger
     return msgspec.structs.replace(trigger, deactivate_sig=signature)

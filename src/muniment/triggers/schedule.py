@@ -1,9 +1,9 @@
 """When a cron trigger runs: the five-field expression and the delta, as the npm `cron-parser` 5 reads them.
 
-Clients check and preview schedules with that parser, so what is accepted here it accepts too, with the same
-runs; where it is looser (missing fields, seconds, `@daily`, `#`, `H`), this is stricter. All times are UTC.
+Clients check and preview schedules with that parser, so it accepts every expression that this module accepts, with the
+same runs. This module refuses some others (missing fields, seconds, `@daily`, `#`, `H`). All times are UTC.
 
-The fields are expanded to plain lists here, so that `cronsim` only walks the calendar: its own reading differs
+The fields are expanded to plain lists here, and `cronsim` only walks the calendar: its own reading differs
 (`*/2` in a day field joins day-of-month and weekday by AND there, `3-3/2` means `3/2`).
 """
 
@@ -22,7 +22,7 @@ from muniment.errors import InvalidConfig
 CRON_LENGTH_MAX: Final = 100
 # Good schedules kept: most triggers run at a handful of full hours and minutes.
 _SCHEDULES_KEPT: Final = 1_024
-# 52 weeks: a run that is still due a year later is not meant.
+# 52 weeks: nobody means a run that is still due a year later.
 DELTA_SECONDS_MAX: Final = 52 * 7 * 86_400
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -121,8 +121,8 @@ def _plain(text: str) -> str:
 def _check_days_exist(days: list[str], months: list[str], weekdays: list[str]) -> None:
     """Refuse days of the month that none of the months has, such as 30 February, unless a weekday is given too.
 
-    This is all it takes to never run: any other expression runs within 8 years from any moment, the longest gap
-    being 29 February 2096 to 2104. So no calendar has to be searched.
+    Only such an expression never runs: every other one runs within 8 years of any moment. The longest gap is from
+    29 February 2096 to 2104. So no calendar is searched.
     """
     if not days or "L" in days or weekdays:
         return

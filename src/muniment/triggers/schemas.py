@@ -1,4 +1,4 @@
-"""JSON Schemas, for the OpenAPI document, of what msgspec cannot say of triggers; and samples of them."""
+"""JSON Schemas of triggers for the OpenAPI document, where msgspec cannot express them; and examples."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _variant(title: str, members: dict[str, Any], sample: dict[str, Any], *optio
     }  # fmt: skip
 
 
-# OpenAPI's `discriminator` needs strings; these are told apart by the constant integer `type`.
+# OpenAPI's `discriminator` needs a string; here the constant integer `type` distinguishes the variants.
 CONFIG_SCHEMA: Final = {
     "type": "object",
     "anyOf": [

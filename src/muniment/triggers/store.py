@@ -1,4 +1,4 @@
-"""Triggers in the database: beside the columns that filters need, each row holds its record as it is answered."""
+"""Triggers in the database: each row holds the JSON record that clients get, and the columns that filters need."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database, Reads, Transaction
 
 
-# Those that have ended since the last sweep: few, and found by an index of their own.
+# The triggers that have ended since the last sweep: few, with an index of their own.
 ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
 
-# Those that a sweep has marked, but have not ended: it had a clock that was ahead. Likewise.
+# The triggers that a sweep marked before their end because its clock was ahead. Likewise.
 EARLY: Final = "live = 0 AND deactivated = 0 AND end_date_ms > ?"
-# The latest time of a trigger, and where this consent is if it is stored: asked together, as each way has its price.
+# The latest time of a trigger, and the number of this consent if it is stored: one round trip for both.
 _BEFORE: Final = """
 SELECT (SELECT created_at_ms FROM triggers ORDER BY created_at_ms DESC LIMIT 1),
        (SELECT seq FROM triggers WHERE signer = ? AND digest = ?)
@@ -36,7 +36,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 
 class NewRow(msgspec.Struct, frozen=True):
-    """A trigger to be stored; `record` makes its JSON once the time of its creation is known."""
+    """A trigger to store; `record` makes its JSON from the time of its creation."""
 
     sig: Signature
     signer: Address
@@ -66,7 +66,7 @@ async def find(database: Reads, sig: Signature) -> tuple[str, bool] | None:
 
 
 async def find_consent(database: Database | Transaction, signer: Address, digest: bytes) -> str | None:
-    """The record of a consent, under whichever signature it came first. Raises `TriggerDeactivated`."""
+    """The record of a consent, with the signature that was registered first. Raises `TriggerDeactivated`."""
     row = await database.fetch_one(
         "SELECT record, deactivated FROM triggers WHERE signer = ? AND digest = ?", (signer.raw, digest)
     )
@@ -80,7 +80,7 @@ async def find_consent(database: Database | Transaction, signer: Address, digest
 
 
 async def insert(transaction: Transaction, new: NewRow) -> str:
-    """Store a trigger unless its consent is stored; the record that counts. The work of `transaction` ends with this.
+    """Store a trigger unless its consent is stored; returns the record that was stored first. The work ends with it.
 
     Raises `TriggerDeactivated`, `SignatureTaken`.
     """
@@ -102,7 +102,7 @@ async def insert(transaction: Transaction, new: NewRow) -> str:
 async def _known(transaction: Transaction, new: NewRow) -> str:
     if (known := await find_consent(transaction, new.signer, new.digest)) is not None:
         return known
-    # Any 65 bytes recover some address for any digest, but an identity names one record.
+    # The same 65 bytes can be a signature over another digest by another address, but a signature names one record.
     raise SignatureTaken(
         "this signature is registered already, for another signer and other typed data, and it can name one trigger "
         "only; change any signed member, for example the version's build part (1.0.0 to 1.0.0+1), and sign again",
@@ -111,7 +111,7 @@ async def _known(transaction: Transaction, new: NewRow) -> str:
 
 
 async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[Stored]:
-    """The triggers with these signatures. Raises `TriggerNotFound`, naming the first that is not there."""
+    """The triggers with these signatures. Raises `TriggerNotFound`, which names the first unknown signature."""
     rows = await transaction.fetch(
         f"SELECT sig, signer, protocol, deactivated, record FROM triggers WHERE sig IN ({placeholders(len(sigs))}) "  # noqa: S608 - ? only
         f"ORDER BY sig{transaction.for_update}",
@@ -126,7 +126,7 @@ async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[
 
 
 async def fetch_protocols(database: Database, sigs: list[Signature]) -> set[str]:
-    """The protocol names that those of these triggers that are registered were signed under."""
+    """The protocol names under which the registered ones of these triggers were signed."""
     rows = await database.fetch(
         f"SELECT protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})",  # noqa: S608 - ? only
         [sig.raw for sig in sigs],
@@ -135,14 +135,14 @@ async def fetch_protocols(database: Database, sigs: list[Signature]) -> set[str]
 
 
 async def deactivate(transaction: Transaction, sig: bytes, record: str) -> None:
-    """Mark a trigger as deactivated; `record` is what it reads as from now on."""
+    """Mark a trigger as deactivated; `record` is its new record."""
     await transaction.execute(
         "UPDATE triggers SET deactivated = 1, live = 0, record = ? WHERE sig = ? AND deactivated = 0", (record, sig)
     )
 
 
 class NewDeactivation(msgspec.Struct, frozen=True):
-    """A consent to deactivate, to be stored; `protocol` is the name that the first trigger was signed under."""
+    """A consent to deactivate, to store; `protocol` is the name under which the first trigger was signed."""
 
     signature: Signature
     signer: bytes
@@ -153,7 +153,7 @@ class NewDeactivation(msgspec.Struct, frozen=True):
 
 
 async def keep_deactivation(transaction: Transaction, new: NewDeactivation) -> None:
-    """Keep the consent with the list it covers, so that it can be checked again."""
+    """Store the consent with the list that it covers, so that it can be verified again."""
     await transaction.execute(
         """INSERT INTO deactivations (signature, signer, protocol, trigger_sigs, created_at_ms, form)
            VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING""",
@@ -167,9 +167,9 @@ async def keep_deactivation(transaction: Transaction, new: NewDeactivation) -> N
 async def settle_ended(transaction: Transaction, now_ms: int) -> int:
     """Mark some of the triggers that have ended as no longer live, and unmark some that have not; the larger number.
 
-    The conditions stand twice: a trigger that is deactivated while a statement waits for its row is looked at again.
+    The conditions stand twice, because a trigger may be deactivated while the statement waits for its row.
     """
-    # In the order of the index that holds these and no others. A planner that takes them for many would walk the table.
+    # In the order of the index on these rows alone: a planner that expects many of them would walk the table.
     ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"  # noqa: S608 - text of ours
     marked = await transaction.execute(
         f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})",  # noqa: S608 - text of ours

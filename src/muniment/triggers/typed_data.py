@@ -1,7 +1,7 @@
-"""What a trigger's signature covers: the EIP-712 types for a function's inputs, and what types a caller may use.
+"""The typed data of a trigger: the EIP-712 types for a function's inputs, and the types that a caller may use instead.
 
 Clients spell some members differently, so a signature is verified against the caller's own types, but only within
-a closed table: whatever passes means one thing to the wallet that showed it, to this registry and to a relayer.
+a closed table: typed data that passes means the same to the wallet, to this registry and to a relayer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CONFIG: Final = {
     ONCE: {"type": "uint8", "startDate": "uint256", "delta": "string", "endDate": "uint256"},
 }  # fmt: skip
 
-# The closed table: what a member may be instead of the type that sign-params gives it.
+# The closed table: the types that a member may have in place of its type in sign-params.
 _ANY_UINT: Final = frozenset(word for word in WORDS if word.startswith("uint"))
 _ALSO: Final[Mapping[str, frozenset[str]]] = {
     "executionFeeLimit": frozenset({"string"}), "minValidations": _ANY_UINT, "type": _ANY_UINT,
@@ -62,7 +62,7 @@ _INPUTS_KEPT: Final = 512
 
 @lru_cache(maxsize=16)  # one registry has one name
 def registry_domain(protocol_name: str) -> Domain:
-    """The domain that every trigger and deactivation is signed under."""
+    """The EIP-712 domain of every trigger and deactivation."""
     return Domain(name=f"{protocol_name} Protocol - Registry", version="1")
 
 
@@ -82,7 +82,7 @@ def types_for(inputs: Mapping[str, str], config_type: int) -> Types:
 def check_types(types: object, inputs: Mapping[str, str], config_type: int) -> None:
     """Check a caller's types against the closed table.
 
-    The order of members is free in Trigger and Config, whose members are told apart by name; Input, Token and
+    The order of members is free in Trigger and Config, whose members are found by name; Input, Token and
     TokenAmount have one order. Raises `InvalidTypedData` with a pointer that begins at `/types`.
     """
     _checked_members(types, tuple(inputs.items()), config_type)
@@ -109,7 +109,7 @@ def _checked_members(types: object, inputs: tuple[tuple[str, str], ...], config_
 
 
 def trigger_encoder(types: object, inputs: Mapping[str, str], config_type: int) -> Encoder:
-    """The encoder for a caller's types, after `check_types`. What was found good is kept."""
+    """The encoder for a caller's types, after `check_types`. Encoders of accepted types are kept."""
     key = types_key(types)
     kept = _kept if len(key) <= KEPT_KEY_BYTES_MAX else _kept.__wrapped__
     return kept(key, tuple(inputs.items()), config_type)
@@ -139,7 +139,7 @@ def _definition(members: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _input_of(inputs: Mapping[str, str]) -> dict[str, str]:
-    """The members of Input. Wallets cannot sign the bare words: EIP-712 has only the sized ones."""
+    """The members of Input. Wallets cannot sign the words `uint` and `int`: EIP-712 has only those with a size."""
     bare = {"int": "int256", "uint": "uint256"}
     return {name: bare.get(word, word) for name, word in inputs.items()}
 
@@ -178,7 +178,7 @@ def _check_any_order(given: object, struct: str, wanted: Mapping[str, str], opti
 
 
 def _read_members(given: object, struct: str) -> list[tuple[str, str]]:
-    """The members as pairs of name and type; that a member has nothing else is part of the closed table."""
+    """The members as pairs of name and type. The closed table allows nothing else in a member."""
     if not isinstance(given, list):
         raise InvalidTypedData("a struct is an array of members", pointer=f"/types/{struct}")
     pairs: list[tuple[str, str]] = []
@@ -236,12 +236,12 @@ def _shown(value: Any, word: str) -> Any:
 
 
 def deactivation_text(trigger_sigs: Sequence[Signature]) -> str:
-    """What `personal_sign` shows for a deactivation: the canonical signatures in the posted order, joined by `,`."""
+    """The text of a deactivation for `personal_sign`: the canonical signatures in the posted order, joined by `,`."""
     return ",".join(trigger_sigs)
 
 
 def deactivation_digests(trigger_sigs: Sequence[Signature], domain: Domain) -> tuple[bytes, bytes]:
-    """What the owner may have signed to deactivate the listed triggers: as text (EIP-191), as typed data (EIP-712)."""
+    """The two digests that an owner can sign to deactivate triggers: text (EIP-191) and typed data (EIP-712)."""
     as_text = personal_digest(deactivation_text(trigger_sigs).encode("ascii"))
     struct_hash = compile_types(DEACTIVATE_TYPES, DEACTIVATE).struct_hash({"triggerSigs": list(trigger_sigs)})
     return as_text, digest(domain, struct_hash)

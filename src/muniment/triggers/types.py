@@ -51,7 +51,7 @@ MinValidations = Annotated[int, Meta(ge=1, le=255)]
 TimestampMs = Annotated[
     int, Meta(ge=0, le=TIMESTAMP_MS_MAX, description="Milliseconds since 1970", examples=[1_795_204_080_123])
 ]
-# How a deactivation is signed: as text, or as typed data.
+# The form of a signed deactivation: text, or typed data.
 DeactivationForm = Literal["eip191", "eip712"]
 TriggerSigs = Annotated[list[Signature], Meta(min_length=1, max_length=TRIGGER_SIGS_MAX)]
 

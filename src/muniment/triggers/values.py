@@ -1,4 +1,4 @@
-"""What a trigger's values must be beside their EIP-712 types, which are wider: the encoder cannot know it."""
+"""Rules for a trigger's values that are narrower than their EIP-712 types, so that the encoder does not check them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _TOPIC: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
 
 def check_values(values: object, inputs: Mapping[str, str]) -> None:
-    """Check what the encoder cannot know: values that are narrower than their EIP-712 type.
+    """Check the rules that are narrower than a value's EIP-712 type.
 
-    It says nothing of missing members and ranges, which the encoder refuses; `trigger_hash` asks both.
+    The encoder refuses missing members and values out of range; `trigger_hash` runs both checks.
     Raises `InvalidTypedData` with a pointer that begins at `/values`.
     """
     top = object_at(values, "/values")

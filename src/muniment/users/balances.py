@@ -1,4 +1,4 @@
-"""A wallet's holdings as they are answered: records, and in headers what could not be read or priced."""
+"""The answer about a wallet's holdings: records, and header fields for chains and tokens without data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from muniment.errors import ChainsUnavailable
 from muniment.evm.address import Address
 from muniment.wire import Amount, Record
 
-# Some 50 bytes each: proxies commonly take 4 KB of header fields. The rest can be told by its price of 0.
+# Tokens named in a header field, some 50 bytes each: proxies commonly take 4 KB of fields. A token without a price has
+# the price 0 in its record too.
 UNPRICED_NAMED_MAX: Final = 50
 
 ChainId = Annotated[int, Meta(ge=1, le=2**53 - 1, description="EIP-155", examples=[8453])]
@@ -56,7 +57,7 @@ def _record(held: Held) -> TokenBalance:
 
 
 def shortcomings(portfolio: Portfolio) -> Sequence[tuple[bytes, bytes]]:
-    """The headers that say which chains are left out and which tokens have no price."""
+    """The header fields that name the chains that could not be read and the tokens without a price."""
     partial = ", ".join(f"chain={chain}; reason={reason}" for chain, reason in portfolio.failed.items())
     unpriced = ", ".join(f"{held.token.chain_id}:{held.token.address}" for held in portfolio.held if held.price is None)
     named = ((b"x-partial", partial), (b"x-unpriced", unpriced))

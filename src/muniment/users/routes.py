@@ -82,7 +82,7 @@ async def get_api_key(context: Context, caller: TokenCaller) -> Ready[ApiKeyResu
     It is the same at every call until it is rotated.
     """
     generation = await store.find_generation(context.database, caller.address)
-    if generation is None:  # a token outlives the row only in a database that was restored from a backup
+    if generation is None:  # a valid token without a row: the database was restored from a backup
         generation = await context.database.write(
             lambda tx: store.first_generation(tx, caller.address, context.now_ms()), order=caller.address.raw
         )

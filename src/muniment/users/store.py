@@ -1,4 +1,4 @@
-"""Users in the database: who has logged in, and the generation of their API key."""
+"""Users in the database: wallets that have logged in, with the generation of their API key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GENERATION = "SELECT key_generation FROM users WHERE address = ?"
 
 
 async def ensure_user(transaction: Transaction, address: Address, now_ms: int) -> str | None:
-    """Make the user's row if there is none; the email of the row."""
+    """Insert the user's row if there is none; returns the email of the row."""
     await transaction.execute(
         "INSERT INTO users (address, created_at_ms) VALUES (?, ?) ON CONFLICT DO NOTHING", (address.raw, now_ms)
     )
@@ -33,7 +33,7 @@ async def find_generation(database: Database | Transaction, address: Address) ->
 
 
 async def first_generation(transaction: Transaction, address: Address, now_ms: int) -> int:
-    """The generation of a user's API key, whose row is made if there is none."""
+    """The generation of a user's API key; inserts the user's row if there is none."""
     await ensure_user(transaction, address, now_ms)
     generation = await find_generation(transaction, address)
     assert generation is not None  # noqa: S101 - the row is there in this transaction
@@ -41,7 +41,7 @@ async def first_generation(transaction: Transaction, address: Address, now_ms: i
 
 
 async def next_generation(transaction: Transaction, address: Address, now_ms: int, grace_until_ms: int) -> int:
-    """Move to the next generation; the one before is good until `grace_until_ms`, older ones never again."""
+    """Move to the next generation; the previous one is valid until `grace_until_ms`, older ones are invalid."""
     await ensure_user(transaction, address, now_ms)
     await transaction.execute(
         "UPDATE users SET key_generation = key_generation + 1, grace_until_ms = ? WHERE address = ?",
@@ -63,7 +63,7 @@ async def find_profile(database: Database | Transaction, address: Address) -> Pr
 
 
 async def update_profile(transaction: Transaction, address: Address, update: ProfileUpdate, now_ms: int) -> Profile:
-    """Change what `update` names, in one statement, so that two updates of different members are both kept."""
+    """Change the members in `update`, in one statement: two updates of different members are both kept."""
     await ensure_user(transaction, address, now_ms)
     await transaction.execute(
         "UPDATE users SET name = coalesce(?, name), intended_use = coalesce(?, intended_use) WHERE address = ?",

@@ -13,7 +13,7 @@ from muniment.evm.hex import HexString
 from muniment.evm.signature import Signature
 from muniment.wire import ProvedText, Record
 
-# Ninety days: longer is no grace but a second key.
+# Ninety days: with a longer grace, the old key would be a second key.
 GRACE_SECONDS_MAX = 90 * 86_400
 GRACE_SECONDS_DEFAULT = 86_400
 

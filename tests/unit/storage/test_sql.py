@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muniment.storage import open_database
-from muniment.storage.sql import Where, placeholders
+from muniment.storage.sql import Condition, Where, placeholders
 
 
 def test_no_condition_is_no_text() -> None:
@@ -33,13 +33,10 @@ def test_only_none_means_not_asked_for(falsy: object) -> None:
     assert where.parameters == [falsy]
 
 
-def test_an_extended_where_leaves_the_first_as_it_was() -> None:
-    where = Where()
-    where.add("a = ?", 1)
-    extended = where.with_clause("b = ?", 2)
-    assert (str(extended), extended.parameters) == (" WHERE a = ? AND b = ?", [1, 2])
-    assert (str(where), where.parameters) == (" WHERE a = ?", [1])
-    assert str(where.with_clause("")) == str(where)
+def test_conditions_keep_their_order_and_their_values() -> None:
+    where = Where.all_of(Condition("a = ?", (1,)), Condition("b"), Condition("c IN (?, ?)", (2, 3)))
+    assert str(where) == " WHERE a = ? AND b AND c IN (?, ?)"
+    assert where.parameters == [1, 2, 3]
 
 
 @pytest.mark.parametrize("count", [1, 2, 100])

@@ -1,1 +1,1 @@
-"""What describes the interface: the OpenAPI document, the reference page, the pages of error codes."""
+"""Descriptions of the interface: the OpenAPI document, the reference page, the pages of error codes."""

@@ -1,4 +1,4 @@
-"""The answers of an operation as OpenAPI says them: what it gives, what it refuses, and the header fields beside."""
+"""The answers of an operation in OpenAPI: results, refusals and their header fields."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def described_answer(status: int, answer: Answer, json_schema: Json | None) -> J
     described: Json = {"description": answer.description, "headers": _headers(status, answer.headers)}
     kinds = answer.media_types or (() if json_schema is None else (_JSON,))
     if status == _PARTIAL and _JSON in kinds:
-        # A part of JSON has its media type (RFC 9110 section 15.3.7) and is none: a client that was told so would
-        # parse it, or take it for one of the things that it gets for the whole. So nothing is told of the body.
+        # A range of a JSON text has the media type of JSON (RFC 9110 section 15.3.7) but is not JSON. A generated
+        # client would parse it, so the document does not describe this body.
         kinds = ()
     content = {kind: {"schema": json_schema if kind == _JSON else _schema_of(kind)} for kind in kinds}
     return {**described, "content": content} if content else described

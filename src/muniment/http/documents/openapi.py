@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, read off the operations: it cannot say what they do not do."""
+"""The OpenAPI 3.1 document, made from the operations themselves, so that the two cannot differ."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _schema(kind: type[Any]) -> Json:
     raise NotImplementedError(kind)
 
 
-# Keywords whose values are JSON of any kind and no schemas.
+# Keywords whose values are any JSON, not schemas.
 _SAMPLES: Final = frozenset({"examples", "default", "const", "enum"})
 _WITH_MEMBERS: Final = frozenset({"properties", "additionalProperties", "anyOf"})
 
@@ -140,7 +140,7 @@ _WITH_MEMBERS: Final = frozenset({"properties", "additionalProperties", "anyOf"}
 def _hoisted(node: Any, named: Json) -> Any:
     """`node` with a reference in place of each schema that has a title; the schema goes to `named`, once.
 
-    An object that names no members is open, and has to say so: clients are generated that send none.
+    An object without named members is open and says so explicitly: otherwise generated clients send no members.
     """
     if isinstance(node, list):
         return [_hoisted(each, named) for each in cast("list[Any]", node)]
@@ -167,17 +167,17 @@ def _records(shapes: list[Any]) -> list[StructType]:
 
 
 def _add_examples(components: Json, records: list[StructType]) -> None:
-    """Records say an example of themselves as `example`."""
+    """Add the class attribute `example` of each record."""
     for info in records:
         if hasattr(info.cls, "example"):
             components[info.cls.__name__]["examples"] = [cast("Any", info.cls).example]
 
 
 def _tell_defaults(components: Json, records: list[StructType]) -> None:
-    """Say in words what a member is when it is left out.
+    """Describe in words the value of a member that is left out.
 
     The keyword `default` says the same, but generators take it for a promise that the member is there, and demand it
-    from whoever sends it (openapi-typescript, `--default-non-nullable`).
+    from clients that send the object (openapi-typescript, `--default-non-nullable`).
     """
     for info in records:
         members = components[info.cls.__name__]["properties"]
@@ -196,7 +196,7 @@ def _tag(each: Operation) -> str:
 
 
 def _tag_description(tag: str) -> str:
-    """What the package behind a tag says of itself."""
+    """The docstring of the package behind a tag."""
     return inspect.getdoc(sys.modules[f"{__name__.partition('.')[0]}.{tag}"]) or ""
 
 
@@ -241,7 +241,7 @@ def _parameters(each: Operation) -> Iterator[Json]:
         for name, schema in components[query.__name__]["properties"].items():
             schema.pop("default", None) if schema.get("default", ...) is None else None
             yield {"name": name, "in": "query", "required": False, **_query_schema(schema)}
-    for name, about in each.reads.items():
+    for name, about in each.headers_read.items():
         schema = {"type": "string", "examples": [_HEADER_EXAMPLES[name]]}
         yield {"name": name, "in": "header", "required": False, "description": about, "schema": schema}
 

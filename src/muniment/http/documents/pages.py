@@ -65,7 +65,7 @@ def reference_page(document: Json) -> Ready[bytes]:
 
 
 def error_page(code: str, document: Json) -> Ready[bytes]:
-    """The page that a problem's `type` leads to. Raises `UnknownPath` for what is no code."""
+    """The page at the `type` of a problem. Raises `UnknownPath` for an unknown code."""
     known = document["x-error-codes"].get(code)
     if known is None:
         raise UnknownPath("there is no such error code; /docs lists them all")
@@ -159,7 +159,7 @@ def _parameters(parameters: list[Json]) -> str:
 
 
 def _form(schema: Json) -> str:
-    """What a value looks like, in a few words; shapes are links."""
+    """The form of a value in a few words; shapes are links."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}"><code>{name}</code></a>'

@@ -1,0 +1,178 @@
+"""The statements that read a page of a listing; `storage.pages` runs them.
+
+A listing shows the rows of one table that fulfil some conditions, in the order of `seq`, the order of commits. A page
+costs what its own rows cost, however long the table is: an index gives the rows in that order, and no row is sorted.
+
+One index may not do. Then the rows are split into parts that have no row in common, with an index for each. Example:
+the active triggers are those marked `live` that have not ended since, and the few that were marked too early. The
+second page of ten, newest first, merges the first 21 numbers of either part:
+
+    SELECT * FROM (SELECT seq FROM triggers WHERE live = 1 AND … ORDER BY seq DESC LIMIT 21) part
+    UNION ALL
+    SELECT * FROM (SELECT seq FROM (SELECT * FROM triggers WHERE live = 0 AND … LIMIT 9223372036854775807) few
+                   ORDER BY seq DESC LIMIT 21) part
+    ORDER BY 1 DESC LIMIT 11 OFFSET 10
+
+The eleventh row says that another page follows. The records are then read by these numbers, so that no record is read
+that is not shown. A first page whose parts are all in order is simpler: SQLite reads its records in one statement
+without limits inside, because it merges the parts only as far as the page goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from muniment.storage.pages import PageStatements, RecordSource
+from muniment.storage.scopes import SEQ_MAX, PageRequest, Scope, TimedPageRequest
+from muniment.storage.sql import Condition, Where
+
+# A planner keeps conditions from outside out of a subquery that has a limit, and with them other indexes, which it
+# would walk from end to end (https://sqlite.org/optoverview.html, "the push-down optimization"). 2^63 - 1 is no limit.
+_FENCE: Final = "LIMIT 9223372036854775807"
+# Texts of statements kept: all mixes of filters but for the lengths of lists.
+_STATEMENTS_KEPT: Final = 512
+# Among the values of a condition: the time at which the page is read, for statements that are kept from before.
+NOW: Final = object()
+
+
+class Listed(NamedTuple):
+    """The table of a listing, or tables that are joined, with the columns of the number and of the record."""
+
+    tables: str
+    seq: str = "seq"
+    record: str = "record"
+    # The columns that conditions name: all that is kept of rows that are found first (`Part.few`).
+    columns: str = "*"
+    # The table with its index on the time. Where times follow the order, it is walked in place of the rows when only
+    # the time is asked for: an offset then counts entries of an index. None: there is no such index.
+    by_time: str | None = None
+
+
+class Part(NamedTuple):
+    """Rows of a listing that one index finds; no two parts of a listing have a row in common.
+
+    An index has the rows in the order of `seq`; or `few` finds few rows, which are sorted. `conditions` hold as well.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    few: Condition | None = None
+
+
+class Rows(NamedTuple):
+    """The rows of a listing: all parts, and the conditions that hold in every one of them."""
+
+    parts: tuple[Part, ...] = (Part(),)
+    everywhere: tuple[Condition, ...] = ()
+    # The same rows split in such a way that indexes alone answer all conditions: for SQLite, which then skips many rows
+    # without reading them. None: as above.
+    parts_of_long_walk: tuple[Part, ...] | None = None
+
+
+def at_time(statements: PageStatements, now_ms: int) -> PageStatements:
+    """The statements with a time in place of `NOW`."""
+    return statements._replace(parameters=[now_ms if each is NOW else each for each in statements.parameters])
+
+
+def page_statements(listed: Listed, rows: Rows, within: Scope, request: TimedPageRequest) -> PageStatements:
+    """The statements for a page of a table whose rows have times."""
+    if listed.by_time and request.offset and within.times_follow and rows.parts == (Part(),) and not rows.everywhere:
+        return _by_time(listed, listed.by_time, within, request)
+    parts = rows.parts
+    if within.merges_unions and request.is_long and rows.parts_of_long_walk is not None:
+        parts = rows.parts_of_long_walk
+    is_in_order = all(part.few is None for part in parts) and (within.merges_unions or len(parts) == 1)
+    if is_in_order and not request.offset:
+        return in_order(listed, rows._replace(parts=parts), within, request)
+    keys, parameters = page_keys(listed, rows._replace(parts=parts), within, request)
+    return _with_records(listed, keys, parameters, within, request)
+
+
+def in_order(listed: Listed, rows: Rows, within: Scope, request: PageRequest) -> PageStatements:
+    """The statements for a page of parts that indexes have in order, merged only as far as the page goes."""
+    chosen = [_chosen(listed, part, rows, within) for part in rows.parts]
+    keys, records = _in_order(listed, tuple(tables for tables, _ in chosen), request.sort)
+    parameters = [each for _, parameters in chosen for each in parameters]
+    return _statements(listed, keys, records, parameters, request)
+
+
+def page_keys(listed: Listed, rows: Rows, within: Scope, request: PageRequest) -> tuple[str, list[object]]:
+    """The statement for the numbers of a page's rows and one row more, with its parameters."""
+    chosen = [_chosen(listed, part, rows, within) for part in rows.parts]
+    sql = _keys(tuple(tables for tables, _ in chosen), request.sort)
+    if len(chosen) == 1:
+        return sql, [*chosen[0][1], request.limit + 1, request.offset]
+    reach = min(request.offset + request.limit + 1, SEQ_MAX)
+    inner = [each for _, parameters in chosen for each in (*parameters, reach)]
+    return sql, [*inner, request.limit + 1, request.offset]
+
+
+def unindexed(*conditions: Condition) -> tuple[Condition, ...]:
+    """The same conditions in a form for which no planner leaves the index that it walks along."""
+    return tuple(Condition(f"CASE WHEN {sql} THEN 1 ELSE 0 END = 1", values) for sql, values in conditions)
+
+
+def _by_time(listed: Listed, tables: str, within: Scope, request: TimedPageRequest) -> PageStatements:
+    where = Where()
+    where.add_if("created_at_ms > ?", request.created_after)
+    where.add_if("created_at_ms <= ?", request.created_before)
+    direction = _direction(request.sort)
+    keys = f"SELECT seq FROM {tables}{where} ORDER BY created_at_ms {direction}, seq {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
+    return _with_records(listed, keys, [*where.parameters, request.limit + 1, request.offset], within, request)
+
+
+def _with_records(
+    listed: Listed, keys: str, parameters: list[object], within: Scope, request: PageRequest
+) -> PageStatements:
+    """SQLite would sort the records, and so read them all before it gives the first: there they are read by key."""
+    records = None if within.merges_unions else _joined(listed, keys, request.sort)
+    return _statements(listed, keys, records, parameters[:-2], request)
+
+
+def _statements(
+    listed: Listed, keys: str, records: str | None, parameters: Sequence[object], request: PageRequest
+) -> PageStatements:
+    source = RecordSource(listed.tables, listed.seq, listed.record, request.sort)
+    paged = (*parameters, request.limit + 1, request.offset)
+    return PageStatements(keys, records, source, paged, request.limit, request.bytes_max, is_long=request.is_long)
+
+
+def _chosen(listed: Listed, part: Part, rows: Rows, within: Scope) -> tuple[str, list[object]]:
+    """What stands behind FROM for the rows of a part, and its parameters."""
+    where = Where.all_of(*rows.everywhere, *within.conditions(listed.seq), *part.conditions)
+    if part.few is None:
+        return f"{listed.tables}{where}", where.parameters
+    few = f"(SELECT {listed.columns} FROM {listed.tables} WHERE {part.few.sql} {_FENCE}) few"  # noqa: S608 - text of ours
+    return f"{few}{where}", [*part.few.values, *where.parameters]
+
+
+@lru_cache(maxsize=_STATEMENTS_KEPT)
+def _in_order(listed: Listed, chosen: tuple[str, ...], sort: int) -> tuple[str, str]:
+    keys, records = (
+        " UNION ALL ".join(f"SELECT {columns} FROM {each}" for each in chosen)  # noqa: S608 - text of ours
+        + f" ORDER BY 1 {_direction(sort)} LIMIT ? OFFSET ?"
+        for columns in (listed.seq, f"{listed.seq}, {listed.record}")
+    )
+    return keys, records
+
+
+@lru_cache(maxsize=_STATEMENTS_KEPT)
+def _keys(chosen: tuple[str, ...], sort: int) -> str:
+    direction = _direction(sort)
+    if len(chosen) == 1:  # rows are skipped where the index is walked
+        return f"SELECT seq FROM {chosen[0]} ORDER BY seq {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
+    parts = [f"SELECT * FROM (SELECT seq FROM {each} ORDER BY seq {direction} LIMIT ?) part" for each in chosen]  # noqa: S608 - text of ours
+    return f"{' UNION ALL '.join(parts)} ORDER BY 1 {direction} LIMIT ? OFFSET ?"
+
+
+@lru_cache(maxsize=_STATEMENTS_KEPT)
+def _joined(listed: Listed, keys: str, sort: int) -> str:
+    return (
+        f"SELECT t.{listed.seq}, t.{listed.record} FROM ({keys}) page JOIN {listed.tables} t ON t.seq = page.seq "  # noqa: S608 - text of ours
+        f"ORDER BY t.seq {_direction(sort)}"
+    )
+
+
+def _direction(sort: int) -> str:
+    return "ASC" if sort == 1 else "DESC"

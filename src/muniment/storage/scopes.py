@@ -1,0 +1,180 @@
+"""The part of a listing in which a page lies, as bounds on `seq`, the order of commits.
+
+A listing is asked for by times and by a cursor; an index on `seq` answers both. `created_at_ms` follows `seq` but for
+known differences (`storage.dating`), so a bound on the time becomes a bound on `seq` with one look into an index.
+
+Example: "created after 12:00, oldest first, behind the cursor of row 40". The newest row that is not after 12:00 is
+row 77, so the page begins above row 77. Where times may differ by 15 s, it begins above the newest row that is not
+after 11:59:45, and each row is asked for its time as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from muniment.storage.dating import times_differ
+from muniment.storage.sql import Condition, Where
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muniment.storage.database import Reads
+
+# The largest integer that SQLite and PostgreSQL hold; no row has it.
+SEQ_MAX: Final = 2**63 - 1
+
+
+class _Cursor(Protocol):
+    @property
+    def seq(self) -> int: ...
+
+
+class PageRequest(Protocol):
+    """Which page of a listing a client wants; the queries of the listings have this form."""
+
+    @property
+    def sort(self) -> int:
+        """1: oldest first; -1: newest first."""
+        ...
+
+    @property
+    def offset(self) -> int:
+        """The number of rows to skip."""
+        ...
+
+    @property
+    def limit(self) -> int:
+        """The number of rows in a page."""
+        ...
+
+    @property
+    def cursor(self) -> _Cursor | None:
+        """The row behind which the page begins."""
+        ...
+
+    @property
+    def is_long(self) -> bool:
+        """Whether so many rows are skipped that the page is read off the event loop."""
+        ...
+
+    @property
+    def bytes_max(self) -> int | None:
+        """The bytes of the page, if they are bounded."""
+        ...
+
+
+class TimedPageRequest(PageRequest, Protocol):
+    """The same for a table whose rows have a time, `created_at_ms`: milliseconds since 1970."""
+
+    @property
+    def created_after(self) -> int | None:
+        """Exclusive."""
+        ...
+
+    @property
+    def created_before(self) -> int | None:
+        """Inclusive."""
+        ...
+
+
+class Scope(NamedTuple):
+    """The rows in which a page lies, and how the engine reads them.
+
+    There is one bound on each side: SQLite walks along an index from one, and tests each row for any other.
+    """
+
+    # Exclusive, both.
+    above: int = 0
+    below: int = SEQ_MAX
+    # Where the bounds are wider than the times that the client wants: those times.
+    exact_times: tuple[Condition, ...] = ()
+    # SQL for a further bound, where rows may still appear above it (see `Reads.visible_before`); empty for none.
+    visible_before: str = ""
+    # Whether the times of rows follow their order without exception.
+    times_follow: bool = False
+    # See `Reads.merges_unions`.
+    merges_unions: bool = False
+
+    def conditions(self, seq: str = "seq") -> list[Condition]:
+        """The same as conditions on a row; `seq` is the column of the number."""
+        chosen = list(self.exact_times)
+        if self.above > 0:
+            chosen.append(Condition(f"{seq} > ?", (self.above,)))
+        if self.below < SEQ_MAX:
+            chosen.append(Condition(f"{seq} < ?", (self.below,)))
+        if self.visible_before:
+            chosen.append(Condition(f"{seq} < {self.visible_before}"))
+        return chosen
+
+
+def scope(database: Reads, request: PageRequest) -> Scope:
+    """The scope of a listing without times."""
+    is_oldest_first = request.sort == 1
+    above, below = 0, SEQ_MAX
+    if request.cursor is not None:
+        above, below = (request.cursor.seq, SEQ_MAX) if is_oldest_first else (0, request.cursor.seq)
+    visible_before = database.visible_before if is_oldest_first else ""
+    return Scope(above, below, (), visible_before, merges_unions=database.merges_unions)
+
+
+async def timed_scope(database: Reads, table: str, request: TimedPageRequest, *, has_time_walk: bool = False) -> Scope:
+    """The scope of a listing of `table`, whose rows have times.
+
+    `has_time_walk`: the table has an index for pages with an offset (see `Listed.by_time`), so `times_follow` must be
+    right for them. Otherwise it may be False for a page without bounds on the time.
+    """
+    within = scope(database, request)
+    is_by_time = request.created_after is not None or request.created_before is not None
+    slack_ms = database.times_differ_ms
+    if is_by_time or (has_time_walk and request.offset and not slack_ms):
+        slack_ms = await times_differ(database)
+    above, below, exact = within.above, within.below, list[Condition]()
+    # `+ 0` keeps the index on the time out of it: rows are walked in the order of `seq`.
+    if request.created_after is not None:
+        last = await _first_seq(database, table, "<= ? ORDER BY created_at_ms DESC, seq DESC",
+                                request.created_after - slack_ms)  # fmt: skip
+        above = max(above, last or 0)
+        exact.append(Condition("created_at_ms + 0 > ?", (request.created_after,)))
+    if request.created_before is not None:
+        first = await _first_seq(database, table, "> ? ORDER BY created_at_ms, seq", request.created_before + slack_ms)
+        below = min(below, first or SEQ_MAX)
+        exact.append(Condition("created_at_ms + 0 <= ?", (request.created_before,)))
+    return within._replace(
+        above=above,
+        below=below,
+        exact_times=tuple(exact) if slack_ms else (),
+        times_follow=not slack_ms and (is_by_time or has_time_walk),
+    )
+
+
+async def _first_seq(database: Reads, table: str, condition: str, time_ms: int) -> int | None:
+    """The number of the first row whose `created_at_ms` fulfils a condition; None when no row does."""
+    sql = f"SELECT seq FROM {table} WHERE created_at_ms {condition} LIMIT 1"  # noqa: S608 - text of ours
+    rows = await database.fetch(sql, (time_ms,))
+    return rows[0][0] if rows else None
+
+
+async def are_few(database: Reads, table: str, conditions: Sequence[Condition], rows_max: int) -> bool:
+    """Whether each of some conditions, all with an index, holds for at most `rows_max` rows of `table`."""
+    for condition, values in conditions:
+        sql = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1 OFFSET ?"  # noqa: S608 - text of ours
+        if await database.fetch(sql, (*values, rows_max)):
+            return False
+    return True
+
+
+async def first_rows(
+    database: Reads, table: str, conditions: Sequence[Condition], within: Scope, *, sort: int, count: int
+) -> Scope:
+    """The part of `within` that ends after `count` rows for which an index answers `conditions`.
+
+    It is `within` itself when there are no more rows.
+    """
+    where = Where.all_of(*within.conditions(), *conditions)
+    direction = "ASC" if sort == 1 else "DESC"
+    sql = f"SELECT seq FROM {table}{where} ORDER BY seq {direction} LIMIT 1 OFFSET ?"  # noqa: S608 - text of ours
+    rows = await database.fetch(sql, (*where.parameters, count))
+    if not rows:
+        return within
+    ((seq,),) = rows
+    return within._replace(below=seq + 1) if sort == 1 else within._replace(above=seq - 1)

@@ -1,0 +1,159 @@
+"""The rules of the house about files, folders and tables. A rule with an exception gives the reason beside it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from golden import ROOT
+
+_SOURCE: Final = ROOT / "src" / "muniment"
+_MODULES_MAX: Final = 16
+_LINES_MAX: Final = 300
+# Folders that are larger, each with the number of modules at which its exception ends.
+_LARGE_FOLDERS: Final = {
+    "src/muniment/cli": 23,  # the work behind its commands stands here until it has a folder of its own
+}
+# Files that are longer, each with the number of lines at which its exception ends.
+_LONG_FILES: Final = {
+    "tests/support/decoders.py": 600,  # one list of all decoders: a test compares it with the code
+    "tests/process/test_watching_lies.py": 400,  # every story needs the same world of a chain and a lying node
+    "tests/cli/test_intents_import.py": 370,  # imports and exports of the same lines
+    "tests/cli/test_database_copy_refused.py": 360,  # refusals and interruptions on the same three kinds of database
+    "tests/support/copying_world.py": 310,  # a registry with a row of every kind, and what reads it back
+}
+
+# The modules that name a table in SQL: a folder of src/muniment, or a file.
+_OWNERS: Final = {
+    "triggers": ["triggers"],
+    "deactivations": ["triggers"],
+    "functions": ["functions"],
+    "function_creators": ["functions"],
+    "users": ["users", "auth/api_keys.py"],
+    "used_nonces": ["auth"],
+    "forgotten_nonces": ["auth"],
+    "operators": ["auth"],
+    "audit_entries": ["auth"],
+    "intents": ["intents"],
+    "intent_proposals": ["intents"],
+    "intent_logs": ["intents"],
+    "executions": ["intents"],
+    "imports": ["intents"],
+    "chain_progress": ["watch"],
+    "chain_blocks": ["watch"],
+    "leases": ["watch", "intents/importing.py"],
+    "blocks": ["blocks"],
+    "epoch": ["storage/epoch.py"],
+    "time_differences": ["storage/dating.py"],
+}
+# These read a whole registry.
+_EVERYWHERE: Final = [
+    "storage/registry_copy.py",
+    "maintenance",
+    "cli/verify.py",
+    "cli/verify_intents.py",
+    "cli/backup.py",
+    "cli/backed_up.py",
+    "cli/blocks.py",
+    "cli/database_copy.py",
+]
+_EXCEPTIONS: Final = {
+    # It asks nodes for the receipts of the transactions that intents name.
+    "watch/receipts.py": {"intents", "intent_proposals", "executions"},
+    # In one transaction with its own tables, it takes back the facts of blocks that a chain has dropped.
+    "watch/progress.py": {"executions"},
+}
+
+# The functions of storage that are given the name of a table.
+_PLANNERS: Final = {"Listed", "timed_scope", "are_few", "first_rows", "has_row_behind"}
+_CREATED: Final = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
+_NAMED: Final = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+(\w+)")
+
+
+def _files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from (file for file in sorted((ROOT / folder).rglob("*.py")) if "node_modules" not in file.parts)
+
+
+def _texts(file: Path) -> Iterator[str]:
+    """The strings of a module without its docstrings; an f-string is one text, with `?` for each of its values.
+
+    A table that is given to the planner of listings becomes `FROM table`.
+    """
+    pending: list[ast.AST] = [ast.parse(file.read_text("utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(str(each.value) if isinstance(each, ast.Constant) else "?" for each in node.values)
+            pending += [each for each in node.values if isinstance(each, ast.FormattedValue)]
+        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            pending += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _PLANNERS:
+            yield from (f"FROM {each.value}" for each in node.args if isinstance(each, ast.Constant))
+
+
+@cache
+def _tables() -> set[str]:
+    migrations = (_SOURCE / "storage" / "migrations").rglob("*.sql")
+    return {table for file in migrations for table in _CREATED.findall(file.read_text("utf-8"))}
+
+
+def _named_in(file: Path) -> set[str]:
+    """The tables that stand in the SQL of a module."""
+    return {name for text in _texts(file) for name in _NAMED.findall(text)} & _tables()
+
+
+def _may_name(module: str, table: str) -> bool:
+    places = [*_OWNERS[table], *_EVERYWHERE]
+    return any(module == place or module.startswith(f"{place}/") for place in places) or table in _EXCEPTIONS.get(
+        module, ()
+    )
+
+
+def test_no_folder_has_more_than_16_modules() -> None:
+    folders = [_SOURCE, *(each for each in _SOURCE.rglob("*") if each.is_dir())]
+    counts = {
+        str(folder.relative_to(ROOT)): sum(file.name != "__init__.py" for file in folder.glob("*.py"))
+        for folder in folders
+    }
+    assert {name: count for name, count in counts.items() if count > _LARGE_FOLDERS.get(name, _MODULES_MAX)} == {}
+    assert {name for name in _LARGE_FOLDERS if counts[name] <= _MODULES_MAX} == set(), "delete these exceptions"
+
+
+def test_no_file_has_more_than_300_lines() -> None:
+    lengths = {
+        str(file.relative_to(ROOT)): len(file.read_text("utf-8").splitlines())
+        for file in _files("src", "tests", "bench")
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > _LONG_FILES.get(name, _LINES_MAX)} == {}
+    assert {name for name in _LONG_FILES if lengths.get(name, 0) <= _LINES_MAX} == set(), "delete these exceptions"
+
+
+def test_every_table_has_an_owner() -> None:
+    assert set(_OWNERS) == _tables()
+
+
+def test_a_table_is_named_only_by_its_owner() -> None:
+    strangers = [
+        f"{module} names {table}"
+        for module, file in ((str(file.relative_to(_SOURCE)), file) for file in _files("src/muniment"))
+        for table in sorted(_named_in(file))
+        if not _may_name(module, table)
+    ]
+    assert strangers == []
+
+
+def test_an_owner_names_its_table() -> None:
+    """Otherwise the search for names has become blind."""
+    named = {table for file in _files("src/muniment") if "cli" not in file.parts for table in _named_in(file)}
+    assert named == _tables()
+
+
+def test_each_exception_is_needed() -> None:
+    assert {module: _named_in(_SOURCE / module) & tables for module, tables in _EXCEPTIONS.items()} == _EXCEPTIONS
