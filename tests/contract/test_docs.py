@@ -15,7 +15,10 @@ from conformance import document
 from muniment.http.documents.pages import error_page, reference_page
 from muniment.http.problems import all_refusals
 
-_PAGES = sorted([ROOT / "README.md", ROOT / "bench" / "README.md", *(ROOT / "docs").rglob("*.md")])
+_OURS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+_PAGES = [*_OURS, ROOT / "bench" / "README.md"]
+# Wider lines make a diff show a paragraph where one word changed. Tables and code cannot be broken.
+_COLUMNS_MAX = 120
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _CODES = [refusal.code for refusal in all_refusals()]
@@ -36,6 +39,25 @@ def test_relative_links_lead_to_files_that_exist(page: Path) -> None:
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), f"{page.name} links to {target}"
         assert not anchor or file.suffix != ".md" or anchor in _headings(file), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", _OURS, ids=[str(page.relative_to(ROOT)) for page in _OURS])
+def test_a_line_of_prose_has_at_most_120_characters(page: Path) -> None:
+    assert _wide_lines(page.read_text("utf-8")) == []
+
+
+def test_a_wide_line_is_noticed_outside_of_tables_and_code() -> None:
+    wide = "word " * 30
+    assert _wide_lines(f"{wide}\n| {wide} |\n```sh\n{wide}\n```\n  {wide}") == [1, 6]
+
+
+def _wide_lines(text: str) -> list[int]:
+    """The numbers of the lines, counted from 1, that are too wide and neither of a table nor of code."""
+    prose = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE)
+    return [
+        number for number, line in enumerate(prose.split("\n"), 1)
+        if len(line) > _COLUMNS_MAX and not line.startswith("|")
+    ]  # fmt: skip
 
 
 class Outline(HTMLParser):
