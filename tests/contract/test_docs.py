@@ -12,11 +12,14 @@ import pytest
 from golden import ROOT
 
 from conformance import document
+from muniment.context import Context
 from muniment.http.documents.pages import error_page, reference_page
 from muniment.http.problems import all_refusals
 
 _OURS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _PAGES = [*_OURS, ROOT / "bench" / "README.md"]
+# Decisions and the changelog tell of the time when they were written: their files may be gone.
+_CURRENT = [page for page in _OURS if page.parent.name != "decisions" and page.name != "CHANGELOG.md"]
 # Wider lines make a diff show a paragraph where one word changed. Tables and code cannot be broken.
 _COLUMNS_MAX = 120
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -41,6 +44,23 @@ def test_relative_links_lead_to_files_that_exist(page: Path) -> None:
         assert not anchor or file.suffix != ".md" or anchor in _headings(file), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    assert [path for path in _named_files(page.read_text("utf-8")) if not (ROOT / path).exists()] == []
+
+
+def test_a_file_that_a_page_lets_its_reader_make_need_not_exist() -> None:
+    page = "`tests/a.py` (new), and\n```sh\npytest tests/a.py tests/b.py # see https://host.test/docs/c.html\n```"
+    assert _named_files(page) == ["tests/b.py"]
+
+
+def _named_files(page: str) -> list[str]:
+    """The paths from the root of the repository that a page names, without those that it calls new."""
+    new = {Path(path).name for path in re.findall(r"`([\w/.-]+)`\s+\(new\)", page)}
+    named = re.findall(r"(?<![\w/.-])(?:src|tests|docs|bench)/[\w/.-]*\w", page)
+    return [path for path in named if Path(path).name not in new]
+
+
 @pytest.mark.parametrize("page", _OURS, ids=[str(page.relative_to(ROOT)) for page in _OURS])
 def test_a_line_of_prose_has_at_most_120_characters(page: Path) -> None:
     assert _wide_lines(page.read_text("utf-8")) == []
@@ -53,11 +73,40 @@ def test_a_wide_line_is_noticed_outside_of_tables_and_code() -> None:
 
 def _wide_lines(text: str) -> list[int]:
     """The numbers of the lines, counted from 1, that are too wide and neither of a table nor of code."""
-    prose = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE)
+    prose = re.sub(r"^ *```.*?^ *```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE)
     return [
         number for number, line in enumerate(prose.split("\n"), 1)
         if len(line) > _COLUMNS_MAX and not line.startswith("|")
     ]  # fmt: skip
+
+
+_CATALOGUES = {
+    "sqlite": "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c "
+    "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.cid",
+    "postgres": "SELECT table_name::text, column_name::text FROM information_schema.columns "
+    "WHERE table_schema = 'public' ORDER BY table_name, ordinal_position",
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "database_url"), [(engine, engine) for engine in _CATALOGUES], indirect=["database_url"]
+)
+async def test_the_page_of_the_database_has_every_column_of_every_table(engine: str, context: Context) -> None:
+    made: dict[str, list[str]] = {}
+    for table, column in await context.database.fetch(_CATALOGUES[engine]):
+        made.setdefault(table, []).append(column)
+    assert _described_tables((ROOT / "docs" / "database.md").read_text("utf-8")) == made
+
+
+def test_a_column_without_a_meaning_is_not_described() -> None:
+    page = "## one\n| `a` | the key |\n| `b` | |\n## Two words\n| `c` | no table |\n"
+    assert _described_tables(page) == {"one": ["a"]}
+
+
+def _described_tables(page: str) -> dict[str, list[str]]:
+    """Table to columns: a section that is named like a table has a row for each column, with its meaning."""
+    sections = re.findall(r"^## ([a-z_]+)$(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    return {table: re.findall(r"^\| `(\w+)` \| [^|\s]", text, re.MULTILINE) for table, text in sections}
 
 
 class Outline(HTMLParser):
