@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,25 @@ def _described_tables(page: str) -> dict[str, list[str]]:
     """Table to columns: a section that is named like a table has a row for each column, with its meaning."""
     sections = re.findall(r"^## ([a-z_]+)$(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
     return {table: re.findall(r"^\| `(\w+)` \| [^|\s]", text, re.MULTILINE) for table, text in sections}
+
+
+def test_the_drawing_of_the_floors_is_that_of_the_import_contract() -> None:
+    drawn = _drawn_floors((ROOT / "docs" / "architecture.md").read_text("utf-8"))
+    rooms: set[str] = set().union(*drawn)
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = [each["layers"] for each in contracts if each["name"] == "Floors: imports go down"]
+    # A contract may name rooms that are planned: those need not be drawn.
+    floors = [{room.strip(" ()") for room in layer.split("|")} & rooms for layer in layers]
+    assert drawn == [floor for floor in floors if floor]
+    in_code = {path.stem for path in (ROOT / "src" / "muniment").glob("[a-z]*") if path.suffix in {"", ".py"}}
+    assert in_code <= rooms
+
+
+def _drawn_floors(page: str) -> list[set[str]]:
+    """The rooms of each floor, from the top: names between bars, up to the first wide gap."""
+    drawing = page.partition("## The floors")[2].split("```")[1]
+    lines = [re.split(r" {2,}", line.strip())[0] for line in drawing.splitlines()]
+    return [set(line.split(" | ")) for line in lines if line]
 
 
 class Outline(HTMLParser):
