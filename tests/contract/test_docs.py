@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from conformance import document
 from muniment.context import Context
 from muniment.http.documents.pages import error_page, reference_page
 from muniment.http.problems import all_refusals
+from muniment.settings import Settings, variable
 
 _OURS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _PAGES = [*_OURS, ROOT / "bench" / "README.md"]
@@ -48,6 +50,15 @@ def test_relative_links_lead_to_files_that_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
 def test_files_that_a_page_names_exist(page: Path) -> None:
     assert [path for path in _named_files(page.read_text("utf-8")) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
+def test_variables_that_a_page_names_are_those_of_settings(page: Path) -> None:
+    known = {variable(each.name) for each in fields(Settings)} | {"MUNIMENT_NAME"}
+    if page.name == "CONTRIBUTING.md":
+        known.add("MUNIMENT_KEY_SET_AGE_S_MAX")  # its reader makes this setting
+    named = {name.removesuffix("_FILE") for name in re.findall(r"MUNIMENT_[A-Z_]+", page.read_text("utf-8"))}
+    assert named - {name.removesuffix("_FILE") for name in known} == set()
 
 
 def test_a_file_that_a_page_lets_its_reader_make_need_not_exist() -> None:
