@@ -14,6 +14,7 @@ import pytest
 from golden import ROOT
 
 from conformance import document
+from muniment.chains.catalogue import load_chains
 from muniment.context import Context
 from muniment.http.documents.pages import error_page, reference_page
 from muniment.http.problems import all_refusals
@@ -119,6 +120,13 @@ def _described_tables(page: str) -> dict[str, list[str]]:
     """Table to columns: a section that is named like a table has a row for each column, with its meaning."""
     sections = re.findall(r"^## ([a-z_]+)$(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
     return {table: re.findall(r"^\| `(\w+)` \| [^|\s]", text, re.MULTILINE) for table, text in sections}
+
+
+def test_the_chains_file_of_the_page_on_running_is_one(tmp_path: Path) -> None:
+    samples = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "running.md").read_text("utf-8"), re.DOTALL)
+    file = tmp_path / "chains.toml"
+    file.write_text("\n".join(samples))
+    assert load_chains(file)[8453].rpc_urls == ("https://first.example/KEY", "https://second.example")
 
 
 def test_the_drawing_of_the_floors_is_that_of_the_import_contract() -> None:
