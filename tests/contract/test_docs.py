@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,18 @@ import pytest
 from golden import ROOT
 
 from conformance import document
+from muniment.chains.catalogue import load_chains
+from muniment.context import Context
 from muniment.http.documents.pages import error_page, reference_page
 from muniment.http.problems import all_refusals
+from muniment.settings import Settings, variable
 
-_PAGES = sorted([ROOT / "README.md", ROOT / "bench" / "README.md", *(ROOT / "docs").rglob("*.md")])
+_OURS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+_PAGES = [*_OURS, ROOT / "bench" / "README.md"]
+# Decisions and the changelog tell of the time when they were written: their files may be gone.
+_CURRENT = [page for page in _OURS if page.parent.name != "decisions" and page.name != "CHANGELOG.md"]
+# Wider lines make a diff show a paragraph where one word changed. Tables and code cannot be broken.
+_COLUMNS_MAX = 120
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _CODES = [refusal.code for refusal in all_refusals()]
@@ -36,6 +46,106 @@ def test_relative_links_lead_to_files_that_exist(page: Path) -> None:
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), f"{page.name} links to {target}"
         assert not anchor or file.suffix != ".md" or anchor in _headings(file), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    assert [path for path in _named_files(page.read_text("utf-8")) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
+def test_variables_that_a_page_names_are_those_of_settings(page: Path) -> None:
+    known = {variable(each.name) for each in fields(Settings)} | {"MUNIMENT_NAME"}
+    if page.name == "CONTRIBUTING.md":
+        known.add("MUNIMENT_KEY_SET_AGE_S_MAX")  # its reader makes this setting
+    named = {name.removesuffix("_FILE") for name in re.findall(r"MUNIMENT_[A-Z_]+", page.read_text("utf-8"))}
+    assert named - {name.removesuffix("_FILE") for name in known} == set()
+
+
+def test_a_file_that_a_page_lets_its_reader_make_need_not_exist() -> None:
+    page = "`tests/a.py` (new), and\n```sh\npytest tests/a.py tests/b.py # see https://host.test/docs/c.html\n```"
+    assert _named_files(page) == ["tests/b.py"]
+
+
+def _named_files(page: str) -> list[str]:
+    """The paths from the root of the repository that a page names, without those that it calls new."""
+    new = {Path(path).name for path in re.findall(r"`([\w/.-]+)`\s+\(new\)", page)}
+    named = re.findall(r"(?<![\w/.-])(?:src|tests|docs|bench)/[\w/.-]*\w", page)
+    return [path for path in named if Path(path).name not in new]
+
+
+@pytest.mark.parametrize("page", _OURS, ids=[str(page.relative_to(ROOT)) for page in _OURS])
+def test_a_line_of_prose_has_at_most_120_characters(page: Path) -> None:
+    assert _wide_lines(page.read_text("utf-8")) == []
+
+
+def test_a_wide_line_is_noticed_outside_of_tables_and_code() -> None:
+    wide = "word " * 30
+    assert _wide_lines(f"{wide}\n| {wide} |\n```sh\n{wide}\n```\n  {wide}") == [1, 6]
+
+
+def _wide_lines(text: str) -> list[int]:
+    """The numbers of the lines, counted from 1, that are too wide and neither of a table nor of code."""
+    prose = re.sub(r"^ *```.*?^ *```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE)
+    return [
+        number for number, line in enumerate(prose.split("\n"), 1)
+        if len(line) > _COLUMNS_MAX and not line.startswith("|")
+    ]  # fmt: skip
+
+
+_CATALOGUES = {
+    "sqlite": "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c "
+    "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.cid",
+    "postgres": "SELECT table_name::text, column_name::text FROM information_schema.columns "
+    "WHERE table_schema = 'public' ORDER BY table_name, ordinal_position",
+}
+
+
+@pytest.mark.parametrize(
+    ("engine", "database_url"), [(engine, engine) for engine in _CATALOGUES], indirect=["database_url"]
+)
+async def test_the_page_of_the_database_has_every_column_of_every_table(engine: str, context: Context) -> None:
+    made: dict[str, list[str]] = {}
+    for table, column in await context.database.fetch(_CATALOGUES[engine]):
+        made.setdefault(table, []).append(column)
+    assert _described_tables((ROOT / "docs" / "database.md").read_text("utf-8")) == made
+
+
+def test_a_column_without_a_meaning_is_not_described() -> None:
+    page = "## one\n| `a` | the key |\n| `b` | |\n## Two words\n| `c` | no table |\n"
+    assert _described_tables(page) == {"one": ["a"]}
+
+
+def _described_tables(page: str) -> dict[str, list[str]]:
+    """Table to columns: a section that is named like a table has a row for each column, with its meaning."""
+    sections = re.findall(r"^## ([a-z_]+)$(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    return {table: re.findall(r"^\| `(\w+)` \| [^|\s]", text, re.MULTILINE) for table, text in sections}
+
+
+def test_the_chains_file_of_the_page_on_running_is_one(tmp_path: Path) -> None:
+    samples = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "running.md").read_text("utf-8"), re.DOTALL)
+    file = tmp_path / "chains.toml"
+    file.write_text("\n".join(samples))
+    assert load_chains(file)[8453].rpc_urls == ("https://first.example/KEY", "https://second.example")
+
+
+def test_the_drawing_of_the_floors_is_that_of_the_import_contract() -> None:
+    drawn = _drawn_floors((ROOT / "docs" / "architecture.md").read_text("utf-8"))
+    rooms: set[str] = set().union(*drawn)
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = [each["layers"] for each in contracts if each["name"] == "Floors: imports go down"]
+    # A contract may name rooms that are planned: those need not be drawn.
+    floors = [{room.strip(" ()") for room in layer.split("|")} & rooms for layer in layers]
+    assert drawn == [floor for floor in floors if floor]
+    in_code = {path.stem for path in (ROOT / "src" / "muniment").glob("[a-z]*") if path.suffix in {"", ".py"}}
+    assert in_code <= rooms
+
+
+def _drawn_floors(page: str) -> list[set[str]]:
+    """The rooms of each floor, from the top: names between bars, up to the first wide gap."""
+    drawing = page.partition("## The floors")[2].split("```")[1]
+    lines = [re.split(r" {2,}", line.strip())[0] for line in drawing.splitlines()]
+    return [set(line.split(" | ")) for line in lines if line]
 
 
 class Outline(HTMLParser):
