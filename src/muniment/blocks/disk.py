@@ -103,13 +103,6 @@ def _append(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:
         rest = rest[file.write(rest) :]
 
 
-def prove_writing(directory: Path) -> None:
-    """Return when a file in `directory` was on disk just now; nothing is left of it. Raises `StorageUnavailable`."""
-    with disk_failures(), TemporaryFile(buffering=0, dir=directory) as file:
-        _append(file, b"\0")
-        os.fsync(file.fileno())
-
-
 @contextmanager
 def disk_failures() -> Generator[None]:
     """An `OSError` inside is a refusal outside: full, over quota, read-only, broken or gone."""
