@@ -178,7 +178,7 @@ def test_secrets_from_outside_are_no_part_of_a_backup(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
     restored = run("restore", tmp_path / "backup", "--no-rotate", data=tmp_path / "new", **given)
     assert restored.exit_code == 0
-    assert "give them to the service in MUNIMENT_SECRET, or a new one alone" in restored.output
+    assert "Give them to the service in MUNIMENT_SECRET, or a new one alone" in restored.output
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"muniment.db", "blocks"}
     (tmp_path / "data/secrets").unlink()
     for secret in (SECRET, "0b" * 32):
