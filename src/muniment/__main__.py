@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muniment.cli.command import main
+from muniment.cli.main import main
 
 if __name__ == "__main__":
     main()

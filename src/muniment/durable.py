@@ -1,32 +1,37 @@
-"""Files and directories that are on disk, and their names with them, when they are said to be."""
+"""Files and directories on the disk: when these functions return, a power failure loses neither content nor name.
+
+Every function raises `OSError`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Final
 
-# Read and written at once.
+# The size of one read or write.
 _PIECE_BYTES: Final = 1024 * 1024
+_BUFFER_BYTES: Final = 256 * 1024
 
 
 def sha256_of(path: Path) -> str:
-    """The hash of a file, in hex."""
+    """The SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a new file durably, for its owner alone."""
+    """Write a new file, which only its owner can read."""
     with _new_file(path) as file:
         file.write(content)
 
 
 def copy_file(source: Path, target: Path) -> str:
-    """Copy a file durably to a new one, for its owner alone; its SHA-256 in hex."""
+    """Copy a file to a new one, which only its owner can read. The result is the SHA-256 in hex."""
     sha256 = hashlib.sha256()
     with source.open("rb") as read, _new_file(target) as file:
         while piece := read.read(_PIECE_BYTES):
@@ -44,17 +49,57 @@ def _new_file(path: Path) -> Generator[IO[bytes]]:
         os.fsync(file.fileno())
 
 
+@contextmanager
+def whole_file(path: Path) -> Generator[IO[bytes]]:
+    """A file to write, which replaces the file at `path` at the end of the block. An error leaves `path` unchanged."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("xb", buffering=_BUFFER_BYTES) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+    flush_directory(path.parent)
+
+
+def write_through(descriptor: int, data: bytes) -> None:
+    """Write all of `data` to an open file, and the file to the disk."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    os.fsync(descriptor)
+
+
+def prove_writing(directory: Path) -> None:
+    """Write a file in `directory` to the disk. The file has no name, and nothing is left of it."""
+    with TemporaryFile(buffering=0, dir=directory) as file:
+        write_through(file.fileno(), b"\0")
+
+
 def make_directory(directory: Path) -> None:
-    """Make `directory`, where it is not there, for its owner alone; durable when this returns."""
+    """Make `directory` and its missing parents; only their owner can enter them. An existing directory stays."""
     made = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in made:
         flush_directory(path.parent)
 
 
-def flush_directory(directory: Path) -> None:
-    """Make the names in `directory` durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def flush_file(path: Path) -> None:
+    """Write the content of a file to the disk. Another program may have written it."""
+    _flush(path, os.O_RDONLY)
+
+
+def flush_directory(directory: Path | str) -> None:
+    """Write the names in `directory` to the disk."""
+    _flush(directory, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _flush(path: Path | str, flags: int) -> None:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -47,78 +47,86 @@ class Settings:
     )
     database_read_urls: str = _setting(
         "",
-        "Streaming replicas of a PostgreSQL database, comma-separated URLs of one server each; listings and records "
-        "are read there, but for clients that have just written",
+        "Streaming replicas of a PostgreSQL database, comma-separated URLs of one server each, for listings and "
+        "records; clients that have just written read from the primary",
     )
     replica_lag_s_max: int = _setting(
         5,
-        "Seconds that reads from a replica may be old; also how long they go on while the primary is away",
+        "Largest age in seconds of data from a replica; also the time for which replicas serve without the primary",
         at_least=1,
     )
     blocks_url: str = _setting(
         "",
-        "Blocks of bundles: file: (in the data directory), file:///path, or database: (a table of the database); "
-        "empty: files with SQLite, else the table",
+        "Place of the blocks of bundles: file: (in the data directory), file:///path, or database: (a table of the "
+        "database); empty: file: with SQLite, database: with PostgreSQL",
     )
     migrate_at_start: str = _setting(
         "auto",
-        "true: serve applies missing migrations; false: `muniment migrate` does, and /readyz waits for it; "
+        "true: serve applies missing migrations; false: only `muniment migrate` does, and /readyz is 503 before it; "
         "auto: true on SQLite, false on PostgreSQL",
     )
     host: str = _setting("127.0.0.1", "Address to listen on")
-    port: int = _setting(8787, "Port to listen on; 0 takes a free one", at_least=0, at_most=65_535)
+    port: int = _setting(8787, "Port to listen on; 0: any free port", at_least=0, at_most=65_535)
     trusted_proxies: str = _setting(
         "",
-        "Networks of the proxies whose X-Forwarded-For is believed, comma-separated, like 10.0.0.0/8; empty: nobody's",
+        "Trusted proxy networks, comma-separated, like 10.0.0.0/8; empty: `X-Forwarded-For` is ignored",
     )
     rate_limit_client: str = _setting(
-        "20000/20s", "Units of an address (IPv6: of a /64) in a time; a unit is about one read of 25 µs. off: no limit"
+        "20000/20s", "Units per address (IPv6: per /64) and time; a unit is about one read of 25 µs. off: no limit"
     )
-    rate_limit_login: str = _setting("600/60s", "Log-ins and nonces of an address in a time; off: no limit")
+    rate_limit_login: str = _setting("600/60s", "Logins and nonces per address and time; off: no limit")
     rate_limit_owner: str = _setting(
-        "3600/1h", "What a wallet adds in a time: 1 for a new trigger, 10 for a new function; off: no limit"
+        "3600/1h", "Additions per wallet and time: a new trigger counts 1, a new function 10; off: no limit"
     )
-    rate_limit_stop: str = _setting("60/60s", "Deactivations from an address in a time; off: no limit")
+    rate_limit_stop: str = _setting("60/60s", "Deactivations per address and time; off: no limit")
     rate_limit_exempt: str = _setting("", "Networks without rate limits, comma-separated, like 10.0.0.0/8")
-    workers: int = _setting(1, "Processes that serve, on one port and one database", at_least=1)
+    workers: int = _setting(1, "Number of serving processes, on one port and one database", at_least=1)
     secret: str = _setting(
         "",
         "Secrets, newest first, comma-separated, 32 bytes of hex each; empty: a file in the data directory",
         secret=True,
     )
     protocol_name: str = _setting("Mimic", "First word of the EIP-712 domain `<name> Protocol - Registry`")
-    issuer: str = _setting("muniment", "`iss` and `aud` of the tokens given at login")
-    token_lifetime_s: int = _setting(86_400, "Seconds for which a token is good", at_least=60)
-    unixfs_profile: str = _setting("unixfs-v0-2015", "How new bundles become CIDs: unixfs-v0-2015 or unixfs-v1-2025")
-    chains_file: str = _setting("", "TOML file with the chains' RPC URLs and what differs from the catalogue")
-    price_api_url: str = _setting(
-        "", "Base URL of a price API in the form of DefiLlama's `coins`; empty: none is asked"
+    issuer: str = _setting("muniment", "`iss` and `aud` of login tokens")
+    token_lifetime_s: int = _setting(86_400, "Lifetime of a login token in seconds", at_least=60)
+    unixfs_profile: str = _setting(
+        "unixfs-v0-2015", "UnixFS profile for the CIDs of new bundles: unixfs-v0-2015 or unixfs-v1-2025"
     )
-    prices_file: str = _setting("", "TOML or JSON file of fixed prices, `chainId:address` to US dollars; asked first")
-    balances_timeout_s: int = _setting(5, "Seconds within which GET /users/tokens answers", at_least=1)
+    chains_file: str = _setting("", "TOML file with the chains' RPC URLs and changes to the catalogue of chains")
+    price_api_url: str = _setting(
+        "", "Base URL of a price API in the format of DefiLlama's `coins`; empty: no price API"
+    )
+    prices_file: str = _setting(
+        "", "TOML or JSON file of fixed prices, `chainId:address` to US dollars; they take precedence over the API"
+    )
+    balances_timeout_s: int = _setting(5, "Timeout of GET /users/tokens in seconds", at_least=1)
     settlement_grace_s: int = _setting(
-        3_600, "Seconds past its deadline for which a submitted intent is not yet expired", at_least=0
+        3_600, "Seconds from the deadline of a submitted intent until it is expired", at_least=0
     )
     confirmations: int = _setting(
-        3, "Blocks on top of one before the watcher reads it; a chain's own number stands in the chains file",
+        3, "Confirmations before a block is read; can be overridden per chain",
         at_least=0, at_most=10_000,
     )  # fmt: skip
     allow_private_networks: bool = _setting(
-        False, "true: RPC nodes and lists may be at private and loopback addresses; for development"
+        False, "true: RPC nodes and token lists at private and loopback addresses are allowed; for development"
     )
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
     wasm_bytes_max: int = _setting(16 * MIB, "Largest function.wasm", at_least=1024)
-    body_timeout_s: int = _setting(30, "Seconds in which a request's head, and then its body, must arrive", at_least=1)
-    connections_max: int = _setting(
-        0, "Connections of one process at a time; 0: as many as its descriptors allow, at most 8192", at_least=0
+    body_timeout_s: int = _setting(
+        30, "Timeout in seconds for the head of a request, and again for its body", at_least=1
     )
-    shutdown_delay_s: int = _setting(0, "Seconds between not ready and closing the port at SIGTERM", at_least=0)
-    shutdown_timeout_s: int = _setting(30, "Seconds that requests in flight have to finish at SIGTERM", at_least=1)
-    log_format: str = _setting("console", "console or json, on standard error")
-    log_level: str = _setting("info", "debug, info, warning or error")
-    log_requests: bool = _setting(False, "true: a line per request, with its id, status and time; it costs throughput")
+    connections_max: int = _setting(
+        0, "Most connections of one process; 0: as many as its file descriptors allow, at most 8192", at_least=0
+    )
+    shutdown_delay_s: int = _setting(0, "Seconds at SIGTERM from not ready until the port is closed", at_least=0)
+    shutdown_timeout_s: int = _setting(30, "Timeout in seconds at SIGTERM for running requests", at_least=1)
+    log_format: str = _setting("console", "Format of the log on standard error: console or json")
+    log_level: str = _setting("info", "Lowest level of the log: debug, info, warning or error")
+    log_requests: bool = _setting(
+        False, "true: log each request with its id, status and duration; this costs throughput"
+    )
 
     def __post_init__(self) -> None:
         """Raise `SettingError` for a value that cannot work."""

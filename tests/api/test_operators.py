@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from trigger_world import check_refusal
 
 from feeding import HEX32, Feeder, IntentDraft, hash_of_proposal, log, operator_key, proposal
-from muniment.cli.command import main
+from muniment.cli.main import main
 from muniment.context import Context
 
 NothingStored = Callable[[], Any]

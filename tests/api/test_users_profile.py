@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from builders import Wallet, log_in
-from muniment.cli.command import main
+from muniment.cli.main import main
 from muniment.context import Context
 from muniment.evm.address import Address
 from muniment.users.store import set_email

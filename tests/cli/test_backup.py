@@ -31,7 +31,7 @@ from backing_up import (
     with_more,
 )
 from muniment.auth.secrets import RING_SIZE_MAX, RingFile
-from muniment.cli.command import main
+from muniment.cli.main import main
 
 __all__ = ["backup", "data"]  # the fixtures
 
@@ -55,7 +55,7 @@ def test_what_is_there_and_what_comes_next_is_said(data: Path, tmp_path: Path) -
     assert told.startswith(f"backed up to {tmp_path}/backup: a database of ")
     assert "users: 1, functions: 1, triggers: 3), new blocks: 3, secrets: 1\n" in told
     kept = run("restore", tmp_path / "backup", "--no-rotate", data=tmp_path / "kept").output
-    assert "API keys, tokens and nonces of before are good again" in kept
+    assert "Earlier API keys, tokens and nonces are valid again" in kept
     assert kept.endswith("Next: `muniment verify`, then `muniment serve`, with the same settings.\n")
     ended = run("restore", tmp_path / "backup", "--rotate", data=tmp_path / "ended").output
     assert f"has ended; the new secret is {ids(tmp_path / 'ended')[0]}.\n" in ended
@@ -171,14 +171,14 @@ def test_secrets_from_outside_are_no_part_of_a_backup(tmp_path: Path) -> None:
     (tmp_path / "data/secrets").write_text("0b" * 32 + "\n")  # of a time before
     result = run("backup", tmp_path / "backup", data=tmp_path / "data", **given)
     assert result.exit_code == 0
-    assert "The secrets are no part of it" in result.output
+    assert "The backup holds no secrets" in result.output
     assert done("backup", tmp_path / "backup", data=tmp_path / "data", **given)["secrets"] is None
     said = refused("restore", tmp_path / "backup", "--rotate", data=tmp_path / "new")
     assert "the backup holds no secrets: take --no-rotate, and put a new secret, alone, into MUNIMENT_SECRET" in said
     assert not (tmp_path / "new").exists()
     restored = run("restore", tmp_path / "backup", "--no-rotate", data=tmp_path / "new", **given)
     assert restored.exit_code == 0
-    assert "give them to the service in MUNIMENT_SECRET, or a new one alone" in restored.output
+    assert "Give them to the service in MUNIMENT_SECRET, or a new one alone" in restored.output
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"muniment.db", "blocks"}
     (tmp_path / "data/secrets").unlink()
     for secret in (SECRET, "0b" * 32):

@@ -79,9 +79,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda backup: with_other_database(backup, sql("UPDATE schema_migrations SET sha256 = 'x'")),
         "was applied with other contents",
     ),
-    "a block is missing": (lambda backup: blocks(backup)[1].unlink(), "1 of 1 functions lack blocks"),
-    "a block is damaged": (lambda backup: blocks(backup)[2].write_bytes(b"x"), "1 of 1 functions lack blocks"),
-    "all blocks are missing": (lambda backup: shutil.rmtree(backup / "blocks"), "1 of 1 functions lack blocks"),
+    "a block is missing": (lambda backup: blocks(backup)[1].unlink(), "1 of 1 functions have missing"),
+    "a block is damaged": (lambda backup: blocks(backup)[2].write_bytes(b"x"), "1 of 1 functions have missing"),
+    "all blocks are missing": (lambda backup: shutil.rmtree(backup / "blocks"), "1 of 1 functions have missing"),
     "no secrets": (lambda backup: (snapshot(backup) / "secrets").unlink(), "is not the ring of secrets"),
     "half a secret": (
         lambda backup: change(snapshot(backup) / "secrets", lambda text: text[:40]),
@@ -123,7 +123,7 @@ def test_a_registry_that_is_there_is_left_alone(backup: Path, tmp_path: Path, na
     new = tmp_path / "new"
     new.mkdir()
     (new / name).write_bytes(b"")
-    assert f"new/{name} is there" in refused("restore", backup, "--rotate", data=new)
+    assert f"new/{name} exists" in refused("restore", backup, "--rotate", data=new)
     assert [(path.name, path.read_bytes()) for path in new.iterdir()] == [(name, b"")]
 
 
@@ -135,5 +135,5 @@ def test_a_whole_registry_is_left_alone(data: Path, backup: Path) -> None:
 
 
 def test_without_a_terminal_one_of_both_must_be_said(backup: Path, tmp_path: Path) -> None:
-    assert "say --rotate or --no-rotate" in refused("restore", backup, data=tmp_path / "new")
+    assert "give --rotate or --no-rotate" in refused("restore", backup, data=tmp_path / "new")
     assert not (tmp_path / "new").exists()

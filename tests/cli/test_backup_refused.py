@@ -25,7 +25,7 @@ from backing_up import (
     with_more,
 )
 from builders import Bundle, deploy
-from muniment.cli import backup as command
+from muniment.maintenance import backup as making
 
 __all__ = ["backup", "data"]  # the fixtures
 
@@ -43,7 +43,7 @@ def test_another_engine_has_tools_of_its_own(tmp_path: Path, words: list[str], u
 def test_where_no_registry_is_nothing_is_made(tmp_path: Path) -> None:
     result = run("backup", tmp_path / "backup", data=tmp_path / "data")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "no registry to back up" in result.stderr
+    assert "no registry: no file" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -71,8 +71,8 @@ def test_what_is_damaged_is_not_backed_up_and_an_earlier_backup_stays(data: Path
     fresh = next(path for path in blocks(data) if path.name not in kept)
     healthy[fresh] = fresh.read_bytes()
     damages: list[tuple[Callable[[], Any], str]] = [
-        (lambda: fresh.write_bytes(b"x"), "1 of 2 functions lack blocks or have damaged ones; no backup was made"),
-        (fresh.unlink, "1 of 2 functions lack blocks"),
+        (lambda: fresh.write_bytes(b"x"), "1 of 2 functions have missing or damaged blocks; no backup was made"),
+        (fresh.unlink, "1 of 2 functions have missing"),
         (lambda: (data / "secrets").write_text("c0ffee\n"), "cannot be read as a ring of secrets"),
         (lambda: corrupt_index(data / "muniment.db"), "the database is damaged: "),
         (lambda: (data / "muniment.db").write_bytes(b"no database" * 1000), "file is not a database"),
@@ -104,7 +104,7 @@ def test_a_block_that_was_damaged_in_the_backup_is_mended(data: Path, backup: Pa
 def test_what_a_killed_backup_left_makes_room_first(data: Path, backup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (backup / f"snapshot-{'0' * 16}").mkdir()
     (backup / ".backup.json.1.part").write_text("{")
-    take, current = command.take_snapshot, snapshot(backup)
+    take, current = making.take_snapshot, snapshot(backup)
 
     def take_where_there_is_room(source: Path, target: Path, advance: Callable[[int, int], None]) -> None:
         assert {path.name for path in backup.iterdir()} == {
@@ -112,7 +112,7 @@ def test_what_a_killed_backup_left_makes_room_first(data: Path, backup: Path, mo
         }  # fmt: skip
         take(source, target, advance)
 
-    monkeypatch.setattr(command, "take_snapshot", take_where_there_is_room)
+    monkeypatch.setattr(making, "take_snapshot", take_where_there_is_room)
     done("backup", backup, data=data)
 
 
@@ -128,11 +128,11 @@ def test_one_backup_at_a_time(data: Path, backup: Path, tmp_path: Path) -> None:
     before = tree(backup)
     with (backup / "lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_SH)  # as a restore does
-        assert "another command is at work" in refused("backup", backup, data=data)
+        assert "another command is using" in refused("backup", backup, data=data)
         done("restore", backup, "--no-rotate", data=tmp_path / "one")
     with (backup / "lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert "another command is at work" in refused("backup", backup, data=data)
+        assert "another command is using" in refused("backup", backup, data=data)
         assert "is being made" in refused("restore", backup, "--no-rotate", data=tmp_path / "two")
     assert tree(backup) == before
     assert not (tmp_path / "two").exists()
@@ -140,7 +140,7 @@ def test_one_backup_at_a_time(data: Path, backup: Path, tmp_path: Path) -> None:
 
 def test_deploying_again_mends_what_a_backup_complained_of(data: Path, tmp_path: Path) -> None:
     blocks(data)[0].unlink()
-    assert "to upload these bundles again mends them" in refused("backup", tmp_path / "backup", data=data)
+    assert "Upload these bundles again to repair them" in refused("backup", tmp_path / "backup", data=data)
 
     async def again(client: httpx.AsyncClient) -> None:
         await deploy(client, Bundle())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backing_up import backup, data, done, ids, refused, run
-from muniment.cli.restore import _MARK
+from muniment.maintenance.placeholder import PLACEHOLDER
 from terminal import shown_on
 
 __all__ = ["backup", "data"]  # the fixtures
@@ -36,7 +36,7 @@ def test_a_terminal_is_asked_whether_to_rotate(
 ) -> None:
     status, told, shown = at_a_terminal("restore", backup, "--json", data=tmp_path / "new", types=answer)
     assert status == 0, shown
-    assert "End every API key, token and nonce of before?" in shown
+    assert "End every earlier API key, token and nonce?" in shown
     assert "[Y/n]" in shown
     assert json.loads(told)["rotated"] is rotated
     assert (ids(tmp_path / "new") == ids(data)) is not rotated
@@ -77,7 +77,7 @@ def test_a_terminal_is_shown_bars(data: Path, tmp_path: Path) -> None:
 def test_where_a_restore_is_not_finished_nothing_is_served(backup: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     new.mkdir()
-    (new / "muniment.db").write_bytes(_MARK)
+    (new / "muniment.db").write_bytes(PLACEHOLDER)
     for words in ("serve --port 0", "verify", "migrate", "users set-email 0x0000000000000000000000000000000000000001"):
         done = subprocess.run(
             [sys.executable, "-m", "muniment", *words.split(), "--data-dir", str(new)],
@@ -85,7 +85,7 @@ def test_where_a_restore_is_not_finished_nothing_is_served(backup: Path, tmp_pat
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == "Error: cannot open the database: file is not a database\n"
-    assert [(path.name, path.read_bytes()) for path in new.iterdir()] == [("muniment.db", _MARK)]
+    assert [(path.name, path.read_bytes()) for path in new.iterdir()] == [("muniment.db", PLACEHOLDER)]
     assert run("restore", backup, "--rotate", data=new).exit_code == 0
     assert run("verify", data=new).exit_code == 0
 
@@ -93,10 +93,10 @@ def test_where_a_restore_is_not_finished_nothing_is_served(backup: Path, tmp_pat
 def test_one_restore_at_a_time(backup: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     new.mkdir()
-    (new / "muniment.db").write_bytes(_MARK)
+    (new / "muniment.db").write_bytes(PLACEHOLDER)
     with (new / "muniment.db").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert "another restore is at work" in refused("restore", backup, "--rotate", data=new)
+        assert "another restore is using" in refused("restore", backup, "--rotate", data=new)
     assert {path.name for path in new.iterdir()} == {"muniment.db"}
 
 
@@ -111,7 +111,7 @@ def test_a_registry_that_is_made_meanwhile_is_left_alone(
         link(source, target)
 
     monkeypatch.setattr(os, "link", late)
-    assert "a registry was made meanwhile" in refused("restore", backup, "--rotate", data=new)
+    assert "another command made a registry there" in refused("restore", backup, "--rotate", data=new)
     monkeypatch.undo()
     assert {path.name for path in new.iterdir()} == {"muniment.db", "muniment.db-commits"}
     assert run("migrate", data=new).output == "the database is up to date\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from muniment.cli.command import main
+from muniment.cli.main import main
 from muniment.settings import Settings, load_settings
 
 SECRET = "c0ffee" * 10 + "1234"

@@ -189,7 +189,7 @@ def test_blocks_go_first(cluster: Cluster, tmp_path: Path) -> None:
     filled = asyncio.run(fill(Place.at("sqlite:///old.db", tmp_path)))
     target = asyncio.run(new_database(cluster, f"blocks-{tmp_path.name}", tmp_path))
     told = refused(filled.place, target)
-    assert told.startswith("where TO keeps its blocks, functions of FROM have none: 2, the first ")
+    assert told.startswith("TO lacks the blocks of 2 functions of FROM, the first is ")
     assert refused(filled.place, target, "--blocks", f"file://{tmp_path}/elsewhere") == told
     assert "not in another 's3' place" in refused(filled.place, target, "--blocks", "s3://x")
     assert target.rows() == NOTHING
@@ -199,7 +199,7 @@ def test_blocks_go_first(cluster: Cluster, tmp_path: Path) -> None:
 # What the process of a command does before it begins: at the eleventh time that rows are written, three at a time.
 CODE = """
 import os, signal
-from muniment.cli.command import main
+from muniment.cli.main import main
 from muniment.storage.postgres import copying as postgres_copying
 from muniment.storage.sqlite import copying as sqlite_copying
 module = {module}
@@ -221,7 +221,7 @@ def test_what_was_interrupted_has_left_nothing_and_is_done_again(file: Place, ta
     code = CODE.format(module=module, signal=name, arguments=arguments)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == (130 if name == "SIGINT" else -signal.Signals[name])
-    assert done.stderr.startswith("interrupted: TO has nothing" if name == "SIGINT" else "")
+    assert done.stderr.startswith("Interrupted. TO is empty or complete" if name == "SIGINT" else "")
     assert done.stdout == ""
     assert target.rows() == NOTHING
     assert copy(file, target).exit_code == 0
@@ -288,7 +288,7 @@ def test_who_writes_meanwhile_is_noticed_and_not_followed(
     result = copy(source, target, "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["changed_meanwhile"] is True
-    assert result.stderr.startswith("FROM was written to while it was copied")
+    assert result.stderr.startswith("FROM was written to during the copy")
     assert target.rows() == before != source.rows()
 
 
@@ -302,7 +302,7 @@ def test_a_source_that_is_gone_in_the_end_has_been_copied(
         monkeypatch.setattr(module._Source, "has_changed", gone)
     result = copy(source, target, "--json")
     assert (result.exit_code, json.loads(result.stdout)["changed_meanwhile"]) == (1, None)
-    assert result.stderr.startswith("TO has everything of its copy; whether FROM was written to")
+    assert result.stderr.startswith("TO is a complete copy, but FROM does not answer any more")
     assert target.rows() == source.rows()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from muniment.cli.command import main
+from muniment.cli.main import main
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:hid/+den@127.0.0.1/x", "postgresql://u:hidden@127.0.0.1:99999/x"])

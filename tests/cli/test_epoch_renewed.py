@@ -76,7 +76,7 @@ def test_renewing_refuses_every_cursor_of_before(place: Place) -> None:
     url = {"MUNIMENT_DATABASE_URL": place.url}
     result = run("epoch", "renew", data=place.settings.data_dir, **url)
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("another epoch has begun: every cursor that was given out before is refused")
+    assert result.stdout.startswith("a new epoch has begun: every earlier cursor is refused")
     assert status(place, before) == REFUSED
     between = at(place, link_of)
     assert status(place, between) == GOOD
@@ -98,7 +98,7 @@ def test_a_restored_registry_refuses_cursors_of_before(tmp_path: Path, rotate: s
     late = at(old, lambda client: end_of(client, "/triggers?sort=1&limit=100"))
     new = Place.at("sqlite:///muniment.db", tmp_path / "new")
     result = run("restore", tmp_path / "backup", rotate, data=new.settings.data_dir)
-    assert "Cursors of before are refused (410 cursor-too-old)" in result.stdout
+    assert "Earlier cursors are refused (410 cursor-too-old)" in result.stdout
     at(new, lambda client: register_more(client, "new"))  # under the numbers of those that are lost
     assert [status(new, link) for link in (early, late)] == [REFUSED] * 2
     assert status(new, at(new, link_of)) == GOOD
@@ -164,7 +164,7 @@ def test_a_copy_goes_on_in_the_epoch_of_its_source(place: Place, target: Place) 
     assert run("epoch", "renew", data=place.settings.data_dir, MUNIMENT_DATABASE_URL=place.url).exit_code == 0
     renewed = at(place, link_of)
     told = copy_all(place, target)
-    assert "cursors of before" not in told.stdout
+    assert "earlier cursors" not in told.stdout
     assert status(target, renewed) == GOOD
     assert status(target, first) == REFUSED
     assert at(target, link_of) == renewed
@@ -177,7 +177,7 @@ def test_a_copy_to_a_place_that_served_before_begins_another_epoch(place: Place,
         target.change((f"DELETE FROM {table}", ()))  # noqa: S608 - our tables
     ours = at(place, link_of)
     told = copy_all(place, target)
-    assert "TO has been a registry before: cursors of before are refused (410 cursor-too-old)" in told.stdout
+    assert "TO was a registry before: earlier cursors are refused (410 cursor-too-old)" in told.stdout
     assert [status(target, link) for link in (ours, theirs)] == [REFUSED] * 2
     assert status(target, at(target, link_of)) == GOOD
     assert status(place, ours) == GOOD, "FROM goes on"

@@ -22,8 +22,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from intent_lines import joined, line, log, proposal
-from muniment.cli.command import main
-from muniment.cli.whole_file import written
+from muniment.cli.main import main
+from muniment.cli.output import output_file
 from terminal import shown_on
 
 # Of which some batches are done when the import is interrupted.
@@ -218,7 +218,7 @@ def test_an_interrupted_import_goes_on_to_the_same_end(
     if number is not signal.SIGKILL:
         assert process.returncode == 128 + number
         assert json.loads(told).items() >= {"lines": lines, "done": False, "refused": 1}.items()
-        assert f"stopped after line {lines}; the same command goes on there" in warned.decode()
+        assert f"stopped after line {lines}; run the command again to continue" in warned.decode()
     result = intents(data, "import", file, "--json")
     assert result.exit_code == 1
     assert summary(result).items() >= {"resumedAt": lines, "refusedBefore": 1, "refused": 1, "lines": LINES}.items()
@@ -321,7 +321,7 @@ def test_a_signal_ends_an_export_that_is_held_up(
             wait_until_full(reader)
             process.send_signal(number)
             assert process.wait(timeout=SECONDS_MAX) == 128 + number
-            assert process.stderr.read() == b"stopped: the export is not whole\n"
+            assert process.stderr.read() == b"stopped: the export is incomplete\n"
         finally:
             os.close(reader)
             process.kill()
@@ -341,7 +341,7 @@ def test_a_file_that_is_not_whole_does_not_appear(file: Path, end: type[BaseExce
     file.write_bytes(b"before")
 
     def fail() -> None:
-        with written(str(file)) as part:
+        with output_file(str(file)) as part:
             part.write(b"x" * 1_000_000)
             assert len(list(file.parent.iterdir())) == 2
             raise end

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from muniment.blocks.files import FileBlockStore
-from muniment.cli.command import main
+from muniment.cli.main import main
 
 # These make one, each in tests of its own.
 MAKES = {"serve", "migrate", "demo", "restore"}

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from muniment.auth.secrets import RING_SIZE_MAX, RingFile, Secret
-from muniment.cli.command import main
+from muniment.cli.main import main
 
 
 def run(data_dir: Path, name: str, **environ: str) -> Result:

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from muniment.app import Application, build_context
-from muniment.cli.command import main
+from muniment.cli.main import main
 from muniment.ipfs.cid import decode_cid
 from muniment.settings import Settings
 

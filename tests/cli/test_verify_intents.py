@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from intent_lines import intent, joined, line, proposal
-from muniment.cli.command import main
+from muniment.cli.main import main
 
 
 @pytest.fixture

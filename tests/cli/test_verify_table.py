@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from builders import Bundle, deploy
 from muniment.app import Application, build_context
-from muniment.cli.command import main
+from muniment.cli.main import main
 from muniment.context import Context
 from muniment.ipfs.cid import decode_cid
 from muniment.settings import Settings

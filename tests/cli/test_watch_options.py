@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from muniment.cli.command import main
+from muniment.cli.main import main
 
 SETTLER = "0x" + "5e" * 20
 
@@ -15,9 +15,9 @@ SETTLER = "0x" + "5e" * 20
 @pytest.mark.parametrize(
     ("chain_ids", "options", "told"),
     [
-        ([10, 8453], ["--from", "5"], "--from is a block of one chain: name it with --chain, of 10, 8453"),
-        ([10, 8453], ["--from", "5", "--chain", "1"], "chain 1 is not followed, but 10, 8453"),
-        ([10], ["--chain", "10"], "--chain says whose block --from is, which is not given"),
+        ([10, 8453], ["--from", "5"], "--from needs --chain, because several chains are followed: 10, 8453"),
+        ([10, 8453], ["--from", "5", "--chain", "1"], "chain 1 is not followed; followed chains: 10, 8453"),
+        ([10], ["--chain", "10"], "--chain needs --from: it names the chain of that block"),
         ([10], ["--from", "-1"], "-1 is not in the range"),
     ],
 )

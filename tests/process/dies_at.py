@@ -14,12 +14,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from muniment.cli.command import main
+from muniment.cli.main import main
 
 STEPS = ("fsync", "link", "replace", "rmdir", "unlink")
 
 for name in ("backup", "restore"):  # loaded once, for all commands
-    import_module(f"muniment.cli.{name}")
+    import_module(f"muniment.maintenance.{name}")
 # What was written outlives SIGKILL, on the disk or not; waiting for the disk at every step would take minutes.
 os.fsync = lambda descriptor: None  # noqa: ARG005 - it takes what the real one takes
 

@@ -19,7 +19,7 @@ import pytest
 
 from backing_up import fill
 from builders import Bundle, TriggerDraft, deploy, register
-from muniment.cli.restore import _MARK
+from muniment.maintenance.placeholder import PLACEHOLDER
 
 KILLED = -9
 # No command needs fewer steps than the least, by far; so the test has not stopped looking too early.
@@ -152,14 +152,14 @@ def test_a_restore_that_is_killed_leaves_nothing_that_could_be_served(
     def check(status: int) -> None:
         nonlocal marked
         place = new / "muniment.db"
-        if place.exists() and place.read_bytes() == _MARK:
+        if place.exists() and place.read_bytes() == PLACEHOLDER:
             marked += 1
             with (
                 pytest.raises(sqlite3.DatabaseError, match="not a database"),
                 closing(sqlite3.connect(place)) as opened,
             ):
                 opened.execute("SELECT 1 FROM sqlite_master")
-        if not place.exists() or place.read_bytes() == _MARK:
+        if not place.exists() or place.read_bytes() == PLACEHOLDER:
             assert status == KILLED
             assert commands.run("restore", backup, flag, "--data-dir", new) == 0
         else:

@@ -9,8 +9,9 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.chains.catalogue import NATIVE, Chain
-from muniment.cli.chains import run
+from muniment.cli.chains import exit_status, shown
 from muniment.evm.address import Address
+from muniment.maintenance.check_chains import check
 from muniment.outgoing import Outgoing
 
 pytestmark = CHAIN_TESTS
@@ -24,32 +25,28 @@ def local() -> Iterator[LocalChain]:
         yield chain
 
 
-async def checked(
-    local: LocalChain, capsys: pytest.CaptureFixture[str], chain: Chain, tokens: list[Address], late_s: int = 0
-) -> tuple[int, str]:
+async def checked(local: LocalChain, chain: Chain, tokens: list[Address], late_s: int = 0) -> tuple[int, str]:
     now_s = int(local.ask("eth_getBlockByNumber", "latest", False)["timestamp"], 16) + late_s
     async with Outgoing(allow_private=True) as outgoing:
-        status = await run(outgoing, {chain.id: chain}, {chain.id: tokens}, now_s=now_s)
-    return status, capsys.readouterr().out
+        reports = await check(outgoing, {chain.id: chain}, {chain.id: tokens}, now_s=now_s)
+    return exit_status(reports), f"{shown(reports)}\n"
 
 
-async def test_a_chain_that_is_well_is_told_with_the_generation_of_its_settlers_and_0(
-    local: LocalChain, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_chain_that_is_well_is_told_with_the_generation_of_its_settlers_and_0(local: LocalChain) -> None:
     token, feed = local.deploy("MockERC20", "T", "T", 6), local.deploy("MockAggregatorV3", 8, "ETH / USD", 1)
     settlers = local.deploy("MiniSettlerOps"), local.deploy("MiniSettlerLegacy")
     chain = Chain(8453, "Local", rpc_urls=(local.url,), settlers=settlers, feeds={NATIVE: (feed, 3600)})
-    status, told = await checked(local, capsys, chain, [token, NATIVE], late_s=7)
+    status, told = await checked(local, chain, [token, NATIVE], late_s=7)
     block = int(local.ask("eth_blockNumber"), 16)
     told_of = "".join(f"  settler {settler}: generation {2 - place}\n" for place, settler in enumerate(settlers))
     assert (status, told) == (0, f"8453 Local, URL 1: block {block}, 7 s old\n{told_of}")
 
 
-async def test_every_fault_is_told_and_the_url_is_not(local: LocalChain, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_every_fault_is_told_and_the_url_is_not(local: LocalChain) -> None:
     reverting = local.deploy("RevertingToken")
     urls = (local.url, "http://127.0.0.1:9/s3cr3t")
     chain = Chain(8453, "Local", rpc_urls=urls, settlers=(NO_CODE,), feeds={NATIVE: (NO_CODE, 3600)})
-    status, told = await checked(local, capsys, chain, [reverting], late_s=1000)
+    status, told = await checked(local, chain, [reverting], late_s=1000)
     assert status == 1
     for fault in (
         "its last block is 1000 s old", f"the settler has no code at {NO_CODE}",
@@ -61,17 +58,18 @@ async def test_every_fault_is_told_and_the_url_is_not(local: LocalChain, capsys:
     assert "127.0.0.1" not in told
 
 
-async def test_another_chain_and_no_settler_are_faults(local: LocalChain, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_another_chain_and_no_settler_are_faults(local: LocalChain) -> None:
     chain = Chain(8453, "Local", rpc_urls=(local.url,))
-    status, told = await checked(local, capsys, chain, [])
+    status, told = await checked(local, chain, [])
     assert status == 1
     assert "no settler is configured" in told
     assert "Multicall3" not in told
-    status, told = await checked(local, capsys, replace(chain, id=10), [])
+    status, told = await checked(local, replace(chain, id=10), [])
     assert (status, "answers for chain 8453" in told) == (1, True)
 
 
-async def test_no_chain_with_a_url_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_no_chain_with_a_url_is_said() -> None:
     async with Outgoing(allow_private=False) as outgoing:
-        assert await run(outgoing, {1: Chain(1, "Ethereum")}, {}, now_s=0) == 1
-    assert "no chain has an RPC URL" in capsys.readouterr().out
+        reports = await check(outgoing, {1: Chain(1, "Ethereum")}, {}, now_s=0)
+    assert exit_status(reports) == 1
+    assert "no chain has an RPC URL" in shown(reports)

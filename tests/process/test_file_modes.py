@@ -69,6 +69,6 @@ def test_a_data_directory_that_others_may_enter_is_left_so_and_named_at_start(tm
         assert process.stderr is not None
         said = process.stderr.readline()
         process.terminate()
-    assert f"others on this machine may enter {data}" in said
+    assert f"other users of this machine can enter {data}" in said
     assert stat.S_IMODE(data.stat().st_mode) == 0o755
     assert stat.S_IMODE((data / "muniment.db").stat().st_mode) == 0o600

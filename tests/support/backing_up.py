@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from builders import SAMPLES, TriggerDraft, Wallet, api_key_of, deploy, register
 from muniment.app import Application, build_context
 from muniment.auth.secrets import RingFile, Secret
-from muniment.cli.command import main
+from muniment.cli.main import main
 from muniment.settings import Settings
 
 SECRET = "0a" * 32

@@ -18,7 +18,7 @@ from conftest import NOW_MS, Clock
 from feeding import HEX32, Feeder, IntentDraft, log, operator_key, proposal
 from muniment.app import Application, build_context
 from muniment.auth import operators
-from muniment.cli.command import main
+from muniment.cli.main import main
 from muniment.context import Context
 from muniment.evm.address import Address
 from muniment.settings import Settings

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from muniment import durable
 from muniment.settings import SettingError
 
 SECRET_BYTES: Final = 32
@@ -162,24 +163,13 @@ class RingFile:
             pass
         finally:
             temporary.unlink()
-        self._sync_directory()
+        durable.flush_directory(self.path.parent)
 
     def _replace(self, ring: tuple[bytes, ...]) -> None:
         self._write_beside(ring).replace(self.path)
-        self._sync_directory()
+        durable.flush_directory(self.path.parent)
 
     def _write_beside(self, ring: tuple[bytes, ...]) -> Path:
         temporary = self.path.with_name(f"{RING_FILE}.{chance.token_hex(8)}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write("".join(f"{raw.hex()}\n" for raw in ring))
-            file.flush()
-            os.fsync(file.fileno())
+        durable.write_file(temporary, "".join(f"{raw.hex()}\n" for raw in ring).encode())
         return temporary
-
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

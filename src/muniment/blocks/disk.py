@@ -103,13 +103,6 @@ def _append(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:
         rest = rest[file.write(rest) :]
 
 
-def prove_writing(directory: Path) -> None:
-    """Write a file in `directory` to disk, and remove it. Raises `StorageUnavailable`."""
-    with disk_failures(), TemporaryFile(buffering=0, dir=directory) as file:
-        _append(file, b"\0")
-        os.fsync(file.fileno())
-
-
 @contextmanager
 def disk_failures() -> Generator[None]:
     """Turn an `OSError` of the disk into `StorageUnavailable`: full, over quota, read-only, broken or gone."""

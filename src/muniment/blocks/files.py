@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from muniment.blocks.disk import Spool, disk_failures, prove_writing
+from muniment import durable
+from muniment.blocks.disk import Spool, disk_failures
 from muniment.errors import ContentNotFound, StorageUnavailable
 from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
 
@@ -51,7 +52,7 @@ class FileBlockStore:
                 touched.add(shard)
             # For a block that was there already too: its writer may not have flushed the directory yet.
             for shard in sorted(touched):
-                _flush_directory(shard)
+                durable.flush_directory(shard)
 
     def get(self, digest: bytes) -> bytes:
         """The bytes of a block, hashed anew; raises `ContentNotFound`, or `Integrity` when they are damaged."""
@@ -89,7 +90,8 @@ class FileBlockStore:
             there = os.listdir(self._root)  # noqa: PTH208 - names are all that is wanted of 256 directories
         if not set(_SHARDS) <= set(there):
             raise StorageUnavailable("the directory of the block store lacks parts: is its volume mounted?")
-        prove_writing(self._temporary)
+        with disk_failures():
+            durable.prove_writing(self._temporary)
 
     def open_spool(self) -> Spool:
         """A place for an upload: in memory while it is small, then a nameless file beside the blocks."""
@@ -106,7 +108,7 @@ class FileBlockStore:
             (self._root / shard).mkdir(exist_ok=True)
         # The root always: another process may have made the directories just now, without flushing the root yet.
         for directory in {self._root, *(path.parent for path in made)}:
-            _flush_directory(directory)
+            durable.flush_directory(directory)
         for left in self._temporary.iterdir():
             with suppress(FileNotFoundError):
                 if left.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
@@ -142,7 +144,7 @@ class FileBlockStore:
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
             try:
-                _write_through(descriptor, data)
+                durable.write_through(descriptor, data)
             finally:
                 os.close(descriptor)
             temporary.replace(path)
@@ -170,24 +172,9 @@ def _write_unnamed(directory: str, name: str, data: bytes) -> None:
     """Write a file that gets its name after its bytes are on disk; raises `FileExistsError`."""
     descriptor = os.open(directory, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, _FILE_MODE)
     try:
-        _write_through(descriptor, data)
+        durable.write_through(descriptor, data)
         # With a descriptor, `os.link` calls linkat(2) with AT_SYMLINK_FOLLOW, as open(2) shows for O_TMPFILE. Any
         # descriptor will do: it is the start of the first path alone, and that path is absolute.
         os.link(f"/proc/self/fd/{descriptor}", f"{directory}/{name}", src_dir_fd=descriptor, follow_symlinks=True)
-    finally:
-        os.close(descriptor)
-
-
-def _write_through(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    os.fsync(descriptor)
-
-
-def _flush_directory(directory: Path | str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)

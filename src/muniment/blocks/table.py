@@ -11,7 +11,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from muniment.blocks.disk import Spool, disk_failures, prove_writing
+from muniment import durable
+from muniment.blocks.disk import Spool, disk_failures
 from muniment.errors import ContentNotFound, StorageUnavailable, Unavailable
 from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
 
@@ -89,7 +90,8 @@ class TableBlockStore:
 
     def check(self) -> None:
         """Return when an upload can wait on the local disk; the database has a check of its own."""
-        prove_writing(self._spools)
+        with disk_failures():
+            durable.prove_writing(self._spools)
 
     def open_spool(self) -> Spool:
         """A place for an upload: in memory while it is small, then a nameless file on this machine."""

@@ -1,1 +1,1 @@
-"""The command line: one module per command, loaded when it is called."""
+"""The command line: one module for each group of commands. The work itself is in `muniment.maintenance`."""

@@ -1,162 +1,53 @@
-"""`muniment chains check`: ask every chain that has an RPC URL what the service will ask it, and say what is wrong."""
+"""`muniment chains`."""
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from muniment.app import build_holdings
-from muniment.chains.catalogue import NATIVE, Chain, load_chains
-from muniment.chains.multicall import WORD
-from muniment.chains.reading import ReadingState, read_chain
-from muniment.chains.rpc import Call, ask, eth_call
-from muniment.clock import Clock
-from muniment.evm.address import Address
-from muniment.evm.hashing import keccak256
-from muniment.evm.hex import data_of, quantity_of
-from muniment.outgoing import Outgoing, Unreachable
+from muniment.cli import output
+from muniment.cli.options import chains_option, common_options, named_registry_of
 
 if TYPE_CHECKING:
-    from muniment.settings import Settings
+    from collections.abc import Sequence
 
-SECONDS_MAX: Final = 10.0
-# Base makes a block in 2 s, Ethereum in 12 s; a node that is minutes behind does not follow its chain.
-BLOCK_AGE_SECONDS_MAX: Final = 300
-# What a settlement contract of each generation answers and the other does not: when something was carried out
-# (packages/evm/contracts/Settler.sol of mimic-protocol/contracts, before and after 30 April 2026).
-_GENERATIONS: Final = (
-    (1, keccak256(b"getNonceBlock(address,bytes32)")[:4] + bytes(2 * WORD)),
-    (2, keccak256(b"getIntentBlock(bytes32)")[:4] + bytes(WORD)),
-)
-# A wallet that holds nothing: every token must still answer for it.
-_WALLET: Final = Address("0x0000000000000000000000000000000000000001")
+    from muniment.maintenance.check_chains import Report
 
 
-@dataclass(slots=True)
-class Report:
-    """What one URL of one chain answered. `faults` is empty when all is well; the URL is told by its place only.
-
-    `generations` are those of the settlement contracts that answer as one.
-    """
-
-    chain: Chain
-    place: int
-    block: int | None = None
-    block_age_s: int | None = None
-    generations: dict[Address, int] = field(default_factory=dict[Address, int])
-    faults: list[str] = field(default_factory=list[str])
+@click.group()
+def chains() -> None:
+    """The EVM chains of balances and settlements."""
 
 
-async def check(
-    outgoing: Outgoing, chains: Mapping[int, Chain], tokens: Mapping[int, Sequence[Address]], *, now_s: float
-) -> list[Report]:
-    """A report for each URL of each configured chain, in order. `tokens` are those of each chain; `now_s` unix time."""
-    reports: list[Report] = []
-    for chain in chains.values():
-        for place, url in enumerate(chain.rpc_urls, 1):
-            report = Report(chain, place)
-            try:
-                await _check_url(outgoing, url, report, tokens.get(chain.id, ()), now_s)
-            except Unreachable as error:
-                report.faults.append(f"does not answer: {error.reason}")
-            reports.append(report)
-    return reports
+@chains.command("check")
+@common_options
+@chains_option
+def check_chains(config: Path | None, **flags: object) -> None:
+    """Send the requests of the service to every configured node, and print each fault."""
+    from muniment.maintenance.check_chains import check_configured  # noqa: PLC0415 - `--help` is quick
+
+    settings = named_registry_of(config, **flags)
+    with output.errors_on_one_line():
+        reports = check_configured(settings)
+    output.print_text(shown(reports))
+    raise SystemExit(exit_status(reports))
 
 
-async def _check_url(outgoing: Outgoing, url: str, report: Report, tokens: Sequence[Address], now_s: float) -> None:
-    chain = report.chain
-    parts = [("Multicall3", chain.multicall3), *(("the settler", settler) for settler in chain.settlers)]
-    parts += [(f"the feed of {token}", feed) for token, (feed, _) in chain.feeds.items()]
-    calls = [Call("eth_chainId"), Call("eth_getBlockByNumber", (chain.block_tag, False))]
-    calls += [Call("eth_getCode", (address, chain.block_tag)) for _, address in parts]
-    chain_id, block, *codes = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX)
-    if quantity_of(chain_id) != chain.id:
-        report.faults.append(f"answers for chain {quantity_of(chain_id)}")
-        return
-    header = cast("dict[str, Any]", block) if isinstance(block, dict) else {}
-    report.block, made_at = quantity_of(header.get("number")), quantity_of(header.get("timestamp"))
-    if made_at is None:
-        report.faults.append("has no block")
-        return
-    report.block_age_s = int(now_s) - made_at
-    if report.block_age_s > BLOCK_AGE_SECONDS_MAX:
-        report.faults.append(f"its last block is {report.block_age_s} s old")
-    report.faults += [
-        f"{what} has no code at {address}"
-        for (what, address), code in zip(parts, codes, strict=True)
-        if not data_of(code)
-    ]
-    await _check_settlers(outgoing, url, report)
-    await _check_tokens(outgoing, url, report, tokens)
-
-
-async def _check_settlers(outgoing: Outgoing, url: str, report: Report) -> None:
-    """Ask each settlement contract what either generation answers."""
-    chain = report.chain
-    if not chain.settlers:
-        report.faults.append("no settler is configured: allowances read as 0")
-        return
-    asked = [(settler, generation, data) for settler in chain.settlers for generation, data in _GENERATIONS]
-    calls = [eth_call(data, to=settler, block=chain.block_tag) for settler, _, data in asked]
-    answers = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX)
-    for (settler, generation, _), answer in zip(asked, answers, strict=True):
-        if len(data_of(answer) or b"") == WORD:
-            report.generations.setdefault(settler, generation)
-    report.faults += [
-        f"the settler at {settler} answers as no generation of the settlement contract"
-        for settler in chain.settlers
-        if settler not in report.generations
-    ]
-
-
-async def _check_tokens(outgoing: Outgoing, url: str, report: Report, tokens: Sequence[Address]) -> None:
-    one_url = replace(report.chain, rpc_urls=(url,))
-    state = ReadingState(time.monotonic)
-    asked = [token for token in tokens if token != NATIVE]
-    feeds = list(dict.fromkeys(feed for feed, _ in one_url.feeds.values()))
-    reading = await read_chain(outgoing, one_url, _WALLET, asked, feeds, seconds_max=SECONDS_MAX, state=state)
-    report.faults += [
-        f"token {token} cannot be read" for token in asked if reading.holdings[token].balance is None
-    ]  # fmt: skip
-    report.faults += [f"feed {feed} has no round" for feed in feeds if feed not in reading.rounds]
-
-
-def check_configured(settings: Settings) -> int:
-    """`run` for the chains and token lists of the settings, lists from URLs asked for anew. Nothing is kept of them."""
-    with tempfile.TemporaryDirectory() as lists:
-        return asyncio.run(_check_configured(settings, Path(lists)))
-
-
-async def _check_configured(settings: Settings, lists: Path) -> int:
-    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
-    clock = Clock.believed(lambda: time.time_ns() // 1_000_000)
-    async with Outgoing(allow_private=settings.allow_private_networks) as outgoing:
-        holdings = build_holdings(settings, chains, outgoing, clock, lists)
-        await holdings.tokens.refresh()
-        checked = {chain.id: chain for chain in holdings.chains}
-        tokens = {chain_id: [token.address for token in holdings.tokens.tokens(chain_id)] for chain_id in checked}
-        return await run(outgoing, checked, tokens, now_s=time.time())
-
-
-async def run(
-    outgoing: Outgoing, chains: Mapping[int, Chain], tokens: Mapping[int, Sequence[Address]], *, now_s: float
-) -> int:
-    """Print a line for each URL and one for each fault; 0 when there is none, 1 else, also with no chain configured."""
-    reports = await check(outgoing, chains, tokens, now_s=now_s)
-    for report in reports:
-        told = f"block {report.block}, {report.block_age_s} s old" if report.block is not None else "no answer"
-        click.echo(f"{report.chain.id} {report.chain.name}, URL {report.place}: {told}")
-        for settler, generation in report.generations.items():
-            click.echo(f"  settler {settler}: generation {generation}")
-        for fault in report.faults:
-            click.echo(f"  {fault}")
-    if not reports:
-        click.echo("no chain has an RPC URL: balances are off")
+def exit_status(reports: Sequence[Report]) -> int:
+    """0 when every URL is fine; 1 when one has a fault, or no chain has a URL."""
     return int(not reports or any(report.faults for report in reports))
+
+
+def shown(reports: Sequence[Report]) -> str:
+    """A line for each URL, each settlement contract and each fault."""
+    if not reports:
+        return "no chain has an RPC URL: balances are off"
+    lines: list[str] = []
+    for report in reports:
+        answer = f"block {report.block}, {report.block_age_s} s old" if report.block is not None else "no answer"
+        lines.append(f"{report.chain.id} {report.chain.name}, URL {report.place}: {answer}")
+        lines += [f"  settler {settler}: generation {generation}" for settler, generation in report.generations.items()]
+        lines += [f"  {fault}" for fault in report.faults]
+    return "\n".join(lines)

@@ -1,231 +1,198 @@
-"""`muniment intents import` and `export`: intents from and to files of JSON lines."""
+"""`muniment intents`."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 import click
 
-from muniment.chains.catalogue import load_chains
-from muniment.cli.logs import configure_logs
-from muniment.cli.whole_file import written
+from muniment.cli import output
+from muniment.cli.options import chains_option, common_options, json_summary_option, registry_of
+from muniment.cli.watch import watch
 from muniment.errors import NotReady, Refusal
-from muniment.intents import exporting, importing
-from muniment.intents.importing import Import, Progress
-from muniment.storage import open_database
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Generator
 
+    from muniment.intents.exporting import Exported
+    from muniment.intents.importing import Import, Progress
     from muniment.settings import Settings
 
-# Read at once of a file.
+# The size of one read.
 _BUFFER_BYTES: Final = 256 * 1024
-_CLEAR_LINE: Final = "\r\x1b[K"
 
 
-class _Impossible(click.ClickException):
-    """What ends a command before its work is done: status 2, since 1 says that single lines were refused."""
+class _FailedError(click.ClickException):
+    """The command failed as a whole: status 2. Status 1 means that some lines were refused."""
 
     exit_code = 2
 
 
-class _StoppedWhileWaiting(BaseException):
-    """A signal came while a reader or a writer of ours waited for the other end; nothing is in hand."""
+@click.group()
+def intents() -> None:
+    """The intents: files, and events on chain."""
 
 
-@dataclass(slots=True)
-class _Stop:
-    """What SIGINT or SIGTERM asked for. Work ends between two steps; waiting for the other end of a file ends at once.
+intents.add_command(watch)
 
-    Only that: an exception that a signal raises elsewhere may be lost, as in the callback of a weak reference.
+
+@intents.command("import")
+@common_options
+@chains_option
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--restart", is_flag=True, help="Start at the first line, even after an interrupted import of the file.")
+@json_summary_option
+def import_intents(config: Path | None, *, file: str, restart: bool, as_json: bool, **flags: object) -> None:
+    """Record the intents of FILE (- for standard input): JSON lines, one intent a line.
+
+    Each refused line is reported on standard error with its number; all other lines are recorded. After an
+    interruption, run the command again to continue. Exit status: 0 every line is recorded, 1 some lines were refused,
+    2 the import failed.
     """
+    import asyncio
 
-    number: int = 0
-    is_waiting: bool = False
+    from muniment.cli.logs import configure_logs
 
-    def __call__(self, number: int, _frame: FrameType | None) -> None:
-        self.number = number
-        if self.is_waiting:
-            raise _StoppedWhileWaiting
+    settings = registry_of(config, **flags)
+    configure_logs(settings)
+    stop = output.StopRequest()
+    with _errors_on_one_line(), stop.listening(), _opened(file) as opened:
+        raise SystemExit(
+            asyncio.run(_import(settings, opened, stop, is_stream=file == "-", restart=restart, as_json=as_json))
+        )
 
-    @contextmanager
-    def listening(self) -> Generator[None]:
-        """Be the handler of both signals."""
-        before = {each: signal.signal(each, self) for each in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
 
-    @contextmanager
-    def waiting(self) -> Generator[None]:
-        """Raise `_StoppedWhileWaiting` if a signal came before, or comes within."""
-        self.is_waiting = True
-        try:
-            if self.number:
-                raise _StoppedWhileWaiting
-            yield
-        finally:
-            self.is_waiting = False
+async def _import(
+    settings: Settings, file: IO[bytes], stop: output.StopRequest, *, is_stream: bool, restart: bool, as_json: bool
+) -> int:
+    from muniment.maintenance.import_intents import opened_import
 
-    async def aside(self, step: Awaitable[bytes | None]) -> bytes | None:
-        """Within `waiting`, do a step that no signal may interrupt."""
-        self.is_waiting = False
-        result = await step
-        self.is_waiting = True
-        if self.number:
-            raise _StoppedWhileWaiting
-        return result
+    began = time.monotonic()
+    async with opened_import(settings, file, is_stream=is_stream, restart=restart, on_refused=_print_refused) as job:
+        start = job.progress
+        is_done = await (_import_file if job.source else _import_stream)(job, file, stop)
+    _print_imported(job, start, time.monotonic() - began, is_done=is_done, as_json=as_json)
+    if is_done:
+        return int(job.progress.refused > 0)
+    next_step = "run the command again to continue" if job.source else "give the same input again: it is safe to repeat"
+    output.print_warning(f"stopped after line {job.progress.lines}; {next_step}")
+    return stop.status
+
+
+async def _import_stream(job: Import, file: IO[bytes], stop: output.StopRequest) -> bool:
+    """Import a file that can be read only once. The result is whether the import reached its end."""
+    try:
+        return await job.run(_PatientReader(file, stop), lambda: not stop.is_made())
+    except output.StoppedWhileWaiting:
+        return False
+
+
+async def _import_file(job: Import, file: IO[bytes], stop: output.StopRequest) -> bool:
+    """Import a regular file, with a progress bar. The result is whether the import reached its end."""
+    length = os.fstat(file.fileno()).st_size
+    with output.progress_bars() as draw:
+        draw("importing", job.progress.bytes, length)
+
+        def goes_on() -> bool:
+            draw("importing", job.progress.bytes, length)
+            return not stop.is_made()
+
+        return await job.run(file, goes_on)
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """A file that may let its reader wait."""
+class _PatientReader:
+    """A reader of a pipe. A signal ends its wait for the next line."""
 
     file: IO[bytes]
-    stop: _Stop
+    stop: output.StopRequest
 
     def readline(self, size: int = -1, /) -> bytes:
         with self.stop.waiting():
             return self.file.readline(size)
 
 
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-@dataclass(slots=True, kw_only=True)
-class _Run:
-    """An import from the command line; `place` is FILE."""
-
-    place: str
-    as_json: bool
-    started: float = field(default_factory=time.monotonic)
-    stop: _Stop = field(default_factory=_Stop)
-    resumed_at: Progress = field(default_factory=Progress)
-
-    async def run(self, settings: Settings, file: IO[bytes], *, restart: bool) -> int:
-        chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
-        database = open_database(settings.database_url, data_dir=settings.data_dir)
-        try:
-            await (database.migrate() if settings.migrates_at_start else database.check())
-            source = None if self.place == "-" else importing.fingerprint(file)
-            if source is not None and not restart:
-                self.resumed_at = await importing.progress_of(database, source)
-                file.seek(self.resumed_at.bytes)
-            ahead_ms = _wall_ms() - (await database.time_ms() or _wall_ms())
-            job = Import(
-                database=database, protocol=settings.protocol_name, chains=chains,
-                grace_s=settings.settlement_grace_s, now_ms=lambda: _wall_ms() - ahead_ms,
-                source=source, refused=_tell, progress=self.resumed_at,
-            )  # fmt: skip
-            is_done = await self._import(job, file)
-        finally:
-            await database.close()
-        return self._summary(job, is_done=is_done)
-
-    async def _import(self, job: Import, file: IO[bytes]) -> bool:
-        if job.source is None:
-            try:
-                return await job.run(_Waiting(file, self.stop), lambda: not self.stop.number)
-            except _StoppedWhileWaiting:
-                return False
-        with _progress_bar(os.fstat(file.fileno()).st_size, job.progress.bytes) as show:
-
-            def go_on() -> bool:
-                show(job.progress.bytes)
-                return not self.stop.number
-
-            return await job.run(file, go_on)
-
-    def _summary(self, job: Import, *, is_done: bool) -> int:
-        """Say what became of the file; the exit status."""
-        seconds, tally, lines = time.monotonic() - self.started, job.tally, job.progress.lines
-        if self.as_json:
-            counts = {"lines": lines, **asdict(tally), "refusedBefore": self.resumed_at.refused}
-            told = {**counts, "resumedAt": self.resumed_at.lines, "done": is_done, "seconds": round(seconds, 3)}
-            click.echo(json.dumps(told))
-        else:
-            since = f" (lines 1 to {self.resumed_at.lines} were done before)" if self.resumed_at.lines else ""
-            click.echo(
-                f"{lines} lines{since}: {tally.stored} stored, {tally.unchanged} unchanged, "
-                f"{job.progress.refused} refused, {tally.blank} blank; {seconds:.1f} s"
-            )
-        if not is_done:
-            go_on = "the same command goes on there" if job.source else "give the same input again: nothing doubles"
-            click.echo(f"stopped after line {lines}; {go_on}", err=True)
-            return 128 + self.stop.number
-        return 1 if job.progress.refused else 0
-
-
-def run_import(settings: Settings, place: str, *, restart: bool, as_json: bool) -> int:
-    """Import the file at `place`, or standard input for `-`; the exit status."""
-    configure_logs(settings)
-    run = _Run(place=place, as_json=as_json)
-    with _told_in_one_line(), run.stop.listening(), _opened(place) as file:
-        return asyncio.run(run.run(settings, file, restart=restart))
-
-
-def run_export(settings: Settings, place: str, *, as_json: bool) -> None:
-    """Export every intent to the file at `place`, or to standard output for `-`."""
-    configure_logs(settings)
-    exported, started, stop = exporting.Exported(), time.monotonic(), _Stop()
-
-    async def export() -> None:
-        database = open_database(settings.database_url, data_dir=settings.data_dir)
-        try:
-            await database.check()
-            with stop.waiting(), written(place) as file:
-                pieces = exporting.lines(database, exported)
-                while (piece := await stop.aside(anext(pieces, None))) is not None:
-                    file.write(piece)
-        finally:
-            await database.close()
-
-    try:
-        with _told_in_one_line(), stop.listening():
-            asyncio.run(export())
-    except _StoppedWhileWaiting:
-        click.echo("stopped: the export is not whole", err=True)
-        raise SystemExit(128 + stop.number) from None
-    seconds = round(time.monotonic() - started, 3)
+def _print_imported(job: Import, start: Progress, seconds: float, *, is_done: bool, as_json: bool) -> None:
+    tally, end = job.tally, job.progress
     if as_json:
-        click.echo(json.dumps({**asdict(exported), "seconds": seconds}), err=True)
-    elif place != "-":
-        click.echo(f"{exported.intents} intents, {exported.bytes} bytes; {seconds:.1f} s", err=True)
+        output.print_json({
+            "lines": end.lines, **asdict(tally), "refusedBefore": start.refused, "resumedAt": start.lines,
+            "done": is_done, "seconds": round(seconds, 3),
+        })  # fmt: skip
+    else:
+        before = f" (lines 1 to {start.lines} were done before)" if start.lines else ""
+        output.print_text(
+            f"{end.lines} lines{before}: {tally.stored} stored, {tally.unchanged} unchanged, "
+            f"{end.refused} refused, {tally.blank} blank; {seconds:.1f} s"
+        )
+
+
+def _print_refused(number: int, refusal: Refusal) -> None:
+    """Print the number of a refused line, the code, the reason, the place, and the facts."""
+    place = "".join(f" ({fault.pointer})" for fault in refusal.faults[:1] if fault.pointer)
+    facts = "".join(f"; {name} {value}" for name, value in refusal.facts.items())
+    output.print_warning(f"line {number}: {refusal.code}: {refusal.detail}{place}{facts}")
+
+
+@intents.command("export")
+@common_options
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary, on standard error, as JSON.")
+def export_intents(config: Path | None, *, file: str, as_json: bool, **flags: object) -> None:
+    """Write every intent to FILE (default: standard output), in the format of `import`.
+
+    FILE appears when it is complete.
+    """
+    import asyncio
+
+    from muniment.cli.logs import configure_logs
+    from muniment.intents.exporting import Exported
+
+    settings = registry_of(config, **flags)
+    configure_logs(settings)
+    exported, began, stop = Exported(), time.monotonic(), output.StopRequest()
+    try:
+        with _errors_on_one_line(), stop.listening():
+            asyncio.run(_export(settings, file, exported, stop))
+    except output.StoppedWhileWaiting:
+        output.print_warning("stopped: the export is incomplete")
+        raise SystemExit(stop.status) from None
+    seconds = round(time.monotonic() - began, 3)
+    if as_json:
+        output.print_json({**asdict(exported), "seconds": seconds}, err=True)
+    elif file != "-":
+        output.print_warning(f"{exported.intents} intents, {exported.bytes} bytes; {seconds:.1f} s")
+
+
+async def _export(settings: Settings, place: str, exported: Exported, stop: output.StopRequest) -> None:
+    from muniment.intents import exporting
+    from muniment.maintenance import databases
+
+    async with databases.opened(settings) as database:
+        await database.check()
+        with stop.waiting(), output.output_file(place) as file:
+            pieces = exporting.lines(database, exported)
+            while (piece := await stop.uninterrupted(anext(pieces, None))) is not None:
+                file.write(piece)
 
 
 @contextmanager
-def _told_in_one_line() -> Generator[None]:
-    """What an operator can mend is a message and status 2."""
+def _errors_on_one_line() -> Generator[None]:
+    """Print an expected error as one line, and end with status 2."""
     try:
-        yield
-    except NotReady as error:
-        raise _Impossible(f"{error}; run `muniment migrate`") from error
-    except BrokenPipeError:  # whoever reads has enough
-        raise
-    except (Refusal, ValueError, OSError) as error:  # ValueError: a URL that no engine knows, a chains file
-        raise _Impossible(str(error)) from error
-
-
-def _tell(number: int, refusal: Refusal) -> None:
-    """One line for a line that was refused: its number, the code, the reason, where, and what was found instead."""
-    where = "".join(f" ({fault.pointer})" for fault in refusal.faults[:1] if fault.pointer)
-    found = "".join(f"; {name} {value}" for name, value in refusal.facts.items())
-    clear = _CLEAR_LINE if sys.stderr.isatty() else ""
-    click.echo(f"{clear}line {number}: {refusal.code}: {refusal.detail}{where}{found}", err=True)
+        with output.errors_on_one_line():
+            yield
+    except click.ClickException as error:
+        hint = "; run `muniment migrate`" if isinstance(error.__cause__, NotReady) else ""
+        raise _FailedError(f"{error.message}{hint}") from error
 
 
 @contextmanager
@@ -235,18 +202,3 @@ def _opened(place: str) -> Generator[IO[bytes]]:
         return
     with Path(place).open("rb", buffering=_BUFFER_BYTES) as file:
         yield file
-
-
-@contextmanager
-def _progress_bar(length: int, position: int) -> Generator[Callable[[int], None]]:
-    """What is told how many bytes are done; it shows them on a terminal and says nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    with click.progressbar(length=length, label="importing", file=sys.stderr) as bar:
-        bar.update(position)
-
-        def show(done: int) -> None:
-            bar.update(done - bar.pos)
-
-        yield show

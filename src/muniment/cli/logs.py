@@ -1,4 +1,4 @@
-"""Logs on standard error: lines for people or JSON for machines. Bodies, credentials and secrets are never logged."""
+"""Logs on standard error: lines for people or JSON for programs. Bodies, credentials and secrets are never logged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _StandardError:
-    """Standard error, but a line that cannot be written stops nothing: the disk may be full, the reader gone."""
+    """Standard error. A failing write is ignored: a full disk or a closed pipe must not stop the service."""
 
     def write(self, text: str) -> int:
         with suppress(OSError):
@@ -27,7 +27,7 @@ class _StandardError:
 
 
 def configure_logs(settings: Settings) -> None:
-    """Send what this package and its server log through one pipeline."""
+    """Send the logs of this package and of its server through one pipeline."""
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if settings.log_format == "json"
@@ -48,6 +48,6 @@ def configure_logs(settings: Settings) -> None:
     logging.basicConfig(
         level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
     )
-    # What a caller sent wrong is told to the caller; a line for each would let callers fill the log.
+    # A fault of a request is in its answer. A line for each would let clients fill the log.
     for name in ("uvicorn.error", "python_multipart"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -1,63 +1,103 @@
-"""`muniment operators`: who may write intents, and what they wrote."""
+"""`muniment operators`."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
 
-from muniment.auth import operators
-from muniment.evm.hex import Bytes32
-from muniment.storage import open_database
-from muniment.wire import encode, iso_time
+import click
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from muniment.settings import Settings
-    from muniment.storage.database import Database
-
-T = TypeVar("T")
+from muniment.cli import output
+from muniment.cli.options import common_options, json_option, registry_of
 
 
-def add(settings: Settings, name: str, *, as_json: bool) -> str:
-    """The key that an operator gets, which is shown this once. Raises `ValueError` for no name, or one with a key."""
-    key, now_ms = operators.new_key(secrets.token_bytes), _now_ms()
-    _run(settings, lambda database: database.write(lambda tx: operators.add(tx, name, key, now_ms)))
-    return _json({"name": name, "key": key}) if as_json else key
+@click.group()
+def operators() -> None:
+    """The operators that can write intents, and the audit of their writes."""
 
 
-def revoke(settings: Settings, name: str) -> str:
-    """Take an operator's key back. Raises `ValueError` if there is none."""
-    now_ms = _now_ms()
-    _run(settings, lambda database: database.write(lambda tx: operators.revoke(tx, name, now_ms)))
-    return f"{name} has no key any more"
+@operators.command("add")
+@common_options
+@click.argument("name")
+@json_option
+def add_operator(config: Path | None, name: str, *, as_json: bool, **flags: object) -> None:
+    """Print a key for NAME; it is shown only once. A revoked NAME gets a new key."""
+    from muniment.auth import operators
+    from muniment.maintenance import databases
 
-
-def show(settings: Settings, *, as_json: bool) -> str:
-    """Every operator that ever was: name, since when the key is good, and when it was revoked."""
-    found = _run(settings, operators.fetch_all)
+    settings = registry_of(config, **flags)
+    with output.errors_on_one_line():
+        key, now_ms = operators.new_key(secrets.token_bytes), _now_ms()
+        databases.run(settings, lambda db: db.write(lambda tx: operators.add(tx, name, key, now_ms)))
     if as_json:
-        return _json(
-            [
-                {"name": each.name, "createdAt": iso_time(each.created_at_ms), "revokedAt": _time(each.revoked_at_ms)}
-                for each in found
-            ]
-        )
-    return "\n".join(
-        f"{each.name} since {iso_time(each.created_at_ms)}"
-        + (f", revoked {_time(each.revoked_at_ms)}" if each.revoked_at_ms is not None else "")
+        output.print_json({"name": name, "key": key})
+    else:
+        output.print_text(key)
+
+
+@operators.command("list")
+@common_options
+@json_option
+def list_operators(config: Path | None, *, as_json: bool, **flags: object) -> None:
+    """Print every operator, revoked ones too; never a key."""
+    from muniment.auth import operators
+    from muniment.maintenance import databases
+    from muniment.wire import iso_time
+
+    settings = registry_of(config, **flags)
+    with output.errors_on_one_line():
+        found = databases.run(settings, operators.fetch_all)
+    rows = [
+        (each.name, iso_time(each.created_at_ms), None if each.revoked_at_ms is None else iso_time(each.revoked_at_ms))
         for each in found
-    )
+    ]
+    if as_json:
+        output.print_json([{"name": name, "createdAt": since, "revokedAt": until} for name, since, until in rows])
+    else:
+        lines = [f"{name} since {since}" + (f", revoked {until}" if until else "") for name, since, until in rows]
+        output.print_text("\n".join(lines))
 
 
-def audit(settings: Settings, *, operator: str | None, intent: str | None, limit: int, as_json: bool) -> str:
-    """What was written, newest first. Raises `InvalidHex` for a hash that is none."""
-    intent_hash = None if intent is None else Bytes32.parse(intent).raw
-    found = _run(
-        settings, lambda database: operators.audited(database, operator=operator, intent_hash=intent_hash, limit=limit)
-    )
+@operators.command("revoke")
+@common_options
+@click.argument("name")
+def revoke_operator(config: Path | None, name: str, **flags: object) -> None:
+    """Revoke the key of NAME. A running service refuses it at once."""
+    from muniment.auth import operators
+    from muniment.maintenance import databases
+
+    settings, now_ms = registry_of(config, **flags), _now_ms()
+    with output.errors_on_one_line():
+        databases.run(settings, lambda db: db.write(lambda tx: operators.revoke(tx, name, now_ms)))
+    output.print_text(f"{name} has no key any more")
+
+
+@operators.command("audit")
+@common_options
+@click.option("--operator", help="Only the writes of this operator.")
+@click.option("--intent", help="Only the writes to the intent with this hash.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of writes, the newest."
+)
+@json_option
+def audit_operators(
+    config: Path | None, operator: str | None, intent: str | None, limit: int, *, as_json: bool, **flags: object
+) -> None:
+    """Print the writes of operators, newest first."""
+    from muniment.auth import operators
+    from muniment.evm.hex import Bytes32
+    from muniment.maintenance import databases
+    from muniment.wire import iso_time
+
+    settings = registry_of(config, **flags)
+    with output.errors_on_one_line():
+        intent_hash = None if intent is None else Bytes32.parse(intent).raw
+        found = databases.run(
+            settings, lambda db: operators.audited(db, operator=operator, intent_hash=intent_hash, limit=limit)
+        )
     rows = [
         {
             "at": iso_time(each.at_ms), "operator": each.operator, "action": each.action,
@@ -65,27 +105,10 @@ def audit(settings: Settings, *, operator: str | None, intent: str | None, limit
         }
         for each in found
     ]  # fmt: skip
-    return _json(rows) if as_json else "\n".join("  ".join(row.values()) for row in rows)
-
-
-def _json(value: object) -> str:
-    return encode(value).decode()
-
-
-def _time(time_ms: int | None) -> str | None:
-    return None if time_ms is None else iso_time(time_ms)
-
-
-def _run(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
-    async def opened() -> T:
-        database = open_database(settings.database_url, data_dir=settings.data_dir)
-        try:
-            await database.check()
-            return await work(database)
-        finally:
-            await database.close()
-
-    return asyncio.run(opened())
+    if as_json:
+        output.print_json(rows)
+    else:
+        output.print_text("\n".join("  ".join(row.values()) for row in rows))
 
 
 def _now_ms() -> int:

@@ -1,22 +1,22 @@
-"""What the commands have in common: their options, the settings they lead to, and how a failure is told."""
+"""The options that commands share, and the settings that result from them."""
+
+# ruff: noqa: PLC0415 - imports are inside functions, so that `--help` is quick
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from muniment.errors import Refusal
 from muniment.settings import SettingError, Settings, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
 
-def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every command has."""
+def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command."""
     for option in (
         click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="TOML file with settings."),
         click.option("--database-url", help="Database; default: SQLite in the data directory."),
@@ -26,36 +26,78 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-with_chains = click.option(
+chains_option = click.option(
     "--chains",
     "chains_file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="TOML file with the chains' RPC URLs.",
 )
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+json_summary_option = click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+
+
+class NoRegistryError(click.ClickException):
+    """There is no registry at the given place: status 2, as for every wrong argument."""
+
+    exit_code = 2
 
 
 def settings_of(config: Path | None, **flags: object) -> Settings:
-    """The settings of the environment and `config`, with the flags that were given laid over them."""
+    """The settings of the environment and of `config`. A flag with a value replaces its setting.
+
+    Raises `click.ClickException`, as do the functions below.
+    """
     try:
         return load_settings(flags, config=config)
     except SettingError as error:
         raise click.ClickException(str(error)) from error
 
 
-@contextmanager
-def told_in_one_line() -> Generator[None]:
-    """What an operator can mend, such as a directory that cannot be written, is a message and no traceback."""
+def registry_of(config: Path | None, **flags: object) -> Settings:
+    """The settings of an existing registry. A missing SQLite file is found here, a missing server at its first use."""
+    settings = settings_of(config, **flags)
+    require_database(settings.database_url, settings)
+    return settings
+
+
+def registry_with_blocks_of(config: Path | None, **flags: object) -> Settings:
+    """The settings of an existing registry. If its blocks are files, their directory exists too."""
+    from muniment.blocks import block_directory
+
+    settings = registry_of(config, **flags)
+    directory = block_directory(settings.blocks_url, settings.data_dir)
+    if directory is not None and not directory.is_dir():
+        raise NoRegistryError(f"there are no blocks of a registry: no directory {directory}")
+    return settings
+
+
+def named_registry_of(config: Path | None, **flags: object) -> Settings:
+    """The settings, for a command that can work without a registry. A data directory in `flags` must hold one."""
+    return settings_of(config, **flags) if flags.get("data_dir") is None else registry_of(config, **flags)
+
+
+def secrets_of(config: Path | None, **flags: object) -> Settings:
+    """The settings of a registry that has secrets: a file in its data directory, or a setting."""
+    from muniment.auth.secrets import RING_FILE
+
+    settings = settings_of(config, **flags)
+    path = settings.data_dir / RING_FILE
+    if not settings.secret and not path.is_file():
+        raise NoRegistryError(f"there are no secrets of a registry: no file {path}")
+    return settings
+
+
+def require_database(url: str, settings: Settings) -> None:
+    """Raise `NoRegistryError` when `url` names an SQLite file that does not exist. `database:` means the settings' own.
+
+    A URL of no known engine is refused later, when it is opened.
+    """
+    from muniment.blocks import IN_DATABASE
+    from muniment.storage import sqlite_file
+
     try:
-        yield
-    except (Refusal, SettingError, ValueError, OSError) as error:  # ValueError: a URL that no engine knows
-        raise click.ClickException(str(error)) from error
-
-
-def told(say: Callable[[], str]) -> None:
-    """Print what `say` says, if anything."""
-    with told_in_one_line():
-        if said := say():
-            click.echo(said)
-
-
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+        path = sqlite_file(settings.database_url if url == IN_DATABASE else url, data_dir=settings.data_dir)
+    except ValueError:
+        return
+    if path is not None and not path.is_file():
+        raise NoRegistryError(f"there is no registry: no file {path}")

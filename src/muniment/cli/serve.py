@@ -1,42 +1,52 @@
-"""`muniment serve`: one process, or several on one port, that stop in good order."""
+"""`muniment serve`, `muniment migrate` and `muniment config`."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
 
 from __future__ import annotations
 
-import asyncio
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from muniment.cli.logs import configure_logs
-from muniment.errors import Refusal
-from muniment.server.run import ServedApplication, listen, serve, settle_memory
-from muniment.settings import SettingError, Settings, load_settings, variable
-from muniment.storage import open_database
+from muniment.cli import output
+from muniment.cli.options import chains_option, common_options, named_registry_of, settings_of
+from muniment.settings import Settings, load_settings, variable
+
+if TYPE_CHECKING:
+    from muniment.server.run import ServedApplication
 
 
-def run(settings: Settings) -> None:
-    """Migrate if that is to be done at start, then serve until SIGTERM or Ctrl-C."""
+@click.command()
+@common_options
+@click.option("--host", help="Address to listen on; default 127.0.0.1.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0: any free port; default 8787.")
+@click.option("--workers", type=click.IntRange(1, 64), help="Number of serving processes; default 1.")
+@chains_option
+def serve(config: Path | None, **flags: object) -> None:
+    """Run the service."""
+    from muniment.cli.logs import configure_logs
+    from muniment.server.run import listen, serve as serve_on
+
+    settings = settings_of(config, **flags)
     configure_logs(settings)
-    try:
+    with output.errors_on_one_line():
         _prepare(settings)
         listener = listen(settings.host, settings.port)
-    except (Refusal, SettingError, ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-    # What flags and files said is said again in the environment, where every worker reads it.
-    said = settings.environment()
-    if f"{variable('secret')}_FILE" in os.environ:
-        del said[variable("secret")]  # the file stays the only place of the secrets
-    os.environ.update(said)
+    _give_to_workers(settings)
     _announce(settings, listener.getsockname()[1])
-    serve(
+    serve_on(
         listener, "muniment.cli.serve:load_application",
         workers=settings.workers, stop_seconds_max=settings.shutdown_timeout_s,
     )  # fmt: skip
 
 
 def load_application() -> ServedApplication:
-    """What each serving process loads: the application, with the settings and the logs of the environment."""
-    from muniment.app import Application, build_context  # noqa: PLC0415 - the supervisor of several workers does without
+    """The application of one serving process, with the settings and the logs of the environment."""
+    from muniment.app import Application, build_context
+    from muniment.cli.logs import configure_logs
+    from muniment.server.run import ServedApplication, settle_memory
 
     settings = load_settings()
     configure_logs(settings)
@@ -53,45 +63,62 @@ def load_application() -> ServedApplication:
 
 
 def _prepare(settings: Settings) -> None:
-    """Do once, and where an error is told in one line, what each process would do or trip over."""
-    from muniment.app import build_context  # noqa: PLC0415 - `migrate` and `--help` do without
+    """Migrate, and build the context once: an error appears on one line here, and not in each worker."""
+    import asyncio
 
-    async def try_out() -> None:
+    from muniment.app import build_context
+    from muniment.maintenance import databases
+
+    async def build_once() -> None:
         context = build_context(settings)
         context.secrets()
         await context.outgoing.close()
         await context.database.close()
 
     if settings.migrates_at_start:
-        migrate(settings)
-    asyncio.run(try_out())
+        databases.migrate(settings)
+    asyncio.run(build_once())
 
 
-def migrate(settings: Settings) -> list[str]:
-    """Apply the missing migrations; their names."""
-
-    async def apply() -> list[str]:
-        database = open_database(settings.database_url, data_dir=settings.data_dir)
-        try:
-            return await database.migrate()
-        finally:
-            await database.close()
-
-    return asyncio.run(apply())
+def _give_to_workers(settings: Settings) -> None:
+    """Put the settings into the environment, where every worker reads them."""
+    environment = settings.environment()
+    if f"{variable('secret')}_FILE" in os.environ:
+        del environment[variable("secret")]  # the secrets stay in their file
+    os.environ.update(environment)
 
 
 def _announce(settings: Settings, port: int) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    click.echo(f"Muniment listens on http://{host}:{port} (data in {settings.data_dir}); reference at /docs")
+    output.print_text(f"Muniment listens on http://{host}:{port} (data in {settings.data_dir}); reference at /docs")
     if settings.listens_beyond_this_machine and settings.protocol_name == Settings().protocol_name:
-        click.echo(
-            f"Note: triggers are signed under the domain '{settings.protocol_name} Protocol - Registry', which names "
-            "no deployment: a consent given to one registry of that name can be shown to another. See docs/running.md.",
-            err=True,
+        output.print_warning(
+            f"Note: triggers are signed under the domain '{settings.protocol_name} Protocol - Registry', which is the "
+            "default of every deployment: a consent to one registry of that name is valid in another. See "
+            "docs/running.md."
         )
     if settings.data_dir.stat().st_mode & 0o077:
-        click.echo(
-            f"Note: others on this machine may enter {settings.data_dir}, which holds emails and profiles; "
-            "chmod -R go= makes it the service's alone.",
-            err=True,
+        output.print_warning(
+            f"Note: other users of this machine can enter {settings.data_dir}, which holds email addresses and "
+            "profiles; chmod -R go= makes it private."
         )
+
+
+@click.command()
+@common_options
+def migrate(config: Path | None, **flags: object) -> None:
+    """Migrate the database to the schema of this release."""
+    from muniment.maintenance import databases
+
+    settings = settings_of(config, **flags)
+    with output.errors_on_one_line():
+        names = databases.migrate(settings)
+    output.print_text("\n".join(f"applied {name}" for name in names) or "the database is up to date")
+
+
+@click.command("config")
+@common_options
+def show_config(config: Path | None, **flags: object) -> None:
+    """Print the effective settings, with masked secrets."""
+    for name, value in named_registry_of(config, **flags).shown().items():
+        output.print_text(f"{variable(name)}={value}")

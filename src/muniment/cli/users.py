@@ -1,32 +1,37 @@
-"""`muniment users`: what an operator changes of users."""
+"""`muniment users`."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from muniment.errors import InvalidAddress
-from muniment.evm.address import Address
-from muniment.storage import open_database
-from muniment.users import store
-from muniment.users.types import Email
+import click
 
-if TYPE_CHECKING:
-    from muniment.settings import Settings
+from muniment.cli import output
+from muniment.cli.options import common_options, registry_of
 
 
-def set_email(settings: Settings, address: str, email: str | None) -> str:
-    """Set or remove a user's email; what was done. Raises `InvalidAddress` when the address has never logged in."""
-    owner, wanted = Address.parse(address), None if email is None else Email.parse(email)
+@click.group()
+def users() -> None:
+    """The users of a registry."""
 
-    async def change() -> bool:
-        database = open_database(settings.database_url, data_dir=settings.data_dir)
-        try:
-            await database.check()
-            return await database.write(lambda tx: store.set_email(tx, owner, wanted))
-        finally:
-            await database.close()
 
-    if not asyncio.run(change()):
-        raise InvalidAddress(f"{owner} has never logged in")
-    return f"{owner} has the email {wanted}" if wanted else f"{owner} has no email any more"
+@users.command("set-email")
+@common_options
+@click.argument("address")
+@click.argument("email", required=False)
+def set_email(config: Path | None, address: str, email: str | None, **flags: object) -> None:
+    """Set the EMAIL of a user, or remove it without EMAIL. The user must have logged in before."""
+    from muniment.errors import InvalidAddress
+    from muniment.evm.address import Address
+    from muniment.maintenance import databases
+    from muniment.users import store
+    from muniment.users.types import Email
+
+    settings = registry_of(config, **flags)
+    with output.errors_on_one_line():
+        owner, wanted = Address.parse(address), None if email is None else Email.parse(email)
+        if not databases.run(settings, lambda db: db.write(lambda tx: store.set_email(tx, owner, wanted))):
+            raise InvalidAddress(f"{owner} has never logged in")
+    output.print_text(f"{owner} has the email {wanted}" if wanted else f"{owner} has no email any more")

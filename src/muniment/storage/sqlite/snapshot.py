@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Final, Self
 
+from muniment import durable
 from muniment.errors import DatabaseUnavailable, Integrity
 from muniment.storage.migrate import migrations, missing
 from muniment.storage.sqlite.connection import connect
@@ -41,11 +42,7 @@ def take_snapshot(source: Path, target: Path, advance: Callable[[int, int], None
             )
     except sqlite3.Error as error:
         raise DatabaseUnavailable(f"the database cannot be copied: {error}") from error
-    descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    durable.flush_file(target)
 
 
 class StillDatabase:

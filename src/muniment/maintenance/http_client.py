@@ -1,9 +1,10 @@
-"""The few HTTP requests that commands make, with the standard library."""
+"""HTTP requests to a service, with the standard library alone."""
 
 from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,8 +12,8 @@ from urllib.parse import urlsplit
 TIMEOUT_S = 30
 
 
-class RequestFailed(Exception):
-    """The service cannot be reached, or answered with a problem; the message says which."""
+class RequestFailed(OSError):
+    """The service does not answer, or answers with a problem document. The message says which."""
 
 
 class Client:
@@ -31,7 +32,7 @@ class Client:
         """The JSON answer to a JSON body; None for no content."""
         return self._request("POST", path, json.dumps(body).encode(), {"content-type": "application/json", **headers})
 
-    def post_files(self, path: str, files: dict[str, bytes], **headers: str) -> Any:
+    def post_files(self, path: str, files: Mapping[str, bytes], **headers: str) -> Any:
         """The JSON answer to a multipart form with these files, all under the name `file`."""
         boundary = secrets.token_hex(16)
         parts = [

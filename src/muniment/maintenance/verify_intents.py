@@ -1,4 +1,4 @@
-"""The part of `muniment verify` about intents: every hash is computed again from what is stored."""
+"""The checks of intents: every hash is computed again from the stored record."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from muniment.cli.verified import fault_of, rows
 from muniment.errors import Integrity
 from muniment.evm.hex import Bytes32, HexString
 from muniment.intents.hashes import intent_hash, proposal_hash
 from muniment.intents.types import Hashed, NewProposal
+from muniment.maintenance.checks import fault_of, rows
 from muniment.wire import decode_text
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class _NamedProposal(NewProposal, frozen=True, kw_only=True):
 
 
 async def check_intents(context: Context) -> AsyncIterator[str | None]:
-    """For each intent what is wrong with it or one of its proposals, or None."""
+    """A fault, or None, for each intent and each proposal."""
     async for seq, digest, record in rows(context, "SELECT seq, hash, record FROM intents"):
         wrong = fault_of(_check_intent, digest, record)
         yield f"intent {HexString.from_raw(digest)}: {wrong}" if wrong else None

@@ -1,8 +1,8 @@
-"""What every check of `muniment verify` is made of."""
+"""The parts that all checks of stored rows share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from muniment.context import Context
     from muniment.storage.database import Row
 
-# Rows read at once: a few megabytes of records.
-ROWS_AT_ONCE = 500
+# Rows of one read: a few megabytes of records.
+_ROWS_PER_READ: Final = 500
 
 
 def fault_of(check: Callable[..., None], *of: object) -> str | None:
-    """What `check` finds wrong; something stored may break any rule that held when it was written."""
+    """The fault that `check` finds in stored data, or None. Raises `Unavailable`: a storage that fails is no fault."""
     try:
         check(*of)
     except Unavailable:
@@ -32,10 +32,10 @@ def fault_of(check: Callable[..., None], *of: object) -> str | None:
 
 
 async def rows(context: Context, select: str) -> AsyncIterator[Row]:
-    """All rows of a table in the order of its sequence, which `select` reads first, a few at a time."""
+    """All rows of a table, in the order of `seq`, which is the first column of `select`."""
     last: Any = 0
     while found := await context.database.fetch_slow(
-        f"{select} WHERE seq > ? ORDER BY seq LIMIT {ROWS_AT_ONCE}", (last,)
+        f"{select} WHERE seq > ? ORDER BY seq LIMIT {_ROWS_PER_READ}", (last,)
     ):
         for row in found:
             yield row

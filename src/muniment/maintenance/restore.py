@@ -1,43 +1,43 @@
-"""`muniment restore`: a backup becomes a registry, of which nothing can be served before all of it is there."""
+"""Restore a backup to a registry. The service cannot open the registry before it is complete."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import secrets as chance
 import shutil
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import click
 import msgspec
 
 from muniment import durable
 from muniment.auth.secrets import RING_SIZE_MAX, RingFile
 from muniment.blocks.files import FileBlockStore
-from muniment.cli.backed_up import (
+from muniment.errors import Integrity
+from muniment.maintenance.backup_format import (
     BLOCKS,
     DATABASE,
     LOCK,
     SECRETS,
+    BlockCopier,
     Contents,
-    Copying,
     Description,
+    OnProgress,
     block_files,
     block_rows,
+    blocks_directory,
     check_functions,
     database_file,
-    files_of,
     find_description,
     lock,
     ring_ids,
     shown,
 )
-from muniment.cli.epoch import begin_in_file
-from muniment.errors import Integrity
+from muniment.maintenance.epoch import begin_in_file
+from muniment.maintenance.placeholder import is_placeholder, reserved
 from muniment.settings import variable
 from muniment.storage.sqlite.snapshot import StillDatabase
 
@@ -45,21 +45,14 @@ if TYPE_CHECKING:
     from muniment.settings import Settings
 
 _OTHER_ENGINE: Final = (
-    "restore PostgreSQL with its own tools, then end every key of before: `muniment secrets rotate`, and `retire` "
-    "until the new secret is alone"
+    "restore PostgreSQL with its own tools, then end every earlier key: `muniment secrets rotate`, and `retire` until "
+    "only the new secret is left"
 )
-# What stands in the place of the database until the end: no database, so that nothing starts from it.
-_MARK: Final = b"This is no database: `muniment restore` has not finished here. Run it again.\n"
-_MARK_SUFFIX: Final = ".mark"
 _STAGED_SUFFIX: Final = ".restoring"
-_QUESTION: Final = (
-    "The backup revives API keys that were rotated out since it was made, and used nonces.\n"
-    "End every API key, token and nonce of before? Users log in again and read their new key."
-)
 
 
 class Summary(Contents, frozen=True):
-    """What was restored; `secrets` are the ids of the ring, null where it is not the data directory's."""
+    """The contents of the new registry. `secrets` are ids, or None when the data directory holds no ring."""
 
     made_at: str
     data_dir: str
@@ -70,32 +63,39 @@ class Summary(Contents, frozen=True):
     def __str__(self) -> str:
         if self.secrets is None:
             of_keys = (
-                f"The secrets are not from the backup: give them to the service in {variable('secret')}, or a new one "
-                "alone, which ends every API key, token and nonce of before."
+                f"The secrets are not from the backup. Give them to the service in {variable('secret')}, or a new one "
+                "alone, which ends every earlier API key, token and nonce."
             )
         elif self.rotated:
-            of_keys = f"Every API key, token and nonce of before has ended; the new secret is {self.secrets[0]}."
+            of_keys = f"Every earlier API key, token and nonce has ended; the new secret is {self.secrets[0]}."
         else:
             of_keys = (
-                "API keys, tokens and nonces of before are good again. `muniment secrets rotate`, then `retire` until "
-                "the new secret is alone, ends them."
+                "Earlier API keys, tokens and nonces are valid again. To end them: `muniment secrets rotate`, then "
+                "`retire` until only the new secret is left."
             )
         return (
             f"restored the backup of {self.made_at} to {self.data_dir} ({Contents.__str__(self)})\n{of_keys}\n"
-            "Cursors of before are refused (410 cursor-too-old): whoever follows a listing begins it again.\n"
+            "Earlier cursors are refused (410 cursor-too-old): clients that follow a listing start it again.\n"
             "Next: `muniment verify`, then `muniment serve`, with the same settings."
         )
 
 
-def run(settings: Settings, directory: Path, *, rotate: bool | None, as_json: bool = False) -> None:
-    """Restore the backup in `directory` to where `settings` lead, which is no registry yet.
+def restore(
+    settings: Settings,
+    directory: Path,
+    *,
+    wants_rotation: Callable[[], bool],
+    rotate: bool | None,
+    on_progress: OnProgress,
+    on_finding: Callable[[str], None],
+) -> Summary:
+    """Restore the backup in `directory` to the place of `settings`, where no registry is yet.
 
-    `rotate` None asks on the terminal. Raises `Refusal`, `ValueError`, `OSError` or `click.ClickException`; before
-    the first byte is written, but for a disk that fails.
+    With `rotate` None, `wants_rotation` decides, once the backup is checked and if it holds secrets. `on_finding` gets
+    a line for each function with missing or damaged blocks. Raises `Refusal`, `ValueError` or `OSError`; only a failing
+    disk is found after the first write.
     """
     place = database_file(settings, _OTHER_ENGINE)
-    if rotate is None and not sys.stdin.isatty():
-        raise ValueError("say --rotate or --no-rotate: whether every API key, token and nonce of before is to end")
     with _shared(directory):
         described = find_description(directory)
         if described is None:
@@ -103,16 +103,20 @@ def run(settings: Settings, directory: Path, *, rotate: bool | None, as_json: bo
         _check_apart(settings, place, directory)
         _check_place(settings, place)
         _check_fit(settings, described, rotate=rotate)
-        with _checked(directory, described) as database:
+        with _checked(directory, described, on_progress, on_finding) as database:
             if rotate is None:
-                rotate = not _is_elsewhere(settings, described) and click.confirm(_QUESTION, default=True, err=True)
-            summary = _restore(settings, place, directory, described, database, rotate=rotate)
-    click.echo(msgspec.json.encode(summary).decode() if as_json else str(summary))
+                rotate = not _has_own_secrets(settings, described) and wants_rotation()
+            copy_blocks = partial(
+                check_functions, database,
+                step="copying", advice="the backup was changed meanwhile",
+                on_progress=on_progress, on_finding=on_finding,
+            )  # fmt: skip
+            return _restore(settings, place, directory, described, database, rotate=rotate, copy_blocks=copy_blocks)
 
 
 @contextmanager
 def _shared(directory: Path) -> Generator[None]:
-    """Keep a backup from being refreshed meanwhile. A copy of one may have no lock, and needs none."""
+    """Lock the backup against replacement. A copy of a backup may have no lock file, and needs none."""
     try:
         descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -126,40 +130,40 @@ def _shared(directory: Path) -> Generator[None]:
 
 
 def _check_apart(settings: Settings, place: Path, directory: Path) -> None:
-    """Raise `ValueError` where a registry would lie in its own backup, which holds nothing else."""
+    """Raise `ValueError` when the registry would lie inside its own backup."""
     if any(_is_one(each, directory) for each in (settings.data_dir, place.parent)):
         raise ValueError(f"{directory} is the backup itself: restore into another directory")
-    blocks, source = files_of(settings), directory / BLOCKS
+    blocks, source = blocks_directory(settings), directory / BLOCKS
     if blocks is not None and _is_one(blocks, source):
         raise ValueError(f"{source} is where the backup has its blocks: give the service a directory of its own")
 
 
 def _is_one(path: Path, other: Path) -> bool:
-    """Whether both lead to one directory."""
+    """Whether both paths name the same directory."""
     return path.exists() and other.exists() and path.samefile(other)
 
 
 def _check_place(settings: Settings, place: Path) -> None:
-    """Raise `ValueError` where a registry is, or the rest of one. What an interrupted restore left is none."""
-    if place.exists() and _is_mark(place):
+    """Raise `ValueError` when a registry, or a part of one, is there. The rest of an interrupted restore is allowed."""
+    if place.exists() and is_placeholder(place):
         return
-    # A log without its database would be replayed into the one that comes to lie beside it.
+    # SQLite would replay a log without its database into the restored database.
     names = (place.name, *(f"{place.name}-{suffix}" for suffix in ("wal", "shm", "journal")))
     for path in (*(place.with_name(name) for name in names), settings.data_dir / SECRETS):
         if os.path.lexists(path):
-            raise ValueError(f"{path} is there: restore into a data directory that holds no registry")
+            raise ValueError(f"{path} exists: restore into a data directory that holds no registry")
 
 
 def _check_fit(settings: Settings, described: Description, *, rotate: bool | None) -> None:
-    """Raise `ValueError` where these settings would not find what is restored, or cannot rotate it."""
-    here = "database" if files_of(settings) is None else "files"
+    """Raise `ValueError` when the service would not find the blocks with these settings, or `rotate` is impossible."""
+    here = "database" if blocks_directory(settings) is None else "files"
     if described.blocks != here:
         url = "database:" if described.blocks == "database" else "file:"
         raise ValueError(
             f"the backup has its blocks in {'the' if url == 'database:' else 'their'} {described.blocks}: restore with "
             f"{variable('blocks_url')}={url}, then move them with `muniment blocks copy`"
         )
-    if rotate and _is_elsewhere(settings, described):
+    if rotate and _has_own_secrets(settings, described):
         reason = f"{variable('secret')} is set" if settings.secret else "the backup holds no secrets"
         raise ValueError(
             f"--rotate has nothing to rotate, {reason}: take --no-rotate, and put a new secret, alone, into "
@@ -167,14 +171,16 @@ def _check_fit(settings: Settings, described: Description, *, rotate: bool | Non
         )
 
 
-def _is_elsewhere(settings: Settings, described: Description) -> bool:
-    """Whether the registry's secrets are not those of a backup, but what an operator gives to the service."""
+def _has_own_secrets(settings: Settings, described: Description) -> bool:
+    """Whether the operator gives the secrets to the service, and the backup does not."""
     return bool(settings.secret) or described.secrets is None
 
 
 @contextmanager
-def _checked(directory: Path, described: Description) -> Generator[StillDatabase]:
-    """The database of a backup that is whole, and of this release or an older one."""
+def _checked(
+    directory: Path, described: Description, on_progress: OnProgress, on_finding: Callable[[str], None]
+) -> Generator[StillDatabase]:
+    """The database of a backup, after a check that the backup is complete and not from a newer release."""
     snapshot = directory / described.snapshot
     _check_hash(durable.sha256_of(snapshot / DATABASE), described)
     with StillDatabase(snapshot / DATABASE) as database:
@@ -185,7 +191,10 @@ def _checked(directory: Path, described: Description) -> Generator[StillDatabase
                 "release lacks"
             )
         get_block = block_rows(database) if described.blocks == "database" else block_files(directory / BLOCKS)
-        check_functions(database, get_block, label="checking", otherwise="nothing was restored")
+        check_functions(
+            database, get_block,
+            step="checking", advice="nothing was restored", on_progress=on_progress, on_finding=on_finding,
+        )  # fmt: skip
         if described.secrets is not None:
             path = snapshot / SECRETS
             if not path.is_file() or ring_ids(RingFile(snapshot)) != described.secrets:
@@ -194,30 +203,37 @@ def _checked(directory: Path, described: Description) -> Generator[StillDatabase
 
 
 def _restore(
-    settings: Settings, place: Path, directory: Path, described: Description, database: StillDatabase, *, rotate: bool
+    settings: Settings,
+    place: Path,
+    directory: Path,
+    described: Description,
+    database: StillDatabase,
+    *,
+    rotate: bool,
+    copy_blocks: Callable[[BlockCopier], None],
 ) -> Summary:
-    """Blocks, then secrets, then the database: by the last step a registry is there, and all of it.
+    """Restore the blocks, then the secrets, then the database: the last step completes the registry.
 
-    The database begins another epoch, since new rows get the numbers of those that came after the backup.
+    The database begins a new epoch, because new rows get the numbers of the rows that came after the backup.
     """
     durable.make_directory(settings.data_dir)
     durable.make_directory(place.parent)
     snapshot = directory / described.snapshot
-    with _marked(place):
+    with reserved(place):
         copied = 0
-        if (blocks := files_of(settings)) is not None:
-            copying = Copying(block_files(directory / BLOCKS), FileBlockStore(blocks))
-            check_functions(database, copying, label="copying", otherwise="the backup was changed meanwhile")
-            copying.flush()
-            copied = copying.copied
+        if (blocks := blocks_directory(settings)) is not None:
+            copier = BlockCopier(block_files(directory / BLOCKS), FileBlockStore(blocks))
+            copy_blocks(copier)
+            copier.flush()
+            copied = copier.copied
         staged = place.with_name(place.name + _STAGED_SUFFIX)
-        for suffix in ("", "-wal", "-shm", "-commits"):  # what an interrupted one left; a log would be replayed
+        for suffix in ("", "-wal", "-shm", "-commits"):  # the rest of an interrupted restore: SQLite would replay a log
             staged.with_name(staged.name + suffix).unlink(missing_ok=True)
         _check_hash(durable.copy_file(snapshot / DATABASE, staged), described)
         begin_in_file(staged)
         staged.with_name(f"{staged.name}-commits").unlink(missing_ok=True)
         ids = None
-        if not _is_elsewhere(settings, described):
+        if not _has_own_secrets(settings, described):
             ids = _put_secrets(snapshot / SECRETS, settings.data_dir, rotate=rotate)
         staged.replace(place)
         durable.flush_directory(place.parent)
@@ -232,35 +248,8 @@ def _check_hash(sha256: str, described: Description) -> None:
         raise Integrity("the database of the backup is not the one that was backed up: its SHA-256 differs")
 
 
-@contextmanager
-def _marked(place: Path) -> Generator[None]:
-    """Hold the place of the database, by a file that is none, against a service and another restore."""
-    if not place.exists():
-        aside = place.with_name(f"{place.name}.{chance.token_hex(8)}{_MARK_SUFFIX}")
-        try:
-            durable.write_file(aside, _MARK)
-            with suppress(FileExistsError):  # whoever was faster is found out below
-                os.link(aside, place)
-        finally:
-            aside.unlink(missing_ok=True)
-        durable.flush_directory(place.parent)
-    with place.open("rb") as mark:
-        lock(mark.fileno(), fcntl.LOCK_EX, f"another restore is at work on {place}")
-        if not os.path.samestat(os.fstat(mark.fileno()), place.stat()) or not _is_mark(place):
-            raise ValueError(f"{place} is there now: a registry was made meanwhile")
-        for left in place.parent.iterdir():
-            if left.name.startswith(f"{place.name}.") and left.name.endswith(_MARK_SUFFIX):
-                left.unlink(missing_ok=True)
-        yield
-
-
-def _is_mark(place: Path) -> bool:
-    with place.open("rb") as file:
-        return file.read(len(_MARK) + 1) == _MARK
-
-
 def _put_secrets(source: Path, data_dir: Path, *, rotate: bool) -> list[str]:
-    """Put a backup's ring into the data directory, with `rotate` a new secret alone; the ids of what is there then."""
+    """Put the ring of a backup into the data directory, or with `rotate` a new secret alone. The result is the ids."""
     folder = data_dir / f"{SECRETS}{_STAGED_SUFFIX}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
@@ -276,7 +265,7 @@ def _put_secrets(source: Path, data_dir: Path, *, rotate: bool) -> list[str]:
 
 
 def _end_all(ring: RingFile) -> None:
-    """A new secret, and none of those of before."""
+    """Leave one new secret in the ring."""
     if len(ring()) == RING_SIZE_MAX:
         ring.retire()
     ring.rotate()

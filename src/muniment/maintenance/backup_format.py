@@ -1,12 +1,12 @@
-"""What a backup is, and how it proves to be whole.
+"""The format of a backup, and the check that a backup is complete.
 
-A directory of its own holds
+A backup has a directory of its own with these files:
 
-    backup.json             what belongs together; replaced last, so that there is always a whole backup or none
+    backup.json             the description; it is replaced last, so there is a complete backup or none
     snapshot-…/muniment.db  the database at one moment
-    snapshot-…/secrets      the ring of secrets, where it is a file
-    blocks/ab/cdef…         blocks as in a data directory, written once
-    lock                    held by a backup alone, shared by those who restore
+    snapshot-…/secrets      the ring of secrets, if the registry keeps it in a file
+    blocks/ab/cdef…         the blocks, in the layout of a data directory; each is written once
+    lock                    `muniment backup` locks it exclusively, `muniment restore` locks it shared
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-import click
 import msgspec
 
 from muniment.auth.secrets import RingFile, Secret
 from muniment.blocks import IN_DATABASE, block_directory
-from muniment.cli.verified import fault_of
 from muniment.errors import ContentNotFound, Integrity
 from muniment.ipfs.block import BLOCK_SIZE_MAX, GetBlock, check_block
 from muniment.ipfs.cid import DAG_PB, SHA2_256, CidParts
 from muniment.ipfs.dag import walk
+from muniment.maintenance.checks import fault_of
 from muniment.wire import DateTime, Record
 
 if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
     from muniment.settings import Settings
     from muniment.storage.sqlite.snapshot import StillDatabase
+
+# Progress of a step: its name, the work that is done, all the work.
+OnProgress = Callable[[str, int, int], None]
 
 FORMAT: Final = 1
 DESCRIPTION: Final = "backup.json"
@@ -44,14 +44,14 @@ SECRETS: Final = "secrets"
 BLOCKS: Final = "blocks"
 LOCK: Final = "lock"
 SNAPSHOT: Final = re.compile("snapshot-[0-9a-f]{16}")
-# A description is some 400 bytes.
+# A description has some 400 bytes.
 _DESCRIPTION_BYTES_MAX: Final = 64 * 1024
-# Blocks that are put at once: then two blocks more are in memory at most.
+# Blocks are written in batches of this size. At most two more blocks are in memory.
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 
 
 class Description(Record, frozen=True):
-    """What backup.json says: `sha256` is that of the database, `secrets` are the ids of the ring, newest first."""
+    """The content of backup.json. `sha256` is the hash of the database; `secrets` are ids, newest first."""
 
     format: int
     release: str
@@ -63,7 +63,7 @@ class Description(Record, frozen=True):
 
 
 class Contents(Record, frozen=True):
-    """How many there are of what an operator knows."""
+    """The numbers of users, functions and triggers, for the operator to compare."""
 
     users: int
     functions: int
@@ -81,18 +81,18 @@ class Contents(Record, frozen=True):
         return f"users: {self.users}, functions: {self.functions}, triggers: {self.triggers}"
 
 
-class Copying:
-    """Blocks as they are in `target`, which gets from `source` those that it lacks or has damaged."""
+class BlockCopier:
+    """The blocks of `target`. A block that is missing or damaged there is copied from `source` first."""
 
     def __init__(self, source: GetBlock, target: BlockStore) -> None:
-        """Nothing is read before a block is asked for."""
+        """Copy nothing yet: each block is copied when it is read."""
         self._source, self._target = source, target
         self._batch: dict[bytes, bytes] = {}
         self._batch_bytes = 0
         self.copied = 0
 
     def __call__(self, digest: bytes) -> bytes:
-        """The bytes of a block, hashed anew; raises what `source` raises."""
+        """The bytes of a block, after a check of their hash. Raises the errors of `source`."""
         if digest in self._batch:
             return self._batch[digest]
         try:
@@ -105,22 +105,22 @@ class Copying:
         return data
 
     def flush(self) -> None:
-        """Make durable what was copied."""
+        """Write the batch of copied blocks to the disk."""
         self._target.put_many(self._batch.items())
         self.copied += len(self._batch)
         self._batch.clear()
         self._batch_bytes = 0
 
 
-def database_file(settings: Settings, otherwise: str) -> Path:
-    """The SQLite file of the settings. Raises `ValueError`, which says `otherwise`, for another engine."""
+def database_file(settings: Settings, advice: str) -> Path:
+    """The SQLite file of the settings. Raises `ValueError` with `advice` for another engine."""
     if not settings.database_url.startswith("sqlite:///"):
-        raise ValueError(f"this command is for SQLite; {otherwise}")
+        raise ValueError(f"this command is for SQLite; {advice}")
     return settings.data_dir / settings.database_url.removeprefix("sqlite:///")
 
 
-def files_of(settings: Settings) -> Path | None:
-    """The directory of the service's blocks, or None where they are in its SQLite database."""
+def blocks_directory(settings: Settings) -> Path | None:
+    """The directory of the service's blocks, or None when they are in its SQLite database. Raises `ValueError`."""
     directory = block_directory(settings.blocks_url or "file:", settings.data_dir)
     if directory is None and settings.blocks_url not in {IN_DATABASE, "sqlite:"}:
         raise ValueError(f"blocks beside SQLite are kept in file:, file:///path or {IN_DATABASE}")
@@ -128,7 +128,7 @@ def files_of(settings: Settings) -> Path | None:
 
 
 def find_description(directory: Path) -> Description | None:
-    """What the backup in `directory` says of itself, if there is one. Raises `ValueError` when it cannot be read."""
+    """The description of the backup in `directory`, if there is one. Raises `ValueError` for an unreadable one."""
     path = directory / DESCRIPTION
     try:
         with path.open("rb") as file:
@@ -144,17 +144,17 @@ def find_description(directory: Path) -> Description | None:
 
 
 def shown(path: Path) -> str:
-    """A path to print, which may have a name that is no UTF-8."""
+    """A path as text to print. Bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode(errors="replace")
 
 
 def ring_ids(ring: RingFile) -> list[str]:
-    """The ids of the secrets, newest first, which may be shown."""
+    """The ids of the secrets, newest first. An id reveals nothing of its secret."""
     return [Secret.derived_from(raw).id for raw in ring()]
 
 
 def block_files(directory: Path) -> GetBlock:
-    """Blocks from files, of which nothing is changed."""
+    """A reader of blocks in files. Unlike a block store, it changes nothing in the directory."""
 
     def get(digest: bytes) -> bytes:
         name = digest.hex()
@@ -168,7 +168,7 @@ def block_files(directory: Path) -> GetBlock:
 
 
 def block_rows(database: StillDatabase) -> GetBlock:
-    """Blocks from the table of a database."""
+    """A reader of blocks in the table of a database."""
 
     def get(digest: bytes) -> bytes:
         for (data,) in database.fetch("SELECT data FROM blocks WHERE digest = ?", (digest,)):
@@ -178,10 +178,19 @@ def block_rows(database: StillDatabase) -> GetBlock:
     return get
 
 
-def check_functions(database: StillDatabase, get_block: GetBlock, *, label: str, otherwise: str) -> None:
-    """Read every block of every function, and name the functions of which one is missing or damaged.
+def check_functions(
+    database: StillDatabase,
+    get_block: GetBlock,
+    *,
+    step: str,
+    advice: str,
+    on_progress: OnProgress,
+    on_finding: Callable[[str], None],
+) -> None:
+    """Read every block of every function. Each function with a missing or damaged block is a line for `on_finding`.
 
-    Raises `click.ClickException`, which says `otherwise`, when there are any. `label` is that of a progress bar.
+    `on_progress` gets the name `step`, the number of functions that are checked, and the number of all. Raises
+    `Integrity` with `advice` at the end when a function was reported.
     """
 
     def check(root: CidParts) -> None:
@@ -189,36 +198,21 @@ def check_functions(database: StillDatabase, get_block: GetBlock, *, label: str,
             pass
 
     wrong = 0
-    with progress(label) as advance:
-        ((count,),) = database.fetch("SELECT count(*) FROM functions")
-        for done, (digest,) in enumerate(database.fetch("SELECT digest FROM functions ORDER BY seq"), 1):
-            root = CidParts(0, DAG_PB, SHA2_256, digest)
-            if fault := fault_of(check, root):
-                wrong += 1
-                click.echo(f"WRONG function {root.text}: {fault}", err=True)
-            advance(done, count)
+    ((count,),) = database.fetch("SELECT count(*) FROM functions")
+    on_progress(step, 0, count)
+    for done, (digest,) in enumerate(database.fetch("SELECT digest FROM functions ORDER BY seq"), 1):
+        root = CidParts(0, DAG_PB, SHA2_256, digest)
+        if fault := fault_of(check, root):
+            wrong += 1
+            on_finding(f"WRONG function {root.text}: {fault}")
+        on_progress(step, done, count)
     if wrong:
-        raise click.ClickException(f"{wrong} of {count} functions lack blocks or have damaged ones; {otherwise}")
+        raise Integrity(f"{wrong} of {count} functions have missing or damaged blocks; {advice}")
 
 
-def lock(descriptor: int, operation: int, taken: str) -> None:
-    """Take a lock (flock(2)) that ends with the descriptor. Raises `ValueError`, which says `taken`."""
+def lock(descriptor: int, operation: int, conflict: str) -> None:
+    """Lock an open file (flock(2)) until it is closed. Raises `ValueError` with the message `conflict`."""
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise ValueError(taken) from error
-
-
-@contextmanager
-def progress(label: str) -> Generator[Callable[[int, int], None]]:
-    """A bar where standard error is a terminal: it is told what is done, and what there is."""
-    if not sys.stderr.isatty():
-        yield lambda done, count: None  # noqa: ARG005 - it is called as the one that draws is
-        return
-    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
-
-        def advance(done: int, count: int) -> None:
-            bar.length = max(count, 1)
-            bar.update(done - bar.pos)
-
-        yield advance
+        raise ValueError(conflict) from error

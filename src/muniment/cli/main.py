@@ -1,0 +1,49 @@
+"""The `muniment` command: the groups of its sub-commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from muniment.cli.backup import backup, restore
+from muniment.cli.blocks import blocks
+from muniment.cli.chains import chains
+from muniment.cli.database import database, epoch
+from muniment.cli.demo import demo
+from muniment.cli.intents import intents
+from muniment.cli.operators import operators
+from muniment.cli.secrets import secrets
+from muniment.cli.serve import migrate, serve, show_config
+from muniment.cli.users import users
+from muniment.cli.verify import verify
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="muniment", message="muniment %(version)s")
+def main() -> None:
+    """Registry and intent service for wallet-signed automation on EVM chains."""
+    # The files of a registry hold secrets, email addresses and profiles: only their owner can read them.
+    os.umask(0o077)
+    _open_missing_streams()
+
+
+def _open_missing_streams() -> None:
+    """Open the null device for each standard stream that was closed at start.
+
+    Otherwise the next file gets the number of the stream: a database, and Python would print errors into it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - open until the process ends
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+
+
+for _command in (
+    serve, demo, migrate, show_config, verify, backup, restore, secrets, blocks, database, epoch, users, chains,
+    operators, intents,
+):  # fmt: skip
+    main.add_command(_command)

@@ -1,0 +1,163 @@
+"""`muniment intents watch`."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
+
+from __future__ import annotations
+
+import signal
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from muniment.cli import output
+from muniment.cli.options import chains_option, common_options, registry_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muniment.context import Context
+    from muniment.settings import Settings
+    from muniment.watch.follower import Step
+    from muniment.watch.watcher import Start, Watcher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """`from_block` is a block of the chain `chain_id`, or of the only followed chain."""
+
+    once: bool
+    interval_s: float
+    as_json: bool
+    from_block: int | None
+    chain_id: int | None
+
+
+@click.command()
+@common_options
+@chains_option
+@click.option("--once", is_flag=True, help="Follow every chain to its head; exit status 1 when one was not reached.")
+@click.option(
+    "--interval", type=click.FloatRange(0.1, 3_600), default=4, show_default=True, help="Seconds between requests."
+)
+@click.option(
+    "--from",
+    "from_block",
+    type=click.IntRange(0, 2**53 - 1),
+    help="Read a chain again from this block, and then follow it; see below.",
+)
+@click.option("--chain", "chain_id", type=int, help="The chain of --from, when the service follows several chains.")
+@click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
+def watch(
+    config: Path | None,
+    *,
+    once: bool,
+    interval: float,
+    from_block: int | None,
+    chain_id: int | None,
+    as_json: bool,
+    **flags: object,
+) -> None:
+    """Follow the settlement contracts on chain. When several processes run, one follows and the others stand by.
+
+    With --from BLOCK the registry deletes the events of that chain from BLOCK on, and reads them again. Until then
+    intents have the status that operators wrote. Writes of operators stay. A repetition ends in the same state. A chain
+    whose position is before BLOCK continues at its position; a new chain starts at BLOCK. First stop the process that
+    follows.
+    """
+    import asyncio
+
+    from muniment.cli.logs import configure_logs
+    from muniment.maintenance import databases
+
+    options = _Options(once=once, interval_s=interval, as_json=as_json, from_block=from_block, chain_id=chain_id)
+    settings = registry_of(config, **flags)
+    with output.errors_on_one_line():
+        configure_logs(settings)
+        if settings.migrates_at_start:
+            databases.migrate(settings)
+        raise SystemExit(asyncio.run(_watch(settings, options)))
+
+
+async def _watch(settings: Settings, options: _Options) -> int:
+    """The exit status: 1 when no chain is configured, or one was not followed to its head with `once`."""
+    from muniment.app import build_context
+    from muniment.watch.watcher import followed_chains
+
+    context = build_context(settings)
+    try:
+        await context.database.check()
+        if not (followed := followed_chains(context)):
+            output.print_warning("no chain has an RPC URL and a settler: nothing to follow")
+            return 1
+        return await _follow(context, options, _start(options, [chain.id for chain in followed]))
+    finally:
+        await context.outgoing.close()
+        await context.database.close()
+
+
+async def _follow(context: Context, options: _Options, start: Start | None) -> int:
+    import asyncio
+
+    from muniment.app import Timekeeper
+    from muniment.watch.watcher import Watcher
+
+    watcher = Watcher(
+        context=context,
+        once=options.once,
+        interval_s=options.interval_s,
+        on_step=_print_step if options.as_json else _log_step,
+        start=start,
+    )
+    timekeeper = Timekeeper(context)
+    await timekeeper.look()
+    keeping_time = asyncio.create_task(timekeeper.run())
+    try:
+        return await _until_stopped(watcher)
+    finally:
+        keeping_time.cancel()
+
+
+def _start(options: _Options, followed: Sequence[int]) -> Start | None:
+    """The block to read again from. Raises `click.UsageError` when its chain is unclear."""
+    from muniment.watch.watcher import Start
+
+    if options.from_block is None:
+        if options.chain_id is not None:
+            raise click.UsageError("--chain needs --from: it names the chain of that block")
+        return None
+    chain_id, known = options.chain_id, ", ".join(map(str, followed))
+    if chain_id is None and len(followed) > 1:
+        raise click.UsageError(f"--from needs --chain, because several chains are followed: {known}")
+    if chain_id is not None and chain_id not in followed:
+        raise click.UsageError(f"chain {chain_id} is not followed; followed chains: {known}")
+    return Start(followed[0] if chain_id is None else chain_id, options.from_block)
+
+
+async def _until_stopped(watcher: Watcher) -> int:
+    """Follow until SIGTERM or Ctrl-C, which the event loop handles: a handler of `StopRequest` would not wake it."""
+    import asyncio
+
+    watching = asyncio.create_task(watcher.watch())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, watching.cancel)
+    with suppress(asyncio.CancelledError):
+        return int(not await watching)
+    return 0
+
+
+def _print_step(step: Step) -> None:
+    members = {
+        "chainId": step.chain_id, "nextBlock": step.next_block, "head": step.head, "facts": step.facts,
+        "intents": step.intents, "takenBackFrom": step.taken_back,
+    }  # fmt: skip
+    output.print_json({name: value for name, value in members.items() if value is not None})
+
+
+def _log_step(step: Step) -> None:
+    import structlog
+
+    structlog.get_logger(__name__).info("followed", **asdict(step))

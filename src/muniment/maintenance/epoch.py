@@ -1,0 +1,46 @@
+"""A new epoch: it ends every cursor that was made before."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING
+
+from muniment.maintenance import databases
+from muniment.storage import epoch, open_database
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from muniment.settings import Settings
+
+
+def renew(settings: Settings) -> float:
+    """Begin a new epoch. The result is the number of seconds until running services use it."""
+    databases.run(settings, lambda database: database.write(lambda tx: epoch.renew(tx, new_number())))
+    return epoch.FRESH_SECONDS
+
+
+def begin_in_file(path: Path) -> None:
+    """Begin a new epoch in an SQLite file that no other process has open. The file is on disk, without a log, after it.
+
+    A file of a release without epochs is migrated. Otherwise its first epoch would begin later, and would accept
+    cursors of the time before. Raises `DatabaseUnavailable`.
+    """
+    url = f"sqlite:///{path.absolute()}"
+
+    async def begin() -> None:
+        database = open_database(url, data_dir=path.parent)
+        try:
+            if not await database.fetch("SELECT 1 FROM schema_migrations WHERE name = ?", (epoch.MIGRATION,)):
+                await database.migrate()
+            await database.write(lambda tx: epoch.renew(tx, new_number()))
+        finally:
+            await database.close()
+
+    asyncio.run(begin())
+
+
+def new_number() -> int:
+    """A random number for a new epoch."""
+    return secrets.randbelow(epoch.NUMBERS)

@@ -1,0 +1,53 @@
+"""Import intents from a file of JSON lines. A file that is imported again continues after its last recorded line."""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muniment.chains.catalogue import load_chains
+from muniment.intents import importing
+from muniment.intents.importing import Import, Progress
+from muniment.maintenance import databases
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from typing import IO
+
+    from muniment.errors import Refusal
+    from muniment.settings import Settings
+
+
+@asynccontextmanager
+async def opened_import(
+    settings: Settings,
+    file: IO[bytes],
+    *,
+    is_stream: bool,
+    restart: bool,
+    on_refused: Callable[[int, Refusal], None],
+) -> AsyncGenerator[Import]:
+    """An import that is ready to run, with `file` at the position where it starts.
+
+    A stream (`is_stream`) can be read only once, and has no stored position. `on_refused` gets the number of each
+    refused line and the reason. Raises `Refusal`, `ValueError` for a wrong chains file, and `OSError`.
+    """
+    chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+    async with databases.opened(settings) as database:
+        await (database.migrate() if settings.migrates_at_start else database.check())
+        source, start = None if is_stream else importing.fingerprint(file), Progress()
+        if source is not None and not restart:
+            start = await importing.progress_of(database, source)
+            file.seek(start.bytes)
+        ahead_ms = _wall_ms() - (await database.time_ms() or _wall_ms())
+        yield Import(
+            database=database, protocol=settings.protocol_name, chains=chains,
+            grace_s=settings.settlement_grace_s, now_ms=lambda: _wall_ms() - ahead_ms,
+            source=source, refused=on_refused, progress=start,
+        )  # fmt: skip
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
