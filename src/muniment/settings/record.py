@@ -1,18 +1,12 @@
-"""Settings: each has a name, a default that works, and one line that says what it does.
-
-They come, the first that is given, from a command-line flag, the environment (`MUNIMENT_NAME`, or
-`MUNIMENT_NAME_FILE` for a file that holds the value), a TOML file (`--config`), the default.
-"""
+"""The settings: each has a name, a default that works, and one line that says what it does."""
 
 from __future__ import annotations
 
-import os
 import re
-import tomllib
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from muniment.limits.policies import NAMES as POLICY_NAMES, parse_policies
@@ -202,7 +196,6 @@ class Settings:
 # parameter, where PostgreSQL's drivers look too.
 _PASSWORD: Final = re.compile(r"(://[^:/@]*:).*(?=@)|(password=)[^&]*")
 _BETWEEN_URLS: Final = re.compile(r",\s*(?=postgres(?:ql)?://)")
-_INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 
 _CHOICES: Final = {
     "migrate_at_start": ("auto", "true", "false"),
@@ -243,64 +236,3 @@ def _text(value: object) -> str:
 def variable(name: str) -> str:
     """The environment variable of a setting: `data_dir` is `MUNIMENT_DATA_DIR`."""
     return PREFIX + name.upper()
-
-
-def load_settings(
-    flags: Mapping[str, object] | None = None,
-    environ: Mapping[str, str] | None = None,
-    config: Path | None = None,
-) -> Settings:
-    """The effective settings. Flags that are None and variables that are empty were not given.
-
-    Raises `SettingError`, also for a name in the file that is no setting. In the environment such names are left
-    alone: orchestrators put variables of their own making there.
-    """
-    environ = os.environ if environ is None else environ
-    values = _from_file(config) if config else {}
-    values |= _from_environment(environ)
-    values |= {name: value for name, value in (flags or {}).items() if value is not None}
-    converted: dict[str, Any] = {name: _converted(name, value) for name, value in values.items()}
-    return Settings(**converted)
-
-
-def _from_file(config: Path) -> dict[str, object]:
-    try:
-        values = cast("dict[str, object]", tomllib.loads(config.read_text("utf-8")))
-    except (OSError, ValueError) as error:
-        raise SettingError(f"{config}: {error}") from error
-    known = {each.name for each in fields(Settings)}
-    for name in values:
-        if name not in known:
-            raise SettingError(f"{config}: no setting is called {name}")
-    return values
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
-    values: dict[str, object] = {}
-    for each in fields(Settings):
-        name = variable(each.name)
-        if given := environ.get(name):
-            values[each.name] = given
-        elif path := environ.get(f"{name}_FILE"):
-            try:
-                values[each.name] = Path(path).read_text("utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise SettingError(f"{name}_FILE cannot be read: {type(error).__name__}") from error
-            if not values[each.name]:
-                raise SettingError(f"{name}_FILE is empty")
-    return values
-
-
-def _converted(name: str, value: object) -> object:
-    kind = next(each.type for each in fields(Settings) if each.name == name)
-    if kind == "bool":
-        if str(value).lower() not in {"true", "false"}:
-            raise SettingError(f"{name} is true or false")
-        return str(value).lower() == "true"
-    if kind == "int":
-        if not _INTEGER.fullmatch(str(value)):
-            raise SettingError(f"{name} is a whole number")
-        return int(str(value))
-    if not isinstance(value, (str, Path)):
-        raise SettingError(f"{name} is text")
-    return Path(value).expanduser() if kind == "Path" else str(value)
