@@ -61,8 +61,8 @@ golden: $(VENV)/dev
 	$(VENV)/bin/python tests/contract/golden.py
 
 lock: $(VENV)/bin/uv
-	$(UV) pip compile --quiet --universal --generate-hashes --no-header -o requirements.lock pyproject.toml
-	$(UV) pip compile --quiet --universal --generate-hashes --no-header -c requirements.lock --group dev \
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --extra server -o requirements.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --extra server -c requirements.lock --group dev \
 	  -o requirements-dev.lock pyproject.toml
 
 bench: $(VENV)/dev

@@ -17,7 +17,7 @@ from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 import uvloop
 
@@ -57,7 +57,7 @@ READINGS = 30
 WALLET, SETTLER = Address.parse("0x" + "a1" * 20), Address.parse("0x" + "5e" * 20)
 COINS = 10**18
 MUNIMENT, ONE_SHOT, ONE_SHOT_OURS, MULTICALL3 = (
-    "muniment", "bare one-shot, httpx", "bare one-shot, our client", "bare Multicall3, httpx",
+    "muniment", "bare one-shot, httpx2", "bare one-shot, our client", "bare Multicall3, httpx2",
 )  # fmt: skip
 
 Amounts = dict[tuple[int, Address], tuple[int, int]]
@@ -123,7 +123,7 @@ async def _measured(
 ) -> dict[str, list[Cost]]:
     async with AsyncExitStack() as stack:
         outgoing = await stack.enter_async_context(Outgoing(allow_private=True))
-        client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False))
+        client = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False))
         clock = Clock()
         lists = _lists(directory, tokens, outgoing, clock)
         await _check_round_trips(chains, lists, outgoing, clock)
@@ -136,18 +136,18 @@ async def _measured(
         await _check_holdings(holdings, clock, amounts)
         for chain_id, url in urls.items():
             expected = {token: held for (of_chain, token), held in amounts.items() if of_chain == chain_id}
-            assert _of_one_shot(await _by_httpx(client, url, shot), tokens) == expected
+            assert _of_one_shot(await _by_httpx2(client, url, shot), tokens) == expected
             assert _of_one_shot(await outgoing.post(url, shot, seconds_max=5), tokens) == expected
             del expected[NATIVE]  # Multicall3 is asked for tokens alone
-            assert _of_aggregate(await _by_httpx(client, url, aggregate), tokens) == expected
+            assert _of_aggregate(await _by_httpx2(client, url, aggregate), tokens) == expected
         return await _rounds(
             {
                 MUNIMENT: lambda: _read(holdings, clock),
-                ONE_SHOT: lambda: asyncio.gather(*(_by_httpx(client, url, shot) for url in urls.values())),
+                ONE_SHOT: lambda: asyncio.gather(*(_by_httpx2(client, url, shot) for url in urls.values())),
                 ONE_SHOT_OURS: lambda: asyncio.gather(
                     *(outgoing.post(url, shot, seconds_max=5) for url in urls.values())
                 ),
-                MULTICALL3: lambda: asyncio.gather(*(_by_httpx(client, url, aggregate) for url in urls.values())),
+                MULTICALL3: lambda: asyncio.gather(*(_by_httpx2(client, url, aggregate) for url in urls.values())),
             }
         )
 
@@ -179,7 +179,7 @@ def _body(call: Call) -> bytes:
     return encode({"jsonrpc": "2.0", "id": 0, "method": call.method, "params": call.params})
 
 
-async def _by_httpx(client: httpx.AsyncClient, url: str, body: bytes) -> bytes:
+async def _by_httpx2(client: httpx2.AsyncClient, url: str, body: bytes) -> bytes:
     return (await client.post(url, content=body, headers={"content-type": "application/json"})).content
 
 

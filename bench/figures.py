@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
-import httpx
+import httpx2
 
 import intents
 from muniment.evm.signature import address_of_key, personal_digest, sign
@@ -31,7 +31,7 @@ def measure(scale: Scale, data: Path) -> dict[str, list[Load]]:
     intents.fill(data, scale.intents)
     loads: dict[str, list[Load]] = {LOGIN: [], INTENTS: [], UPLOAD: []}
     numbers = iter(range(1_000, 10**9))
-    with muniment(data) as service, httpx.Client(base_url=service.url) as client:
+    with muniment(data) as service, httpx2.Client(base_url=service.url) as client:
         key = api_key(client)
         for number in range(scale.rounds + 1):
             requests = {
@@ -46,7 +46,7 @@ def measure(scale: Scale, data: Path) -> dict[str, list[Load]]:
     return loads
 
 
-def _logins(client: httpx.Client, numbers: Iterable[int]) -> list[bytes]:
+def _logins(client: httpx2.Client, numbers: Iterable[int]) -> list[bytes]:
     """Logins of owners who have each just asked for a nonce."""
     logins: list[bytes] = []
     for number in numbers:

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from figures import BOUNDARY, WASM_HEAD, leb128
 from ours import NO_LIMITS, api_key, serve_command
@@ -71,7 +71,7 @@ def _measured(database_url: str | None, clients: int) -> Resident:
     with (
         tempfile.TemporaryDirectory() as folder,
         Server(serve_command(Path(folder)), environment) as service,
-        httpx.Client(base_url=service.url, timeout=60) as client,
+        httpx2.Client(base_url=service.url, timeout=60) as client,
     ):
         keys = [api_key(client, number) for number in range(clients)]  # uploads of one creator wait for each other
         ready = _mib(service, "VmRSS")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import msgspec
 
 import many_triggers
@@ -56,7 +56,7 @@ def measure(scale: Scale) -> Measured:
         data = Path(folder) / "data"
         ours = asyncio.run(cluster.create_database("ours"))
         asyncio.run(many_triggers.load(ours, triggers=scale.rows_on_postgres))
-        with muniment(data, database_url=ours) as service, httpx.Client(base_url=service.url) as client:
+        with muniment(data, database_url=ours) as service, httpx2.Client(base_url=service.url) as client:
             cid = deploy(client)
             seeded = signed_triggers(range(scale.registered), cid)
             register(service, seeded)
@@ -98,7 +98,7 @@ def _measured(
     found = Measured()
     with ExitStack() as stack:
         servers: dict[str, Server] = {"muniment": stack.enter_context(muniment(data, database_url=cluster.url("ours")))}
-        with httpx.Client(base_url=servers["muniment"].url) as client:
+        with httpx2.Client(base_url=servers["muniment"].url) as client:
             given = check_answers(client, seeded, new, wrong)
         for name, url in urls.items():
             servers[name] = stack.enter_context(peer.start(name, url))

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
+import httpx2
 
 import alone
 import figures
@@ -53,7 +53,7 @@ def measure(scale: Scale) -> Measured:
         if not peer.is_installed():
             peers = {}
         seeded = signed_triggers(range(scale.registered))
-        with muniment(data) as service, httpx.Client(base_url=service.url) as client:
+        with muniment(data) as service, httpx2.Client(base_url=service.url) as client:
             cid = deploy(client)
             seeded = signed_triggers(range(scale.registered), cid)
             register(service, seeded)
@@ -101,7 +101,7 @@ def _measure_loads(
     answers = data / "answers.json"
     with ExitStack() as stack:
         servers = {"muniment": stack.enter_context(muniment(data))}
-        with httpx.Client(base_url=servers["muniment"].url) as client:
+        with httpx2.Client(base_url=servers["muniment"].url) as client:
             given = check_answers(client, bodies, new, wrong)
         answers.write_text(json.dumps({name: _kept(answer) for name, answer in given.items()}), "utf-8")
         servers["bare"] = stack.enter_context(Server([sys.executable, str(HERE / "bare.py"), str(answers)]))
@@ -113,9 +113,9 @@ def _measure_loads(
         found.wrk = wrk.take_turns(servers, scale, cid, bodies)
 
 
-def check_peer(url: str, given: Mapping[str, httpx.Response], seeded: list[bytes], new: bytes, wrong: bytes) -> None:
+def check_peer(url: str, given: Mapping[str, httpx2.Response], seeded: list[bytes], new: bytes, wrong: bytes) -> None:
     """The peer reads the same bytes, refuses what is forged, and says the same but for the time of a creation."""
-    with httpx.Client(base_url=url) as client:
+    with httpx2.Client(base_url=url) as client:
         for operation, same in check_answers(client, seeded, new, wrong).items():
             answer = given[operation]
             if operation.startswith("GET"):
@@ -127,16 +127,16 @@ def check_peer(url: str, given: Mapping[str, httpx.Response], seeded: list[bytes
                 assert {**same.json(), "createdAt": ""} == {**answer.json(), "createdAt": ""}
 
 
-def _kept(answer: httpx.Response) -> list[object]:
+def _kept(answer: httpx2.Response) -> list[object]:
     headers = [pair for pair in answer.headers.multi_items() if pair[0] != "date"]  # the server adds its own
     return [headers, base64.b64encode(answer.content).decode()]
 
 
-def _check_bare(url: str, given: Mapping[str, httpx.Response]) -> None:
+def _check_bare(url: str, given: Mapping[str, httpx2.Response]) -> None:
     """The ceiling sends the same status, headers and bytes."""
     for answer in given.values():
         request = answer.request
-        same = httpx.request(request.method, url + request.url.raw_path.decode(), content=request.content)
+        same = httpx2.request(request.method, url + request.url.raw_path.decode(), content=request.content)
         assert same.content == answer.content
         assert {*same.headers.multi_items()} - {("date", same.headers["date"])} == {
             pair for pair in answer.headers.multi_items() if pair[0] != "date"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from muniment.evm.signature import personal_digest, sign
 from samples import KEYS, SIGNER, SIGNERS, manifest
@@ -30,7 +30,7 @@ def serve_command(data: Path) -> list[str]:
     return [sys.executable, "-m", "muniment", "serve", "--port", "0", "--data-dir", str(data)]
 
 
-def api_key(client: httpx.Client, number: int = 0) -> str:
+def api_key(client: httpx2.Client, number: int = 0) -> str:
     """The API key of a signer, the first unless another is asked for, after a login."""
     address, key = SIGNERS[number], KEYS[number]
     nonce = client.post("/users/nonce", json={"address": address}).json()["nonce"]
@@ -39,7 +39,7 @@ def api_key(client: httpx.Client, number: int = 0) -> str:
     return client.get("/users/api-key", headers={"x-auth-token": token}).json()["apiKey"]
 
 
-def deploy(client: httpx.Client) -> str:
+def deploy(client: httpx2.Client) -> str:
     """The CID of the benchmark's function, deployed as anybody does it."""
     files = [
         ("file", ("manifest.json", json.dumps(manifest()).encode(), "application/json")),
@@ -55,7 +55,9 @@ def register(service: Server, bodies: list[bytes]) -> None:
     service.load([post("/triggers", body) for body in bodies])
 
 
-def check_answers(client: httpx.Client, seeded: list[bytes], new: bytes, forged: bytes) -> Mapping[str, httpx.Response]:
+def check_answers(
+    client: httpx2.Client, seeded: list[bytes], new: bytes, forged: bytes
+) -> Mapping[str, httpx2.Response]:
     """One answer of each operation, after a look at whether it is right, and at whether a forged signature is not."""
     signed = [json.loads(body) for body in seeded]
     one = client.get(f"/triggers/{signed[5]['sig']}")

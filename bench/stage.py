@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from ours import deploy, register, serve_command
 from samples import signed_triggers
@@ -46,7 +46,7 @@ def serving(environment: Mapping[str, str] | None = None, *, descriptors: int | 
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         data = Path(folder)
         service = stack.enter_context(Server([*limited, *serve_command(data)], environment))
-        with httpx.Client(base_url=service.url) as client:
+        with httpx2.Client(base_url=service.url) as client:
             cid = deploy(client)
         bodies = signed_triggers(range(_REGISTERED), cid)
         register(service, [*bodies])

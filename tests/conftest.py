@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings as hypothesis_settings
@@ -40,9 +40,9 @@ hypothesis_settings.load_profile("muniment")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Neither is a disk that stands still for a while: a client waits longer than the five seconds of httpx.
+# Neither is a disk that stands still for a while: a client waits longer than the five seconds of httpx2.
 for _phase in ("connect", "read", "write", "pool"):
-    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _phase, 60.0)
+    setattr(httpx2._config.DEFAULT_TIMEOUT_CONFIG, _phase, 60.0)
 
 # A command configures the logs of its process, and each logger keeps how it was first used: here that would be seen by
 # whatever test comes behind.
@@ -144,11 +144,11 @@ def app(context: Context) -> Application:
 
 
 @pytest.fixture
-async def client(app: Application) -> AsyncIterator[httpx.AsyncClient]:
+async def client(app: Application) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the application in process. Each of its answers is compared with the OpenAPI document."""
-    transport = httpx.ASGITransport(app=app)
+    transport = httpx2.ASGITransport(app=app)
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
         yield made
 
 

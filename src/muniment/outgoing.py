@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Self, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
-import httpcore
+import httpcore2
 
 # The largest token list in use has 1.5 MB, the logs of a thousand blocks some megabytes.
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -57,30 +57,30 @@ def is_public(address: _IPAddress) -> bool:
     return address.is_global and not address.is_multicast and not any(address in block for block in _SPECIAL)
 
 
-class _CheckedConnections(httpcore.AsyncNetworkBackend):
+class _CheckedConnections(httpcore2.AsyncNetworkBackend):
     """Opens connections to addresses that were checked."""
 
     def __init__(self, *, allow_private: bool) -> None:
         self._allow_private = allow_private
-        # httpcore types it by whether anyio is installed, which it is: Starlette needs it.
-        self._connections = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
+        # httpcore2 types it by whether anyio is installed, which it is here.
+        self._connections = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
     async def connect_tcp(
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the signature is httpcore's
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature is httpcore2's
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """A connection to the first address of `host` that answers. Raises `Unreachable`, httpcore's errors."""
+    ) -> httpcore2.AsyncNetworkStream:
+        """A connection to the first address of `host` that answers. Raises `Unreachable`, httpcore2's errors."""
         refused: Exception = Unreachable("unknown-host")
         for address in await self._resolve(host, port):
             try:
                 return await self._connections.connect_tcp(
                     str(address), port, timeout=timeout, local_address=local_address, socket_options=socket_options
                 )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 refused = error
         raise refused
 
@@ -106,9 +106,9 @@ class Outgoing:
     def __init__(self, *, allow_private: bool, tls: ssl.SSLContext | None = None) -> None:
         """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
 
-        `tls` says which certificates are trusted; by default those that Mozilla trusts.
+        `tls` says which certificates are trusted; by default those that the operating system trusts.
         """
-        self._pool = httpcore.AsyncConnectionPool(
+        self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=CONNECTIONS_MAX,
             keepalive_expiry=_KEEPALIVE_SECONDS,
@@ -149,21 +149,21 @@ class Outgoing:
                     self._pool.stream(method, target, headers=headers, content=body, extensions={"timeout": limits})
                 )
                 return await _content(response, bytes_max)
-        except (TimeoutError, httpcore.TimeoutException):
+        except (TimeoutError, httpcore2.TimeoutException):
             raise Unreachable("timeout") from None
-        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+        except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
             raise Unreachable("unreachable", type(error).__name__) from None
 
 
-def _target(url: str) -> tuple[httpcore.URL, list[tuple[str, str]]]:
+def _target(url: str) -> tuple[httpcore2.URL, list[tuple[str, str]]]:
     """What is asked of whom, and the headers that follow from the URL. Raises `Unreachable` for one that is none."""
     try:
         parts = urlsplit(url)
         port = parts.port
         host = (parts.hostname or "").encode("idna").decode("ascii") if not _is_ipv6(parts) else parts.hostname or ""
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        target = httpcore.URL(scheme=parts.scheme, host=host, port=port, target=path)
-    except (ValueError, TypeError):  # TypeError: httpcore's word for letters beyond ASCII
+        target = httpcore2.URL(scheme=parts.scheme, host=host, port=port, target=path)
+    except (ValueError, TypeError):  # TypeError: httpcore2's word for letters beyond ASCII
         raise Unreachable("bad-url") from None
     if parts.scheme not in {"http", "https"} or not host:
         raise Unreachable("bad-url")
@@ -179,7 +179,7 @@ def _is_ipv6(parts: SplitResult) -> bool:
     return ":" in (parts.hostname or "")
 
 
-async def _content(response: httpcore.Response, bytes_max: int) -> bytes:
+async def _content(response: httpcore2.Response, bytes_max: int) -> bytes:
     if response.status != 200:  # noqa: PLR2004 - a redirect is no answer either
         raise Unreachable(f"http-{response.status}")
     received = bytearray()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
-import httpx
+import httpx2
 
 from limitless import unlimited
 from muniment.blocks.files import FileBlockStore
@@ -69,9 +69,9 @@ class World:
         )  # fmt: skip
         self.app = AsgiAdapter(envelope.respond, nullcontext)
 
-    def client(self) -> httpx.AsyncClient:
-        client = httpx.AsyncClient(transport=httpx.ASGITransport(app=self.app), base_url="http://registry.test")
-        del client.headers["accept"]  # httpx would send */*
+    def client(self) -> httpx2.AsyncClient:
+        client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self.app), base_url="http://registry.test")
+        del client.headers["accept"]  # httpx2 would send */*
         return client
 
     def add(self, name: str, profile: Profile) -> Import:

@@ -6,7 +6,7 @@ import asyncio
 import io
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from builders import SAMPLES, Bundle, Wallet, api_key_of, deploy
@@ -25,7 +25,7 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
     return Settings(data_dir=tmp_path / "data", database_url=database_url, blocks_url="database:", log_level="warning")
 
 
-async def upload(client: httpx.AsyncClient) -> str:
+async def upload(client: httpx2.AsyncClient) -> str:
     """Deploy a bundle whose module has several blocks; its CID."""
     headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": FORM}
     body = part("manifest.json", MANIFEST) + part("function.wasm", WASM) + END
@@ -38,7 +38,7 @@ async def change(context: Context, sql: str, *parameters: object) -> None:
     assert await context.database.write(lambda tx: tx.execute(sql, parameters)) > 0
 
 
-async def test_a_bundle_comes_back_and_no_file_was_made(client: httpx.AsyncClient, context: Context) -> None:
+async def test_a_bundle_comes_back_and_no_file_was_made(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await upload(client)
     assert isinstance(context.blocks, TableBlockStore)
     assert (await client.get(f"/functions/{cid}/manifest")).content == MANIFEST
@@ -51,13 +51,13 @@ async def test_a_bundle_comes_back_and_no_file_was_made(client: httpx.AsyncClien
 @pytest.mark.parametrize(
     ("asked", "start", "end"), [("0-0", 0, 1), ("262140-262150", 262_140, 262_151), ("-5", -5, None)]
 )
-async def test_a_range_is_a_part(client: httpx.AsyncClient, asked: str, start: int, end: int | None) -> None:
+async def test_a_range_is_a_part(client: httpx2.AsyncClient, asked: str, start: int, end: int | None) -> None:
     cid = await upload(client)
     response = await client.get(f"/functions/{cid}/wasm", headers={"range": f"bytes={asked}"})
     assert (response.status_code, response.content) == (206, WASM[start:end])
 
 
-async def test_a_car_and_a_raw_block_hold_what_was_uploaded(client: httpx.AsyncClient, context: Context) -> None:
+async def test_a_car_and_a_raw_block_hold_what_was_uploaded(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await upload(client)
     roots, blocks = read_car(io.BytesIO((await client.get(f"/ipfs/{cid}?format=car")).content))
     held = {block_cid.digest: data for block_cid, data in blocks}
@@ -67,13 +67,13 @@ async def test_a_car_and_a_raw_block_hold_what_was_uploaded(client: httpx.AsyncC
     assert raw.content == held[decode_cid(cid).digest]
 
 
-async def test_what_is_not_held_is_not_found(client: httpx.AsyncClient) -> None:
+async def test_what_is_not_held_is_not_found(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/ipfs/QmbFMke1KXqnYyBBWxB74N4c5SBnJMVAiMNRcGu6x1AwQH?format=raw")
     assert (answer.status_code, answer.json()["code"]) == (404, "content-not-found")
 
 
 async def test_a_damaged_row_is_an_integrity_problem_until_the_same_upload_mends_it(
-    client: httpx.AsyncClient, context: Context
+    client: httpx2.AsyncClient, context: Context
 ) -> None:
     cid = await deploy(client)
     await change(context, "UPDATE blocks SET data = ?", b"wrong")
@@ -83,7 +83,7 @@ async def test_a_damaged_row_is_an_integrity_problem_until_the_same_upload_mends
     assert (await client.get(f"/functions/{cid}/manifest")).content == Bundle().manifest
 
 
-async def test_a_missing_row_is_an_integrity_problem(client: httpx.AsyncClient, context: Context) -> None:
+async def test_a_missing_row_is_an_integrity_problem(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await deploy(client)
     await change(context, "DELETE FROM blocks")
     response = await client.get(f"/functions/{cid}/manifest")
@@ -91,7 +91,7 @@ async def test_a_missing_row_is_an_integrity_problem(client: httpx.AsyncClient, 
 
 
 async def test_a_table_that_does_not_answer_is_unavailable_and_no_record_is_stored(
-    client: httpx.AsyncClient, context: Context
+    client: httpx2.AsyncClient, context: Context
 ) -> None:
     key = await api_key_of(client, Wallet())
     await context.database.write(lambda tx: tx.execute("ALTER TABLE blocks RENAME TO away"))
@@ -103,7 +103,7 @@ async def test_a_table_that_does_not_answer_is_unavailable_and_no_record_is_stor
     assert (await client.get("/functions")).json() == []
 
 
-async def test_many_at_once_are_served(client: httpx.AsyncClient) -> None:
+async def test_many_at_once_are_served(client: httpx2.AsyncClient) -> None:
     cid = await upload(client)
     answers = await asyncio.gather(*(client.get(f"/functions/{cid}/wasm") for _ in range(40)))
     assert all(answer.content == WASM for answer in answers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Wallet, log_in
@@ -26,19 +26,19 @@ BODY_BYTES_MAX = 256 * 1024
 
 Unchanged = Callable[[], Any]
 Content = bytes | AsyncIterator[bytes]
-Post = Callable[..., Awaitable[httpx.Response]]
+Post = Callable[..., Awaitable[httpx2.Response]]
 
 
 @pytest.fixture
-async def token(client: httpx.AsyncClient) -> str:
+async def token(client: httpx2.AsyncClient) -> str:
     return await log_in(client, Wallet())
 
 
 @pytest.fixture
-def post(client: httpx.AsyncClient, token: str, nothing_stored: Unchanged) -> Post:
+def post(client: httpx2.AsyncClient, token: str, nothing_stored: Unchanged) -> Post:
     """Post content that is refused: nothing may be stored."""
 
-    async def send(path: str, content: Content, media_type: str | None = "application/json") -> httpx.Response:
+    async def send(path: str, content: Content, media_type: str | None = "application/json") -> httpx2.Response:
         headers = {"x-auth-token": token} | ({"content-type": media_type} if media_type else {})
         async with nothing_stored():
             return await client.post(path, content=content, headers=headers)
@@ -133,7 +133,7 @@ async def test_bad_input_4_another_media_type_is_415(post: Post, media_type: str
     ],
 )
 async def test_bad_input_4_json_in_utf_8_is_read_however_it_is_named(
-    client: httpx.AsyncClient, media_type: str
+    client: httpx2.AsyncClient, media_type: str
 ) -> None:
     content = b'{"address":"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"}'
     response = await client.post("/users/nonce", content=content, headers={"content-type": media_type})
@@ -141,14 +141,14 @@ async def test_bad_input_4_json_in_utf_8_is_read_however_it_is_named(
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd", "identity, gzip", "GZIP"])
-async def test_a_content_coding_is_415(client: httpx.AsyncClient, nothing_stored: Unchanged, coding: str) -> None:
+async def test_a_content_coding_is_415(client: httpx2.AsyncClient, nothing_stored: Unchanged, coding: str) -> None:
     async with nothing_stored():
         response = await client.post("/users/nonce", content=b"{}", headers={"content-encoding": coding})
     assert response.status_code == 415
 
 
 @pytest.mark.parametrize("coding", ["identity", "Identity", ""])
-async def test_a_body_that_is_not_coded_may_say_so(client: httpx.AsyncClient, coding: str) -> None:
+async def test_a_body_that_is_not_coded_may_say_so(client: httpx2.AsyncClient, coding: str) -> None:
     content = b'{"address":"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"}'
     headers = {"content-type": "application/json", "content-encoding": coding}
     assert (await client.post("/users/nonce", content=content, headers=headers)).status_code == 200
@@ -158,7 +158,7 @@ async def test_bad_input_5_a_body_over_the_limit_is_413(post: Post) -> None:
     await refuse(post, 413, "body-too-large", b" " * (BODY_BYTES_MAX + 1))
 
 
-async def test_bad_input_5_a_body_at_the_limit_is_read(client: httpx.AsyncClient) -> None:
+async def test_bad_input_5_a_body_at_the_limit_is_read(client: httpx2.AsyncClient) -> None:
     content = b'{"address":"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"}'.ljust(BODY_BYTES_MAX)
     headers = {"content-type": "application/json"}
     assert (await client.post("/users/nonce", content=content, headers=headers)).status_code == 200

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import check_refusal, walk
 
@@ -47,7 +47,7 @@ class Process:
 
     machine: Machine
     context: Context
-    client: httpx.AsyncClient
+    client: httpx2.AsyncClient
     timekeeper: Timekeeper
 
     async def step(self, ms: int) -> None:
@@ -72,12 +72,12 @@ async def process(settings: Settings, machine: Machine | None = None) -> AsyncGe
     machine = machine or Machine()
     context = build_context(settings, now_ms=machine.wall_ms, monotonic_ms=machine.monotonic_ms, steady_ms=STEADY_MS)
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
-    transport = httpx.ASGITransport(app=Application(context))
+    transport = httpx2.ASGITransport(app=Application(context))
     try:
         await context.database.migrate()
         timekeeper = Timekeeper(context)
         await timekeeper.look()
-        async with httpx.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as client:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as client:
             yield Process(machine, context, client, timekeeper)
     finally:
         await context.outgoing.close()
@@ -165,7 +165,7 @@ async def test_a_process_that_starts_with_a_wrong_clock_is_found_by_others(setti
 
 @pytest.mark.parametrize("query", ["", "&sort=1", f"&signer={OWNER.address}", "&offset=0&limit=1"])
 async def test_a_sweep_by_a_clock_that_was_ahead_ends_nothing(
-    client: httpx.AsyncClient, context: Context, clock: Clock, query: str
+    client: httpx2.AsyncClient, context: Context, clock: Clock, query: str
 ) -> None:
     draft = TriggerDraft(await deploy(client), OWNER, config=cron(endDate=clock.now_ms + 2 * HOUR_MS))
     lasting = await register(client, draft)
@@ -184,7 +184,7 @@ async def test_a_sweep_by_a_clock_that_was_ahead_ends_nothing(
     assert live == [(1,), (0,)], "a sweep by the right clock has undone it"
 
 
-async def test_a_sweep_undoes_no_deactivation(client: httpx.AsyncClient, context: Context, clock: Clock) -> None:
+async def test_a_sweep_undoes_no_deactivation(client: httpx2.AsyncClient, context: Context, clock: Clock) -> None:
     draft = TriggerDraft(await deploy(client), OWNER, config=cron(endDate=clock.now_ms + 2 * HOUR_MS))
     sig = (await register(client, draft))["sig"]
     await context.database.write(lambda tx: settle_ended(tx, clock.now_ms + 3 * HOUR_MS))
@@ -197,7 +197,7 @@ async def test_a_sweep_undoes_no_deactivation(client: httpx.AsyncClient, context
 
 @pytest.mark.parametrize("ahead_ms", [3 * HOUR_MS, 40 * 24 * HOUR_MS])
 async def test_rows_that_were_dated_ahead_bind_no_others_and_hide_none(
-    client: httpx.AsyncClient, clock: Clock, ahead_ms: int
+    client: httpx2.AsyncClient, clock: Clock, ahead_ms: int
 ) -> None:
     """In every listing by time, also at the times that pass later."""
     draft = TriggerDraft(await deploy(client), OWNER)
@@ -226,7 +226,7 @@ async def test_rows_that_were_dated_ahead_bind_no_others_and_hide_none(
         assert page == made[offset : offset + 3]
 
 
-async def test_a_small_step_back_keeps_the_order(client: httpx.AsyncClient, context: Context, clock: Clock) -> None:
+async def test_a_small_step_back_keeps_the_order(client: httpx2.AsyncClient, context: Context, clock: Clock) -> None:
     draft = TriggerDraft(await deploy(client), OWNER)
     first = await register(client, draft)
     clock.advance(minutes=-4)
@@ -235,14 +235,14 @@ async def test_a_small_step_back_keeps_the_order(client: httpx.AsyncClient, cont
     assert await context.database.fetch("SELECT * FROM time_differences") == []
 
 
-async def signed_login(client: httpx.AsyncClient) -> dict[str, str]:
+async def signed_login(client: httpx2.AsyncClient) -> dict[str, str]:
     nonce = (await client.post("/users/nonce", json={"address": OWNER.address})).json()["nonce"]
     return {"address": OWNER.address, "signature": OWNER.sign_text(nonce)}
 
 
 @pytest.mark.parametrize("jump_ms", [3 * HOUR_MS, 48 * HOUR_MS, 400 * 24 * HOUR_MS])
 async def test_a_nonce_works_once_though_the_clock_was_ahead_between(
-    client: httpx.AsyncClient, context: Context, clock: Clock, jump_ms: int
+    client: httpx2.AsyncClient, context: Context, clock: Clock, jump_ms: int
 ) -> None:
     used = await signed_login(client)
     assert (await client.post("/users/authenticate", json=used)).status_code == 200
@@ -255,7 +255,7 @@ async def test_a_nonce_works_once_though_the_clock_was_ahead_between(
 
 
 async def test_a_forgotten_nonce_is_good_at_no_time_and_log_in_works_at_every(
-    client: httpx.AsyncClient, context: Context, clock: Clock
+    client: httpx2.AsyncClient, context: Context, clock: Clock
 ) -> None:
     used = await signed_login(client)
     used_at_ms = clock.now_ms
@@ -274,7 +274,7 @@ async def test_a_forgotten_nonce_is_good_at_no_time_and_log_in_works_at_every(
         clock.advance(hours=-100)
 
 
-async def test_a_grace_given_by_a_clock_that_was_ahead_is_none(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_a_grace_given_by_a_clock_that_was_ahead_is_none(client: httpx2.AsyncClient, clock: Clock) -> None:
     key = await api_key_of(client, OWNER)
     year_ms = 365 * 24 * HOUR_MS
     clock.now_ms += year_ms

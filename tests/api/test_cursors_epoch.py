@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import check_refusal, next_of
 
@@ -26,7 +26,7 @@ either_way = pytest.mark.parametrize("sort", [1, -1])
 
 
 @pytest.fixture
-async def filled(client: httpx.AsyncClient, context: Context) -> None:
+async def filled(client: httpx2.AsyncClient, context: Context) -> None:
     """Three rows in each listing."""
     cids = [await deploy(client, Bundle(f"F{number}"), CREATOR) for number in range(3)]
     for cid in cids:
@@ -49,7 +49,7 @@ def on(path: str, **query: object) -> str:
     return path + ("&" if "?" in path else "?") + "&".join(f"{name}={value}" for name, value in query.items())
 
 
-async def first_link(client: httpx.AsyncClient, path: str, sort: int) -> str:
+async def first_link(client: httpx2.AsyncClient, path: str, sort: int) -> str:
     link = next_of(await client.get(on(path, sort=sort, limit=2)))
     assert link
     return link
@@ -65,7 +65,7 @@ def plain(link: str) -> str:
 @either_way
 @pytest.mark.usefixtures("filled")
 async def test_in_the_first_epoch_cursors_have_the_form_that_they_always_had(
-    client: httpx.AsyncClient, path: str, sort: int
+    client: httpx2.AsyncClient, path: str, sort: int
 ) -> None:
     link = await first_link(client, path, sort)
     kind, _, seq = plain(link).partition("-")
@@ -78,7 +78,7 @@ async def test_in_the_first_epoch_cursors_have_the_form_that_they_always_had(
 @either_way
 @pytest.mark.usefixtures("filled")
 async def test_a_cursor_of_an_earlier_epoch_is_refused_and_told_how_to_begin_again(
-    client: httpx.AsyncClient, context: Context, path: str, sort: int, nothing_stored: Callable[[], Any]
+    client: httpx2.AsyncClient, context: Context, path: str, sort: int, nothing_stored: Callable[[], Any]
 ) -> None:
     links = [await first_link(client, path, sort)]
     for number in (NUMBER, NUMBER + 1):
@@ -98,7 +98,7 @@ async def test_a_cursor_of_an_earlier_epoch_is_refused_and_told_how_to_begin_aga
 @every_listing
 @either_way
 @pytest.mark.usefixtures("filled")
-async def test_a_cursor_behind_everything_is_refused(client: httpx.AsyncClient, path: str, sort: int) -> None:
+async def test_a_cursor_behind_everything_is_refused(client: httpx2.AsyncClient, path: str, sort: int) -> None:
     newest = await client.get(on(path, sort=1, limit=3))
     highest = Cursor(str(next_of(newest)).rpartition("cursor=")[2]).seq
     at_the_end = await client.get(on(path, sort=sort, cursor=Cursor.after(highest)))
@@ -109,7 +109,7 @@ async def test_a_cursor_behind_everything_is_refused(client: httpx.AsyncClient, 
 
 
 @every_listing
-async def test_of_an_empty_registry_only_the_cursor_that_it_gave_is_good(client: httpx.AsyncClient, path: str) -> None:
+async def test_of_an_empty_registry_only_the_cursor_that_it_gave_is_good(client: httpx2.AsyncClient, path: str) -> None:
     link = next_of(await client.get(on(path, sort=1)))
     assert link
     assert (await client.get(link)).json() == []
@@ -118,7 +118,7 @@ async def test_of_an_empty_registry_only_the_cursor_that_it_gave_is_good(client:
 
 
 @pytest.mark.usefixtures("filled")
-async def test_a_filter_that_nothing_passes_does_not_make_a_cursor_old(client: httpx.AsyncClient) -> None:
+async def test_a_filter_that_nothing_passes_does_not_make_a_cursor_old(client: httpx2.AsyncClient) -> None:
     link = await first_link(client, "/triggers", 1)
     follow = link.replace("/triggers?", f"/triggers?signer={Wallet(77).address}&")
     answer = await client.get(follow)
@@ -130,13 +130,13 @@ async def test_a_filter_that_nothing_passes_does_not_make_a_cursor_old(client: h
     ["s-1-", "s-1-0badcaf", "s-1-0BADCAFE", "s-1-00badcafe", "s-1--badcafe", "s-1-0badcafe-", "s-01-0badcafe",
      "1-0badcafe", "s--0badcafe", "s-1-0badcafg", "s-1-0x1badca", "s-1- badcafe", "s-1-0_badcaf"],
 )  # fmt: skip
-async def test_an_epoch_has_one_spelling(client: httpx.AsyncClient, context: Context, made_of: str) -> None:
+async def test_an_epoch_has_one_spelling(client: httpx2.AsyncClient, context: Context, made_of: str) -> None:
     await renew(context)
     cursor = base64.urlsafe_b64encode(made_of.encode()).decode().rstrip("=")
     check_refusal(await client.get(f"/triggers?cursor={cursor}"), 400, "invalid-parameter", parameter="cursor")
 
 
-async def test_a_database_without_the_row_is_in_its_first_epoch(client: httpx.AsyncClient, context: Context) -> None:
+async def test_a_database_without_the_row_is_in_its_first_epoch(client: httpx2.AsyncClient, context: Context) -> None:
     await context.database.write(lambda tx: tx.execute("DELETE FROM epoch"))
     link = next_of(await client.get("/triggers?sort=1"))
     assert link
@@ -183,7 +183,7 @@ async def test_what_is_known_is_asked_for_again_after_two_seconds_and_no_sooner(
 
 @pytest.mark.usefixtures("filled")
 async def test_a_cursor_of_an_epoch_that_another_process_has_just_begun_is_good_at_once(
-    client: httpx.AsyncClient, context: Context
+    client: httpx2.AsyncClient, context: Context
 ) -> None:
     link = await first_link(client, "/triggers", 1)
     await renew(context)

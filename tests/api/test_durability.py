@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
@@ -18,38 +18,38 @@ from muniment.context import Context
 from muniment.storage.sqlite.engine import SqliteDatabase
 from muniment.storage.sqlite.writer import Writer
 
-Change = Callable[[], Awaitable[httpx.Response]]
+Change = Callable[[], Awaitable[httpx2.Response]]
 
 
 @dataclass
 class Changes:
     """A request of each kind that writes, ready to be sent."""
 
-    client: httpx.AsyncClient
+    client: httpx2.AsyncClient
     api_key: str
     token: str
     cid: str
     sig: str
 
-    async def trigger(self, description: str = "Every hour", version: str = "2.0.0") -> httpx.Response:
+    async def trigger(self, description: str = "Every hour", version: str = "2.0.0") -> httpx2.Response:
         draft = TriggerDraft(self.cid, description=description, version=version)
         return await self.client.post("/triggers", json=draft.signed())
 
-    async def function(self) -> httpx.Response:
+    async def function(self) -> httpx2.Response:
         headers = {"x-api-key": self.api_key}
         return await self.client.post("/functions", files=Bundle(version="3.0.0").files, headers=headers)
 
-    async def deactivation(self) -> httpx.Response:
+    async def deactivation(self) -> httpx2.Response:
         body = {"triggerSigs": [self.sig], "signature": Wallet().sign_deactivation([self.sig])}
         return await self.client.post("/triggers/deactivate", json=body)
 
-    async def login(self) -> httpx.Response:
+    async def login(self) -> httpx2.Response:
         wallet = Wallet(77)
         nonce = (await self.client.post("/users/nonce", json={"address": wallet.address})).json()["nonce"]
         login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}
         return await self.client.post("/users/authenticate", json=login)
 
-    async def rotation(self) -> httpx.Response:
+    async def rotation(self) -> httpx2.Response:
         return await self.client.post("/users/api-key/rotate", json={}, headers={"x-auth-token": self.token})
 
 
@@ -57,7 +57,7 @@ KINDS = ["trigger", "function", "deactivation", "login", "rotation"]
 
 
 @pytest.fixture
-async def changes(client: httpx.AsyncClient) -> Changes:
+async def changes(client: httpx2.AsyncClient) -> Changes:
     nonce = (await client.post("/users/nonce", json={"address": Wallet().address})).json()["nonce"]
     login = {"address": Wallet().address, "signature": Wallet().sign_text(nonce)}
     token = (await client.post("/users/authenticate", json=login)).json()["token"]
@@ -116,13 +116,13 @@ async def rows(context: Context) -> dict[str, Any]:
     return everything
 
 
-def assert_unavailable(response: httpx.Response) -> None:
+def assert_unavailable(response: httpx2.Response) -> None:
     assert response.status_code == 503, response.text
     assert response.json()["code"] == "database-unavailable"
     assert int(response.headers["retry-after"]) > 0
 
 
-async def big_trigger(changes: Changes, number: int) -> httpx.Response:
+async def big_trigger(changes: Changes, number: int) -> httpx2.Response:
     return await changes.trigger("x" * 1000, version=f"2.0.{number}")
 
 

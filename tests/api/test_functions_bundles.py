@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from held_blocks import digests
 
@@ -28,20 +28,20 @@ def written(**changes: Any) -> bytes:
     return json.dumps({**GOOD, **changes}).encode()
 
 
-async def key_of(client: httpx.AsyncClient, owner: int = 1) -> dict[str, str]:
+async def key_of(client: httpx2.AsyncClient, owner: int = 1) -> dict[str, str]:
     return {"x-api-key": await api_key_of(client, Wallet(owner)), "content-type": FORM}
 
 
-async def post(client: httpx.AsyncClient, key: dict[str, str], manifest: bytes, wasm: bytes) -> httpx.Response:
+async def post(client: httpx2.AsyncClient, key: dict[str, str], manifest: bytes, wasm: bytes) -> httpx2.Response:
     body = part("manifest.json", manifest) + part("function.wasm", wasm) + END
     return await client.post("/functions", content=body, headers=key)
 
 
-async def post_bundle(client: httpx.AsyncClient, key: dict[str, str], bundle: Bundle) -> httpx.Response:
+async def post_bundle(client: httpx2.AsyncClient, key: dict[str, str], bundle: Bundle) -> httpx2.Response:
     return await post(client, key, bundle.manifest, bundle.wasm)
 
 
-async def created_by(client: httpx.AsyncClient, owner: int) -> list[dict[str, Any]]:
+async def created_by(client: httpx2.AsyncClient, owner: int) -> list[dict[str, Any]]:
     return (await client.get(f"/functions?creator={Wallet(owner).address}")).json()
 
 
@@ -78,7 +78,7 @@ MANIFESTS = {
 
 @pytest.mark.parametrize("wrong", MANIFESTS)
 async def test_a_wrong_manifest_is_refused_with_a_pointer(
-    client: httpx.AsyncClient, nothing_stored: NothingStored, wrong: str
+    client: httpx2.AsyncClient, nothing_stored: NothingStored, wrong: str
 ) -> None:
     manifest, pointer = MANIFESTS[wrong]
     key = await key_of(client)
@@ -90,12 +90,12 @@ async def test_a_wrong_manifest_is_refused_with_a_pointer(
     assert problem["content"]["message"].startswith("manifest.json")
 
 
-async def test_every_wrong_member_of_a_manifest_is_named(client: httpx.AsyncClient) -> None:
+async def test_every_wrong_member_of_a_manifest_is_named(client: httpx2.AsyncClient) -> None:
     response = await post(client, await key_of(client), b'{"name":"","inputs":3}', EMPTY_WASM)
     assert [each["pointer"] for each in response.json()["errors"]] == ["/name", "/version", "/description", "/inputs"]
 
 
-async def test_a_manifest_in_any_spelling_is_kept_as_it_is(client: httpx.AsyncClient) -> None:
+async def test_a_manifest_in_any_spelling_is_kept_as_it_is(client: httpx2.AsyncClient) -> None:
     manifest = b"\r\n { " + written(name="\N{GRINNING FACE}", description="e\u0301")[1:] + b"\t\n"
     response = await post(client, await key_of(client), manifest, EMPTY_WASM)
     assert (response.json()["name"], response.json()["description"]) == ("\N{GRINNING FACE}", "e\u0301")
@@ -133,7 +133,7 @@ MODULES = {
 
 @pytest.mark.parametrize("wrong", MODULES)
 async def test_a_wrong_module_is_refused_in_bounded_time(
-    client: httpx.AsyncClient, nothing_stored: NothingStored, wrong: str
+    client: httpx2.AsyncClient, nothing_stored: NothingStored, wrong: str
 ) -> None:
     key = await key_of(client)
     async with nothing_stored():
@@ -144,7 +144,7 @@ async def test_a_wrong_module_is_refused_in_bounded_time(
     assert time.process_time() - started < 2
 
 
-async def test_the_same_bytes_again_are_the_first_record(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_the_same_bytes_again_are_the_first_record(client: httpx2.AsyncClient, clock: Clock) -> None:
     first = (await post_bundle(client, await key_of(client, 1), Bundle())).json()
     clock.advance(hours=1)
     for owner in (1, 2, 2):
@@ -156,7 +156,7 @@ async def test_the_same_bytes_again_are_the_first_record(client: httpx.AsyncClie
     assert await created_by(client, 3) == []
 
 
-async def test_the_same_bytes_at_once_are_one_record(client: httpx.AsyncClient) -> None:
+async def test_the_same_bytes_at_once_are_one_record(client: httpx2.AsyncClient) -> None:
     keys = [await key_of(client, number // 2) for number in range(2, 18)]
     answers = await asyncio.gather(*(post_bundle(client, key, Bundle()) for key in keys))
     assert {answer.status_code for answer in answers} == {200}
@@ -167,7 +167,7 @@ async def test_the_same_bytes_at_once_are_one_record(client: httpx.AsyncClient) 
 
 
 async def test_other_bytes_of_the_same_name_and_version_are_refused(
-    client: httpx.AsyncClient, nothing_stored: NothingStored
+    client: httpx2.AsyncClient, nothing_stored: NothingStored
 ) -> None:
     await deploy(client, Bundle())
     key = await key_of(client)
@@ -181,7 +181,7 @@ async def test_other_bytes_of_the_same_name_and_version_are_refused(
 
 
 async def test_a_module_that_is_none_is_refused_as_such_under_a_taken_version_too(
-    client: httpx.AsyncClient, nothing_stored: NothingStored
+    client: httpx2.AsyncClient, nothing_stored: NothingStored
 ) -> None:
     await deploy(client, Bundle())
     key = await key_of(client)
@@ -190,7 +190,7 @@ async def test_a_module_that_is_none_is_refused_as_such_under_a_taken_version_to
     assert (response.status_code, response.json()["code"]) == (400, "invalid-wasm")
 
 
-async def test_other_bytes_at_once_under_one_name_and_version_leave_one(client: httpx.AsyncClient) -> None:
+async def test_other_bytes_at_once_under_one_name_and_version_leave_one(client: httpx2.AsyncClient) -> None:
     key = await key_of(client)
     bundles = [Bundle(description=f"Variant {number}") for number in range(8)]
     answers = await asyncio.gather(*(post_bundle(client, key, bundle) for bundle in bundles))
@@ -201,7 +201,7 @@ async def test_other_bytes_at_once_under_one_name_and_version_leave_one(client: 
 
 
 async def test_a_name_and_version_are_taken_for_their_creator_alone(
-    client: httpx.AsyncClient, nothing_stored: NothingStored
+    client: httpx2.AsyncClient, nothing_stored: NothingStored
 ) -> None:
     alice, bob = await key_of(client, 1), await key_of(client, 2)
     hers, his = Bundle(description="By Alice"), Bundle(description="By Bob")
@@ -212,10 +212,10 @@ async def test_a_name_and_version_are_taken_for_their_creator_alone(
     assert (await created_by(client, 1), await created_by(client, 2)) == ([records[0]], [records[1]])
 
 
-async def test_a_bundle_keeps_its_cid_when_the_profile_changes(client: httpx.AsyncClient, context: Context) -> None:
+async def test_a_bundle_keeps_its_cid_when_the_profile_changes(client: httpx2.AsyncClient, context: Context) -> None:
     first = (await post_bundle(client, await key_of(client), Bundle())).json()
-    later = httpx.ASGITransport(app=Application(replace(context, profile=UNIXFS_V1_2025)))
-    async with httpx.AsyncClient(transport=later, base_url="http://test") as other:
+    later = httpx2.ASGITransport(app=Application(replace(context, profile=UNIXFS_V1_2025)))
+    async with httpx2.AsyncClient(transport=later, base_url="http://test") as other:
         blocks = await digests(context)
         for owner in (1, 2):
             assert (await post_bundle(other, await key_of(other, owner), Bundle())).json() == first

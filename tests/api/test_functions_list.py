@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, Wallet, api_key_of, deploy
@@ -18,38 +18,38 @@ def other_version(cid: str) -> str:
     return CidParts(1, 0x70, 0x12, decode_cid(cid).digest).text
 
 
-async def deploy_many(client: httpx.AsyncClient, count: int) -> list[str]:
+async def deploy_many(client: httpx2.AsyncClient, count: int) -> list[str]:
     headers = {"x-api-key": await api_key_of(client, Wallet())}
     bundles = [Bundle(version=f"1.0.{number}") for number in range(count)]
     answers = [await client.post("/functions", files=bundle.files, headers=headers) for bundle in bundles]
     return [answer.json()["CID"] for answer in answers]
 
 
-async def listed(client: httpx.AsyncClient, query: str = "") -> list[str]:
+async def listed(client: httpx2.AsyncClient, query: str = "") -> list[str]:
     response = await client.get(f"/functions{query}")
     assert response.status_code == 200, response.text
     return [record["CID"] for record in response.json()]
 
 
-async def refused(client: httpx.AsyncClient, query: str) -> tuple[str, str]:
+async def refused(client: httpx2.AsyncClient, query: str) -> tuple[str, str]:
     response = await client.get(f"/functions?{query}")
     assert response.status_code == 400
     return response.json()["code"], response.json()["errors"][0]["parameter"]
 
 
-async def test_nothing_deployed_is_an_empty_list(client: httpx.AsyncClient) -> None:
+async def test_nothing_deployed_is_an_empty_list(client: httpx2.AsyncClient) -> None:
     response = await client.get("/functions")
     assert (response.text, response.headers["content-type"]) == ("[]", "application/json")
     assert "link" not in response.headers
 
 
-async def test_newest_come_first_unless_sorted_otherwise(client: httpx.AsyncClient) -> None:
+async def test_newest_come_first_unless_sorted_otherwise(client: httpx2.AsyncClient) -> None:
     cids = await deploy_many(client, 3)
     assert await listed(client) == await listed(client, "?sort=-1") == cids[::-1]
     assert await listed(client, "?sort=1") == cids
 
 
-async def test_a_page_has_ten_records_unless_told(client: httpx.AsyncClient) -> None:
+async def test_a_page_has_ten_records_unless_told(client: httpx2.AsyncClient) -> None:
     cids = await deploy_many(client, 12)
     assert await listed(client) == cids[:1:-1]
     assert await listed(client, "?limit=100") == cids[::-1]
@@ -59,7 +59,7 @@ async def test_a_page_has_ten_records_unless_told(client: httpx.AsyncClient) -> 
 
 
 @pytest.mark.parametrize("sort", [1, -1])
-async def test_links_lead_over_every_record_once(client: httpx.AsyncClient, sort: int) -> None:
+async def test_links_lead_over_every_record_once(client: httpx2.AsyncClient, sort: int) -> None:
     cids = await deploy_many(client, 5)
     seen: list[str] = []
     target = f"/functions?limit=2&sort={sort}&creator={Wallet(1).address}&ignored=%26"
@@ -72,7 +72,7 @@ async def test_links_lead_over_every_record_once(client: httpx.AsyncClient, sort
     assert seen == cids[::sort]
 
 
-async def test_a_reader_at_the_end_asks_the_same_link_for_what_comes_later(client: httpx.AsyncClient) -> None:
+async def test_a_reader_at_the_end_asks_the_same_link_for_what_comes_later(client: httpx2.AsyncClient) -> None:
     await deploy_many(client, 2)
     link = (await client.get("/functions?sort=1")).links["next"]["url"]
     assert (await client.get(link)).json() == []
@@ -80,14 +80,14 @@ async def test_a_reader_at_the_end_asks_the_same_link_for_what_comes_later(clien
     assert [record["CID"] for record in (await client.get(link)).json()] == [new]
 
 
-async def test_records_deployed_meanwhile_do_not_move_a_cursor(client: httpx.AsyncClient) -> None:
+async def test_records_deployed_meanwhile_do_not_move_a_cursor(client: httpx2.AsyncClient) -> None:
     cids = await deploy_many(client, 4)
     link = (await client.get("/functions?limit=2")).links["next"]["url"]
     await deploy(client, Bundle("New"))
     assert [record["CID"] for record in (await client.get(link)).json()] == cids[1::-1]
 
 
-async def test_cids_select_in_either_version(client: httpx.AsyncClient) -> None:
+async def test_cids_select_in_either_version(client: httpx2.AsyncClient) -> None:
     cids = await deploy_many(client, 3)
     later = other_version(cids[2])
     assert later.startswith("bafybei")
@@ -97,14 +97,14 @@ async def test_cids_select_in_either_version(client: httpx.AsyncClient) -> None:
     assert await listed(client, f"?cids={cids[0]}%2C{later}&sort=1") == [cids[0], cids[2]]
 
 
-async def test_unknown_cids_among_known_ones_are_left_out(client: httpx.AsyncClient) -> None:
+async def test_unknown_cids_among_known_ones_are_left_out(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     raw = CidParts(1, 0x55, 0x12, decode_cid(cid).digest).text
     assert await listed(client, f"?cids={UNKNOWN},{cid},{raw}") == [cid]
     assert await listed(client, f"?cids={UNKNOWN}") == await listed(client, f"?cids={raw}") == []
 
 
-async def test_a_hundred_cids_can_be_asked_for(client: httpx.AsyncClient) -> None:
+async def test_a_hundred_cids_can_be_asked_for(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     digests = [number.to_bytes(32) for number in range(99)]
     many = [CidParts(1, 0x70, 0x12, digest).text for digest in digests]
@@ -112,7 +112,7 @@ async def test_a_hundred_cids_can_be_asked_for(client: httpx.AsyncClient) -> Non
     assert await refused(client, f"cids={','.join([*many, cid, cid])}") == ("invalid-parameter", "cids")
 
 
-async def test_a_creator_in_any_spelling_selects(client: httpx.AsyncClient) -> None:
+async def test_a_creator_in_any_spelling_selects(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client, Bundle("One"), Wallet(1))
     await deploy(client, Bundle("Two"), Wallet(2))
     address = Wallet(1).address
@@ -120,7 +120,7 @@ async def test_a_creator_in_any_spelling_selects(client: httpx.AsyncClient) -> N
         assert await listed(client, f"?creator={spelling}") == [cid]
 
 
-async def test_filters_hold_together(client: httpx.AsyncClient) -> None:
+async def test_filters_hold_together(client: httpx2.AsyncClient) -> None:
     one, two = await deploy(client, Bundle("One"), Wallet(1)), await deploy(client, Bundle("Two"), Wallet(2))
     assert await listed(client, f"?cids={one},{two}&creator={Wallet(2).address}") == [two]
     assert await listed(client, f"?cids={one}&creator={Wallet(2).address}") == []
@@ -160,28 +160,28 @@ REFUSED: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("wrong", REFUSED)
-async def test_a_wrong_query_is_refused_with_its_parameter(client: httpx.AsyncClient, wrong: str) -> None:
+async def test_a_wrong_query_is_refused_with_its_parameter(client: httpx2.AsyncClient, wrong: str) -> None:
     query, *expected = REFUSED[wrong]
     assert await refused(client, query) == tuple(expected)
 
 
-async def test_the_wrong_element_of_a_list_is_named(client: httpx.AsyncClient) -> None:
+async def test_the_wrong_element_of_a_list_is_named(client: httpx2.AsyncClient) -> None:
     response = await client.get(f"/functions?cids={UNKNOWN},{UNKNOWN},Qm")
     assert "(element 3)" in response.json()["detail"]
 
 
-async def test_unknown_parameters_are_ignored(client: httpx.AsyncClient) -> None:
+async def test_unknown_parameters_are_ignored(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     assert await listed(client, "?unknown=1&unknown=2&Limit=0&") == [cid]
 
 
-async def test_doubled_leading_slashes_are_one(client: httpx.AsyncClient) -> None:
+async def test_doubled_leading_slashes_are_one(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     answers: list[Any] = [(await client.get(f"http://test{path}")).json() for path in ("//functions", "///functions")]
     assert [[record["CID"] for record in answer] for answer in answers] == [[cid], [cid]]
 
 
-async def test_a_creator_who_joins_an_older_function_appears_behind_the_cursor(client: httpx.AsyncClient) -> None:
+async def test_a_creator_who_joins_an_older_function_appears_behind_the_cursor(client: httpx2.AsyncClient) -> None:
     first, second = Bundle("First"), Bundle("Second")
     await deploy(client, first, Wallet(1))
     await deploy(client, second, Wallet(2))

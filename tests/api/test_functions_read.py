@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import httpx
+import httpx2
 import pytest
 from held_blocks import cids_below, damage, digests, file_cid, remove
 
@@ -18,7 +18,7 @@ TYPES = {"manifest": "application/json", "wasm": "application/wasm"}
 IMMUTABLE = "public, max-age=29030400, immutable"
 
 
-async def deploy_sample(client: httpx.AsyncClient, name: str) -> str:
+async def deploy_sample(client: httpx2.AsyncClient, name: str) -> str:
     headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": FORM}
     files = [part(file, (SAMPLES / name / file).read_bytes()) for file in FILES.values()]
     response = await client.post("/functions", content=b"".join(files) + END, headers=headers)
@@ -29,7 +29,7 @@ def spelled(cid: str, codec: int) -> str:
     return CidParts(1, codec, 0x12, decode_cid(cid).digest).text
 
 
-async def test_either_version_of_a_cid_finds_the_record(client: httpx.AsyncClient) -> None:
+async def test_either_version_of_a_cid_finds_the_record(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     answers = [await client.get(f"/functions/{each}") for each in (cid, spelled(cid, 0x70))]
     assert [answer.status_code for answer in answers] == [200, 200]
@@ -37,13 +37,13 @@ async def test_either_version_of_a_cid_finds_the_record(client: httpx.AsyncClien
     assert answers[0].json()["CID"] == cid
 
 
-async def test_a_percent_encoded_cid_finds_the_record(client: httpx.AsyncClient) -> None:
+async def test_a_percent_encoded_cid_finds_the_record(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     assert (await client.get(f"/functions/%51{cid[1:]}")).json()["CID"] == cid
 
 
 @pytest.mark.parametrize("tail", ["", "/manifest", "/wasm"])
-async def test_the_raw_cid_of_one_file_is_told_from_a_bundle(client: httpx.AsyncClient, tail: str) -> None:
+async def test_the_raw_cid_of_one_file_is_told_from_a_bundle(client: httpx2.AsyncClient, tail: str) -> None:
     cid = await deploy(client)
     response = await client.get(f"/functions/{spelled(cid, 0x55)}{tail}")
     assert (response.status_code, response.json()["code"]) == (404, "function-not-found")
@@ -51,7 +51,7 @@ async def test_the_raw_cid_of_one_file_is_told_from_a_bundle(client: httpx.Async
 
 
 @pytest.mark.parametrize("tail", ["", "/manifest", "/wasm"])
-async def test_an_unknown_cid_is_not_found(client: httpx.AsyncClient, context: Context, tail: str) -> None:
+async def test_an_unknown_cid_is_not_found(client: httpx2.AsyncClient, context: Context, tail: str) -> None:
     cid = await deploy(client)
     for unknown in (UNKNOWN, (await file_cid(context, cid, "manifest.json")).text):
         response = await client.get(f"/functions/{unknown}{tail}")
@@ -75,7 +75,7 @@ WRONG_CIDS = {
 
 @pytest.mark.parametrize("tail", ["", "/manifest", "/wasm"])
 @pytest.mark.parametrize("wrong", WRONG_CIDS)
-async def test_another_text_than_a_cid_is_refused(client: httpx.AsyncClient, wrong: str, tail: str) -> None:
+async def test_another_text_than_a_cid_is_refused(client: httpx2.AsyncClient, wrong: str, tail: str) -> None:
     response = await client.get(f"/functions/{WRONG_CIDS[wrong]}{tail}")
     assert response.status_code == 400
     assert response.json()["code"] in {"invalid-cid", "invalid-parameter"}
@@ -84,7 +84,7 @@ async def test_another_text_than_a_cid_is_refused(client: httpx.AsyncClient, wro
 
 @pytest.mark.parametrize("sample", ["own-hello", "own-threshold", "own-big"])
 @pytest.mark.parametrize("what", FILES)
-async def test_a_file_comes_back_byte_by_byte(client: httpx.AsyncClient, sample: str, what: str) -> None:
+async def test_a_file_comes_back_byte_by_byte(client: httpx2.AsyncClient, sample: str, what: str) -> None:
     cid = await deploy_sample(client, sample)
     for each in (cid, spelled(cid, 0x70)):
         response = await client.get(f"/functions/{each}/{what}")
@@ -93,7 +93,7 @@ async def test_a_file_comes_back_byte_by_byte(client: httpx.AsyncClient, sample:
 
 
 @pytest.mark.parametrize("what", FILES)
-async def test_a_file_is_cacheable_for_ever(client: httpx.AsyncClient, context: Context, what: str) -> None:
+async def test_a_file_is_cacheable_for_ever(client: httpx2.AsyncClient, context: Context, what: str) -> None:
     cid = await deploy_sample(client, "own-big")
     target = f"/functions/{cid}/{what}"
     whole = await client.get(target)
@@ -118,7 +118,9 @@ async def test_a_file_is_cacheable_for_ever(client: httpx.AsyncClient, context: 
     [("0-0", 0, 1), ("1-", 1, None), ("-5", -5, None), ("2-9", 2, 10), ("3-99999999", 3, None)],
 )
 @pytest.mark.parametrize("what", FILES)
-async def test_a_range_is_a_part(client: httpx.AsyncClient, what: str, asked: str, start: int, end: int | None) -> None:
+async def test_a_range_is_a_part(
+    client: httpx2.AsyncClient, what: str, asked: str, start: int, end: int | None
+) -> None:
     cid = await deploy_sample(client, "own-big")
     data = (SAMPLES / "own-big" / FILES[what]).read_bytes()
     response = await client.get(f"/functions/{cid}/{what}", headers={"range": f"bytes={asked}"})
@@ -128,7 +130,7 @@ async def test_a_range_is_a_part(client: httpx.AsyncClient, what: str, asked: st
 
 
 @pytest.mark.parametrize("asked", ["bytes=99999999-", "bytes=5-2", "bytes=x", "nonsense"])
-async def test_another_range_is_not_satisfiable(client: httpx.AsyncClient, asked: str) -> None:
+async def test_another_range_is_not_satisfiable(client: httpx2.AsyncClient, asked: str) -> None:
     cid = await deploy(client)
     response = await client.get(f"/functions/{cid}/manifest", headers={"range": asked})
     assert (response.status_code, response.json()["code"]) == (416, "range-not-satisfiable")
@@ -136,7 +138,7 @@ async def test_another_range_is_not_satisfiable(client: httpx.AsyncClient, asked
 
 
 @pytest.mark.parametrize("what", FILES)
-async def test_a_damaged_file_is_an_integrity_problem(client: httpx.AsyncClient, context: Context, what: str) -> None:
+async def test_a_damaged_file_is_an_integrity_problem(client: httpx2.AsyncClient, context: Context, what: str) -> None:
     cid = await deploy_sample(client, "own-hello")
     await damage(context, (await file_cid(context, cid, FILES[what])).digest)
     response = await client.get(f"/functions/{cid}/{what}")
@@ -147,7 +149,7 @@ async def test_a_damaged_file_is_an_integrity_problem(client: httpx.AsyncClient,
 @pytest.mark.parametrize("part_of", ["the root", "the file"])
 @pytest.mark.parametrize("what", FILES)
 async def test_content_that_is_missing_is_an_integrity_problem(
-    client: httpx.AsyncClient, context: Context, what: str, part_of: str
+    client: httpx2.AsyncClient, context: Context, what: str, part_of: str
 ) -> None:
     cid = await deploy_sample(client, "own-hello")
     gone = decode_cid(cid) if part_of == "the root" else await file_cid(context, cid, FILES[what])
@@ -157,14 +159,14 @@ async def test_content_that_is_missing_is_an_integrity_problem(
     assert (await client.get(f"/functions/{cid}")).status_code == 200
 
 
-async def test_a_damaged_root_is_an_integrity_problem(client: httpx.AsyncClient, context: Context) -> None:
+async def test_a_damaged_root_is_an_integrity_problem(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await deploy(client)
     await damage(context, decode_cid(cid).digest)
     response = await client.get(f"/functions/{cid}/manifest")
     assert (response.status_code, response.json()["code"]) == (500, "integrity")
 
 
-async def test_an_answer_breaks_off_where_its_content_is_damaged(client: httpx.AsyncClient, context: Context) -> None:
+async def test_an_answer_breaks_off_where_its_content_is_damaged(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await deploy(client, Bundle(wasm=wasm_of(1_500_000)))
     *_, last_leaf = await cids_below(context, await file_cid(context, cid, "function.wasm"))
     await damage(context, last_leaf.digest)
@@ -172,7 +174,7 @@ async def test_an_answer_breaks_off_where_its_content_is_damaged(client: httpx.A
         await client.get(f"/functions/{cid}/wasm")
 
 
-async def test_the_same_upload_again_mends_what_is_damaged(client: httpx.AsyncClient, context: Context) -> None:
+async def test_the_same_upload_again_mends_what_is_damaged(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await deploy(client)
     for each in await digests(context):
         await damage(context, each)

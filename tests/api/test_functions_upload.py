@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import EMPTY_WASM, SAMPLES, Bundle, Wallet, api_key_of, deploy, log_in
@@ -22,7 +22,7 @@ BUNDLE = Bundle()
 MANIFEST, MODULE = part("manifest.json", BUNDLE.manifest), part("function.wasm", BUNDLE.wasm)
 
 
-async def upload(client: httpx.AsyncClient, body: bytes, content_type: str = FORM, **headers: str) -> httpx.Response:
+async def upload(client: httpx2.AsyncClient, body: bytes, content_type: str = FORM, **headers: str) -> httpx2.Response:
     key = await api_key_of(client, Wallet())
     return await client.post(
         "/functions", content=body, headers={"x-api-key": key, "content-type": content_type, **headers}
@@ -34,11 +34,11 @@ def sample_form(name: str) -> bytes:
     return b"".join(files) + END
 
 
-def code(response: httpx.Response) -> tuple[int, str]:
+def code(response: httpx2.Response) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
 
 
-async def test_the_answer_is_the_record(client: httpx.AsyncClient) -> None:
+async def test_the_answer_is_the_record(client: httpx2.AsyncClient) -> None:
     headers = {"x-api-key": await api_key_of(client, Wallet(5)), "content-type": FORM}
     response = await client.post("/functions", content=sample_form("own-hello"), headers=headers)
     assert response.status_code == 200
@@ -53,26 +53,26 @@ async def test_the_answer_is_the_record(client: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("sample", ["own-hello", "own-threshold", "own-big"])
-async def test_a_sample_bundle_gets_its_known_cid(client: httpx.AsyncClient, sample: str) -> None:
+async def test_a_sample_bundle_gets_its_known_cid(client: httpx2.AsyncClient, sample: str) -> None:
     known = json.loads((SAMPLES / sample / "cids.json").read_bytes())["cids"]["a"]["root"]
     response = await upload(client, sample_form(sample))
     assert response.json()["CID"] == known
 
 
-async def test_the_form_of_the_deploy_cli_is_taken(client: httpx.AsyncClient) -> None:
+async def test_the_form_of_the_deploy_cli_is_taken(client: httpx2.AsyncClient) -> None:
     body = bundle_form(BUNDLE)
     response = await upload(client, body, **{"content-length": str(len(body))})
     assert (response.status_code, response.json()["name"]) == (200, "Hello")
 
 
-async def test_a_base_url_that_ends_in_a_slash_is_served(client: httpx.AsyncClient) -> None:
+async def test_a_base_url_that_ends_in_a_slash_is_served(client: httpx2.AsyncClient) -> None:
     headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": FORM}
     response = await client.post("http://test//functions", content=bundle_form(BUNDLE), headers=headers)
     assert response.request.url.raw_path == b"//functions"
     assert response.status_code == 200
 
 
-async def test_a_body_without_a_length_is_taken(client: httpx.AsyncClient) -> None:
+async def test_a_body_without_a_length_is_taken(client: httpx2.AsyncClient) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for byte in bundle_form(BUNDLE):
             yield bytes((byte,))
@@ -101,7 +101,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_another_form_is_refused(client: httpx.AsyncClient, nothing_stored: NothingStored, form: str) -> None:
+async def test_another_form_is_refused(client: httpx2.AsyncClient, nothing_stored: NothingStored, form: str) -> None:
     await log_in(client, Wallet())
     headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": FORM}
     async with nothing_stored():
@@ -120,7 +120,7 @@ async def test_another_form_is_refused(client: httpx.AsyncClient, nothing_stored
     ],
 )
 async def test_another_content_type_is_refused(
-    client: httpx.AsyncClient, nothing_stored: NothingStored, content_type: str, expected: tuple[int, str]
+    client: httpx2.AsyncClient, nothing_stored: NothingStored, content_type: str, expected: tuple[int, str]
 ) -> None:
     headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": content_type}
     async with nothing_stored():
@@ -128,7 +128,7 @@ async def test_another_content_type_is_refused(
     assert code(response) == expected
 
 
-async def test_a_compressed_body_is_refused(client: httpx.AsyncClient, nothing_stored: NothingStored) -> None:
+async def test_a_compressed_body_is_refused(client: httpx2.AsyncClient, nothing_stored: NothingStored) -> None:
     headers = {
         "x-api-key": await api_key_of(client, Wallet()), "content-type": FORM, "content-encoding": "gzip",
     }  # fmt: skip
@@ -141,7 +141,7 @@ async def test_a_compressed_body_is_refused(client: httpx.AsyncClient, nothing_s
     ("name", "size"), [("manifest.json", 256 * 1024 + 1), ("manifest.json", 5 * MIB), ("function.wasm", 16 * MIB + 1)]
 )
 async def test_a_file_that_is_too_large_is_refused(
-    client: httpx.AsyncClient, nothing_stored: NothingStored, name: str, size: int
+    client: httpx2.AsyncClient, nothing_stored: NothingStored, name: str, size: int
 ) -> None:
     headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": FORM}
     async with nothing_stored():
@@ -150,13 +150,13 @@ async def test_a_file_that_is_too_large_is_refused(
     assert name in response.json()["detail"]
 
 
-async def test_an_upload_without_a_key_is_refused(client: httpx.AsyncClient, nothing_stored: NothingStored) -> None:
+async def test_an_upload_without_a_key_is_refused(client: httpx2.AsyncClient, nothing_stored: NothingStored) -> None:
     async with nothing_stored():
         response = await client.post("/functions", files=BUNDLE.files)
     assert code(response) == (401, "missing-credential")
 
 
-async def test_a_key_in_the_query_string_is_ignored(client: httpx.AsyncClient, nothing_stored: NothingStored) -> None:
+async def test_a_key_in_the_query_string_is_ignored(client: httpx2.AsyncClient, nothing_stored: NothingStored) -> None:
     key = await api_key_of(client, Wallet())
     async with nothing_stored():
         response = await client.post(f"/functions?x-api-key={key}&apiKey={key}", files=BUNDLE.files)
@@ -165,7 +165,7 @@ async def test_a_key_in_the_query_string_is_ignored(client: httpx.AsyncClient, n
 
 @pytest.mark.parametrize("place", [0, 4, 12, 13, 30, 53, 54, 60, -1])
 async def test_a_key_altered_by_one_character_is_refused(
-    client: httpx.AsyncClient, nothing_stored: NothingStored, place: int
+    client: httpx2.AsyncClient, nothing_stored: NothingStored, place: int
 ) -> None:
     key = await api_key_of(client, Wallet())
     altered = list(key)
@@ -177,7 +177,7 @@ async def test_a_key_altered_by_one_character_is_refused(
 
 @pytest.mark.parametrize("spell", [str.upper, lambda key: key + "0", lambda key: key[:-1], lambda _: "", lambda _: "x"])
 async def test_another_text_than_a_key_is_refused(
-    client: httpx.AsyncClient, nothing_stored: NothingStored, spell: Callable[[str], str]
+    client: httpx2.AsyncClient, nothing_stored: NothingStored, spell: Callable[[str], str]
 ) -> None:
     key = spell(await api_key_of(client, Wallet()))
     async with nothing_stored():
@@ -185,14 +185,14 @@ async def test_another_text_than_a_key_is_refused(
     assert code(response) == (403, "invalid-api-key")
 
 
-async def test_two_different_keys_are_refused(client: httpx.AsyncClient, nothing_stored: NothingStored) -> None:
+async def test_two_different_keys_are_refused(client: httpx2.AsyncClient, nothing_stored: NothingStored) -> None:
     keys = [("x-api-key", await api_key_of(client, Wallet(number))) for number in (1, 2)]
     async with nothing_stored():
         response = await client.post("/functions", files=BUNDLE.files, headers=keys)
     assert code(response) == (400, "conflicting-credentials")
 
 
-async def test_a_rotated_key_is_good_in_its_grace_and_no_longer(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_a_rotated_key_is_good_in_its_grace_and_no_longer(client: httpx2.AsyncClient, clock: Clock) -> None:
     old = {"x-api-key": await api_key_of(client, Wallet())}
     token = {"x-auth-token": await log_in(client, Wallet())}
     new = await client.post("/users/api-key/rotate", json={"graceSeconds": 60}, headers=token)
@@ -203,13 +203,13 @@ async def test_a_rotated_key_is_good_in_its_grace_and_no_longer(client: httpx.As
     assert (await client.post("/functions", files=BUNDLE.files, headers=headers)).status_code == 200
 
 
-async def test_a_refused_upload_does_not_stand_in_the_way(client: httpx.AsyncClient) -> None:
+async def test_a_refused_upload_does_not_stand_in_the_way(client: httpx2.AsyncClient) -> None:
     assert (await upload(client, MANIFEST + part("function.wasm", b"<html>") + END)).status_code == 400
     assert await deploy(client, BUNDLE) == (await upload(client, bundle_form(BUNDLE))).json()["CID"]
 
 
 async def test_an_upload_that_waits_behind_others_of_its_creator_is_told_when_to_come_again(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, release = await api_key_of(client, Wallet()), threading.Event()
 

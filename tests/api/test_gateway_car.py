@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, MutableMapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-import httpx
+import httpx2
 import pytest
 import uvicorn
 from gateway_world import V0, V1, VECTORS, World, blocks_in, sample
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.fixture
-async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
+async def client(world: World) -> AsyncIterator[httpx2.AsyncClient]:
     async with world.client() as client:
         yield client
 
@@ -48,7 +48,7 @@ def big(world: World, profile: Profile = V0) -> tuple[Import, CidParts, list[Cid
 
 @pytest.mark.parametrize("name", CARS)
 async def test_a_car_is_byte_for_byte_that_of_another_implementation(
-    world: World, client: httpx.AsyncClient, name: str
+    world: World, client: httpx2.AsyncClient, name: str
 ) -> None:
     root = world.add_car(CARS[name])
     reply = await client.get(f"/ipfs/{root.text}?format=car")
@@ -56,7 +56,7 @@ async def test_a_car_is_byte_for_byte_that_of_another_implementation(
 
 
 async def test_the_root_of_a_car_is_the_cid_asked_for_and_links_keep_their_version(
-    world: World, client: httpx.AsyncClient
+    world: World, client: httpx2.AsyncClient
 ) -> None:
     bundle = world.add("own-hello", V0)
     spelt = cid_v1(DAG_PB, bundle.root.parts.digest)
@@ -66,12 +66,12 @@ async def test_the_root_of_a_car_is_the_cid_asked_for_and_links_keep_their_versi
     assert cids == [spelt, *entries]
 
 
-async def test_the_probe_is_a_car_without_blocks(client: httpx.AsyncClient) -> None:
+async def test_the_probe_is_a_car_without_blocks(client: httpx2.AsyncClient) -> None:
     roots, cids = blocks_in((await client.get("/ipfs/bafkqaaa?format=car")).content)
     assert ([root.text for root in roots], cids) == (["bafkqaaa"], [])
 
 
-async def test_the_scope_says_how_much_of_the_root_is_in_the_car(world: World, client: httpx.AsyncClient) -> None:
+async def test_the_scope_says_how_much_of_the_root_is_in_the_car(world: World, client: httpx2.AsyncClient) -> None:
     bundle, file, leaves = big(world)
     root, manifest = bundle.root.cid, bundle.root.entries["manifest.json"].cid
     whole_file = [file.text, *(leaf.text for leaf in leaves)]
@@ -90,7 +90,7 @@ async def test_the_scope_says_how_much_of_the_root_is_in_the_car(world: World, c
     assert got == expected
 
 
-async def test_entity_bytes_brings_only_the_leaves_with_these_bytes(world: World, client: httpx.AsyncClient) -> None:
+async def test_entity_bytes_brings_only_the_leaves_with_these_bytes(world: World, client: httpx2.AsyncClient) -> None:
     bundle, file, (first, second) = big(world)
     way = [bundle.root.cid, file.text]
     expected = {
@@ -109,7 +109,7 @@ async def test_entity_bytes_brings_only_the_leaves_with_these_bytes(world: World
 
 @pytest.mark.parametrize("profile", [V0, V1])
 async def test_a_block_comes_again_only_when_that_is_asked_for(
-    world: World, client: httpx.AsyncClient, profile: Profile
+    world: World, client: httpx2.AsyncClient, profile: Profile
 ) -> None:
     chunks = Profile("small", profile.cid_version, profile.raw_leaves, V0.chunk_size, profile.width)
     bundle = world.add_files(REPEATING, chunks)
@@ -120,7 +120,7 @@ async def test_a_block_comes_again_only_when_that_is_asked_for(
     assert again == [*once[:3], once[2], *once[3:]]
 
 
-async def test_the_etag_differs_by_everything_that_changes_the_car(world: World, client: httpx.AsyncClient) -> None:
+async def test_the_etag_differs_by_everything_that_changes_the_car(world: World, client: httpx2.AsyncClient) -> None:
     bundle, _, _ = big(world)
     root = bundle.root.cid
     v1 = cid_v1(DAG_PB, bundle.root.parts.digest)
@@ -136,7 +136,7 @@ async def test_the_etag_differs_by_everything_that_changes_the_car(world: World,
     assert again.status_code == 304
 
 
-async def test_head_walks_no_further_than_the_path(world: World, client: httpx.AsyncClient) -> None:
+async def test_head_walks_no_further_than_the_path(world: World, client: httpx2.AsyncClient) -> None:
     bundle, file, leaves = big(world)
     world.store.read.clear()
     for query in ("format=car", "format=car&car-dups=y", "format=raw"):
@@ -150,7 +150,7 @@ async def test_head_walks_no_further_than_the_path(world: World, client: httpx.A
 @pytest.mark.parametrize("query", ["format=raw", "format=car"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_a_damaged_root_is_an_integrity_problem(
-    world: World, client: httpx.AsyncClient, query: str, method: str
+    world: World, client: httpx2.AsyncClient, query: str, method: str
 ) -> None:
     bundle = world.add("own-hello", V0)
     world.damage(bundle.root.parts)
@@ -159,7 +159,7 @@ async def test_a_damaged_root_is_an_integrity_problem(
     assert method == "HEAD" or reply.json()["code"] == "integrity"
 
 
-async def test_a_block_missing_early_in_a_car_is_an_integrity_problem(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_block_missing_early_in_a_car_is_an_integrity_problem(world: World, client: httpx2.AsyncClient) -> None:
     bundle = world.add("own-hello", V0)
     world.path_of(bundle.root.entries["manifest.json"].parts).unlink()
     reply = await client.get(f"/ipfs/{bundle.root.cid}?format=car")
@@ -168,7 +168,7 @@ async def test_a_block_missing_early_in_a_car_is_an_integrity_problem(world: Wor
 
 @pytest.mark.parametrize("harm", ["damaged", "missing"])
 async def test_a_block_harmed_late_in_a_car_breaks_the_answer_off(
-    world: World, client: httpx.AsyncClient, harm: str
+    world: World, client: httpx2.AsyncClient, harm: str
 ) -> None:
     bundle, _, (_, last) = big(world)
     world.damage(last) if harm == "damaged" else world.path_of(last).unlink()
@@ -186,8 +186,8 @@ async def test_a_client_sees_the_connection_break(world: World, path: str) -> No
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            with pytest.raises(httpx.RemoteProtocolError):
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            with pytest.raises(httpx2.RemoteProtocolError):
                 await client.get(f"/ipfs/{bundle.root.cid}{path}")
             assert (await client.get("/ipfs/bafkqaaa?format=raw")).status_code == 200
     finally:
@@ -211,7 +211,7 @@ async def test_a_large_car_is_sent_as_it_is_read(world: World) -> None:
     assert bodies[0][1] < bodies[-1][1] - 6  # the last leaves were not read before the first were sent
 
 
-async def test_the_hash_of_a_leaf_is_no_node(world: World, client: httpx.AsyncClient) -> None:
+async def test_the_hash_of_a_leaf_is_no_node(world: World, client: httpx2.AsyncClient) -> None:
     bundle = world.add("own-hello", V1)
     leaf = bundle.root.entries["manifest.json"].parts
     for spelt in (cid_v0(leaf.digest), cid_v1(DAG_PB, leaf.digest)):
@@ -220,7 +220,7 @@ async def test_the_hash_of_a_leaf_is_no_node(world: World, client: httpx.AsyncCl
         assert (await client.get(f"/ipfs/{spelt}?format=raw")).content == sample("own-hello")["manifest.json"]
 
 
-async def test_a_node_may_be_asked_for_as_raw_block(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_node_may_be_asked_for_as_raw_block(world: World, client: httpx2.AsyncClient) -> None:
     bundle = world.add("own-hello", V0)
     spelt = cid_v1(RAW, bundle.root.parts.digest)
     assert blocks_in((await client.get(f"/ipfs/{spelt}?format=car")).content)[1] == [spelt]

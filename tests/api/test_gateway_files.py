@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 import pytest
 from gateway_world import V0, V1, World, sample
 
@@ -26,7 +26,7 @@ def bundle(world: World) -> Import:
 
 
 @pytest.fixture
-async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
+async def client(world: World) -> AsyncIterator[httpx2.AsyncClient]:
     async with world.client() as client:
         yield client
 
@@ -37,7 +37,7 @@ def wasm(request: pytest.FixtureRequest, bundle: Import) -> str:
     return f"/{request.param}/{bundle.root.cid}/function.wasm"
 
 
-async def test_a_file_has_fixed_headers(client: httpx.AsyncClient, bundle: Import, wasm: str) -> None:
+async def test_a_file_has_fixed_headers(client: httpx2.AsyncClient, bundle: Import, wasm: str) -> None:
     reply = await client.get(wasm)
     assert reply.content == BIG
     assert reply.headers["content-length"] == str(SIZE)
@@ -63,7 +63,7 @@ async def test_a_file_has_fixed_headers(client: httpx.AsyncClient, bundle: Impor
         (f"bytes={SIZE - 1}-", slice(SIZE - 1, SIZE)),
     ],
 )
-async def test_one_range_is_given(client: httpx.AsyncClient, wasm: str, given: str, part: slice) -> None:
+async def test_one_range_is_given(client: httpx2.AsyncClient, wasm: str, given: str, part: slice) -> None:
     reply = await client.get(wasm, headers={"range": given})
     assert reply.status_code == 206
     assert reply.content == BIG[part]
@@ -78,7 +78,7 @@ async def test_one_range_is_given(client: httpx.AsyncClient, wasm: str, given: s
      "bytes=0-1,x", "bytes=1-2-3", "bytes=0x1-2", "bytes=٣-٤", "nonsense", f"bytes={'9' * 5000}-"],
 )  # fmt: skip
 async def test_nonsense_and_what_lies_outside_is_not_satisfiable(
-    client: httpx.AsyncClient, wasm: str, given: str
+    client: httpx2.AsyncClient, wasm: str, given: str
 ) -> None:
     reply = await client.get(wasm, headers={b"range": given.encode()})
     assert reply.status_code == 416
@@ -87,17 +87,17 @@ async def test_nonsense_and_what_lies_outside_is_not_satisfiable(
 
 
 @pytest.mark.parametrize("given", ["bytes=0-1,5-6", f"bytes=0-1, {SIZE}-", "items=0-1"])
-async def test_several_ranges_and_other_units_give_the_whole(client: httpx.AsyncClient, wasm: str, given: str) -> None:
+async def test_several_ranges_and_other_units_give_the_whole(client: httpx2.AsyncClient, wasm: str, given: str) -> None:
     reply = await client.get(wasm, headers={"range": given})
     assert (reply.status_code, reply.content) == (200, BIG)
 
 
-async def test_a_range_given_twice_is_refused(client: httpx.AsyncClient, wasm: str) -> None:
+async def test_a_range_given_twice_is_refused(client: httpx2.AsyncClient, wasm: str) -> None:
     reply = await client.get(wasm, headers=[("range", "bytes=0-1"), ("range", "bytes=0-1")])
     assert reply.status_code == 400
 
 
-async def test_if_range_asks_for_the_part_of_just_this_content(client: httpx.AsyncClient, wasm: str) -> None:
+async def test_if_range_asks_for_the_part_of_just_this_content(client: httpx2.AsyncClient, wasm: str) -> None:
     etag = (await client.head(wasm)).headers["etag"]
     same = await client.get(wasm, headers={"range": "bytes=0-1", "if-range": etag})
     weak = await client.get(wasm, headers={"range": "bytes=0-1", "if-range": f"W/{etag}"})
@@ -105,7 +105,7 @@ async def test_if_range_asks_for_the_part_of_just_this_content(client: httpx.Asy
     assert [reply.status_code for reply in (same, weak, date)] == [206, 200, 200]
 
 
-async def test_a_range_reads_no_other_leaf(world: World, client: httpx.AsyncClient, wasm: str) -> None:
+async def test_a_range_reads_no_other_leaf(world: World, client: httpx2.AsyncClient, wasm: str) -> None:
     whole = set[bytes]()
     world.store.read.clear()
     await client.get(wasm)
@@ -116,7 +116,7 @@ async def test_a_range_reads_no_other_leaf(world: World, client: httpx.AsyncClie
 
 
 async def test_head_gives_the_length_without_reading_leaves(
-    world: World, client: httpx.AsyncClient, bundle: Import, wasm: str
+    world: World, client: httpx2.AsyncClient, bundle: Import, wasm: str
 ) -> None:
     file = bundle.root.entries["function.wasm"].parts
     world.store.read.clear()
@@ -125,7 +125,7 @@ async def test_head_gives_the_length_without_reading_leaves(
     assert set(world.store.read) == {bundle.root.parts.digest, file.digest}
 
 
-async def test_a_file_that_the_client_has_is_not_sent_again(client: httpx.AsyncClient, wasm: str) -> None:
+async def test_a_file_that_the_client_has_is_not_sent_again(client: httpx2.AsyncClient, wasm: str) -> None:
     etag = (await client.head(wasm)).headers["etag"]
     reply = await client.get(wasm, headers=[("if-none-match", '"x"'), ("if-none-match", etag)])
     assert (reply.status_code, reply.content, reply.headers["etag"]) == (304, b"", etag)
@@ -133,7 +133,7 @@ async def test_a_file_that_the_client_has_is_not_sent_again(client: httpx.AsyncC
     assert (await client.get(wasm, headers={"if-none-match": '"x"'})).status_code == 200
 
 
-async def test_a_damaged_leaf_is_an_integrity_problem(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_damaged_leaf_is_an_integrity_problem(world: World, client: httpx2.AsyncClient) -> None:
     bundle = world.add("own-hello", V1)
     world.damage(bundle.root.entries["manifest.json"].parts)
     for path in (f"/files/{bundle.root.cid}/manifest.json", f"/ipfs/{bundle.root.cid}/manifest.json"):
@@ -141,7 +141,7 @@ async def test_a_damaged_leaf_is_an_integrity_problem(world: World, client: http
         assert (reply.status_code, reply.json()["code"]) == (500, "integrity")
 
 
-async def test_a_part_of_a_block_is_given(world: World, client: httpx.AsyncClient) -> None:
+async def test_a_part_of_a_block_is_given(world: World, client: httpx2.AsyncClient) -> None:
     root = world.add("own-hello", V0).root.parts
     block = world.store.get(root.digest)
     reply = await client.get(f"/ipfs/{root.text}?format=raw", headers={"range": "bytes=3-9"})
@@ -151,7 +151,7 @@ async def test_a_part_of_a_block_is_given(world: World, client: httpx.AsyncClien
 
 
 async def test_the_raw_block_at_a_path_is_that_of_the_file(
-    world: World, client: httpx.AsyncClient, bundle: Import
+    world: World, client: httpx2.AsyncClient, bundle: Import
 ) -> None:
     file = bundle.root.entries["function.wasm"].parts
     reply = await client.get(f"/ipfs/{bundle.root.cid}/function.wasm?format=raw")
@@ -161,7 +161,7 @@ async def test_the_raw_block_at_a_path_is_that_of_the_file(
     assert reply.headers["x-ipfs-roots"] == f"{bundle.root.cid},{file.text}"
 
 
-async def test_an_empty_file_has_no_range(world: World, client: httpx.AsyncClient) -> None:
+async def test_an_empty_file_has_no_range(world: World, client: httpx2.AsyncClient) -> None:
     bundle = world.add_files({"manifest.json": b"{}", "function.wasm": b""}, V1)
     path = f"/files/{bundle.root.cid}/function.wasm"
     assert (await client.get(path)).content == b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
-import httpx
+import httpx2
 import pytest
 from gateway_world import V0, World, sample
 
@@ -152,13 +152,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture
-async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
+async def client(world: World) -> AsyncIterator[httpx2.AsyncClient]:
     async with world.client() as client:
         yield client
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.rule for row in ROWS])
-async def test_the_gateway_keeps_the_rule(client: httpx.AsyncClient, row: Row) -> None:
+async def test_the_gateway_keeps_the_rule(client: httpx2.AsyncClient, row: Row) -> None:
     reply = await client.request(row.method, row.path, headers=row.sends)
     assert reply.status_code == row.status, reply.text
     assert {name: reply.headers.get(name) for name in row.has} == row.has
@@ -168,7 +168,7 @@ async def test_the_gateway_keeps_the_rule(client: httpx.AsyncClient, row: Row) -
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.method == "GET"], ids=lambda row: row.rule)
-async def test_head_has_the_status_and_the_headers_of_get(client: httpx.AsyncClient, row: Row) -> None:
+async def test_head_has_the_status_and_the_headers_of_get(client: httpx2.AsyncClient, row: Row) -> None:
     sends = {"x-request-id": "same", **row.sends}
     got = await client.get(row.path, headers=sends)
     head = await client.head(row.path, headers=sends)
@@ -179,7 +179,7 @@ async def test_head_has_the_status_and_the_headers_of_get(client: httpx.AsyncCli
 
 
 @pytest.mark.parametrize("form", ["raw", "car"])
-async def test_a_bundle_answers_to_either_version_of_its_cid(client: httpx.AsyncClient, form: str) -> None:
+async def test_a_bundle_answers_to_either_version_of_its_cid(client: httpx2.AsyncClient, form: str) -> None:
     spelt = cid_v1(DAG_PB, BundleCid.parse(ROOT).digest)
     reply = await client.get(f"/ipfs/{spelt}?format={form}")
     assert reply.status_code == 200
@@ -187,7 +187,7 @@ async def test_a_bundle_answers_to_either_version_of_its_cid(client: httpx.Async
     assert spelt in reply.headers["etag"]
 
 
-async def test_the_file_is_served_as_it_was_uploaded(client: httpx.AsyncClient) -> None:
+async def test_the_file_is_served_as_it_was_uploaded(client: httpx2.AsyncClient) -> None:
     for name, data in sample("own-hello").items():
         reply = await client.get(f"{R}/{name}")
         assert reply.content == data

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 import pytest
 from structlog.testing import capture_logs
 
@@ -38,14 +38,14 @@ async def unmigrated(settings: Settings) -> AsyncIterator[Context]:
 
 
 @asynccontextmanager
-async def client_of(context: Context) -> AsyncGenerator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app=Application(context))
+async def client_of(context: Context) -> AsyncGenerator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(app=Application(context))
     hooks: dict[str, list[Any]] = {"response": [check_answer]}
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
         yield made
 
 
-async def assert_not_ready(client: httpx.AsyncClient, why: str) -> None:
+async def assert_not_ready(client: httpx2.AsyncClient, why: str) -> None:
     assert (await client.get("/healthz")).json() == {"status": "ok"}
     refused = await client.get("/readyz")
     assert (refused.status_code, refused.json()["code"]) == (503, "not-ready")
@@ -53,7 +53,7 @@ async def assert_not_ready(client: httpx.AsyncClient, why: str) -> None:
     assert int(refused.headers["retry-after"]) > 0
 
 
-async def test_a_process_with_all_it_needs_is_ready(client: httpx.AsyncClient) -> None:
+async def test_a_process_with_all_it_needs_is_ready(client: httpx2.AsyncClient) -> None:
     for path in ("/healthz", "/readyz"):
         assert (await client.get(path)).json() == {"status": "ok"}
         assert (await client.head(path)).status_code == 200
@@ -72,7 +72,7 @@ async def test_without_migrations_it_is_not_ready_until_they_are_applied(unmigra
 
 @pytest.mark.parametrize(("free", "ready"), [(DISK_BYTES_MIN, True), (DISK_BYTES_MIN - 1, False), (0, False)])
 async def test_too_little_room_on_the_disk_is_not_ready(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, free: int, *, ready: bool
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, free: int, *, ready: bool
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(DISK_BYTES_MIN * 2, 0, free))
     if ready:
@@ -83,7 +83,7 @@ async def test_too_little_room_on_the_disk_is_not_ready(
 
 
 async def test_a_data_directory_that_is_gone_is_not_ready(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(_: object) -> Usage:
         raise FileNotFoundError(2, "No such file or directory")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import check_refusal
 
@@ -36,7 +36,7 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-async def feeder(client: httpx.AsyncClient, context: Context) -> Feeder:
+async def feeder(client: httpx2.AsyncClient, context: Context) -> Feeder:
     return Feeder(client, await operator_key(context))
 
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from intents_world import HOUR
 from test_triggers_cost import STEPS_COUNTED, steps
@@ -82,7 +82,7 @@ async def database(context: Context) -> SqliteDatabase:
     return context.database
 
 
-async def cost_of(client: httpx.AsyncClient, database: SqliteDatabase, query: dict[str, str], limit: int) -> int:
+async def cost_of(client: httpx2.AsyncClient, database: SqliteDatabase, query: dict[str, str], limit: int) -> int:
     """The steps of SQLite's virtual machine on the event loop."""
     with steps(database._view._connection) as counted:
         response = await client.get("/intents", params={**query, "limit": limit})
@@ -92,7 +92,7 @@ async def cost_of(client: httpx.AsyncClient, database: SqliteDatabase, query: di
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sort", ["1", "-1"])
-async def test_no_filter_and_no_pair_walks_far(client: httpx.AsyncClient, database: SqliteDatabase, sort: str) -> None:
+async def test_no_filter_and_no_pair_walks_far(client: httpx2.AsyncClient, database: SqliteDatabase, sort: str) -> None:
     await fill(database, range(MANY))
     filters = sequence_of(MANY - FEW)
     costs: dict[str, int] = {}
@@ -104,7 +104,7 @@ async def test_no_filter_and_no_pair_walks_far(client: httpx.AsyncClient, databa
 
 
 async def test_a_page_of_one_filter_costs_the_same_among_few_and_many(
-    client: httpx.AsyncClient, database: SqliteDatabase
+    client: httpx2.AsyncClient, database: SqliteDatabase
 ) -> None:
     queries = [query for each in sequence_of(MANY - FEW).values() for query in each]
     queries = [query for query in queries if "cursor" not in query]
@@ -118,7 +118,7 @@ async def test_a_page_of_one_filter_costs_the_same_among_few_and_many(
 
 
 async def test_one_intent_costs_the_same_among_few_and_many(
-    client: httpx.AsyncClient, database: SqliteDatabase
+    client: httpx2.AsyncClient, database: SqliteDatabase
 ) -> None:
     costs: list[int] = []
     for numbers in (range(FEW), range(FEW, MANY)):

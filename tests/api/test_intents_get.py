@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from intents_world import HOUR, intent_body, log_body, proposal_body, record
 from trigger_world import check_refusal
@@ -25,7 +25,7 @@ MEMBERS = [
 
 
 async def test_every_member_is_there_and_hashes_once_they_are_known(
-    client: httpx.AsyncClient, context: Context
+    client: httpx2.AsyncClient, context: Context
 ) -> None:
     body = intent_body(1, maxFees=[{"token": intent_body(0)["user"], "amount": "5"}])
     (name,) = await record(context, body)
@@ -41,13 +41,13 @@ async def test_every_member_is_there_and_hashes_once_they_are_known(
     assert {key: intent[key] for key in hashes} == hashes
 
 
-async def test_any_letter_case_finds_it(client: httpx.AsyncClient, context: Context) -> None:
+async def test_any_letter_case_finds_it(client: httpx2.AsyncClient, context: Context) -> None:
     (name,) = await record(context, intent_body(1))
     for spelling in (name, "0x" + name[2:].upper()):
         assert (await client.get(f"/intents/{spelling}")).json()["hash"] == name
 
 
-async def test_an_unknown_hash_is_not_found(client: httpx.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
+async def test_an_unknown_hash_is_not_found(client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
     async with nothing_stored():
         check_refusal(await client.get(f"/intents/{HASH}"), 404, "intent-not-found")
 
@@ -59,13 +59,13 @@ NO_HASHES = (
 
 
 @pytest.mark.parametrize("name", NO_HASHES, ids=lambda name: name[:20])
-async def test_a_malformed_hash_is_refused(client: httpx.AsyncClient, name: str) -> None:
+async def test_a_malformed_hash_is_refused(client: httpx2.AsyncClient, name: str) -> None:
     response = await client.get(f"/intents/{name}")
     assert response.status_code in ({400, 414} if len(name) > 1_000 else {400})
     assert response.json()["code"] in {"invalid-hex", "invalid-parameter", "uri-too-long"}
 
 
-async def test_it_holds_all_proposals_and_logs(client: httpx.AsyncClient, context: Context) -> None:
+async def test_it_holds_all_proposals_and_logs(client: httpx2.AsyncClient, context: Context) -> None:
     proposals, logs = [proposal_body(n) for n in range(1_000)], [log_body(n) for n in range(10_000)]
     for number, (some, lines) in enumerate([(1, 0), (0, 1), (50, 51), (100, 500), (101, 501), (1_000, 10_000)]):
         (name,) = await record(context, intent_body(number, proposals=proposals[:some], logs=logs[:lines]))
@@ -92,7 +92,7 @@ async def test_a_large_intent_is_read_in_pieces_as_it_was_when_it_was_asked_for(
 
 
 async def test_its_etag_saves_reading_it_again_until_anything_changes(
-    client: httpx.AsyncClient, context: Context
+    client: httpx2.AsyncClient, context: Context
 ) -> None:
     body = intent_body(1)
     (name,) = await record(context, body)
@@ -117,7 +117,7 @@ async def test_its_etag_saves_reading_it_again_until_anything_changes(
     assert (await client.get(f"/intents/{name}")).headers["etag"] == seen[-1]  # said before: nothing has changed
 
 
-async def test_head_answers_the_same_without_the_body(client: httpx.AsyncClient, context: Context) -> None:
+async def test_head_answers_the_same_without_the_body(client: httpx2.AsyncClient, context: Context) -> None:
     small, large = await record(context, intent_body(1), intent_body(2, logs=[log_body(n) for n in range(501)]))
     for name in (small, large):
         got, head = await client.get(f"/intents/{name}"), await client.head(f"/intents/{name}")
@@ -134,7 +134,7 @@ FINAL = ("discarded", "succeeded", "failed")
 )
 @pytest.mark.parametrize("is_swept", [False, True], ids=["before-the-sweep", "after-the-sweep"])
 async def test_an_intent_expires_with_the_second_of_its_end(
-    client: httpx.AsyncClient, context: Context, clock: Clock, status: str, ends_s: int | None, *, is_swept: bool
+    client: httpx2.AsyncClient, context: Context, clock: Clock, status: str, ends_s: int | None, *, is_swept: bool
 ) -> None:
     deadline = NOW_S + 10
     (name,) = await record(context, intent_body(1, deadline=str(deadline), status=status))
@@ -160,7 +160,7 @@ async def test_an_intent_expires_with_the_second_of_its_end(
         assert (await client.get(f"/intents?status={other}")).json() == []
 
 
-async def test_a_sweep_changes_no_answer(client: httpx.AsyncClient, context: Context, clock: Clock) -> None:
+async def test_a_sweep_changes_no_answer(client: httpx2.AsyncClient, context: Context, clock: Clock) -> None:
     (name,) = await record(context, intent_body(1, deadline=str(NOW_S + 1)))
     clock.advance(seconds=2)
     before = await client.get(f"/intents/{name}")
@@ -173,7 +173,7 @@ async def test_a_sweep_changes_no_answer(client: httpx.AsyncClient, context: Con
 @pytest.mark.parametrize("status", ["created", "enqueued", "submitted"])
 @pytest.mark.parametrize(("ahead_s", "grace_s"), [(2 * HOUR, HOUR), (11, 0)], ids=["a-clock-ahead", "a-shorter-grace"])
 async def test_a_sweep_under_another_clock_or_grace_lets_no_intent_expire(
-    client: httpx.AsyncClient, context: Context, clock: Clock, status: str, ahead_s: int, grace_s: int
+    client: httpx2.AsyncClient, context: Context, clock: Clock, status: str, ahead_s: int, grace_s: int
 ) -> None:
     (name,) = await record(context, intent_body(1, deadline=str(NOW_S + 10), status=status))
     before = await client.get(f"/intents/{name}")
@@ -214,7 +214,7 @@ async def standings(context: Context) -> list[str]:
 
 
 async def test_a_sweep_marks_a_bounded_number_at_once(
-    client: httpx.AsyncClient, context: Context, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    client: httpx2.AsyncClient, context: Context, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "SWEPT_AT_ONCE", 2)
     await record(context, *(intent_body(number, deadline=str(NOW_S + 1)) for number in range(5)))
@@ -225,7 +225,7 @@ async def test_a_sweep_marks_a_bounded_number_at_once(
 
 
 async def test_before_the_first_hour_of_1970_no_grace_is_over(
-    client: httpx.AsyncClient, context: Context, clock: Clock
+    client: httpx2.AsyncClient, context: Context, clock: Clock
 ) -> None:
     clock.now_ms = 5_000
     await record(context, *(intent_body(n, deadline=str(n), status="submitted") for n in (0, 1)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx
+import httpx2
 import pytest
 from intents_world import CONFIG_SIGS, HOUR, SETTLERS, USERS, intent_body, record, record_at
 from trigger_world import check_refusal, next_of, walk
@@ -137,14 +137,14 @@ async def world(
     return shelf
 
 
-async def hashes(client: httpx.AsyncClient, query: dict[str, Any]) -> list[str]:
+async def hashes(client: httpx2.AsyncClient, query: dict[str, Any]) -> list[str]:
     response = await client.get("/intents", params=query)
     assert response.status_code == 200, response.text
     return [intent["hash"] for intent in response.json()]
 
 
 async def test_every_filter_and_every_pair_answers_what_the_model_answers(
-    client: httpx.AsyncClient, world: Shelf
+    client: httpx2.AsyncClient, world: Shelf
 ) -> None:
     chance = random.Random(12)  # noqa: S311 - the same queries in every run
     seen = 0
@@ -160,7 +160,7 @@ async def test_every_filter_and_every_pair_answers_what_the_model_answers(
 
 
 async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
-    client: httpx.AsyncClient, world: Shelf
+    client: httpx2.AsyncClient, world: Shelf
 ) -> None:
     chance = random.Random(13)  # noqa: S311 - the same queries in every run
     seen = 0
@@ -175,7 +175,7 @@ async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
     assert seen > MIXES
 
 
-async def test_what_a_listing_shows_is_what_its_filter_says(client: httpx.AsyncClient, world: Shelf) -> None:
+async def test_what_a_listing_shows_is_what_its_filter_says(client: httpx2.AsyncClient, world: Shelf) -> None:
     for status in STATUSES:
         page = (await client.get("/intents", params={"status": status, "limit": 100})).json()
         assert len(page) == len(world.expected({"status": status}, NOW_MS)) > 0
@@ -184,13 +184,13 @@ async def test_what_a_listing_shows_is_what_its_filter_says(client: httpx.AsyncC
             assert (await client.get(f"/intents/{intent['hash']}")).json() == intent
 
 
-async def test_defaults_are_ten_newest_first(client: httpx.AsyncClient, shelf: Shelf) -> None:
+async def test_defaults_are_ten_newest_first(client: httpx2.AsyncClient, shelf: Shelf) -> None:
     response = await client.get("/intents")
     assert [intent["hash"] for intent in response.json()] == shelf.expected({}, NOW_MS)[:10]
     assert next_of(response) is not None
 
 
-async def test_deadlines_are_compared_exactly(client: httpx.AsyncClient, context: Context) -> None:
+async def test_deadlines_are_compared_exactly(client: httpx2.AsyncClient, context: Context) -> None:
     deadlines = [0, 1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 2**256 - 2, 2**256 - 1]
     await record(context, *(intent_body(n, deadline=str(deadline)) for n, deadline in enumerate(deadlines)))
     for bound in deadlines:
@@ -204,14 +204,14 @@ async def test_deadlines_are_compared_exactly(client: httpx.AsyncClient, context
 
 @pytest.mark.parametrize(("after", "before"), [(5, 5), (6, 5), (UINT256_MAX, 0), (UINT256_MAX, UINT256_MAX)])
 async def test_no_deadline_is_after_what_it_is_not_after(
-    client: httpx.AsyncClient, context: Context, after: int, before: int
+    client: httpx2.AsyncClient, context: Context, after: int, before: int
 ) -> None:
     await record(context, intent_body(1, deadline="5"), intent_body(2, deadline=str(UINT256_MAX)))
     response = await client.get("/intents", params={"deadlineAfter": after, "deadlineBefore": before})
     assert (response.status_code, response.json()) == (200, [])
 
 
-async def test_filters_know_every_spelling_of_a_value(client: httpx.AsyncClient, context: Context) -> None:
+async def test_filters_know_every_spelling_of_a_value(client: httpx2.AsyncClient, context: Context) -> None:
     await record(context, intent_body(1, user=USERS[1], settler=SETTLERS[1], configSig="0x" + "aB" * 65))
     (intent,) = (await client.get("/intents")).json()
     for query in (
@@ -260,14 +260,14 @@ REFUSED = {
 
 @pytest.mark.parametrize(("name", "value", "code"), REFUSED.values(), ids=REFUSED)
 async def test_a_bad_parameter_is_refused_by_name(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], name: str, value: str, code: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], name: str, value: str, code: str
 ) -> None:
     async with nothing_stored():
         response = await client.get("/intents", params={name: value})
     check_refusal(response, 400, code, parameter=name)
 
 
-async def test_a_parameter_given_twice_is_refused(client: httpx.AsyncClient, shelf: Shelf) -> None:
+async def test_a_parameter_given_twice_is_refused(client: httpx2.AsyncClient, shelf: Shelf) -> None:
     given = {**shelf.draw(random.Random(1)), "limit": 5, "offset": 0, "sort": 1, "cursor": Cursor.after(1)}  # noqa: S311 - the same in every run
     for name, value in given.items():
         response = await client.get("/intents", params=[(name, value), (name, value)])
@@ -275,16 +275,16 @@ async def test_a_parameter_given_twice_is_refused(client: httpx.AsyncClient, she
 
 
 @pytest.mark.parametrize("value", [10**12 - 1, 10**14 + 1, UINT256_MAX])
-async def test_what_no_clock_shows_in_milliseconds_is_a_deadline(client: httpx.AsyncClient, value: int) -> None:
+async def test_what_no_clock_shows_in_milliseconds_is_a_deadline(client: httpx2.AsyncClient, value: int) -> None:
     assert (await client.get("/intents", params={"deadlineAfter": value})).json() == []
 
 
-async def test_a_deadline_in_milliseconds_is_refused_with_a_hint(client: httpx.AsyncClient) -> None:
+async def test_a_deadline_in_milliseconds_is_refused_with_a_hint(client: httpx2.AsyncClient) -> None:
     response = await client.get("/intents", params={"deadlineAfter": NOW_MS})
     assert "milliseconds?" in check_refusal(response, 400, "invalid-timestamp")["detail"]
 
 
-async def test_an_offset_behind_the_last_row_is_an_empty_page(client: httpx.AsyncClient, shelf: Shelf) -> None:
+async def test_an_offset_behind_the_last_row_is_an_empty_page(client: httpx2.AsyncClient, shelf: Shelf) -> None:
     queries: list[dict[str, Any]] = [{}, {"status": "expired"}, {"user": USERS[0], "op": 1}, {"deadlineAfter": 1}]
     for offset in (len(shelf.rows), 1_000, 1_001, 2**32, OFFSET_MAX):
         for query in queries:

@@ -7,7 +7,7 @@ import json
 import threading
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from intents_world import USERS, intent_body, log_body, proposal_body, record, record_at
 from trigger_world import check_refusal, next_of, read_page, walk
@@ -23,7 +23,7 @@ ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-async def rows(client: httpx.AsyncClient, context: Context) -> list[dict[str, Any]]:
+async def rows(client: httpx2.AsyncClient, context: Context) -> list[dict[str, Any]]:
     """Seven intents, oldest first."""
     names = await record(context, *(intent_body(number) for number in range(7)))
     return [(await client.get(f"/intents/{name}")).json() for name in names]
@@ -31,14 +31,14 @@ async def rows(client: httpx.AsyncClient, context: Context) -> list[dict[str, An
 
 @pytest.mark.parametrize("sort", [1, -1])
 async def test_links_followed_to_the_end_give_every_row_once(
-    client: httpx.AsyncClient, rows: list[dict[str, Any]], sort: int
+    client: httpx2.AsyncClient, rows: list[dict[str, Any]], sort: int
 ) -> None:
     for limit in (1, 2, 3, 6, 7, 8, 100):
         assert await walk(client, f"/intents?limit={limit}&sort={sort}") == rows[::sort], limit
         assert await walk(client, f"/intents?limit={limit}&sort={sort}&offset=2") == rows[::sort][2:], limit
 
 
-async def test_offsets_give_the_same_pages(client: httpx.AsyncClient, rows: list[dict[str, Any]]) -> None:
+async def test_offsets_give_the_same_pages(client: httpx2.AsyncClient, rows: list[dict[str, Any]]) -> None:
     for sort in (1, -1):
         for offset in range(8):
             page = (await client.get(f"/intents?limit=3&sort={sort}&offset={offset}")).json()
@@ -46,14 +46,14 @@ async def test_offsets_give_the_same_pages(client: httpx.AsyncClient, rows: list
 
 
 async def test_newest_first_has_a_link_only_while_rows_are_left(
-    client: httpx.AsyncClient, rows: list[dict[str, Any]]
+    client: httpx2.AsyncClient, rows: list[dict[str, Any]]
 ) -> None:
     for limit, has_next in ((6, True), (7, False), (8, False), (100, False)):
         page, following = await read_page(client, f"/intents?limit={limit}")
         assert (len(page), following is not None) == (min(limit, len(rows)), has_next), limit
 
 
-async def test_oldest_first_the_last_link_gives_what_comes_later(client: httpx.AsyncClient, context: Context) -> None:
+async def test_oldest_first_the_last_link_gives_what_comes_later(client: httpx2.AsyncClient, context: Context) -> None:
     empty, first = await read_page(client, "/intents?sort=1&limit=3")
     assert (empty, first is None) == ([], False)
     names = await record(context, *(intent_body(number) for number in range(4)))
@@ -66,26 +66,26 @@ async def test_oldest_first_the_last_link_gives_what_comes_later(client: httpx.A
     assert [intent["hash"] for intent in (await read_page(client, third or ""))[0]] == [later]
 
 
-async def test_links_keep_the_filters(client: httpx.AsyncClient, rows: list[dict[str, Any]]) -> None:
+async def test_links_keep_the_filters(client: httpx2.AsyncClient, rows: list[dict[str, Any]]) -> None:
     for query in (f"user={USERS[0]}&op=1", "status=created", "deadlineAfter=1", "createdAfter=0&settler=0x" + "0" * 40):
         expected = [] if "settler" in query else rows
         assert await walk(client, f"/intents?limit=2&{query}") == expected[::-1]
         assert await walk(client, f"/intents?limit=2&sort=1&{query}") == expected
 
 
-async def test_a_cursor_and_an_offset_are_refused_together(client: httpx.AsyncClient) -> None:
+async def test_a_cursor_and_an_offset_are_refused_together(client: httpx2.AsyncClient) -> None:
     response = await client.get(f"/intents?cursor={Cursor.after(3)}&offset=1")
     check_refusal(response, 400, "invalid-parameter", parameter="cursor")
 
 
-async def test_a_cursor_before_everything_is_no_fault(client: httpx.AsyncClient, rows: list[dict[str, Any]]) -> None:
+async def test_a_cursor_before_everything_is_no_fault(client: httpx2.AsyncClient, rows: list[dict[str, Any]]) -> None:
     first = Cursor.after(0)
     assert (await read_page(client, f"/intents?cursor={first}"))[0] == []
     assert (await read_page(client, f"/intents?sort=1&cursor={first}"))[0] == rows
 
 
 async def test_whoever_follows_cursors_sees_what_two_others_write_once_each(
-    client: httpx.AsyncClient, context: Context
+    client: httpx2.AsyncClient, context: Context
 ) -> None:
     url, data_dir = context.settings.database_url, context.settings.data_dir
     others = [open_database(url, data_dir=data_dir) for _ in range(2)]
@@ -118,7 +118,7 @@ async def test_whoever_follows_cursors_sees_what_two_others_write_once_each(
         assert [name for name in seen if name in names] == names
 
 
-async def test_a_listing_shows_the_newest_fifty_of_each(client: httpx.AsyncClient, context: Context) -> None:
+async def test_a_listing_shows_the_newest_fifty_of_each(client: httpx2.AsyncClient, context: Context) -> None:
     logs = [log_body(number) for number in range(10_000)]
     await record(
         context,
@@ -133,7 +133,7 @@ async def test_a_listing_shows_the_newest_fifty_of_each(client: httpx.AsyncClien
     assert shown[2] == (["0x00000000"], [f"line {number}" for number in range(NEWEST_SHOWN)])
 
 
-async def test_a_page_has_at_most_8_mib_and_a_link_to_the_rest(client: httpx.AsyncClient, context: Context) -> None:
+async def test_a_page_has_at_most_8_mib_and_a_link_to_the_rest(client: httpx2.AsyncClient, context: Context) -> None:
     proposals = [proposal_body(0, data=f"0x{number:02x}" + "0" * 60_000) for number in range(NEWEST_SHOWN)]
     names = await record(context, *(intent_body(number, proposals=proposals) for number in range(4)))
     for sort in (1, -1):
@@ -146,7 +146,7 @@ async def test_a_page_has_at_most_8_mib_and_a_link_to_the_rest(client: httpx.Asy
 
 @pytest.mark.parametrize("sort", [1, -1])
 async def test_a_page_ends_where_the_next_intent_would_make_it_too_long(
-    client: httpx.AsyncClient, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, sort: int
+    client: httpx2.AsyncClient, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, sort: int
 ) -> None:
     three = len(json.dumps(rows[:3], separators=(",", ":")))
     for bytes_max, count in ((1, 1), (three - 1, 2), (three, 3), (three + 1, 3)):
@@ -170,7 +170,7 @@ async def test_what_is_read_at_once_is_bounded_in_rows() -> None:
 
 @ON_SQLITE
 async def test_a_large_offset_is_read_while_others_are_answered(
-    client: httpx.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
 ) -> None:
     context.database.rows_counted["intents"] = (2**62, 100_000)  # as if there were as many
     connect, go_on, begun = sqlite.connect, threading.Event(), threading.Event()
@@ -194,7 +194,7 @@ async def test_a_large_offset_is_read_while_others_are_answered(
 
 @ON_SQLITE
 async def test_a_read_that_takes_too_long_is_given_up(
-    client: httpx.AsyncClient, context: Context, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    client: httpx2.AsyncClient, context: Context, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others = await record(context, *(intent_body(number, user=USERS[1], op=2) for number in range(5)))
     monkeypatch.setattr(listing, "WALKED_AT_ONCE", 4)  # neither filter selects so few, and no such walk sees both

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import check_refusal
 
@@ -24,7 +24,7 @@ DAY_S = 86_400
 
 
 @pytest.fixture
-async def feeder(client: httpx.AsyncClient, context: Context) -> Feeder:
+async def feeder(client: httpx2.AsyncClient, context: Context) -> Feeder:
     return Feeder(client, await operator_key(context))
 
 

@@ -6,7 +6,7 @@ import asyncio
 from itertools import count
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
@@ -26,7 +26,7 @@ Action = tuple[str, str, int]
 
 
 @pytest.fixture
-async def feeder(client: httpx.AsyncClient, context: Context) -> Feeder:
+async def feeder(client: httpx2.AsyncClient, context: Context) -> Feeder:
     return Feeder(client, await operator_key(context))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
@@ -59,10 +59,10 @@ async def fill(tx: Transaction) -> None:
 
 
 @pytest.fixture
-async def caller(app: Application, context: Context) -> httpx.AsyncClient:
+async def caller(app: Application, context: Context) -> httpx2.AsyncClient:
     """A client that does not mind that these records are no triggers."""
     await context.database.write(fill)
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test")
 
 
 TIME_MAX = 2 + ROWS // OF_ONE_TIME
@@ -106,7 +106,7 @@ def as_sent(query: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("times_follow", [True, False], ids=["times follow the order", "times may differ"])
 async def test_a_page_far_behind_holds_what_anybody_would_count(
-    caller: httpx.AsyncClient, context: Context, *, times_follow: bool
+    caller: httpx2.AsyncClient, context: Context, *, times_follow: bool
 ) -> None:
     if not times_follow:  # as on PostgreSQL, and in a file that was copied from there
         vars(context.database)["times_differ_ms"] = 3

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 from intents_world import intent_body, record
 from trigger_world import check_refusal
@@ -27,7 +27,7 @@ SMALL_STEP = 7
 
 
 @pytest.fixture
-async def three(client: httpx.AsyncClient, context: Context) -> None:
+async def three(client: httpx2.AsyncClient, context: Context) -> None:
     """Three of each: triggers, functions, intents."""
     cid = await deploy(client)
     headers = {"x-api-key": await api_key_of(client, Wallet())}
@@ -62,7 +62,7 @@ OF_ALL = {
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize("path", PATHS)
 async def test_an_offset_behind_the_last_row_is_an_empty_page_without_a_walk(
-    client: httpx.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str
+    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     listening = Listening(context, monkeypatch)
     for offset in (3, OFFSET_QUICK_MAX + 1, OFFSET_WALKED_MAX, OFFSET_WALKED_MAX + 1, 2**62, OFFSET_MAX):
@@ -77,7 +77,7 @@ async def test_an_offset_behind_the_last_row_is_an_empty_page_without_a_walk(
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize("path", PATHS)
 async def test_an_offset_above_100_000_before_the_last_row_is_refused_and_names_cursors(
-    client: httpx.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch,
+    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch,
     nothing_stored: Callable[[], Any], path: str,
 ) -> None:  # fmt: skip
     table = path.removeprefix("/")
@@ -152,15 +152,15 @@ async def test_a_row_that_appears_below_others_is_counted(context: Context, data
 
 
 @pytest.fixture
-async def caller(app: Application) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app=app, client=(CLIENT, 1))
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as made:
+async def caller(app: Application) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(app=app, client=(CLIENT, 1))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as made:
         yield made
 
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_long_read_is_the_clients_own(
-    caller: httpx.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str
+    caller: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     context.database.rows_counted[path.removeprefix("/")] = (0, 100_000)
     listening = Listening(context, monkeypatch)

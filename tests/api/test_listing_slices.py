@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 from trigger_world import next_of, walk
@@ -56,9 +56,9 @@ async def fill(context: Context, lengths: Sequence[int]) -> list[str]:
 
 
 @pytest.fixture
-async def caller(app: Application) -> AsyncIterator[httpx.AsyncClient]:
+async def caller(app: Application) -> AsyncIterator[httpx2.AsyncClient]:
     """A client that does not mind that these records are no triggers."""
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as made:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test") as made:
         yield made
 
 
@@ -82,7 +82,7 @@ FILTERS = {
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_long_page_is_the_same_as_its_rows_one_by_one(
-    caller: httpx.AsyncClient, context: Context, path: str
+    caller: httpx2.AsyncClient, context: Context, path: str
 ) -> None:
     await fill(context, [LONG_BYTES] * 30)
     for query in FILTERS[path]:
@@ -97,7 +97,7 @@ async def test_a_long_page_is_the_same_as_its_rows_one_by_one(
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_page_without_a_cursor_holds_its_limit_however_long(
-    caller: httpx.AsyncClient, context: Context, path: str
+    caller: httpx2.AsyncClient, context: Context, path: str
 ) -> None:
     records = await fill(context, [LONG_BYTES] * 101)
     answer = await caller.get(f"{path}?limit=100&sort=1")
@@ -176,7 +176,7 @@ class ContextOf:
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_page_behind_a_cursor_ends_at_1_mib_and_its_link_goes_on(
-    caller: httpx.AsyncClient, context: Context, path: str
+    caller: httpx2.AsyncClient, context: Context, path: str
 ) -> None:
     records = await fill(context, [LONG_BYTES] * COUNT)
     for query in FILTERS[path][:2]:
@@ -200,7 +200,7 @@ LENGTHS = st.one_of(
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_whoever_follows_cursors_over_long_pages_loses_and_doubles_no_row(
-    caller: httpx.AsyncClient, context: Context, path: str
+    caller: httpx2.AsyncClient, context: Context, path: str
 ) -> None:
     drawn: list[tuple[list[int], int, int]] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import httpx
+import httpx2
 import pytest
 from test_functions_list import deploy_many
 from trigger_world import check_refusal
@@ -12,7 +12,7 @@ from builders import TriggerDraft, deploy, register
 SIG = "0x" + "1" * 128 + "1b"
 
 
-async def _three(client: httpx.AsyncClient, path: str) -> list[str]:
+async def _three(client: httpx2.AsyncClient, path: str) -> list[str]:
     """Names of three records that the listing at `path` has, newest first."""
     if path == "/functions":
         return (await deploy_many(client, 3))[::-1]
@@ -22,7 +22,7 @@ async def _three(client: httpx.AsyncClient, path: str) -> list[str]:
 
 @pytest.mark.parametrize(("path", "name", "member"), [("/triggers", "sigs", "sig"), ("/functions", "cids", "CID")])
 async def test_a_list_is_the_same_in_every_spelling(
-    client: httpx.AsyncClient, path: str, name: str, member: str
+    client: httpx2.AsyncClient, path: str, name: str, member: str
 ) -> None:
     newest, middle, oldest = await _three(client, path)
     for query in (
@@ -36,7 +36,7 @@ async def test_a_list_is_the_same_in_every_spelling(
         assert middle not in query
 
 
-async def test_the_link_to_the_next_page_keeps_the_whole_list(client: httpx.AsyncClient) -> None:
+async def test_the_link_to_the_next_page_keeps_the_whole_list(client: httpx2.AsyncClient) -> None:
     newest, middle, oldest = await _three(client, "/triggers")
     first = await client.get(f"/triggers?sigs={newest}&sigs={middle},{oldest}&limit=2")
     rest = await client.get(first.links["next"]["url"])
@@ -47,18 +47,18 @@ async def test_the_link_to_the_next_page_keeps_the_whole_list(client: httpx.Asyn
     "parts", [[100], [1] * 100, [50, 50], [1, 98, 1]], ids=["one", "a-hundred", "two-halves", "mixed"]
 )
 async def test_a_list_has_at_most_a_hundred_elements_however_it_is_written(
-    client: httpx.AsyncClient, parts: list[int]
+    client: httpx2.AsyncClient, parts: list[int]
 ) -> None:
     query = "&".join("sigs=" + ",".join([SIG] * count) for count in parts)
     assert (await client.get(f"/triggers?{query}")).json() == []
     check_refusal(await client.get(f"/triggers?{query}&sigs={SIG}"), 400, "invalid-parameter", parameter="sigs")
 
 
-async def test_an_element_of_a_later_part_is_checked_too(client: httpx.AsyncClient) -> None:
+async def test_an_element_of_a_later_part_is_checked_too(client: httpx2.AsyncClient) -> None:
     for query in (f"sigs={SIG}&sigs=", f"sigs={SIG}&sigs={SIG},0x12"):
         check_refusal(await client.get(f"/triggers?{query}"), 400, "invalid-signature", parameter="sigs")
 
 
-async def test_what_is_no_list_comes_once(client: httpx.AsyncClient) -> None:
+async def test_what_is_no_list_comes_once(client: httpx2.AsyncClient) -> None:
     for query in ("active=true&active=true", "limit=1&limit=1", f"sigs={SIG}&sort=1&sort=1"):
         check_refusal(await client.get(f"/triggers?{query}"), 400, "invalid-parameter")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import httpx
+import httpx2
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, log_in, register
 
 
-async def test_a_trigger_lives_from_sign_params_to_deactivation(client: httpx.AsyncClient) -> None:
+async def test_a_trigger_lives_from_sign_params_to_deactivation(client: httpx2.AsyncClient) -> None:
     wallet = Wallet(7)
     cid = await deploy(client, Bundle(inputs={"limit": "uint256"}), wallet)
     asked = {
@@ -32,7 +32,7 @@ async def test_a_trigger_lives_from_sign_params_to_deactivation(client: httpx.As
     assert ended == {**trigger, "deactivateSig": consent["signature"]}
 
 
-async def test_a_trigger_answers_every_field_of_the_interface(client: httpx.AsyncClient) -> None:
+async def test_a_trigger_answers_every_field_of_the_interface(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     draft = TriggerDraft(cid)
     trigger = await register(client, draft)
@@ -44,7 +44,7 @@ async def test_a_trigger_answers_every_field_of_the_interface(client: httpx.Asyn
     }  # fmt: skip
 
 
-async def test_log_in_gives_a_token_and_no_email(client: httpx.AsyncClient) -> None:
+async def test_log_in_gives_a_token_and_no_email(client: httpx2.AsyncClient) -> None:
     wallet = Wallet(3)
     token = await log_in(client, wallet)
     response = await client.get("/users/api-key", headers={"x-auth-token": token})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Wallet, deploy
@@ -28,8 +28,8 @@ def filled(path: str) -> str:
         "/ipfs/", "/%ff", "/%", "/..%2f..%2fetc%2fpasswd", "/index.html", "/.env",
     ],
 )  # fmt: skip
-async def test_another_path_is_not_found(client: httpx.AsyncClient, path: str) -> None:
-    url = httpx.URL("http://test", raw_path=path.encode())
+async def test_another_path_is_not_found(client: httpx2.AsyncClient, path: str) -> None:
+    url = httpx2.URL("http://test", raw_path=path.encode())
     for method in ("GET", "POST", "DELETE", "OPTIONS"):
         response = await client.request(method, url)
         assert (response.status_code, response.json()["code"]) == (404, "unknown-path")
@@ -37,21 +37,21 @@ async def test_another_path_is_not_found(client: httpx.AsyncClient, path: str) -
 
 
 @pytest.mark.parametrize("path", METHODS)
-async def test_another_method_is_refused_with_all_that_are_allowed(client: httpx.AsyncClient, path: str) -> None:
+async def test_another_method_is_refused_with_all_that_are_allowed(client: httpx2.AsyncClient, path: str) -> None:
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "get", "BREW"} - METHODS[path]:
         response = await client.send(request_of(method, filled(path)))
         assert (response.status_code, response.json()["code"]) == (405, "method-not-allowed")
         assert set(response.headers["allow"].split(", ")) == METHODS[path]
 
 
-def request_of(method: str, path: str) -> httpx.Request:
-    request = httpx.Request("GET", f"http://test{path}")
+def request_of(method: str, path: str) -> httpx2.Request:
+    request = httpx2.Request("GET", f"http://test{path}")
     request.method = method
     return request
 
 
 @pytest.mark.parametrize("query", ["", "?configSig=0x12"])
-async def test_a_path_of_a_sister_service_is_not_found_with_a_hint(client: httpx.AsyncClient, query: str) -> None:
+async def test_a_path_of_a_sister_service_is_not_found_with_a_hint(client: httpx2.AsyncClient, query: str) -> None:
     response = await client.get(f"/executions{query}")
     assert response.status_code == 404
     assert "GET /intents?configSig=" in response.json()["detail"]
@@ -76,14 +76,14 @@ async def test_a_path_of_a_sister_service_is_not_found_with_a_hint(client: httpx
     ],
 )  # fmt: skip
 async def test_a_problem_has_the_media_type_asked_for(
-    client: httpx.AsyncClient, accept: str | None, media_type: str
+    client: httpx2.AsyncClient, accept: str | None, media_type: str
 ) -> None:
     response = await client.get("/nothing", headers={"accept": accept} if accept else {})
     assert response.headers["content-type"] == media_type
     assert response.json()["title"]
 
 
-async def test_a_problem_names_a_page_that_explains_it(client: httpx.AsyncClient) -> None:
+async def test_a_problem_names_a_page_that_explains_it(client: httpx2.AsyncClient) -> None:
     problem = (await client.get("/nothing")).json()
     page = await client.get(problem["type"])
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -91,7 +91,7 @@ async def test_a_problem_names_a_page_that_explains_it(client: httpx.AsyncClient
 
 
 @pytest.mark.parametrize("path", METHODS)
-async def test_a_browser_of_any_origin_may_ask(client: httpx.AsyncClient, path: str) -> None:
+async def test_a_browser_of_any_origin_may_ask(client: httpx2.AsyncClient, path: str) -> None:
     headers = {
         "origin": "https://app.example", "access-control-request-method": "POST",
         "access-control-request-headers": "x-api-key,x-auth-token,content-type",
@@ -115,7 +115,7 @@ EXPOSED = {
     ("path", "status"), [("/functions", 200), ("/nothing", 404), ("/functions/x", 400), ("/users/api-key", 401)]
 )
 async def test_every_answer_can_be_read_by_pages_of_other_origins(
-    client: httpx.AsyncClient, path: str, status: int
+    client: httpx2.AsyncClient, path: str, status: int
 ) -> None:
     response = await client.get(path, headers={"origin": "https://app.example"})
     assert response.status_code == status
@@ -125,7 +125,7 @@ async def test_every_answer_can_be_read_by_pages_of_other_origins(
 
 
 @pytest.mark.parametrize("path", ["/docs", "/errors/invalid-cid"])
-async def test_a_page_says_what_it_may_load(client: httpx.AsyncClient, path: str) -> None:
+async def test_a_page_says_what_it_may_load(client: httpx2.AsyncClient, path: str) -> None:
     response = await client.get(path)
     assert response.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in response.headers["content-security-policy"]
@@ -133,20 +133,20 @@ async def test_a_page_says_what_it_may_load(client: httpx.AsyncClient, path: str
 
 
 @pytest.mark.parametrize("given", ["abc-1", "4bf92f3577b34da6a3ce929d0e0e4736", "a" * 128, "A.b_c~d:e/f+g=h"])
-async def test_a_request_id_is_answered(client: httpx.AsyncClient, given: str) -> None:
+async def test_a_request_id_is_answered(client: httpx2.AsyncClient, given: str) -> None:
     response = await client.get("/nothing", headers={"x-request-id": given})
     assert response.headers["x-request-id"] == response.json()["requestId"] == given
 
 
 @pytest.mark.parametrize("given", ["", " ", "a" * 129, "a b", "<script>", "a\tb", "é", 'a"b', "a,b"])
-async def test_another_request_id_is_replaced(client: httpx.AsyncClient, given: str) -> None:
+async def test_another_request_id_is_replaced(client: httpx2.AsyncClient, given: str) -> None:
     response = await client.get("/nothing", headers=[(b"x-request-id", given.encode("latin-1"))])
     made = response.headers["x-request-id"]
     assert made != given
     assert (len(made), int(made, 16) > 0) == (32, True)
 
 
-async def test_every_request_has_an_id_of_its_own(client: httpx.AsyncClient) -> None:
+async def test_every_request_has_an_id_of_its_own(client: httpx2.AsyncClient) -> None:
     ids = {(await client.get("/healthz")).headers["x-request-id"] for _ in range(20)}
     assert len(ids) == 20
 
@@ -163,14 +163,14 @@ TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
         (f"ff-{TRACE_ID}-00f067aa0ba902b7-01", False), (f"00-{TRACE_ID}-00f067aa0ba902b7-01-x", False),
     ],
 )  # fmt: skip
-async def test_a_trace_is_continued(client: httpx.AsyncClient, traceparent: str, *, heeded: bool) -> None:
+async def test_a_trace_is_continued(client: httpx2.AsyncClient, traceparent: str, *, heeded: bool) -> None:
     response = await client.get("/healthz", headers={"traceparent": traceparent})
     assert (response.headers["x-request-id"] == TRACE_ID) == heeded
     named = await client.get("/healthz", headers={"traceparent": traceparent, "x-request-id": "mine"})
     assert named.headers["x-request-id"] == "mine"
 
 
-async def test_a_target_that_is_too_long_is_refused(client: httpx.AsyncClient) -> None:
+async def test_a_target_that_is_too_long_is_refused(client: httpx2.AsyncClient) -> None:
     for target in ("/functions?x=" + "x" * 32_768, "/functions/" + "x" * 32_768):
         response = await client.get(target)
         assert (response.status_code, response.json()["code"]) == (414, "uri-too-long")
@@ -178,13 +178,15 @@ async def test_a_target_that_is_too_long_is_refused(client: httpx.AsyncClient) -
 
 
 @pytest.mark.parametrize("headers", [{"x-long": "x" * 33_000}, {f"x-{number}": "x" * 100 for number in range(400)}])
-async def test_header_fields_that_are_too_large_are_refused(client: httpx.AsyncClient, headers: dict[str, str]) -> None:
+async def test_header_fields_that_are_too_large_are_refused(
+    client: httpx2.AsyncClient, headers: dict[str, str]
+) -> None:
     response = await client.get("/functions", headers=headers)
     assert (response.status_code, response.json()["code"]) == (431, "headers-too-large")
     assert (await client.get("/functions", headers={"x-long": "x" * 30_000})).status_code == 200
 
 
-async def test_head_has_the_headers_of_get_and_no_body(client: httpx.AsyncClient) -> None:
+async def test_head_has_the_headers_of_get_and_no_body(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client, None, Wallet(2))
     for path in ("/functions", f"/functions/{cid}", f"/functions/{cid}/wasm", "/nothing", "/docs", "/openapi.json"):
         get, head = await client.get(path), await client.head(path)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 from trigger_world import check_refusal
@@ -33,11 +33,11 @@ async def typed(context: Context, *words: str) -> Result:
 
 
 @pytest.fixture
-async def feeder(client: httpx.AsyncClient, context: Context) -> Feeder:
+async def feeder(client: httpx2.AsyncClient, context: Context) -> Feeder:
     return Feeder(client, await operator_key(context))
 
 
-async def test_the_key_that_add_prints_lets_in(client: httpx.AsyncClient, context: Context) -> None:
+async def test_the_key_that_add_prints_lets_in(client: httpx2.AsyncClient, context: Context) -> None:
     added = await typed(context, "add", "relayer-1")
     assert added.exit_code == 0
     key = added.output.strip()

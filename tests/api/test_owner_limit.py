@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
@@ -23,7 +23,7 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
     )
 
 
-def check_limited(response: httpx.Response) -> None:
+def check_limited(response: httpx2.Response) -> None:
     assert (response.status_code, response.json()["code"]) == (429, "rate-limited")
     problem, wait = response.json(), int(response.headers["retry-after"])
     assert (problem["policy"], problem["violated-policies"]) == ("owner", ["owner"])
@@ -33,7 +33,7 @@ def check_limited(response: httpx.Response) -> None:
 
 
 async def test_a_wallet_adds_so_many_triggers_and_repeats_are_free(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any]
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
 ) -> None:
     cid = await deploy(client, wallet=OTHER)
     drafts = [TriggerDraft(cid, OWNER, version=f"{number}.0.0") for number in range(13)]
@@ -49,7 +49,7 @@ async def test_a_wallet_adds_so_many_triggers_and_repeats_are_free(
 
 
 async def test_a_wallet_adds_so_many_functions_and_known_bytes_are_free(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any]
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
 ) -> None:
     one, other = Bundle(), Bundle(version="9.9.9")
     for _ in range(3):

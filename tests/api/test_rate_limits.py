@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
@@ -54,18 +54,18 @@ def app(context: Context, settings: Settings, ticks: Ticks) -> Application:
     return Application(replace(context, limiter=limiter))
 
 
-def of(app: Application, address: str) -> httpx.AsyncClient:
+def of(app: Application, address: str) -> httpx2.AsyncClient:
     """A client at this address."""
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app, client=(address, 4711)), base_url="http://test")
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app, client=(address, 4711)), base_url="http://test")
 
 
-async def remaining(client: httpx.AsyncClient) -> int:
+async def remaining(client: httpx2.AsyncClient) -> int:
     """Units that are left after this question."""
     answer = await client.get("/functions/x")
     return int(answer.headers["ratelimit"].partition("r=")[2].partition(";")[0])
 
 
-async def drain(client: httpx.AsyncClient, method: str, path: str, **given: Any) -> tuple[int, httpx.Response]:
+async def drain(client: httpx2.AsyncClient, method: str, path: str, **given: Any) -> tuple[int, httpx2.Response]:
     """Ask until it is refused; how often it was served, and the refusal."""
     for served in range(10_000):
         answer = await client.request(method, path, **given)
@@ -75,7 +75,7 @@ async def drain(client: httpx.AsyncClient, method: str, path: str, **given: Any)
 
 
 async def test_so_many_units_are_served_and_then_no_more_until_the_time_that_is_told(
-    app: Application, client: httpx.AsyncClient, ticks: Ticks
+    app: Application, client: httpx2.AsyncClient, ticks: Ticks
 ) -> None:
     served, refused = await drain(client, "GET", "/triggers?limit=1")
     assert served == QUOTA
@@ -91,7 +91,7 @@ async def test_so_many_units_are_served_and_then_no_more_until_the_time_that_is_
         assert (await other.get("/triggers")).status_code == 200, "another address has limits of its own"
 
 
-async def test_every_answer_tells_what_is_left_but_those_that_caches_keep(client: httpx.AsyncClient) -> None:
+async def test_every_answer_tells_what_is_left_but_those_that_caches_keep(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     record = await register(client, TriggerDraft(cid))
     for path in (f"/triggers/{record['sig']}", "/triggers", "/nowhere", "/triggers/0x"):
@@ -104,14 +104,14 @@ async def test_every_answer_tells_what_is_left_but_those_that_caches_keep(client
     assert (unchanged.status_code, "ratelimit" in unchanged.headers) == (304, False)
 
 
-async def test_health_costs_nothing_and_is_never_refused(client: httpx.AsyncClient) -> None:
+async def test_health_costs_nothing_and_is_never_refused(client: httpx2.AsyncClient) -> None:
     await drain(client, "GET", "/triggers")
     for _ in range(3):
         answer = await client.get("/healthz")
         assert (answer.status_code, "ratelimit" in answer.headers) == (200, False)
 
 
-async def test_a_nonce_counts_as_a_login_of_whoever_asks(app: Application, client: httpx.AsyncClient) -> None:
+async def test_a_nonce_counts_as_a_login_of_whoever_asks(app: Application, client: httpx2.AsyncClient) -> None:
     """Bad input 3: 10,000 requests for a stranger's address are refused to that caller, and the owner logs in."""
     wallet = Wallet()
     async with of(app, "192.0.2.7") as stranger:
@@ -120,7 +120,7 @@ async def test_a_nonce_counts_as_a_login_of_whoever_asks(app: Application, clien
     assert await api_key_of(client, wallet)
 
 
-async def test_a_refused_request_changes_nothing(client: httpx.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
+async def test_a_refused_request_changes_nothing(client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
     cid = await deploy(client)
     body = TriggerDraft(cid).signed()
     await drain(client, "GET", "/triggers")
@@ -128,7 +128,7 @@ async def test_a_refused_request_changes_nothing(client: httpx.AsyncClient, noth
         assert (await client.post("/triggers", json=body)).status_code == 429
 
 
-async def test_deactivations_have_a_limit_of_their_own(client: httpx.AsyncClient) -> None:
+async def test_deactivations_have_a_limit_of_their_own(client: httpx2.AsyncClient) -> None:
     """So no flood from the same address stands before them."""
     await drain(client, "GET", "/triggers")
     body = {"triggerSigs": ["0x" + "11" * 64 + "1b"], "signature": "0x" + "22" * 64 + "1b"}
@@ -136,7 +136,7 @@ async def test_deactivations_have_a_limit_of_their_own(client: httpx.AsyncClient
     assert answers == [404, 404, 404, 429]
 
 
-async def test_a_credential_is_charged_to_its_wallet(app: Application, client: httpx.AsyncClient) -> None:
+async def test_a_credential_is_charged_to_its_wallet(app: Application, client: httpx2.AsyncClient) -> None:
     async with of(app, "192.0.2.7") as first:
         key = await api_key_of(first, Wallet())
         await drain(first, "GET", "/triggers")
@@ -149,7 +149,7 @@ async def test_a_credential_is_charged_to_its_wallet(app: Application, client: h
     assert refused.json()["policy"] == "client"
 
 
-async def test_a_wrong_credential_is_charged_to_the_address(client: httpx.AsyncClient) -> None:
+async def test_a_wrong_credential_is_charged_to_the_address(client: httpx2.AsyncClient) -> None:
     headers = {"x-auth-token": "not.a.token"}
     served, _ = await drain(client, "GET", "/users/api-key", headers=headers)
     assert served == QUOTA // 9, "one for the request, eight for finding out"
@@ -164,13 +164,13 @@ async def test_a_wrong_credential_is_charged_to_the_address(client: httpx.AsyncC
     ],
 )
 async def test_a_refusal_before_a_credential_is_charged_to_the_address(
-    client: httpx.AsyncClient, headers: list[tuple[str, str]]
+    client: httpx2.AsyncClient, headers: list[tuple[str, str]]
 ) -> None:
     served, refusal = await drain(client, "GET", "/users/api-key", headers=headers)
     assert (served, refusal.json()["code"]) == (QUOTA, "rate-limited")
 
 
-async def test_a_long_body_is_charged_by_its_length_however_it_comes(client: httpx.AsyncClient) -> None:
+async def test_a_long_body_is_charged_by_its_length_however_it_comes(client: httpx2.AsyncClient) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(24):
             yield b"[" * 1024
@@ -184,7 +184,7 @@ async def test_a_long_body_is_charged_by_its_length_however_it_comes(client: htt
 
 
 async def test_long_bodies_of_log_ins_use_up_the_units_of_the_address_and_short_ones_do_not(
-    client: httpx.AsyncClient,
+    client: httpx2.AsyncClient,
 ) -> None:
     headers = {"content-type": "application/json"}
     answers = [
@@ -195,7 +195,7 @@ async def test_long_bodies_of_log_ins_use_up_the_units_of_the_address_and_short_
     assert answers[1].json()["violated-policies"] == ["client"]
 
 
-async def test_a_long_body_with_a_token_is_charged_to_its_wallet(client: httpx.AsyncClient) -> None:
+async def test_a_long_body_with_a_token_is_charged_to_its_wallet(client: httpx2.AsyncClient) -> None:
     owner = Wallet(9)
     headers = {"x-auth-token": await log_in(client, owner), "content-type": "application/json"}
     url = f"/users/{owner.address}/data"
@@ -238,7 +238,7 @@ async def test_who_waits_for_a_body_is_not_in_flight(app: Application) -> None:
     assert (sent[0]["status"], seen, app.admission.overload.in_flight) == (400, [0, 0], 0)
 
 
-async def test_a_signature_that_does_not_verify_costs_more(client: httpx.AsyncClient) -> None:
+async def test_a_signature_that_does_not_verify_costs_more(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     body = TriggerDraft(cid).signed()
     body["typedData"]["values"]["executionFeeLimit"] = "7"
@@ -246,14 +246,14 @@ async def test_a_signature_that_does_not_verify_costs_more(client: httpx.AsyncCl
     assert served <= QUOTA // 16 + 1
 
 
-async def test_a_page_and_a_long_read_cost_more_than_a_record(client: httpx.AsyncClient, ticks: Ticks) -> None:
+async def test_a_page_and_a_long_read_cost_more_than_a_record(client: httpx2.AsyncClient, ticks: Ticks) -> None:
     assert (await drain(client, "GET", "/triggers?limit=100"))[0] == QUOTA // 5
     ticks.pass_seconds(1_000)
     assert (await drain(client, "GET", "/triggers?offset=5000"))[0] == 2
 
 
 async def test_under_overload_reads_go_on_for_longer_than_uploads_and_deactivations_for_ever(
-    app: Application, client: httpx.AsyncClient
+    app: Application, client: httpx2.AsyncClient
 ) -> None:
     overload = app.admission.overload
     overload.level = 1

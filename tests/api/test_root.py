@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import httpx
+import httpx2
 import pytest
 
 # As Chromium 130 and Firefox 132 ask for a page.
@@ -15,7 +15,7 @@ BROWSERS = [
 
 @pytest.mark.parametrize("accept", BROWSERS)
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_a_browser_is_led_to_the_reference(client: httpx.AsyncClient, method: str, accept: str) -> None:
+async def test_a_browser_is_led_to_the_reference(client: httpx2.AsyncClient, method: str, accept: str) -> None:
     response = await client.request(method, "/", headers={"accept": accept})
     assert (response.status_code, response.headers["location"]) == (303, "/docs")
     assert response.headers["vary"] == "Accept"
@@ -24,12 +24,12 @@ async def test_a_browser_is_led_to_the_reference(client: httpx.AsyncClient, meth
 
 
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "text/*", "text/html;q=0", "text/html-ish"])
-async def test_for_others_there_is_nothing(client: httpx.AsyncClient, accept: str | None) -> None:
+async def test_for_others_there_is_nothing(client: httpx2.AsyncClient, accept: str | None) -> None:
     response = await client.get("/", headers={"accept": accept} if accept else {})
     assert (response.status_code, response.json()["code"]) == (404, "unknown-path")
     assert "/docs" in response.json()["detail"]
 
 
-async def test_there_is_no_icon(client: httpx.AsyncClient) -> None:
+async def test_there_is_no_icon(client: httpx2.AsyncClient) -> None:
     response = await client.get("/favicon.ico", headers={"accept": "image/avif,image/webp,*/*;q=0.8"})
     assert (response.status_code, response.json()["code"]) == (404, "unknown-path")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Wallet
@@ -55,7 +55,7 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 def is_served(service: Service) -> None:
     """Another client gets its nonce, without waiting for whoever else is connected."""
-    response = httpx.post(f"{service.url}/users/nonce", json={"address": Wallet(1).address}, timeout=20)
+    response = httpx2.post(f"{service.url}/users/nonce", json={"address": Wallet(1).address}, timeout=20)
     assert response.status_code == 200
 
 
@@ -90,7 +90,7 @@ def test_bad_input_5_of_50_mb_the_service_reads_little_and_answers_413(
 
 
 def test_bad_input_5_an_ordinary_client_that_posts_50_mb_reads_the_413(patient: Service) -> None:
-    response = httpx.post(
+    response = httpx2.post(
         f"{patient.url}/triggers", content=b" " * 52_428_800, headers={"content-type": "application/json"}
     )
     assert response.status_code == 413

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, Wallet
@@ -21,14 +21,14 @@ AT_ONCE = 8
 
 
 def ask(url: str, wallet: Wallet) -> str:
-    response = httpx.post(f"{url}/users/nonce", json={"address": wallet.address})
+    response = httpx2.post(f"{url}/users/nonce", json={"address": wallet.address})
     assert response.status_code == 200, response.text
     return response.json()["nonce"]
 
 
 def log_in(url: str, wallet: Wallet) -> str:
     login = {"address": wallet.address, "signature": wallet.sign_text(ask(url, wallet))}
-    response = httpx.post(f"{url}/users/authenticate", json=login)
+    response = httpx2.post(f"{url}/users/authenticate", json=login)
     assert response.status_code == 200, response.text
     return response.json()["token"]
 
@@ -38,7 +38,7 @@ def statuses_at_once(urls: list[str], login: dict[str, str]) -> list[int]:
     barrier = threading.Barrier(len(urls))
 
     def send(url: str) -> int:
-        with httpx.Client() as client:
+        with httpx2.Client() as client:
             client.get(f"{url}/healthz")  # so that the connection is up before the race
             barrier.wait()
             return client.post(f"{url}/users/authenticate", json=login).status_code
@@ -75,8 +75,8 @@ def test_what_one_process_made_the_other_takes(two: tuple[Service, Service]) -> 
     first, second = two
     wallet = Wallet(140)
     login = {"address": wallet.address, "signature": wallet.sign_text(ask(first.url, wallet))}
-    token = httpx.post(f"{second.url}/users/authenticate", json=login).json()["token"]
-    keys = {httpx.get(f"{each.url}/users/api-key", headers={"x-auth-token": token}).json()["apiKey"] for each in two}
+    token = httpx2.post(f"{second.url}/users/authenticate", json=login).json()["token"]
+    keys = {httpx2.get(f"{each.url}/users/api-key", headers={"x-auth-token": token}).json()["apiKey"] for each in two}
     assert len(keys) == 1
 
 
@@ -84,7 +84,7 @@ def test_bad_input_17_first_calls_to_two_processes_at_once_get_one_key(two: tupl
     headers = {"x-auth-token": log_in(two[0].url, Wallet(150))}
 
     def read(number: int) -> str:
-        return httpx.get(f"{two[number % 2].url}/users/api-key", headers=headers).json()["apiKey"]
+        return httpx2.get(f"{two[number % 2].url}/users/api-key", headers=headers).json()["apiKey"]
 
     with ThreadPoolExecutor(10) as pool:
         assert len(set(pool.map(read, range(50)))) == 1
@@ -100,7 +100,7 @@ def test_bad_input_15_running_services_take_up_a_rotation_and_a_retirement(two: 
     first, second = two
 
     def taken(token: str) -> list[int]:
-        return [httpx.get(f"{s.url}/users/api-key", headers={"x-auth-token": token}).status_code for s in two]
+        return [httpx2.get(f"{s.url}/users/api-key", headers={"x-auth-token": token}).status_code for s in two]
 
     old = log_in(first.url, Wallet(160))
     assert "new secret" in secrets_command(first.data_dir, "rotate")
@@ -118,14 +118,14 @@ def test_nothing_secret_gets_into_the_log(tmp_path: Path, capfd: pytest.CaptureF
     with Service(data_dir, environment=environment) as service:
         nonce = ask(service.url, wallet)
         login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}
-        token = httpx.post(f"{service.url}/users/authenticate", json=login).json()["token"]
-        key = httpx.get(f"{service.url}/users/api-key", headers={"x-auth-token": token}).json()["apiKey"]
-        send: Callable[..., httpx.Response] = httpx.post
+        token = httpx2.post(f"{service.url}/users/authenticate", json=login).json()["token"]
+        key = httpx2.get(f"{service.url}/users/api-key", headers={"x-auth-token": token}).json()["apiKey"]
+        send: Callable[..., httpx2.Response] = httpx2.post
         send(f"{service.url}/functions", files=Bundle().files, headers={"x-api-key": key})
         send(f"{service.url}/functions", files=Bundle().files, headers={"x-api-key": key[:-1]}, params={"apiKey": key})
         send(f"{service.url}/users/authenticate", json=login)
         send(f"{service.url}/users/nonce", content=json.dumps(login)[:-1], headers={"x-auth-token": token})
-        httpx.get(f"{service.url}/users/api-key", headers={"authorization": f"Bearer {token}x"}, params={"t": token})
+        httpx2.get(f"{service.url}/users/api-key", headers={"authorization": f"Bearer {token}x"}, params={"t": token})
     log = "".join(capfd.readouterr())
     assert "/users/authenticate" in log, "requests are in the log"
     stored = (data_dir / "secrets").read_text().split()

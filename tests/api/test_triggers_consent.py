@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import at_once, check_refusal, digest_of, in_turn, sign_with_nonce
 
@@ -22,7 +22,7 @@ async def count(context: Context) -> int:
     return rows[0][0]
 
 
-async def deactivate(client: httpx.AsyncClient, sig: str, wallet: Wallet | None = None) -> None:
+async def deactivate(client: httpx2.AsyncClient, sig: str, wallet: Wallet | None = None) -> None:
     consent = {"triggerSigs": [sig], "signature": (wallet or Wallet()).sign_deactivation([sig])}
     assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
 
@@ -33,7 +33,7 @@ def respelled(sig: str) -> list[str]:
     return [sig, "0x" + sig[2:].upper(), counted_from_0, "0x" + counted_from_0[2:].upper()]
 
 
-async def test_fifty_at_once_are_one_record(client: httpx.AsyncClient, context: Context) -> None:
+async def test_fifty_at_once_are_one_record(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await deploy(client)
     bodies = [TriggerDraft(cid, description=f"Number {number}").signed() for number in range(50)]
     answers = await at_once(context.database, *(client.post("/triggers", json=body) for body in bodies))
@@ -43,7 +43,9 @@ async def test_fifty_at_once_are_one_record(client: httpx.AsyncClient, context: 
     assert (await client.get("/triggers")).json() == [answers[0].json()]
 
 
-async def test_fifty_at_once_under_fifty_signatures_are_one_record(client: httpx.AsyncClient, context: Context) -> None:
+async def test_fifty_at_once_under_fifty_signatures_are_one_record(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
     body = TriggerDraft(await deploy(client)).signed()
     sigs = [sign_with_nonce(digest_of(body), Wallet(), nonce) for nonce in range(1, 51)]
     assert len(set(sigs)) == 50
@@ -55,7 +57,7 @@ async def test_fifty_at_once_under_fifty_signatures_are_one_record(client: httpx
 
 
 async def test_the_same_body_later_is_the_first_record(
-    client: httpx.AsyncClient, clock: Clock, nothing_stored: Callable[[], Any]
+    client: httpx2.AsyncClient, clock: Clock, nothing_stored: Callable[[], Any]
 ) -> None:
     body = TriggerDraft(await deploy(client)).signed()
     first = await client.post("/triggers", json=body)
@@ -67,7 +69,7 @@ async def test_the_same_body_later_is_the_first_record(
 
 
 async def test_another_valid_signature_is_answered_with_the_first_record(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any]
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
 ) -> None:
     body = TriggerDraft(await deploy(client)).signed()
     first = await client.post("/triggers", json=body)
@@ -81,7 +83,7 @@ async def test_another_valid_signature_is_answered_with_the_first_record(
 
 @pytest.mark.parametrize("is_swept", [False, True], ids=["before-the-sweep", "after-the-sweep"])
 async def test_a_repeated_create_is_answered_also_after_its_end(
-    client: httpx.AsyncClient, context: Context, clock: Clock, nothing_stored: Callable[[], Any], *, is_swept: bool
+    client: httpx2.AsyncClient, context: Context, clock: Clock, nothing_stored: Callable[[], Any], *, is_swept: bool
 ) -> None:
     body = TriggerDraft(await deploy(client), config=cron(endDate=clock.now_ms + 1)).signed()
     first = await client.post("/triggers", json=body)
@@ -96,7 +98,7 @@ async def test_a_repeated_create_is_answered_also_after_its_end(
 
 @pytest.mark.parametrize("nonce", [None, 99], ids=["same-signature", "another-signature"])
 async def test_a_deactivated_consent_is_refused_for_ever(
-    client: httpx.AsyncClient, clock: Clock, nothing_stored: Callable[[], Any], nonce: int | None
+    client: httpx2.AsyncClient, clock: Clock, nothing_stored: Callable[[], Any], nonce: int | None
 ) -> None:
     body = TriggerDraft(await deploy(client), config=cron(endDate=clock.now_ms + 1)).signed()
     trigger = (await client.post("/triggers", json=body)).json()
@@ -111,7 +113,7 @@ async def test_a_deactivated_consent_is_refused_for_ever(
     assert (await client.get(f"/triggers/{trigger['sig']}")).json() == ended
 
 
-async def test_a_consent_that_differs_in_anything_signed_is_another_record(client: httpx.AsyncClient) -> None:
+async def test_a_consent_that_differs_in_anything_signed_is_another_record(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     drafts = [
         TriggerDraft(cid), TriggerDraft(cid, version="1.0.1"), TriggerDraft(cid, min_validations=2),
@@ -122,7 +124,7 @@ async def test_a_consent_that_differs_in_anything_signed_is_another_record(clien
     assert len({trigger["sig"] for trigger in made}) == len(drafts)
 
 
-async def test_the_same_values_under_other_types_are_another_consent(client: httpx.AsyncClient) -> None:
+async def test_the_same_values_under_other_types_are_another_consent(client: httpx2.AsyncClient) -> None:
     draft = TriggerDraft(await deploy(client))
     first = await register(client, draft)
     types = json.loads(json.dumps(first["types"]))
@@ -134,7 +136,7 @@ async def test_the_same_values_under_other_types_are_another_consent(client: htt
 
 
 async def test_a_signature_that_names_a_record_names_no_other(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any]
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
 ) -> None:
     cid = await deploy(client)
     first = await register(client, TriggerDraft(cid))
@@ -150,7 +152,7 @@ async def test_a_signature_that_names_a_record_names_no_other(
 
 @pytest.mark.parametrize(("place", "expected"), [(0, [404, 200, 200]), (1, [200, 204, 409]), (2, [200, 200, 204])])
 async def test_deactivation_and_creation_at_once_never_leave_it_active(
-    client: httpx.AsyncClient, context: Context, place: int, expected: list[int]
+    client: httpx2.AsyncClient, context: Context, place: int, expected: list[int]
 ) -> None:
     body = TriggerDraft(await deploy(client)).signed()
     consent = {"triggerSigs": [body["sig"]], "signature": Wallet().sign_deactivation([body["sig"]])}
@@ -164,7 +166,7 @@ async def test_deactivation_and_creation_at_once_never_leave_it_active(
     assert again.status_code == (409 if 204 in expected else 200)
 
 
-async def test_a_signature_taken_meanwhile_is_refused(client: httpx.AsyncClient, context: Context) -> None:
+async def test_a_signature_taken_meanwhile_is_refused(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await deploy(client)
     first, other = TriggerDraft(cid).signed(), TriggerDraft(cid, version="2.0.0").signed()
     stranger = recover(digest_of(other), Signature.parse(first["sig"]))
@@ -179,7 +181,7 @@ async def test_a_signature_taken_meanwhile_is_refused(client: httpx.AsyncClient,
 
 
 async def test_an_owner_whose_signature_was_taken_is_told_what_to_change(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any]
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
 ) -> None:
     """Who saw it elsewhere registered it first, over other typed data, for the address that it recovers to there."""
     cid = await deploy(client)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from conftest import NOW_MS
@@ -77,7 +77,7 @@ async def database(context: Context) -> SqliteDatabase:
 
 @pytest.mark.parametrize("sort", [1, -1])
 async def test_no_filter_walks_over_rows_that_it_does_not_show(
-    client: httpx.AsyncClient, database: SqliteDatabase, sort: int
+    client: httpx2.AsyncClient, database: SqliteDatabase, sort: int
 ) -> None:
     costs: dict[str, int] = {}
     for query in QUERIES:
@@ -92,7 +92,7 @@ async def test_no_filter_walks_over_rows_that_it_does_not_show(
     ("sort", "bound", "cursor"), [(-1, "createdBefore", ROWS // 10), (1, "createdAfter", ROWS * 9 // 10)]
 )
 async def test_a_page_far_behind_a_bound_on_the_time_costs_no_walk_from_there(
-    client: httpx.AsyncClient, database: SqliteDatabase, sort: int, bound: str, cursor: int
+    client: httpx2.AsyncClient, database: SqliteDatabase, sort: int, bound: str, cursor: int
 ) -> None:
     params = {"sort": sort, bound: ROWS // 2, "cursor": Cursor.after(cursor)}
     with steps(database._view._connection) as counted:
@@ -108,7 +108,7 @@ async def test_a_sweep_looks_only_at_what_has_ended(database: SqliteDatabase) ->
 
 
 async def test_what_ended_since_the_last_sweep_is_no_longer_active(
-    client: httpx.AsyncClient, database: SqliteDatabase
+    client: httpx2.AsyncClient, database: SqliteDatabase
 ) -> None:
     update = "UPDATE triggers SET live = 1, end_date_ms = ? WHERE seq % 3 = 1 AND seq > ?"
     await database.write(lambda tx: tx.execute(update, (NOW_MS, ROWS - 30)))
@@ -121,7 +121,7 @@ async def test_what_ended_since_the_last_sweep_is_no_longer_active(
 
 @pytest.mark.parametrize("sort", [1, -1])
 async def test_an_offset_without_a_filter_counts_entries_of_an_index_and_reads_no_row_on_its_way(
-    client: httpx.AsyncClient, database: SqliteDatabase, sort: int, monkeypatch: pytest.MonkeyPatch
+    client: httpx2.AsyncClient, database: SqliteDatabase, sort: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, Any]] = []
     fetch = SqliteDatabase.fetch_slow

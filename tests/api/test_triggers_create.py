@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import check_refusal
 
@@ -58,7 +58,7 @@ SPELLINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("config", "types"), SPELLINGS.values(), ids=SPELLINGS)
 async def test_types_as_clients_spell_them_are_taken_and_shown_as_given(
-    client: httpx.AsyncClient, config: dict[str, Any], types: dict[str, Any]
+    client: httpx2.AsyncClient, config: dict[str, Any], types: dict[str, Any]
 ) -> None:
     cid = await deploy(client)
     body = TriggerDraft(cid, config=config, types=types, fee_limit="12").signed()
@@ -71,7 +71,7 @@ async def test_types_as_clients_spell_them_are_taken_and_shown_as_given(
     assert trigger["endDate"] == int(config["endDate"])
 
 
-async def test_an_input_is_shown_as_it_was_given(client: httpx.AsyncClient) -> None:
+async def test_an_input_is_shown_as_it_was_given(client: httpx2.AsyncClient) -> None:
     inputs = {"b": "uint256", "a": "address", "t": "Token"}
     cid = await deploy(client, Bundle(inputs=inputs))
     lower = Wallet(5).address.lower()
@@ -80,7 +80,7 @@ async def test_an_input_is_shown_as_it_was_given(client: httpx.AsyncClient) -> N
     assert json.dumps(trigger["input"]) == json.dumps(given)
 
 
-async def test_the_signer_is_shown_with_its_checksum_and_the_cid_as_given(client: httpx.AsyncClient) -> None:
+async def test_the_signer_is_shown_with_its_checksum_and_the_cid_as_given(client: httpx2.AsyncClient) -> None:
     body = TriggerDraft(await deploy(client)).signed()
     body["signer"] = body["signer"].lower()
     trigger = (await client.post("/triggers", json=body)).json()
@@ -89,7 +89,7 @@ async def test_the_signer_is_shown_with_its_checksum_and_the_cid_as_given(client
 
 
 async def check_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], body: Any, code: str, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], body: Any, code: str, pointer: str
 ) -> None:
     """Refused in bounded time, and not because of the signature."""
     started = time.process_time()
@@ -139,7 +139,7 @@ TYPES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("changes", "pointer"), TYPES.values(), ids=TYPES)
 async def test_types_outside_the_closed_table_are_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], pointer: str
 ) -> None:
     inputs = {"flag": "bool", "owner": "address"}
     cid = await deploy(client, Bundle(inputs=inputs))
@@ -160,7 +160,7 @@ async def test_types_outside_the_closed_table_are_refused(
 @pytest.mark.parametrize("struct", ["Trigger", "Config"])
 @pytest.mark.parametrize("fault", ["missing", "twice", "more"])
 async def test_a_struct_with_another_set_of_members_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], struct: str, fault: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], struct: str, fault: str
 ) -> None:
     body = TriggerDraft(await deploy(client)).signed()
     types = copy.deepcopy(body["typedData"]["types"])
@@ -192,7 +192,7 @@ VALUES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize(("changes", "code", "pointer"), VALUES.values(), ids=VALUES)
 async def test_values_that_do_not_fit_are_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], code: str, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], code: str, pointer: str
 ) -> None:
     body = TriggerDraft(await deploy(client)).signed()
     values = {**body["typedData"]["values"], **changes}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import ORDER, check_refusal, digest_of, high_twin
 
@@ -19,7 +19,7 @@ from muniment.triggers.typed_data import registry_domain
 
 
 async def check_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], body: Any, code: str, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], body: Any, code: str, pointer: str
 ) -> dict[str, Any]:
     async with nothing_stored():
         response = await client.post("/triggers", json=body)
@@ -56,7 +56,7 @@ MALFORMED: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("change", MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_signature_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], change: Callable[[str], str]
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], change: Callable[[str], str]
 ) -> None:
     body = TriggerDraft(await deploy(client)).signed()
     await check_refused(client, nothing_stored, {**body, "sig": change(body["sig"])}, "invalid-signature", "/sig")
@@ -75,7 +75,7 @@ NOT_THEIRS: dict[str, Callable[[dict[str, Any]], None]] = {
 
 @pytest.mark.parametrize("change", NOT_THEIRS.values(), ids=NOT_THEIRS)
 async def test_a_signature_over_something_else_is_refused_with_the_hashes_computed(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], change: Callable[[dict[str, Any]], None]
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], change: Callable[[dict[str, Any]], None]
 ) -> None:
     body = json.loads(json.dumps(TriggerDraft(await deploy(client)).signed()))
     change(body)
@@ -86,7 +86,7 @@ async def test_a_signature_over_something_else_is_refused_with_the_hashes_comput
 
 @pytest.mark.parametrize("name", ["Mimic2", "", "mimic"])
 async def test_a_signature_for_another_registry_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], name: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], name: str
 ) -> None:
     draft = TriggerDraft(await deploy(client))
     body = draft.signed()
@@ -113,13 +113,13 @@ CONFIGS: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize(("config", "code", "member"), CONFIGS.values(), ids=CONFIGS)
 async def test_a_config_that_the_world_does_not_allow_is_refused_although_signed(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], config: dict[str, Any], code: str, member: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], config: dict[str, Any], code: str, member: str
 ) -> None:
     body = TriggerDraft(await deploy(client), config=config).signed()
     await check_refused(client, nothing_stored, body, code, f"/typedData/values/config/{member}")
 
 
-async def test_an_unknown_function_is_refused(client: httpx.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
+async def test_an_unknown_function_is_refused(client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
     body = TriggerDraft(str(cid_v0(bytes(32)))).signed()
     await check_refused(client, nothing_stored, body, "unknown-function", "/typedData/values/functionCid")
 
@@ -141,14 +141,14 @@ BODIES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize(("changes", "code", "pointer"), BODIES.values(), ids=BODIES)
 async def test_a_body_with_a_bad_member_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], code: str, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], code: str, pointer: str
 ) -> None:
     body = {**TriggerDraft(await deploy(client)).signed(), **changes}
     body = {name: value for name, value in body.items() if value is not None}
     await check_refused(client, nothing_stored, body, code, pointer)
 
 
-async def test_a_description_of_a_thousand_characters_is_kept_verbatim(client: httpx.AsyncClient) -> None:
+async def test_a_description_of_a_thousand_characters_is_kept_verbatim(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     for number, text in enumerate(("💡" * 1000, "<script>alert(1)</script>", "=cmd()|'", "\u202eabc", "a\nb\u2028")):
         body = TriggerDraft(cid, description=text, version=f"{number}.0.0").signed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from eth_account import Account
 from eth_account.messages import encode_defunct, encode_typed_data
@@ -21,7 +21,7 @@ STRANGER = Wallet(32)
 
 
 @pytest.fixture
-async def sigs(client: httpx.AsyncClient) -> list[str]:
+async def sigs(client: httpx2.AsyncClient) -> list[str]:
     """Four triggers of the owner."""
     cid = await deploy(client)
     return [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in range(4)]
@@ -31,11 +31,11 @@ def consent(sigs: list[str], wallet: Wallet = OWNER, *, as_text: bool = False) -
     return {"triggerSigs": sigs, "signature": wallet.sign_deactivation(sigs, as_text=as_text)}
 
 
-async def post(client: httpx.AsyncClient, body: Any) -> httpx.Response:
+async def post(client: httpx2.AsyncClient, body: Any) -> httpx2.Response:
     return await client.post("/triggers/deactivate", json=body)
 
 
-async def states(client: httpx.AsyncClient, sigs: list[str]) -> list[str | None]:
+async def states(client: httpx2.AsyncClient, sigs: list[str]) -> list[str | None]:
     """The deactivateSig of each."""
     return [(await client.get(f"/triggers/{sig}")).json().get("deactivateSig") for sig in sigs]
 
@@ -47,7 +47,7 @@ def from_zero(sig: str) -> str:
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("scheme", ["text", "typed-data"])
 async def test_what_sign_params_answers_signed_by_eth_account_deactivates(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], count: int, scheme: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], count: int, scheme: str
 ) -> None:
     listed = sigs[:count]
     async with nothing_stored():
@@ -71,7 +71,7 @@ async def test_what_sign_params_answers_signed_by_eth_account_deactivates(
     assert [trigger["sig"] for trigger in active] == sigs[count:]
 
 
-async def test_sign_params_gives_the_canonical_form(client: httpx.AsyncClient, sigs: list[str]) -> None:
+async def test_sign_params_gives_the_canonical_form(client: httpx2.AsyncClient, sigs: list[str]) -> None:
     respelled = ["0x" + sigs[0][2:].upper(), from_zero(sigs[1])]
     asked = (await client.post("/triggers/deactivate/sign-params", json={"triggerSigs": respelled})).json()
     assert asked["message"] == ",".join(sigs[:2])
@@ -80,7 +80,7 @@ async def test_sign_params_gives_the_canonical_form(client: httpx.AsyncClient, s
 
 @pytest.mark.parametrize("as_text", [True, False], ids=["text", "typed-data"])
 async def test_other_spellings_in_the_list_are_the_same_triggers(
-    client: httpx.AsyncClient, sigs: list[str], *, as_text: bool
+    client: httpx2.AsyncClient, sigs: list[str], *, as_text: bool
 ) -> None:
     body = consent(sigs[:2], as_text=as_text)
     body = {
@@ -111,7 +111,7 @@ LISTS: dict[str, tuple[Change, int, str]] = {
 
 @pytest.mark.parametrize(("listed", "status", "code"), LISTS.values(), ids=LISTS)
 async def test_one_bad_entry_and_none_is_deactivated(
-    client: httpx.AsyncClient,
+    client: httpx2.AsyncClient,
     nothing_stored: Callable[[], Any],
     sigs: list[str],
     listed: Change,
@@ -135,7 +135,7 @@ async def test_one_bad_entry_and_none_is_deactivated(
 
 @pytest.mark.parametrize("as_text", [True, False], ids=["text", "typed-data"])
 async def test_a_signature_that_is_not_the_owners_over_this_list_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], *, as_text: bool
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], *, as_text: bool
 ) -> None:
     def signed(listed: list[str], wallet: Wallet = OWNER) -> str:
         return wallet.sign_deactivation(listed, as_text=as_text)
@@ -158,7 +158,7 @@ async def test_a_signature_that_is_not_the_owners_over_this_list_is_refused(
 
 
 async def test_a_triggers_own_signature_does_not_deactivate_it(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str]
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str]
 ) -> None:
     async with nothing_stored():
         response = await post(client, {"triggerSigs": [sigs[0]], "signature": sigs[0]})
@@ -167,7 +167,7 @@ async def test_a_triggers_own_signature_does_not_deactivate_it(
 
 @pytest.mark.parametrize("signature", ["0x", "0x12", "", high_twin(OWNER.sign_text("x")), "0x" + "0" * 130])
 async def test_a_malformed_signature_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], signature: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], signature: str
 ) -> None:
     async with nothing_stored():
         response = await post(client, {"triggerSigs": sigs, "signature": signature})
@@ -176,7 +176,7 @@ async def test_a_malformed_signature_is_refused(
 
 @pytest.mark.parametrize("body", [{}, [], None, {"triggerSigs": UNKNOWN, "signature": UNKNOWN}, {"triggerSigs": [1]}])
 async def test_a_body_of_another_shape_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], body: Any
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], body: Any
 ) -> None:
     for path in ("/triggers/deactivate", "/triggers/deactivate/sign-params"):
         async with nothing_stored():
@@ -184,7 +184,7 @@ async def test_a_body_of_another_shape_is_refused(
         check_refusal(response, 400, "invalid-body")
 
 
-async def test_the_first_deactivation_stays(client: httpx.AsyncClient, sigs: list[str]) -> None:
+async def test_the_first_deactivation_stays(client: httpx2.AsyncClient, sigs: list[str]) -> None:
     first, wider = consent(sigs[:2]), consent(sigs, as_text=True)
     assert (await post(client, first)).status_code == 204
     assert (await post(client, first)).status_code == 204
@@ -192,7 +192,7 @@ async def test_the_first_deactivation_stays(client: httpx.AsyncClient, sigs: lis
     assert await states(client, sigs) == [first["signature"]] * 2 + [wider["signature"]] * 2
 
 
-async def test_a_hundred_at_once_are_deactivated(client: httpx.AsyncClient) -> None:
+async def test_a_hundred_at_once_are_deactivated(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     many = [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in range(100)]
     assert (await post(client, consent(many))).status_code == 204
@@ -201,7 +201,7 @@ async def test_a_hundred_at_once_are_deactivated(client: httpx.AsyncClient) -> N
 
 
 async def test_overlapping_sets_at_once_are_all_deactivated(
-    client: httpx.AsyncClient, context: Context, sigs: list[str]
+    client: httpx2.AsyncClient, context: Context, sigs: list[str]
 ) -> None:
     bodies = [consent(listed) for listed in (sigs[:3], sigs[:0:-1], [sigs[2], sigs[0]], sigs)]
     answers = await in_turn(context.database, *(post(client, body) for body in bodies * 5))
@@ -210,7 +210,7 @@ async def test_overlapping_sets_at_once_are_all_deactivated(
 
 
 async def test_the_consent_is_kept_once_with_its_list(
-    client: httpx.AsyncClient, context: Context, sigs: list[str]
+    client: httpx2.AsyncClient, context: Context, sigs: list[str]
 ) -> None:
     body = consent([sigs[2], sigs[0]])
     for _ in range(3):
@@ -220,7 +220,7 @@ async def test_the_consent_is_kept_once_with_its_list(
 
 
 async def test_a_consent_that_ends_nothing_is_not_kept(
-    client: httpx.AsyncClient, context: Context, nothing_stored: Callable[[], Any], sigs: list[str]
+    client: httpx2.AsyncClient, context: Context, nothing_stored: Callable[[], Any], sigs: list[str]
 ) -> None:
     assert (await post(client, consent(sigs[:2]))).status_code == 204
     repeated = [consent(sigs[:2], as_text=True), consent(sigs[1::-1]), consent(sigs[:1]), consent(sigs[1:2])]
@@ -237,7 +237,7 @@ async def test_a_consent_that_ends_nothing_is_not_kept(
 
 
 async def test_a_consent_is_kept_with_its_form_and_its_domain(
-    client: httpx.AsyncClient, context: Context, sigs: list[str]
+    client: httpx2.AsyncClient, context: Context, sigs: list[str]
 ) -> None:
     for listed, as_text in ((sigs[:1], True), (sigs[1:], False)):
         assert (await post(client, consent(listed, as_text=as_text))).status_code == 204

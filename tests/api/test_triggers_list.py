@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import check_refusal, next_of, walk
 
@@ -74,7 +74,7 @@ class Shelf:
 
 
 @pytest.fixture
-async def shelf(client: httpx.AsyncClient, clock: Clock) -> Shelf:
+async def shelf(client: httpx2.AsyncClient, clock: Clock) -> Shelf:
     """Signers × functions × deactivated × ended; some created in the same millisecond, some with the clock set back."""
     chance = random.Random(7)  # noqa: S311 - the same table in every run
     cids = [await deploy(client, Bundle(name=name)) for name in ("One", "Two")]
@@ -102,7 +102,7 @@ async def shelf(client: httpx.AsyncClient, clock: Clock) -> Shelf:
 
 @pytest.mark.parametrize("is_swept", [False, True], ids=["before-the-sweep", "after-the-sweep"])
 async def test_every_combination_of_filters_answers_what_the_model_answers(
-    client: httpx.AsyncClient, context: Context, clock: Clock, shelf: Shelf, *, is_swept: bool
+    client: httpx2.AsyncClient, context: Context, clock: Clock, shelf: Shelf, *, is_swept: bool
 ) -> None:
     now_ms = clock.now_ms
     if is_swept:
@@ -120,13 +120,13 @@ async def test_every_combination_of_filters_answers_what_the_model_answers(
     assert seen > QUERIES  # the queries do not all answer nothing
 
 
-async def test_defaults_are_ten_newest_first(client: httpx.AsyncClient, clock: Clock, shelf: Shelf) -> None:
+async def test_defaults_are_ten_newest_first(client: httpx2.AsyncClient, clock: Clock, shelf: Shelf) -> None:
     response = await client.get("/triggers")
     assert response.json() == shelf.expected({}, clock.now_ms)[:10]
     assert next_of(response) is not None
 
 
-async def test_a_trigger_ends_with_the_millisecond_of_its_end_date(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_a_trigger_ends_with_the_millisecond_of_its_end_date(client: httpx2.AsyncClient, clock: Clock) -> None:
     cid = await deploy(client)
     end_ms = clock.now_ms + 5
     trigger = await register(client, TriggerDraft(cid, config=cron(endDate=end_ms)))
@@ -137,7 +137,7 @@ async def test_a_trigger_ends_with_the_millisecond_of_its_end_date(client: httpx
         assert (await client.get("/triggers?active=false")).json() == ([] if active else [trigger])
 
 
-async def test_filters_know_every_spelling_of_a_value(client: httpx.AsyncClient) -> None:
+async def test_filters_know_every_spelling_of_a_value(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     trigger = await register(client, TriggerDraft(cid))
     sig, signer = trigger["sig"], trigger["signer"]
@@ -154,7 +154,7 @@ async def test_filters_know_every_spelling_of_a_value(client: httpx.AsyncClient)
         assert (await client.get("/triggers", params=query)).json() == [trigger], query
 
 
-async def test_a_hundred_signatures_are_taken(client: httpx.AsyncClient) -> None:
+async def test_a_hundred_signatures_are_taken(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     trigger = await register(client, TriggerDraft(cid))
     sigs = [f"0x{number:064x}{'1' * 64}1b" for number in range(1, 100)]
@@ -195,13 +195,13 @@ REFUSED = {
 
 @pytest.mark.parametrize(("name", "value", "code"), REFUSED.values(), ids=REFUSED)
 async def test_a_bad_filter_is_refused_by_name(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], name: str, value: str, code: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], name: str, value: str, code: str
 ) -> None:
     async with nothing_stored():
         response = await client.get("/triggers", params={name: value})
     check_refusal(response, 400, code, parameter=name)
 
 
-async def test_the_bad_element_of_a_list_is_named(client: httpx.AsyncClient) -> None:
+async def test_the_bad_element_of_a_list_is_named(client: httpx2.AsyncClient) -> None:
     response = await client.get("/triggers", params={"sigs": f"{SIG},{SIG},0x12"})
     assert "element 3" in check_refusal(response, 400, "invalid-signature")["detail"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import check_refusal, next_of, read_page, walk
 
@@ -36,7 +36,7 @@ def cursor_of(plain: str) -> str:
 
 
 @pytest.fixture
-async def functions(client: httpx.AsyncClient) -> list[dict[str, Any]]:
+async def functions(client: httpx2.AsyncClient) -> list[dict[str, Any]]:
     """Seven functions, oldest first."""
     headers = {"x-api-key": await api_key_of(client, Wallet())}
     answers = [await client.post("/functions", files=Bundle(f"F{n}").files, headers=headers) for n in range(7)]
@@ -44,7 +44,7 @@ async def functions(client: httpx.AsyncClient) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def triggers(client: httpx.AsyncClient) -> list[dict[str, Any]]:
+async def triggers(client: httpx2.AsyncClient) -> list[dict[str, Any]]:
     """Seven triggers, oldest first."""
     cid = await deploy(client)
     return [await register(client, TriggerDraft(cid, version=f"{number}.0.0")) for number in range(7)]
@@ -59,7 +59,7 @@ def rows(request: pytest.FixtureRequest, path: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", REFUSED)
 async def test_a_number_in_another_spelling_or_range_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], path: str, name: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], path: str, name: str
 ) -> None:
     async with nothing_stored():
         for text in REFUSED[name]:
@@ -70,19 +70,19 @@ async def test_a_number_in_another_spelling_or_range_is_refused(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("query", ["limit=5&limit=5", "offset=0&offset=1", "sort=1&sort=1", "cursor=&cursor="])
-async def test_a_known_parameter_given_twice_is_refused(client: httpx.AsyncClient, path: str, query: str) -> None:
+async def test_a_known_parameter_given_twice_is_refused(client: httpx2.AsyncClient, path: str, query: str) -> None:
     check_refusal(await client.get(f"{path}?{query}"), 400, "invalid-parameter", parameter=query.partition("=")[0])
 
 
 @pytest.mark.parametrize("query", ["active=true&active=true", "signer=&signer=", "createdAfter=1&createdAfter=1"])
-async def test_a_known_filter_given_twice_is_refused(client: httpx.AsyncClient, query: str) -> None:
+async def test_a_known_filter_given_twice_is_refused(client: httpx2.AsyncClient, query: str) -> None:
     response = await client.get(f"/triggers?{query}")
     check_refusal(response, 400, "invalid-parameter", parameter=query.partition("=")[0])
 
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_unknown_parameters_are_ignored_and_kept_in_links(
-    client: httpx.AsyncClient, path: str, rows: list[dict[str, Any]]
+    client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]]
 ) -> None:
     response = await client.get(f"{path}?Limit=0&x=1&x=2&y=%3E%22%0D%0A&limit=2&%27%20OR%201=1")
     assert response.json() == rows[:-3:-1]
@@ -94,14 +94,14 @@ async def test_unknown_parameters_are_ignored_and_kept_in_links(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("query", ["%ff=1", "limit=%ff", "x=%C3%28", "&".join(["a=1"] * 201)], ids=str.__len__)
-async def test_a_query_that_is_no_query_is_refused(client: httpx.AsyncClient, path: str, query: str) -> None:
+async def test_a_query_that_is_no_query_is_refused(client: httpx2.AsyncClient, path: str, query: str) -> None:
     check_refusal(await client.get(f"{path}?{query}"), 400, "invalid-parameter")
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("offset", [7, 1_000, 1_001, 2**32, OFFSET_MAX - 1, OFFSET_MAX])
 async def test_an_offset_behind_the_last_row_is_an_empty_page(
-    client: httpx.AsyncClient, path: str, rows: list[dict[str, Any]], offset: int
+    client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]], offset: int
 ) -> None:
     assert len(rows) == 7
     filters = ["&active=false", "&active=true", f"&signer={rows[0]['signer']}"] if path == "/triggers" else []
@@ -113,7 +113,7 @@ async def test_an_offset_behind_the_last_row_is_an_empty_page(
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_large_offset_is_read_while_others_are_answered(
-    client: httpx.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str, rows: list[dict[str, Any]]
+    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str, rows: list[dict[str, Any]]
 ) -> None:
     context.database.rows_counted[path.removeprefix("/")] = (2**62, 100_000)  # as if there were as many
     connect, go_on, begun = sqlite.connect, threading.Event(), threading.Event()
@@ -150,7 +150,7 @@ async def fill(context: Context, count: int) -> None:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_read_that_takes_too_long_is_given_up(
-    client: httpx.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch
+    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(context, 5_000)
     monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 0)
@@ -164,7 +164,7 @@ async def test_a_read_that_takes_too_long_is_given_up(
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("sort", [1, -1])
 async def test_links_followed_to_the_end_give_every_row_once(
-    client: httpx.AsyncClient, path: str, rows: list[dict[str, Any]], sort: int
+    client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]], sort: int
 ) -> None:
     for limit in (1, 2, 3, 6, 7, 8, 100):
         assert await walk(client, f"{path}?limit={limit}&sort={sort}") == rows[::sort], limit
@@ -173,14 +173,14 @@ async def test_links_followed_to_the_end_give_every_row_once(
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_newest_first_has_a_link_only_while_rows_are_left(
-    client: httpx.AsyncClient, path: str, rows: list[dict[str, Any]]
+    client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]]
 ) -> None:
     for limit, has_next in ((6, True), (7, False), (8, False), (100, False)):
         page, following = await read_page(client, f"{path}?limit={limit}")
         assert (len(page), following is not None) == (min(limit, len(rows)), has_next), limit
 
 
-async def test_oldest_first_the_last_link_gives_what_comes_later(client: httpx.AsyncClient) -> None:
+async def test_oldest_first_the_last_link_gives_what_comes_later(client: httpx2.AsyncClient) -> None:
     rows, first = await read_page(client, "/triggers?sort=1&limit=3")
     assert rows == []
     assert first is not None
@@ -199,7 +199,7 @@ async def test_oldest_first_the_last_link_gives_what_comes_later(client: httpx.A
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_links_keep_the_filters(client: httpx.AsyncClient, path: str, rows: list[dict[str, Any]]) -> None:
+async def test_links_keep_the_filters(client: httpx2.AsyncClient, path: str, rows: list[dict[str, Any]]) -> None:
     name = "signer" if path == "/triggers" else "creator"
     owner = rows[0][name]
     assert await walk(client, f"{path}?limit=2&{name}={owner}") == rows[::-1]
@@ -217,12 +217,12 @@ MALFORMED = {
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("cursor", MALFORMED.values(), ids=MALFORMED)
-async def test_a_cursor_that_no_page_gave_out_is_refused(client: httpx.AsyncClient, path: str, cursor: str) -> None:
+async def test_a_cursor_that_no_page_gave_out_is_refused(client: httpx2.AsyncClient, path: str, cursor: str) -> None:
     response = await client.get(path, params={"cursor": cursor})
     check_refusal(response, 400, "invalid-parameter", parameter="cursor")
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_cursor_and_an_offset_are_refused_together(client: httpx.AsyncClient, path: str) -> None:
+async def test_a_cursor_and_an_offset_are_refused_together(client: httpx2.AsyncClient, path: str) -> None:
     response = await client.get(f"{path}?cursor={Cursor.after(3)}&offset=1")
     check_refusal(response, 400, "invalid-parameter", parameter="cursor")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from test_triggers_sign_params import INPUT, INPUTS, ask, params
 
@@ -16,14 +16,14 @@ from muniment.wire import TIMESTAMP_MS_MAX
 HOUR = 3_600_000
 
 
-async def preview(client: httpx.AsyncClient, body: dict[str, Any]) -> dict[str, Any]:
+async def preview(client: httpx2.AsyncClient, body: dict[str, Any]) -> dict[str, Any]:
     response = await ask(client, body, "/triggers/preview")
     assert response.status_code == 200, response.text
     return response.json()
 
 
 async def test_a_schedule_shows_its_next_five_runs(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any]
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
 ) -> None:
     cid = await deploy(client)
     async with nothing_stored():
@@ -36,13 +36,13 @@ async def test_a_schedule_shows_its_next_five_runs(
     assert "0 */6 * * *" in shown["summary"][0]
 
 
-async def test_runs_are_those_after_now(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_runs_are_those_after_now(client: httpx2.AsyncClient, clock: Clock) -> None:
     cid = await deploy(client)
     clock.advance(hours=6)
     assert (await preview(client, params(cid)))["nextRuns"][0] == "2026-11-21T06:00:00.000Z"
 
 
-async def test_no_run_is_shown_after_the_end(client: httpx.AsyncClient) -> None:
+async def test_no_run_is_shown_after_the_end(client: httpx2.AsyncClient) -> None:
     config = cron(schedule="0 * * * *", endDate=NOW_MS + 2 * HOUR)
     shown = await preview(client, params(await deploy(client), config=config))
     assert shown["nextRuns"] == ["2026-11-20T20:00:00.000Z", "2026-11-20T21:00:00.000Z"]
@@ -50,7 +50,7 @@ async def test_no_run_is_shown_after_the_end(client: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("config", [event(), once()], ids=["event", "once"])
-async def test_only_a_schedule_has_run_times(client: httpx.AsyncClient, config: dict[str, Any]) -> None:
+async def test_only_a_schedule_has_run_times(client: httpx2.AsyncClient, config: dict[str, Any]) -> None:
     assert (await preview(client, params(await deploy(client), config=config)))["nextRuns"] == []
 
 
@@ -58,7 +58,7 @@ def warned(shown: dict[str, Any], *texts: str) -> list[bool]:
     return [any(text in warning for warning in shown["warnings"]) for text in texts]
 
 
-async def test_warnings_come_when_they_are_due(client: httpx.AsyncClient) -> None:
+async def test_warnings_come_when_they_are_due(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     texts = ("never ends", "no limit on the fee", "comes round", "names no chain")
     assert warned(await preview(client, params(cid)), *texts) == [True, True, False, True]
@@ -68,7 +68,7 @@ async def test_warnings_come_when_they_are_due(client: httpx.AsyncClient) -> Non
     assert warned(await preview(client, too_short), *texts) == [False, False, True, True]
 
 
-async def test_every_input_is_named_with_its_value(client: httpx.AsyncClient) -> None:
+async def test_every_input_is_named_with_its_value(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client, Bundle(inputs=INPUTS))
     text = "\n".join((await preview(client, params(cid, input=INPUT)))["summary"])
     for name in INPUTS:
@@ -77,14 +77,14 @@ async def test_every_input_is_named_with_its_value(client: httpx.AsyncClient) ->
     assert str(2**256 - 1) in text
 
 
-async def test_an_event_is_told_with_its_contract_chain_and_topics(client: httpx.AsyncClient) -> None:
+async def test_an_event_is_told_with_its_contract_chain_and_topics(client: httpx2.AsyncClient) -> None:
     shown = await preview(client, params(await deploy(client), config=event()))
     summary = shown["summary"][0]
     for part in (Wallet(99).address, "8453", "0x" + "ab" * 32, "topic 1 anything"):
         assert part in summary
 
 
-async def test_once_is_told_with_its_start(client: httpx.AsyncClient) -> None:
+async def test_once_is_told_with_its_start(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     assert "as soon as possible" in (await preview(client, params(cid, config=once())))["summary"][0]
     started = await preview(client, params(cid, config=once(startDate=NOW_MS)))
@@ -92,14 +92,14 @@ async def test_once_is_told_with_its_start(client: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("far_ms", [253_402_300_799_999, 253_402_300_800_000, TIMESTAMP_MS_MAX])
-async def test_times_beyond_the_year_9999_are_told_too(client: httpx.AsyncClient, far_ms: int) -> None:
+async def test_times_beyond_the_year_9999_are_told_too(client: httpx2.AsyncClient, far_ms: int) -> None:
     cid = await deploy(client)
     for config in (cron(endDate=far_ms), once(endDate=far_ms), once(startDate=far_ms)):
         summary = (await preview(client, params(cid, config=config)))["summary"][0]
         assert "9999-12-31T23:59:59.999Z" in summary or str(far_ms) in summary
 
 
-async def test_the_last_runs_of_the_calendar_are_shown(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_the_last_runs_of_the_calendar_are_shown(client: httpx2.AsyncClient, clock: Clock) -> None:
     cid = await deploy(client)
     clock.now_ms = 253_402_300_799_999 - HOUR
     assert (await preview(client, params(cid, config=cron(schedule="0 0 29 2 *"))))["nextRuns"] == []
@@ -115,7 +115,7 @@ async def test_the_last_runs_of_the_calendar_are_shown(client: httpx.AsyncClient
     ],
 )  # fmt: skip
 async def test_what_nobody_sees_or_what_turns_a_text_around_is_written_out(
-    client: httpx.AsyncClient, hidden: str, shown: str
+    client: httpx2.AsyncClient, hidden: str, shown: str
 ) -> None:
     cid = await deploy(client, Bundle(inputs={"text": "string"}))
     told = (await preview(client, params(cid, input={"text": f"größer ≥ 1{hidden}✓ 😀 \\"})))["summary"]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import check_refusal
 
@@ -20,24 +20,24 @@ STRANGER = Wallet(32)
 
 
 @pytest.fixture
-async def renamed(context: Context) -> AsyncIterator[httpx.AsyncClient]:
+async def renamed(context: Context) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the same registry under another protocol name."""
     named = replace(context, settings=replace(context.settings, protocol_name="Renamed"))
-    transport = httpx.ASGITransport(app=Application(named))
+    transport = httpx2.ASGITransport(app=Application(named))
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
         yield made
 
 
 @pytest.fixture
-async def before(client: httpx.AsyncClient) -> list[str]:
+async def before(client: httpx2.AsyncClient) -> list[str]:
     """Two triggers that were signed under the name of before."""
     cid = await deploy(client)
     return [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in range(2)]
 
 
 @pytest.fixture
-async def since(renamed: httpx.AsyncClient, before: list[str]) -> list[str]:
+async def since(renamed: httpx2.AsyncClient, before: list[str]) -> list[str]:
     """Two that were signed under the new one."""
     cid = (await renamed.get(f"/triggers/{before[0]}")).json()["functionCid"]
     sigs: list[str] = []
@@ -66,7 +66,7 @@ def by_text(sigs: list[str], wallet: Wallet = OWNER) -> dict[str, Any]:
     return {"triggerSigs": sigs, "signature": wallet.sign_text(",".join(sigs))}
 
 
-async def post(client: httpx.AsyncClient, body: Any) -> httpx.Response:
+async def post(client: httpx2.AsyncClient, body: Any) -> httpx2.Response:
     return await client.post("/triggers/deactivate", json=body)
 
 
@@ -77,7 +77,7 @@ async def kept(context: Context) -> list[tuple[str, str, int]]:
 
 
 async def test_sign_params_names_the_domain_that_the_triggers_were_signed_under(
-    client: httpx.AsyncClient, renamed: httpx.AsyncClient, before: list[str], since: list[str]
+    client: httpx2.AsyncClient, renamed: httpx2.AsyncClient, before: list[str], since: list[str]
 ) -> None:
     for sigs, name in ((before, "Mimic"), (since, "Renamed")):
         for asked in (client, renamed):
@@ -89,7 +89,7 @@ async def test_sign_params_names_the_domain_that_the_triggers_were_signed_under(
 
 
 async def test_a_deactivation_counts_under_the_name_of_its_triggers_alone(
-    renamed: httpx.AsyncClient,
+    renamed: httpx2.AsyncClient,
     context: Context,
     before: list[str],
     since: list[str],
@@ -106,7 +106,7 @@ async def test_a_deactivation_counts_under_the_name_of_its_triggers_alone(
 
 
 async def test_typed_data_over_two_names_is_refused_and_text_is_not(
-    renamed: httpx.AsyncClient,
+    renamed: httpx2.AsyncClient,
     context: Context,
     before: list[str],
     since: list[str],

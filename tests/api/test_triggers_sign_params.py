@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from eth_account import Account
 from eth_account.messages import encode_typed_data
@@ -36,12 +36,12 @@ def words(types: dict[str, Any], struct: str) -> list[tuple[str, str]]:
     return [(member["name"], member["type"]) for member in types[struct]]
 
 
-async def ask(client: httpx.AsyncClient, body: dict[str, Any], path: str = "/triggers/sign-params") -> httpx.Response:
+async def ask(client: httpx2.AsyncClient, body: dict[str, Any], path: str = "/triggers/sign-params") -> httpx2.Response:
     """Big integers and lone surrogates go through as they are."""
     return await client.post(path, content=json.dumps(body), headers={"content-type": "application/json"})
 
 
-async def test_the_types_come_in_the_order_of_the_interface_and_of_the_manifest(client: httpx.AsyncClient) -> None:
+async def test_the_types_come_in_the_order_of_the_interface_and_of_the_manifest(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client, Bundle(inputs=INPUTS))
     answer = (await client.post("/triggers/sign-params", json=params(cid, input=INPUT))).json()
     assert list(answer) == ["domain", "primaryType", "types", "message"]
@@ -61,7 +61,7 @@ async def test_the_types_come_in_the_order_of_the_interface_and_of_the_manifest(
     assert words(types, "TokenAmount") == [("token", "Token"), ("amount", "string")]
 
 
-async def test_addresses_in_the_message_have_their_checksum(client: httpx.AsyncClient) -> None:
+async def test_addresses_in_the_message_have_their_checksum(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client, Bundle(inputs=INPUTS))
     config = event(contract=MIXED.lower())
     message = (await ask(client, params(cid, input=INPUT, config=config))).json()["message"]
@@ -86,7 +86,7 @@ CONFIG_WORDS = {
 
 @pytest.mark.parametrize(("config", "expected"), CONFIG_WORDS.values(), ids=CONFIG_WORDS)
 async def test_each_variant_of_config_has_its_members(
-    client: httpx.AsyncClient, config: dict[str, Any], expected: list[tuple[str, str]]
+    client: httpx2.AsyncClient, config: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     answer = (await ask(client, params(await deploy(client), config=config))).json()
     assert words(answer["types"], "Config") == expected
@@ -95,14 +95,14 @@ async def test_each_variant_of_config_has_its_members(
     assert answer["types"]["Input"] == []
 
 
-async def test_a_once_without_start_gets_one_that_can_be_signed(client: httpx.AsyncClient) -> None:
+async def test_a_once_without_start_gets_one_that_can_be_signed(client: httpx2.AsyncClient) -> None:
     config = once()
     del config["startDate"]
     answer = (await ask(client, params(await deploy(client), config=config))).json()
     assert answer["message"]["config"] == once()
 
 
-async def test_fee_limit_and_validations_have_defaults(client: httpx.AsyncClient) -> None:
+async def test_fee_limit_and_validations_have_defaults(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     message = (await ask(client, params(cid))).json()["message"]
     assert (message["executionFeeLimit"], message["minValidations"]) == ("0", 1)
@@ -112,7 +112,7 @@ async def test_fee_limit_and_validations_have_defaults(client: httpx.AsyncClient
     assert list(message) == ["functionCid", "version", "input", "config", "executionFeeLimit", "minValidations"]
 
 
-async def test_only_the_structs_that_are_used_are_given(client: httpx.AsyncClient) -> None:
+async def test_only_the_structs_that_are_used_are_given(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client, Bundle(inputs={"t": "Token"}))
     answer = (await ask(client, params(cid, input={"t": {"address": MIXED, "chainId": 1}}))).json()
     assert list(answer["types"]) == ["Trigger", "Input", "Config", "Token"]
@@ -130,7 +130,7 @@ SIGNED = {
 
 @pytest.mark.parametrize(("inputs", "given", "config"), SIGNED.values(), ids=SIGNED)
 async def test_what_it_answers_signed_by_eth_account_is_registered(
-    client: httpx.AsyncClient, inputs: dict[str, Any], given: dict[str, Any], config: dict[str, Any]
+    client: httpx2.AsyncClient, inputs: dict[str, Any], given: dict[str, Any], config: dict[str, Any]
 ) -> None:
     cid = await deploy(client, Bundle(inputs=inputs))
     answer = (await ask(client, params(cid, input=given, config=config, executionFeeLimit="7"))).json()
@@ -148,7 +148,7 @@ async def test_what_it_answers_signed_by_eth_account_is_registered(
     assert {name: trigger[name] for name in answer["message"]} == answer["message"]
 
 
-async def test_an_unknown_function_is_refused(client: httpx.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
+async def test_an_unknown_function_is_refused(client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
     async with nothing_stored():
         response = await ask(client, params(TriggerDraft(str(cid_v1(0x70, bytes(32)))).cid))
     check_refusal(response, 400, "unknown-function", pointer="/functionCid")
@@ -164,7 +164,7 @@ CIDS = {
 
 @pytest.mark.parametrize("cid", CIDS.values(), ids=CIDS)
 async def test_what_is_no_cid_of_a_bundle_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], cid: Any
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], cid: Any
 ) -> None:
     async with nothing_stored():
         response = await ask(client, params(cid))
@@ -175,11 +175,11 @@ VERSIONS = ["1.0", "01.0.0", "1.0.0-01", "v1.0.0", "1.0.0 ", "", "1.0.٣", "1" *
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: repr(version[:8]))
-async def test_what_is_no_semantic_version_is_refused(client: httpx.AsyncClient, version: str) -> None:
+async def test_what_is_no_semantic_version_is_refused(client: httpx2.AsyncClient, version: str) -> None:
     response = await ask(client, params(await deploy(client), version=version))
     check_refusal(response, 400, "invalid-version", pointer="/version")
 
 
-async def test_a_version_with_a_chain_behind_it_is_taken(client: httpx.AsyncClient) -> None:
+async def test_a_version_with_a_chain_behind_it_is_taken(client: httpx2.AsyncClient) -> None:
     response = await ask(client, params(await deploy(client), version="0.0.1-42161"))
     assert response.json()["message"]["version"] == "0.0.1-42161"

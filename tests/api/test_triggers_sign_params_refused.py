@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from test_triggers_sign_params import ask, params
 from trigger_world import check_refusal
@@ -23,7 +23,7 @@ UNKNOWN = "QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"
 
 
 async def check_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], body: dict[str, Any], code: str, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], body: dict[str, Any], code: str, pointer: str
 ) -> None:
     for path in PATHS:
         started = time.process_time()
@@ -68,7 +68,7 @@ INPUTS = {
 
 @pytest.mark.parametrize(("given", "pointer"), INPUTS.values(), ids=INPUTS)
 async def test_an_input_that_does_not_fit_the_manifest_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], given: Any, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], given: Any, pointer: str
 ) -> None:
     cid = await deploy(client, Bundle(inputs={"x": "uint8"}))
     code = "invalid-typed-data" if isinstance(given, dict) else "invalid-body"
@@ -101,7 +101,7 @@ TYPED = {
 
 @pytest.mark.parametrize(("word", "value", "pointer"), TYPED.values(), ids=TYPED)
 async def test_a_value_that_does_not_fit_its_type_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], word: str, value: Any, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], word: str, value: Any, pointer: str
 ) -> None:
     cid = await deploy(client, Bundle(inputs={"x": word}))
     await check_refused(client, nothing_stored, params(cid, input={"x": value}), "invalid-typed-data", pointer)
@@ -150,12 +150,12 @@ CONFIGS: dict[str, tuple[Any, str, str]] = {
 
 @pytest.mark.parametrize(("config", "code", "pointer"), CONFIGS.values(), ids=CONFIGS)
 async def test_a_bad_config_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], config: Any, code: str, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], config: Any, code: str, pointer: str
 ) -> None:
     await check_refused(client, nothing_stored, params(await deploy(client), config=config), code, pointer)
 
 
-async def test_an_end_in_seconds_is_hinted_at(client: httpx.AsyncClient) -> None:
+async def test_an_end_in_seconds_is_hinted_at(client: httpx2.AsyncClient) -> None:
     seconds = NOW_MS // 1000 + 3600
     response = await ask(client, params(await deploy(client), config=cron(endDate=seconds)))
     detail = check_refusal(response, 400, "invalid-timestamp")["detail"]
@@ -183,7 +183,7 @@ MEMBERS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize(("changes", "code", "pointer"), MEMBERS.values(), ids=MEMBERS)
 async def test_a_bad_limit_is_refused(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], code: str, pointer: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], changes: dict[str, Any], code: str, pointer: str
 ) -> None:
     await check_refused(client, nothing_stored, params(await deploy(client), **changes), code, pointer)
 
@@ -191,7 +191,7 @@ async def test_a_bad_limit_is_refused(
 @pytest.mark.parametrize("path", [*PATHS, "/triggers"])
 @pytest.mark.parametrize("value", [nested(200), nested(100_000 // 6), [[]] * 60_000], ids=["200", "16666", "wide"])
 async def test_depth_and_breadth_are_refused_in_bounded_time(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], path: str, value: Any
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], path: str, value: Any
 ) -> None:
     cid = await deploy(client)
     text = json.dumps(params(cid, input={})).replace('"input": {}', f'"input": {{"x": {deep_json(value)}}}')
@@ -212,7 +212,7 @@ def deep_json(value: Any) -> str:
 
 @pytest.mark.parametrize("path", [*PATHS, "/triggers"])
 async def test_an_input_over_the_cap_of_a_body_is_too_large(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], path: str
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], path: str
 ) -> None:
     async with nothing_stored():
         response = await ask(client, params(UNKNOWN, input={"x": "a" * 262_145}), path)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from trigger_world import check_refusal
 
@@ -21,7 +21,7 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
-async def cid(client: httpx.AsyncClient) -> str:
+async def cid(client: httpx2.AsyncClient) -> str:
     return await deploy(client, Bundle(inputs=INPUTS))
 
 
@@ -42,7 +42,7 @@ async def in_chunks(body: bytes) -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("is_chunked", [False, True])
 async def test_a_new_trigger_has_at_most_128_kib(
-    client: httpx.AsyncClient, cid: str, nothing_stored: Callable[[], Any], *, is_chunked: bool
+    client: httpx2.AsyncClient, cid: str, nothing_stored: Callable[[], Any], *, is_chunked: bool
 ) -> None:
     def sent(body: bytes) -> Any:
         return in_chunks(body) if is_chunked else body
@@ -57,12 +57,12 @@ async def test_a_new_trigger_has_at_most_128_kib(
 
 
 async def test_what_was_stored_under_another_limit_is_still_answered(
-    client: httpx.AsyncClient, context: Context, cid: str
+    client: httpx2.AsyncClient, context: Context, cid: str
 ) -> None:
     body = body_of(cid, BYTES_MAX + 1000)
     longer = replace(context, settings=replace(context.settings, trigger_bytes_max=2 * BYTES_MAX))
-    transport = httpx.ASGITransport(app=Application(longer))
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as before:
+    transport = httpx2.ASGITransport(app=Application(longer))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as before:
         stored = await before.post("/triggers", content=body, headers=JSON)
     assert stored.status_code == 200
     again = await client.post("/triggers", content=body, headers=JSON)
@@ -74,7 +74,7 @@ async def test_what_was_stored_under_another_limit_is_still_answered(
 
 
 async def test_what_a_wallet_is_asked_to_sign_can_be_posted_with_any_description(
-    client: httpx.AsyncClient, cid: str
+    client: httpx2.AsyncClient, cid: str
 ) -> None:
     draft = TriggerDraft(cid, inputs=INPUTS, description="\U0001f600" * 1000)
 

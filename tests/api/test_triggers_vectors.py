@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from conformance import check_answer
@@ -60,15 +60,15 @@ def as_bundle(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-async def posted(context: Context, case: dict[str, Any], body: dict[str, Any]) -> httpx.Response:
+async def posted(context: Context, case: dict[str, Any], body: dict[str, Any]) -> httpx2.Response:
     """The answer of a registry that has just the function that the case is about."""
 
     async def find_inputs(_: bytes) -> Mapping[str, str]:
         return declared(case["types"])
 
-    transport = httpx.ASGITransport(app=Application(replace(context, find_inputs=find_inputs)))
+    transport = httpx2.ASGITransport(app=Application(replace(context, find_inputs=find_inputs)))
     hooks = {"response": [check_answer]}
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as client:
         headers = {"content-type": "application/json"}
         started = time.process_time()
         response = await client.post("/triggers", content=json.dumps(body), headers=headers)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, Wallet, api_key_of, log_in
@@ -21,25 +21,25 @@ OWNER = Wallet(41)
 Unchanged = Callable[[], Any]
 
 
-async def rotate(client: httpx.AsyncClient, token: str, body: dict[str, Any] | None = None) -> str:
+async def rotate(client: httpx2.AsyncClient, token: str, body: dict[str, Any] | None = None) -> str:
     response = await client.post("/users/api-key/rotate", json=body, headers={"x-auth-token": token})
     assert response.status_code == 200, response.text
     assert response.headers["cache-control"] == "no-store"
     return response.json()["apiKey"]
 
 
-async def use(client: httpx.AsyncClient, key: str) -> httpx.Response:
+async def use(client: httpx2.AsyncClient, key: str) -> httpx2.Response:
     """Deploy a bundle: the operation that needs a key. The same bytes again are the first record again."""
     return await client.post("/functions", files=Bundle().files, headers={"x-api-key": key})
 
 
-async def refuse(client: httpx.AsyncClient, key: str) -> None:
+async def refuse(client: httpx2.AsyncClient, key: str) -> None:
     response = await use(client, key)
     assert response.status_code == 403, response.text
     assert response.json()["code"] == "invalid-api-key"
 
 
-async def test_the_key_is_shown_again_at_every_call_and_never_cached(client: httpx.AsyncClient) -> None:
+async def test_the_key_is_shown_again_at_every_call_and_never_cached(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, OWNER)
     answers = [await client.get("/users/api-key", headers={"x-auth-token": token}) for _ in range(3)]
     assert answers[0].json() == answers[1].json() == answers[2].json()
@@ -47,7 +47,7 @@ async def test_the_key_is_shown_again_at_every_call_and_never_cached(client: htt
     assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
 
 
-async def test_bad_input_17_fifty_first_calls_at_once_get_one_key(client: httpx.AsyncClient, context: Context) -> None:
+async def test_bad_input_17_fifty_first_calls_at_once_get_one_key(client: httpx2.AsyncClient, context: Context) -> None:
     token = await log_in(client, OWNER)
     await context.database.write(lambda tx: tx.execute("DELETE FROM users"))  # as after a restored backup
     headers = {"x-auth-token": token}
@@ -57,13 +57,13 @@ async def test_bad_input_17_fifty_first_calls_at_once_get_one_key(client: httpx.
     assert (await use(client, answers[0].json()["apiKey"])).status_code == 200
 
 
-async def test_each_address_has_its_own_key(client: httpx.AsyncClient) -> None:
+async def test_each_address_has_its_own_key(client: httpx2.AsyncClient) -> None:
     first, second = await api_key_of(client, Wallet(1)), await api_key_of(client, Wallet(2))
     assert first != second
     assert (await use(client, first)).json()["creator"] == Wallet(1).address
 
 
-async def test_a_missing_key_is_401(client: httpx.AsyncClient, nothing_stored: Unchanged) -> None:
+async def test_a_missing_key_is_401(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
     async with nothing_stored():
         response = await client.post("/functions", files=Bundle().files)
     assert response.status_code == 401
@@ -73,7 +73,7 @@ async def test_a_missing_key_is_401(client: httpx.AsyncClient, nothing_stored: U
 
 @pytest.mark.parametrize("name", ["x-api-key", "apiKey", "api_key", "key"])
 async def test_a_key_in_the_query_string_is_ignored(
-    client: httpx.AsyncClient, nothing_stored: Unchanged, name: str
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, name: str
 ) -> None:
     key = await api_key_of(client, OWNER)
     async with nothing_stored():
@@ -81,7 +81,7 @@ async def test_a_key_in_the_query_string_is_ignored(
     assert response.status_code == 401
 
 
-async def test_a_token_is_no_key_and_a_key_is_no_token(client: httpx.AsyncClient, nothing_stored: Unchanged) -> None:
+async def test_a_token_is_no_key_and_a_key_is_no_token(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
     token, key = await log_in(client, OWNER), await api_key_of(client, OWNER)
     async with nothing_stored():
         await refuse(client, token)
@@ -91,7 +91,7 @@ async def test_a_token_is_no_key_and_a_key_is_no_token(client: httpx.AsyncClient
 # mnk_<8 hex>_<40 hex>_1_<64 hex>: every place of a key of the first generation.
 @pytest.mark.parametrize("place", range(4 + 9 + 41 + 2 + 64))
 async def test_a_key_altered_at_any_place_is_403(
-    client: httpx.AsyncClient, nothing_stored: Unchanged, place: int
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, place: int
 ) -> None:
     key = await api_key_of(client, OWNER)
     other = "0" if key[place] != "0" else "1"
@@ -121,24 +121,24 @@ async def test_a_key_altered_at_any_place_is_403(
     ],
 )
 async def test_another_spelling_of_a_key_is_403(
-    client: httpx.AsyncClient, nothing_stored: Unchanged, spell: Callable[[str], str]
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, spell: Callable[[str], str]
 ) -> None:
     key = await api_key_of(client, OWNER)
     async with nothing_stored():
         await refuse(client, spell(key))
 
 
-async def test_a_key_in_latin_1_is_403(client: httpx.AsyncClient) -> None:
+async def test_a_key_in_latin_1_is_403(client: httpx2.AsyncClient) -> None:
     response = await client.post("/functions", files=Bundle().files, headers=[(b"x-api-key", b"mnk_\xe9\xff")])
     assert response.status_code == 403
 
 
-async def test_a_key_of_an_address_never_seen_is_403(client: httpx.AsyncClient, context: Context) -> None:
+async def test_a_key_of_an_address_never_seen_is_403(client: httpx2.AsyncClient, context: Context) -> None:
     for generation in (1, 2):
         await refuse(client, api_key(ring_of(context.secrets()).newest, Address.parse(OWNER.address), generation))
 
 
-async def test_rotating_gives_a_new_key_that_is_the_current_one(client: httpx.AsyncClient) -> None:
+async def test_rotating_gives_a_new_key_that_is_the_current_one(client: httpx2.AsyncClient) -> None:
     token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
     new = await rotate(client, token)
     assert new != old
@@ -152,7 +152,7 @@ async def test_rotating_gives_a_new_key_that_is_the_current_one(client: httpx.As
     ids=["no body", "default", "a second", "ninety days"],
 )
 async def test_the_key_before_is_good_until_its_grace_ends(
-    client: httpx.AsyncClient, clock: Clock, body: dict[str, Any] | None, grace_s: int
+    client: httpx2.AsyncClient, clock: Clock, body: dict[str, Any] | None, grace_s: int
 ) -> None:
     token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
     new = await rotate(client, token, body)
@@ -163,14 +163,14 @@ async def test_the_key_before_is_good_until_its_grace_ends(
     assert (await use(client, new)).status_code == 200
 
 
-async def test_a_grace_of_0_ends_the_key_before_at_once(client: httpx.AsyncClient) -> None:
+async def test_a_grace_of_0_ends_the_key_before_at_once(client: httpx2.AsyncClient) -> None:
     token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
     new = await rotate(client, token, {"graceSeconds": 0})
     await refuse(client, old)
     assert (await use(client, new)).status_code == 200
 
 
-async def test_only_the_one_key_before_is_ever_in_grace(client: httpx.AsyncClient) -> None:
+async def test_only_the_one_key_before_is_ever_in_grace(client: httpx2.AsyncClient) -> None:
     token, first = await log_in(client, OWNER), await api_key_of(client, OWNER)
     second = await rotate(client, token)
     third = await rotate(client, token)
@@ -182,7 +182,7 @@ async def test_only_the_one_key_before_is_ever_in_grace(client: httpx.AsyncClien
     assert (await use(client, fourth)).status_code == 200
 
 
-async def test_rotations_at_once_are_each_counted(client: httpx.AsyncClient) -> None:
+async def test_rotations_at_once_are_each_counted(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, OWNER)
     keys = await asyncio.gather(*[rotate(client, token) for _ in range(10)])
     assert len(set(keys)) == 10
@@ -191,7 +191,7 @@ async def test_rotations_at_once_are_each_counted(client: httpx.AsyncClient) -> 
 
 @pytest.mark.parametrize("grace", [-1, 7_776_001, "60", 1.5, True, None, 10**30, [0]], ids=repr)
 async def test_a_grace_out_of_range_is_400_and_rotates_nothing(
-    client: httpx.AsyncClient, nothing_stored: Unchanged, grace: object
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, grace: object
 ) -> None:
     token, key = await log_in(client, OWNER), await api_key_of(client, OWNER)
     async with nothing_stored():
@@ -203,14 +203,14 @@ async def test_a_grace_out_of_range_is_400_and_rotates_nothing(
     assert (await use(client, key)).status_code == 200
 
 
-async def test_rotating_for_one_address_leaves_the_others_alone(client: httpx.AsyncClient) -> None:
+async def test_rotating_for_one_address_leaves_the_others_alone(client: httpx2.AsyncClient) -> None:
     other = await api_key_of(client, Wallet(42))
     await rotate(client, await log_in(client, OWNER), {"graceSeconds": 0})
     assert (await use(client, other)).status_code == 200
 
 
 async def test_a_key_of_the_secret_rotated_out_is_good_until_that_is_retired(
-    client: httpx.AsyncClient, context: Context
+    client: httpx2.AsyncClient, context: Context
 ) -> None:
     ring, old = RingFile(context.settings.data_dir), await api_key_of(client, OWNER)
     ring.rotate()
@@ -222,7 +222,7 @@ async def test_a_key_of_the_secret_rotated_out_is_good_until_that_is_retired(
     assert (await use(client, new)).status_code == 200
 
 
-async def test_bad_input_18_a_rotation_during_an_upload_lets_it_finish(client: httpx.AsyncClient) -> None:
+async def test_bad_input_18_a_rotation_during_an_upload_lets_it_finish(client: httpx2.AsyncClient) -> None:
     token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
     upload = client.build_request("POST", "/functions", files=Bundle().files, headers={"x-api-key": old})
     body = upload.read()

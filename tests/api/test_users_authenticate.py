@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import jwt
 import pytest
 
@@ -19,13 +19,13 @@ ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 Unchanged = Callable[[], Any]
 
 
-async def ask(client: httpx.AsyncClient, wallet: Wallet = OWNER) -> str:
+async def ask(client: httpx2.AsyncClient, wallet: Wallet = OWNER) -> str:
     response = await client.post("/users/nonce", json={"address": wallet.address})
     assert response.status_code == 200, response.text
     return response.json()["nonce"]
 
 
-async def send(client: httpx.AsyncClient, signature: str, address: str = OWNER.address) -> httpx.Response:
+async def send(client: httpx2.AsyncClient, signature: str, address: str = OWNER.address) -> httpx2.Response:
     return await client.post("/users/authenticate", json={"address": address, "signature": signature})
 
 
@@ -38,7 +38,7 @@ def spelled(r: int, s: int, v: int) -> str:
     return f"0x{r:064x}{s:064x}{v:02x}"
 
 
-async def test_answers_address_and_token_and_leaves_email_out(client: httpx.AsyncClient) -> None:
+async def test_answers_address_and_token_and_leaves_email_out(client: httpx2.AsyncClient) -> None:
     response = await send(client, OWNER.sign_text(await ask(client)), OWNER.address.lower())
     assert response.status_code == 200
     assert list(response.json()) == ["address", "token"]
@@ -46,14 +46,14 @@ async def test_answers_address_and_token_and_leaves_email_out(client: httpx.Asyn
     assert response.headers["cache-control"] == "no-store"
 
 
-async def test_answers_the_email_that_an_operator_has_set(client: httpx.AsyncClient, context: Context) -> None:
+async def test_answers_the_email_that_an_operator_has_set(client: httpx2.AsyncClient, context: Context) -> None:
     await send(client, OWNER.sign_text(await ask(client)))
     email = "owner@example.org"
     await context.database.write(lambda tx: tx.execute("UPDATE users SET email = ?", (email,)))
     assert (await send(client, OWNER.sign_text(await ask(client)))).json()["email"] == email
 
 
-async def test_the_token_says_who_for_whom_and_how_long(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_the_token_says_who_for_whom_and_how_long(client: httpx2.AsyncClient, clock: Clock) -> None:
     tokens = [(await send(client, OWNER.sign_text(await ask(client)))).json()["token"] for _ in range(2)]
     first, second = (jwt.decode(token, options={"verify_signature": False}) for token in tokens)
     now_s = clock.now_ms // 1000
@@ -66,21 +66,21 @@ async def test_the_token_says_who_for_whom_and_how_long(client: httpx.AsyncClien
     assert header == {"alg": "EdDSA", "typ": "JWT", "kid": header["kid"]}
 
 
-async def test_bad_input_7_a_nonce_is_good_for_one_login(client: httpx.AsyncClient, nothing_stored: Unchanged) -> None:
+async def test_bad_input_7_a_nonce_is_good_for_one_login(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
     signature = OWNER.sign_text(await ask(client))
     assert (await send(client, signature)).status_code == 200
     async with nothing_stored():
         assert (await send(client, signature)).status_code == 401
 
 
-async def test_bad_input_7_text_and_bytes_of_one_nonce_are_one_login(client: httpx.AsyncClient) -> None:
+async def test_bad_input_7_text_and_bytes_of_one_nonce_are_one_login(client: httpx2.AsyncClient) -> None:
     nonce = await ask(client)
     assert (await send(client, OWNER.sign_text(nonce))).status_code == 200
     assert (await send(client, OWNER.sign_bytes(bytes.fromhex(nonce[2:])))).status_code == 401
 
 
 async def test_bad_input_8_every_cause_of_a_failed_login_has_one_answer(
-    client: httpx.AsyncClient, clock: Clock, nothing_stored: Unchanged
+    client: httpx2.AsyncClient, clock: Clock, nothing_stored: Unchanged
 ) -> None:
     used = OWNER.sign_text(await ask(client))
     await send(client, used)
@@ -107,14 +107,16 @@ async def test_bad_input_8_every_cause_of_a_failed_login_has_one_answer(
     assert headers[0]["www-authenticate"].startswith("Bearer ")
 
 
-async def test_bad_input_8_five_devices_that_ask_at_once_all_log_in(client: httpx.AsyncClient) -> None:
+async def test_bad_input_8_five_devices_that_ask_at_once_all_log_in(client: httpx2.AsyncClient) -> None:
     nonces = [await ask(client) for _ in range(5)]
     answers = [await send(client, OWNER.sign_text(nonce)) for nonce in nonces]
     assert [answer.status_code for answer in answers] == [200] * 5
     assert len({answer.json()["token"] for answer in answers}) == 5
 
 
-async def test_bad_input_8_five_devices_one_after_the_other_all_log_in(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_bad_input_8_five_devices_one_after_the_other_all_log_in(
+    client: httpx2.AsyncClient, clock: Clock
+) -> None:
     for _ in range(5):
         assert (await send(client, OWNER.sign_text(await ask(client)))).status_code == 200
         clock.advance(seconds=12)
@@ -155,7 +157,7 @@ def changed(**given: int) -> Callable[[str], str]:
     ],
 )
 async def test_bad_input_9_what_is_no_canonical_signature_is_400_and_the_nonce_stays_good(
-    client: httpx.AsyncClient, nothing_stored: Unchanged, spoil: Callable[[str], Any]
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, spoil: Callable[[str], Any]
 ) -> None:
     signature = OWNER.sign_text(await ask(client))
     async with nothing_stored():
@@ -165,7 +167,7 @@ async def test_bad_input_9_what_is_no_canonical_signature_is_400_and_the_nonce_s
     assert (await send(client, signature)).status_code == 200
 
 
-async def test_bad_input_9_v_0_and_1_are_lifted(client: httpx.AsyncClient) -> None:
+async def test_bad_input_9_v_0_and_1_are_lifted(client: httpx2.AsyncClient) -> None:
     seen = set[int]()
     for number in range(40, 60):
         wallet = Wallet(number)
@@ -176,12 +178,12 @@ async def test_bad_input_9_v_0_and_1_are_lifted(client: httpx.AsyncClient) -> No
     assert seen == {0, 1}
 
 
-async def test_a_signature_in_upper_case_is_the_same(client: httpx.AsyncClient) -> None:
+async def test_a_signature_in_upper_case_is_the_same(client: httpx2.AsyncClient) -> None:
     signature = OWNER.sign_text(await ask(client))
     assert (await send(client, "0x" + signature[2:].upper())).status_code == 200
 
 
-async def test_bad_input_10_the_nonce_may_be_signed_as_text_or_as_bytes(client: httpx.AsyncClient) -> None:
+async def test_bad_input_10_the_nonce_may_be_signed_as_text_or_as_bytes(client: httpx2.AsyncClient) -> None:
     assert (await send(client, OWNER.sign_text(await ask(client)))).status_code == 200
     raw = bytes.fromhex((await ask(client))[2:])
     assert (await send(client, OWNER.sign_bytes(raw))).status_code == 200
@@ -189,13 +191,13 @@ async def test_bad_input_10_the_nonce_may_be_signed_as_text_or_as_bytes(client: 
 
 @pytest.mark.parametrize("form", [str.upper, lambda nonce: nonce[2:], lambda nonce: nonce + " "])
 async def test_bad_input_10_another_form_of_the_nonce_is_not_what_was_asked(
-    client: httpx.AsyncClient, form: Callable[[str], str]
+    client: httpx2.AsyncClient, form: Callable[[str], str]
 ) -> None:
     assert (await send(client, OWNER.sign_text(form(await ask(client))))).status_code == 401
 
 
 async def test_bad_input_11_anothers_signature_leaves_the_owners_nonce_good(
-    client: httpx.AsyncClient, nothing_stored: Unchanged
+    client: httpx2.AsyncClient, nothing_stored: Unchanged
 ) -> None:
     nonce = await ask(client)
     async with nothing_stored():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import jwt
 import pytest
 
@@ -17,7 +17,7 @@ Unchanged = Callable[[], Any]
 Headers = list[tuple[str, str]]
 
 
-async def test_bearer_is_the_same_as_x_auth_token(client: httpx.AsyncClient) -> None:
+async def test_bearer_is_the_same_as_x_auth_token(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, Wallet(1))
     for headers in (
         {"authorization": f"Bearer {token}"},
@@ -30,7 +30,7 @@ async def test_bearer_is_the_same_as_x_auth_token(client: httpx.AsyncClient) -> 
         assert response.json()["address"] == Wallet(1).address
 
 
-async def test_another_scheme_is_no_credential(client: httpx.AsyncClient) -> None:
+async def test_another_scheme_is_no_credential(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, Wallet(1))
     response = await client.get("/users/api-key", headers={"authorization": f"Basic {token}"})
     assert response.status_code == 401
@@ -49,7 +49,7 @@ async def test_another_scheme_is_no_credential(client: httpx.AsyncClient) -> Non
     ],
 )
 async def test_bad_input_14_two_tokens_are_400(
-    client: httpx.AsyncClient, nothing_stored: Unchanged, carry: Callable[[str, str], Headers]
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, carry: Callable[[str, str], Headers]
 ) -> None:
     first, second = await log_in(client, Wallet(1)), await log_in(client, Wallet(2))
     async with nothing_stored():
@@ -60,7 +60,7 @@ async def test_bad_input_14_two_tokens_are_400(
 
 @pytest.mark.parametrize("same", [True, False], ids=["equal", "different"])
 async def test_an_api_key_sent_twice_is_400(
-    client: httpx.AsyncClient, nothing_stored: Unchanged, *, same: bool
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, *, same: bool
 ) -> None:
     first = await api_key_of(client, Wallet(1))
     second = first if same else await api_key_of(client, Wallet(2))
@@ -72,14 +72,14 @@ async def test_an_api_key_sent_twice_is_400(
 
 
 @pytest.mark.parametrize("where", ["token", "x-auth-token", "access_token", "authorization"])
-async def test_a_token_in_the_query_string_is_ignored(client: httpx.AsyncClient, where: str) -> None:
+async def test_a_token_in_the_query_string_is_ignored(client: httpx2.AsyncClient, where: str) -> None:
     token = await log_in(client, Wallet(1))
     response = await client.get("/users/api-key", params={where: token})
     assert response.status_code == 401
     assert response.json()["code"] == "missing-credential"
 
 
-async def test_whoever_has_the_published_keys_can_check_a_token(client: httpx.AsyncClient, context: Context) -> None:
+async def test_whoever_has_the_published_keys_can_check_a_token(client: httpx2.AsyncClient, context: Context) -> None:
     ring = RingFile(context.settings.data_dir)
     old = await log_in(client, Wallet(1))
     ring.rotate()
@@ -98,6 +98,6 @@ async def test_whoever_has_the_published_keys_can_check_a_token(client: httpx.As
     assert [key["kid"] for key in left] == [jwt.get_unverified_header(new)["kid"]]
 
 
-async def test_the_published_keys_hold_nothing_private(client: httpx.AsyncClient) -> None:
+async def test_the_published_keys_hold_nothing_private(client: httpx2.AsyncClient) -> None:
     (key,) = (await client.get("/.well-known/jwks.json")).json()["keys"]
     assert set(key) == {"kty", "crv", "alg", "use", "kid", "x"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Wallet
@@ -17,18 +17,18 @@ CHECKSUMMED = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"  # EIP-55, section "T
 Unchanged = Callable[[], Any]
 
 
-async def ask(client: httpx.AsyncClient, address: str) -> str:
+async def ask(client: httpx2.AsyncClient, address: str) -> str:
     response = await client.post("/users/nonce", json={"address": address})
     assert response.status_code == 200, response.text
     return response.json()["nonce"]
 
 
-async def authenticate(client: httpx.AsyncClient, wallet: Wallet, nonce: str) -> httpx.Response:
+async def authenticate(client: httpx2.AsyncClient, wallet: Wallet, nonce: str) -> httpx2.Response:
     login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}
     return await client.post("/users/authenticate", json=login)
 
 
-async def test_answers_the_address_and_a_nonce_of_32_bytes(client: httpx.AsyncClient) -> None:
+async def test_answers_the_address_and_a_nonce_of_32_bytes(client: httpx2.AsyncClient) -> None:
     response = await client.post("/users/nonce", json={"address": CHECKSUMMED.lower()})
     body = response.json()
     assert list(body) == ["address", "nonce"]
@@ -44,7 +44,7 @@ async def test_answers_the_address_and_a_nonce_of_32_bytes(client: httpx.AsyncCl
     ids=["eip-55", "all-lower", "all-upper"],
 )
 async def test_bad_input_2_every_honest_spelling_of_an_address_is_taken(
-    client: httpx.AsyncClient, spelled: str
+    client: httpx2.AsyncClient, spelled: str
 ) -> None:
     response = await client.post("/users/nonce", json={"address": spelled})
     assert response.status_code == 200
@@ -73,7 +73,7 @@ async def test_bad_input_2_every_honest_spelling_of_an_address_is_taken(
     ],
 )
 async def test_bad_input_2_other_addresses_are_refused_with_a_pointer(
-    client: httpx.AsyncClient, nothing_stored: Unchanged, address: object, code: str
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, address: object, code: str
 ) -> None:
     async with nothing_stored():
         response = await client.post("/users/nonce", json={"address": address})
@@ -84,7 +84,7 @@ async def test_bad_input_2_other_addresses_are_refused_with_a_pointer(
 
 @pytest.mark.parametrize("body", [{}, {"Address": CHECKSUMMED}, {"user": CHECKSUMMED}])
 async def test_bad_input_2_a_missing_address_is_refused_with_a_pointer(
-    client: httpx.AsyncClient, nothing_stored: Unchanged, body: dict[str, str]
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, body: dict[str, str]
 ) -> None:
     async with nothing_stored():
         response = await client.post("/users/nonce", json=body)
@@ -92,36 +92,36 @@ async def test_bad_input_2_a_missing_address_is_refused_with_a_pointer(
     assert response.json()["errors"] == [{"pointer": "/address", "detail": "address is required"}]
 
 
-async def test_unknown_members_are_ignored(client: httpx.AsyncClient) -> None:
+async def test_unknown_members_are_ignored(client: httpx2.AsyncClient) -> None:
     response = await client.post("/users/nonce", json={"address": CHECKSUMMED, "chainId": 1, "__proto__": {}})
     assert response.status_code == 200
 
 
 @pytest.mark.slow
 async def test_bad_input_3_ten_thousand_asks_by_a_stranger_store_nothing_and_leave_the_owners_nonce_good(
-    client: httpx.AsyncClient, app: Any, nothing_stored: Unchanged
+    client: httpx2.AsyncClient, app: Any, nothing_stored: Unchanged
 ) -> None:
     nonce = await ask(client, OWNER.address)
-    quick = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")
+    quick = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test")
     async with nothing_stored(), quick:
         seen = {await ask(quick, OWNER.address) for _ in range(10_000)}
     assert len(seen) == 8, "a stranger learns the eight nonces of the window, which only the owner can sign"
     assert (await authenticate(client, OWNER, nonce)).status_code == 200
 
 
-async def test_asking_for_many_addresses_stores_nothing(client: httpx.AsyncClient, nothing_stored: Unchanged) -> None:
+async def test_asking_for_many_addresses_stores_nothing(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
     async with nothing_stored():
         nonces = {await ask(client, Wallet(1000 + number).address) for number in range(200)}
     assert len(nonces) == 200
 
 
-async def test_each_window_has_other_nonces(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_each_window_has_other_nonces(client: httpx2.AsyncClient, clock: Clock) -> None:
     first = {await ask(client, OWNER.address) for _ in range(20)}
     clock.advance(minutes=5)
     assert first.isdisjoint({await ask(client, OWNER.address) for _ in range(20)})
 
 
-async def test_a_nonce_that_was_used_is_not_given_again(client: httpx.AsyncClient) -> None:
+async def test_a_nonce_that_was_used_is_not_given_again(client: httpx2.AsyncClient) -> None:
     used = set[str]()
     for _ in range(8):
         nonce = await ask(client, OWNER.address)
@@ -131,7 +131,7 @@ async def test_a_nonce_that_was_used_is_not_given_again(client: httpx.AsyncClien
 
 
 async def test_the_ninth_login_in_a_window_waits_for_the_next(
-    client: httpx.AsyncClient, clock: Clock, nothing_stored: Unchanged
+    client: httpx2.AsyncClient, clock: Clock, nothing_stored: Unchanged
 ) -> None:
     for _ in range(8):
         await authenticate(client, OWNER, await ask(client, OWNER.address))

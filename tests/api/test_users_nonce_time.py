@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -23,12 +23,12 @@ WINDOW_START_MS = NOW_MS - NOW_MS % WINDOW_MS
 Unchanged = Callable[[], Any]
 
 
-async def signed_nonce(client: httpx.AsyncClient) -> dict[str, str]:
+async def signed_nonce(client: httpx2.AsyncClient) -> dict[str, str]:
     nonce = (await client.post("/users/nonce", json={"address": OWNER.address})).json()["nonce"]
     return {"address": OWNER.address, "signature": OWNER.sign_text(nonce)}
 
 
-async def status_of(client: httpx.AsyncClient, login: dict[str, str]) -> int:
+async def status_of(client: httpx2.AsyncClient, login: dict[str, str]) -> int:
     return (await client.post("/users/authenticate", json=login)).status_code
 
 
@@ -46,7 +46,7 @@ async def status_of(client: httpx.AsyncClient, login: dict[str, str]) -> int:
     ],
 )
 async def test_a_nonce_is_good_in_its_window_and_in_those_beside_it(
-    client: httpx.AsyncClient, clock: Clock, asked_after_ms: int, used_at_ms: int, status: int
+    client: httpx2.AsyncClient, clock: Clock, asked_after_ms: int, used_at_ms: int, status: int
 ) -> None:
     clock.now_ms = WINDOW_START_MS + asked_after_ms
     login = await signed_nonce(client)
@@ -55,7 +55,7 @@ async def test_a_nonce_is_good_in_its_window_and_in_those_beside_it(
 
 
 async def test_bad_input_12_a_clock_that_was_an_hour_ahead_leaves_no_eternal_nonce(
-    client: httpx.AsyncClient, clock: Clock
+    client: httpx2.AsyncClient, clock: Clock
 ) -> None:
     login = await signed_nonce(client)
     clock.advance(hours=-1)
@@ -69,12 +69,12 @@ async def test_bad_input_12_a_clock_that_was_an_hour_ahead_leaves_no_eternal_non
 
 
 @pytest.mark.parametrize("now_ms", [0, 1, 8_640_000_000_000_000])
-async def test_a_clock_at_the_ends_of_time_does_no_harm(client: httpx.AsyncClient, clock: Clock, now_ms: int) -> None:
+async def test_a_clock_at_the_ends_of_time_does_no_harm(client: httpx2.AsyncClient, clock: Clock, now_ms: int) -> None:
     clock.now_ms = now_ms
     assert await status_of(client, await signed_nonce(client)) == 200
 
 
-async def test_a_used_nonce_stays_used_while_it_could_be_accepted(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_a_used_nonce_stays_used_while_it_could_be_accepted(client: httpx2.AsyncClient, clock: Clock) -> None:
     clock.now_ms = WINDOW_START_MS
     login = await signed_nonce(client)
     assert await status_of(client, login) == 200
@@ -88,12 +88,12 @@ async def test_a_used_nonce_stays_used_while_it_could_be_accepted(client: httpx.
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(raw=st.binary(min_size=65, max_size=65) | st.binary(min_size=64, max_size=64).map(lambda rs: rs + b"\x1b"))
 def test_bad_input_9_random_signatures_are_never_more_than_refused(raw: bytes, tmp_path: Path) -> None:
-    async def answer() -> httpx.Response:
+    async def answer() -> httpx2.Response:
         context = build_context(Settings(data_dir=tmp_path, log_level="warning"), now_ms=Clock())
         await context.database.migrate()
-        transport = httpx.ASGITransport(app=Application(context))
+        transport = httpx2.ASGITransport(app=Application(context))
         try:
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
                 login = {"address": OWNER.address, "signature": "0x" + raw.hex()}
                 return await client.post("/users/authenticate", json=login)
         finally:

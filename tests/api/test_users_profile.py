@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner
 
@@ -23,19 +23,19 @@ EMPTY = {"userAddress": OWNER.address, "name": "", "intendedUse": "", "email": N
 
 
 @pytest.fixture
-async def owner(client: httpx.AsyncClient) -> httpx.AsyncClient:
+async def owner(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
     """The client, logged in as the owner."""
     client.headers["x-auth-token"] = await log_in(client, OWNER)
     return client
 
 
-async def test_the_first_login_makes_an_empty_profile(owner: httpx.AsyncClient) -> None:
+async def test_the_first_login_makes_an_empty_profile(owner: httpx2.AsyncClient) -> None:
     response = await owner.get(PATH)
     assert response.json() == EMPTY
     assert response.headers["cache-control"] == "no-store"
 
 
-async def test_an_update_changes_what_it_names_and_nothing_else(owner: httpx.AsyncClient) -> None:
+async def test_an_update_changes_what_it_names_and_nothing_else(owner: httpx2.AsyncClient) -> None:
     first = await owner.post(PATH, json={"name": "Ada", "intendedUse": "Rebalancing"})
     assert first.json() == {**EMPTY, "name": "Ada", "intendedUse": "Rebalancing"}
     assert first.headers["cache-control"] == "no-store"
@@ -44,13 +44,13 @@ async def test_an_update_changes_what_it_names_and_nothing_else(owner: httpx.Asy
 
 
 @pytest.mark.parametrize("case", [str.lower, lambda text: "0x" + text[2:].upper()], ids=["lower", "upper"])
-async def test_ones_own_address_may_be_in_another_letter_case(owner: httpx.AsyncClient, case: Any) -> None:
+async def test_ones_own_address_may_be_in_another_letter_case(owner: httpx2.AsyncClient, case: Any) -> None:
     assert (await owner.get(f"/users/{case(OWNER.address)}/data")).json() == EMPTY
 
 
 @pytest.mark.parametrize("exists", [True, False])
 async def test_another_users_profile_is_403_whether_or_not_there_is_one(
-    owner: httpx.AsyncClient, nothing_stored: Callable[[], Any], *, exists: bool
+    owner: httpx2.AsyncClient, nothing_stored: Callable[[], Any], *, exists: bool
 ) -> None:
     if exists:
         await log_in(owner, Wallet(6))
@@ -81,7 +81,7 @@ async def test_another_users_profile_is_403_whether_or_not_there_is_one(
     ids=str,
 )
 async def test_a_wrong_update_is_400_and_changes_nothing(
-    owner: httpx.AsyncClient, nothing_stored: Callable[[], Any], body: Any, code: str, pointer: str
+    owner: httpx2.AsyncClient, nothing_stored: Callable[[], Any], body: Any, code: str, pointer: str
 ) -> None:
     async with nothing_stored():
         response = await owner.post(PATH, json=body)
@@ -89,7 +89,7 @@ async def test_a_wrong_update_is_400_and_changes_nothing(
     assert (response.status_code, problem["code"], problem["errors"][0]["pointer"]) == (400, code, pointer)
 
 
-async def test_half_a_surrogate_pair_is_400(owner: httpx.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
+async def test_half_a_surrogate_pair_is_400(owner: httpx2.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
     headers = {"content-type": "application/json"}
     async with nothing_stored():
         response = await owner.post(PATH, content=b'{"name":"\\ud800"}', headers=headers)
@@ -97,20 +97,20 @@ async def test_half_a_surrogate_pair_is_400(owner: httpx.AsyncClient, nothing_st
 
 
 @pytest.mark.parametrize("text", ["😀" * 255, "<script>alert(1)</script>", '=cmd("x")', "\u202eabc", "  "])
-async def test_a_text_is_kept_as_it_was_given(owner: httpx.AsyncClient, text: str) -> None:
+async def test_a_text_is_kept_as_it_was_given(owner: httpx2.AsyncClient, text: str) -> None:
     update = {"intendedUse": text, "name": text[:100]}
     assert (await owner.post(PATH, json=update)).json() == {**EMPTY, **update}
     assert (await owner.get(PATH)).json() == {**EMPTY, **update}
 
 
 async def test_an_empty_update_is_200_and_changes_nothing(
-    owner: httpx.AsyncClient, nothing_stored: Callable[[], Any]
+    owner: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
 ) -> None:
     async with nothing_stored():
         assert (await owner.post(PATH, json={})).json() == EMPTY
 
 
-async def test_updates_of_different_members_at_once_are_both_kept(owner: httpx.AsyncClient) -> None:
+async def test_updates_of_different_members_at_once_are_both_kept(owner: httpx2.AsyncClient) -> None:
     for number in range(20):
         await asyncio.gather(
             owner.post(PATH, json={"name": f"n{number}"}), owner.post(PATH, json={"intendedUse": f"u{number}"})
@@ -118,17 +118,17 @@ async def test_updates_of_different_members_at_once_are_both_kept(owner: httpx.A
         assert (await owner.get(PATH)).json() == {**EMPTY, "name": f"n{number}", "intendedUse": f"u{number}"}
 
 
-async def test_without_a_token_it_is_401(client: httpx.AsyncClient) -> None:
+async def test_without_a_token_it_is_401(client: httpx2.AsyncClient) -> None:
     assert (await client.get(PATH)).status_code == 401
     assert (await client.post(PATH, json={})).status_code == 401
 
 
-async def test_a_malformed_address_is_400(owner: httpx.AsyncClient) -> None:
+async def test_a_malformed_address_is_400(owner: httpx2.AsyncClient) -> None:
     assert (await owner.get("/users/0x12/data")).json()["errors"][0]["parameter"] == "address"
 
 
 async def test_an_email_that_an_operator_set_is_in_profile_and_login(
-    owner: httpx.AsyncClient, context: Context
+    owner: httpx2.AsyncClient, context: Context
 ) -> None:
     email = Email.parse("ada@example.org")
     assert await context.database.write(lambda tx: set_email(tx, Address(OWNER.address), email))
@@ -139,7 +139,7 @@ async def test_an_email_that_an_operator_set_is_in_profile_and_login(
     assert (await owner.post(PATH, json={"name": "Ada"})).json()["email"] == email
 
 
-async def test_the_command_sets_and_removes_an_email(owner: httpx.AsyncClient, context: Context) -> None:
+async def test_the_command_sets_and_removes_an_email(owner: httpx2.AsyncClient, context: Context) -> None:
     data = ["--data-dir", str(context.settings.data_dir)]
     runner = CliRunner(env={"MUNIMENT_DATABASE_URL": context.settings.database_url})
 

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -52,11 +52,11 @@ def token_of(secret: Secret, claims: dict[str, Any], **header: Any) -> str:
     return f"{signed}.{segment(secret.signing_key.sign(signed.encode()))}"
 
 
-async def status_of(client: httpx.AsyncClient, token: str) -> int:
+async def status_of(client: httpx2.AsyncClient, token: str) -> int:
     return (await client.get("/users/api-key", headers={"x-auth-token": token})).status_code
 
 
-async def refuse(client: httpx.AsyncClient, token: str) -> None:
+async def refuse(client: httpx2.AsyncClient, token: str) -> None:
     response = await client.get("/users/api-key", headers={"x-auth-token": token})
     assert response.status_code == 401, response.text
     assert response.json()["code"] == "invalid-token"
@@ -64,13 +64,13 @@ async def refuse(client: httpx.AsyncClient, token: str) -> None:
     assert "apiKey" not in response.json()
 
 
-async def test_a_token_made_here_is_taken(client: httpx.AsyncClient, secret: Secret, claims: dict[str, Any]) -> None:
+async def test_a_token_made_here_is_taken(client: httpx2.AsyncClient, secret: Secret, claims: dict[str, Any]) -> None:
     assert await status_of(client, token_of(secret, claims)) == 200
 
 
 @pytest.mark.parametrize("path", ["/users/api-key", "/users/api-key/rotate"])
 async def test_without_a_token_the_routes_are_closed(
-    client: httpx.AsyncClient, nothing_stored: Unchanged, path: str
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, path: str
 ) -> None:
     async with nothing_stored():
         response = await client.request("POST" if path.endswith("rotate") else "GET", path)
@@ -138,7 +138,7 @@ ANOTHERS_JWK = {"kty": "OKP", "crv": "Ed25519", "x": segment(public_raw(Secret.d
     ],
 )  # fmt: skip
 async def test_bad_input_13_forged_tokens_are_401_and_nothing_is_fetched(
-    client: httpx.AsyncClient,
+    client: httpx2.AsyncClient,
     monkeypatch: pytest.MonkeyPatch,
     secret: Secret,
     claims: dict[str, Any],
@@ -155,7 +155,7 @@ async def test_bad_input_13_forged_tokens_are_401_and_nothing_is_fetched(
 
 @pytest.mark.parametrize("header", ["jwk", "jku", "x5u"])
 async def test_bad_input_13_keys_named_in_the_header_of_a_good_token_are_ignored(
-    client: httpx.AsyncClient, secret: Secret, claims: dict[str, Any], header: str
+    client: httpx2.AsyncClient, secret: Secret, claims: dict[str, Any], header: str
 ) -> None:
     value = ANOTHERS_JWK if header == "jwk" else "http://127.0.0.1/key"
     assert await status_of(client, token_of(secret, claims, **{header: value})) == 200
@@ -185,7 +185,7 @@ async def test_bad_input_13_keys_named_in_the_header_of_a_good_token_are_ignored
     ],
 )
 async def test_bad_input_14_claims_that_are_wrong_or_missing_are_401(
-    client: httpx.AsyncClient,
+    client: httpx2.AsyncClient,
     secret: Secret,
     claims: dict[str, Any],
     nothing_stored: Unchanged,
@@ -198,13 +198,13 @@ async def test_bad_input_14_claims_that_are_wrong_or_missing_are_401(
 
 @pytest.mark.parametrize("payload", [b"[]", b'"x"', b"null", b"{", b"\xff", b"[" * 1000])
 async def test_bad_input_14_a_signed_payload_that_is_no_object_is_401(
-    client: httpx.AsyncClient, secret: Secret, payload: bytes
+    client: httpx2.AsyncClient, secret: Secret, payload: bytes
 ) -> None:
     signed = f"{segment({'alg': 'EdDSA', 'kid': secret.id})}.{segment(payload)}"
     await refuse(client, f"{signed}.{segment(secret.signing_key.sign(signed.encode()))}")
 
 
-async def test_bad_input_14_a_token_ends_after_its_24_hours(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_bad_input_14_a_token_ends_after_its_24_hours(client: httpx2.AsyncClient, clock: Clock) -> None:
     token = await log_in(client, OWNER)
     clock.now_ms = clock.now_ms // 1000 * 1000
     clock.advance(seconds=86_399.999)
@@ -213,7 +213,7 @@ async def test_bad_input_14_a_token_ends_after_its_24_hours(client: httpx.AsyncC
     await refuse(client, token)
 
 
-async def test_bad_input_14_a_token_is_not_good_before_it_was_made(client: httpx.AsyncClient, clock: Clock) -> None:
+async def test_bad_input_14_a_token_is_not_good_before_it_was_made(client: httpx2.AsyncClient, clock: Clock) -> None:
     token = await log_in(client, OWNER)
     clock.advance(minutes=-4)  # clocks of honest machines differ
     assert (await client.get("/users/api-key", headers={"x-auth-token": token})).status_code == 200
@@ -226,25 +226,25 @@ async def test_bad_input_14_a_token_is_not_good_before_it_was_made(client: httpx
     [b"", b"a", b"..", b"a.b.c", b"null", b"undefined", b"Bearer", b"\xff\xfe", b"\0", b"e30.e30.", b"=" * 2000],
     ids=repr,
 )
-async def test_bad_input_14_what_is_no_token_is_401(client: httpx.AsyncClient, token: bytes) -> None:
+async def test_bad_input_14_what_is_no_token_is_401(client: httpx2.AsyncClient, token: bytes) -> None:
     assert (await client.get("/users/api-key", headers=[(b"x-auth-token", token)])).status_code == 401
 
 
 @pytest.mark.parametrize("size", [2_049, 20_000])
 async def test_bad_input_14_an_overlong_token_is_401(
-    client: httpx.AsyncClient, secret: Secret, claims: dict[str, Any], size: int
+    client: httpx2.AsyncClient, secret: Secret, claims: dict[str, Any], size: int
 ) -> None:
     await refuse(client, token_of(secret, {**claims, "padding": "x" * size}))
 
 
 async def test_bad_input_14_a_token_of_100_kb_is_431(
-    client: httpx.AsyncClient, secret: Secret, claims: dict[str, Any]
+    client: httpx2.AsyncClient, secret: Secret, claims: dict[str, Any]
 ) -> None:
     token = token_of(secret, {**claims, "padding": "x" * 100_000})
     assert (await client.get("/users/api-key", headers={"x-auth-token": token})).status_code == 431
 
 
-async def test_a_token_altered_by_one_character_is_401(client: httpx.AsyncClient) -> None:
+async def test_a_token_altered_by_one_character_is_401(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, OWNER)
     for place in {*range(0, len(token), 7), len(token) - 1}:
         for other in "AQgwB":
@@ -255,7 +255,7 @@ async def test_a_token_altered_by_one_character_is_401(client: httpx.AsyncClient
 
 
 async def test_bad_input_15_a_token_of_the_secret_rotated_out_is_good_until_that_is_retired(
-    client: httpx.AsyncClient, context: Context
+    client: httpx2.AsyncClient, context: Context
 ) -> None:
     ring = RingFile(context.settings.data_dir)  # as `muniment secrets` does beside a running service
     old = await log_in(client, OWNER)

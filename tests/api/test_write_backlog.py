@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, Wallet, deploy, register
@@ -17,7 +17,7 @@ OWNER = Wallet(43)
 
 
 async def test_creates_are_refused_and_deactivations_are_not(
-    client: httpx.AsyncClient, nothing_stored: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cid = await deploy(client)
     sig = (await register(client, TriggerDraft(cid, OWNER)))["sig"]
@@ -35,7 +35,7 @@ async def test_creates_are_refused_and_deactivations_are_not(
 
 
 async def test_creates_beyond_those_that_may_wait_for_their_turn_are_refused_and_not_stored(
-    client: httpx.AsyncClient,
+    client: httpx2.AsyncClient,
 ) -> None:
     cid = await deploy(client)
     ended = (await register(client, TriggerDraft(cid, OWNER)))["sig"]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from coincurve import PrivateKey
 
@@ -43,7 +43,7 @@ def high_twin(sig: str) -> str:
 
 
 def check_refusal(
-    response: httpx.Response, status: int, code: str, *, pointer: str | None = None, parameter: str | None = None
+    response: httpx2.Response, status: int, code: str, *, pointer: str | None = None, parameter: str | None = None
 ) -> dict[str, Any]:
     """Assert that `response` refuses with these, and give its problem document."""
     problem = response.json()
@@ -55,7 +55,7 @@ def check_refusal(
     return problem
 
 
-def next_of(response: httpx.Response) -> str | None:
+def next_of(response: httpx2.Response) -> str | None:
     """The target of the next link."""
     link = response.headers.get("link")
     if link is None:
@@ -65,14 +65,14 @@ def next_of(response: httpx.Response) -> str | None:
     return match[1]
 
 
-async def read_page(client: httpx.AsyncClient, target: str) -> tuple[list[Any], str | None]:
+async def read_page(client: httpx2.AsyncClient, target: str) -> tuple[list[Any], str | None]:
     """The rows of a page, and the target of the next one."""
     response = await client.get(target)
     assert response.status_code == 200, response.text
     return response.json(), next_of(response)
 
 
-async def walk(client: httpx.AsyncClient, target: str) -> list[Any]:
+async def walk(client: httpx2.AsyncClient, target: str) -> list[Any]:
     """Every row from `target` on, page by page along the next links until a page is empty or the last."""
     rows: list[Any] = []
     following: str | None = target
@@ -84,19 +84,19 @@ async def walk(client: httpx.AsyncClient, target: str) -> list[Any]:
     return rows
 
 
-async def at_once(database: Database, *calls: Awaitable[httpx.Response]) -> list[httpx.Response]:
+async def at_once(database: Database, *calls: Awaitable[httpx2.Response]) -> list[httpx2.Response]:
     """The answers to calls each of which writes, and all of which have read before the first one writes."""
     return await _gathered(database, calls, asyncio.Semaphore(len(calls)))
 
 
-async def in_turn(database: Database, *calls: Awaitable[httpx.Response]) -> list[httpx.Response]:
+async def in_turn(database: Database, *calls: Awaitable[httpx2.Response]) -> list[httpx2.Response]:
     """Likewise, and they write one after the other in the order of the calls."""
     return await _gathered(database, calls, asyncio.Semaphore(1))
 
 
 async def _gathered(
-    database: Database, calls: tuple[Awaitable[httpx.Response], ...], turn: asyncio.Semaphore
-) -> list[httpx.Response]:
+    database: Database, calls: tuple[Awaitable[httpx2.Response], ...], turn: asyncio.Semaphore
+) -> list[httpx2.Response]:
     write, waiting = database.write, asyncio.Semaphore(0)
     go_on = asyncio.Event()
 
@@ -108,7 +108,7 @@ async def _gathered(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "write", write_behind_the_others)
-        answering: list[asyncio.Future[httpx.Response]] = []
+        answering: list[asyncio.Future[httpx2.Response]] = []
         async with asyncio.timeout(60):
             for call in calls:  # an event and a semaphore wake those who wait in the order in which they came
                 answering.append(asyncio.ensure_future(call))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from backing_up import (
@@ -142,7 +142,7 @@ def test_deploying_again_mends_what_a_backup_complained_of(data: Path, tmp_path:
     blocks(data)[0].unlink()
     assert "Upload these bundles again to repair them" in refused("backup", tmp_path / "backup", data=data)
 
-    async def again(client: httpx.AsyncClient) -> None:
+    async def again(client: httpx2.AsyncClient) -> None:
         await deploy(client, Bundle())
 
     fill(data, again)

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
-import httpx
+import httpx2
 import pytest
 
 from backing_up import done, run
@@ -23,7 +23,7 @@ T = TypeVar("T")
 FIRST = "/triggers?sort=1&limit=2"
 
 
-def at(place: Place, work: Callable[[httpx.AsyncClient], Awaitable[T]]) -> T:
+def at(place: Place, work: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
     async def run_it() -> T:
         async with served(place) as client:
             return await work(client)
@@ -31,20 +31,20 @@ def at(place: Place, work: Callable[[httpx.AsyncClient], Awaitable[T]]) -> T:
     return asyncio.run(run_it())
 
 
-async def fill(client: httpx.AsyncClient, count: int = 3) -> None:
+async def fill(client: httpx2.AsyncClient, count: int = 3) -> None:
     cid = await deploy(client)
     for number in range(count):
         await register(client, TriggerDraft(cid, Wallet(3), version=f"1.0.{number}"))
 
 
-async def link_of(client: httpx.AsyncClient) -> str:
+async def link_of(client: httpx2.AsyncClient) -> str:
     _, link = await read_page(client, FIRST)
     assert link
     return link
 
 
 def status(place: Place, link: str) -> tuple[int, str | None]:
-    async def ask(client: httpx.AsyncClient) -> tuple[int, str | None]:
+    async def ask(client: httpx2.AsyncClient) -> tuple[int, str | None]:
         answer = await client.get(link)
         return answer.status_code, answer.json().get("code") if answer.status_code != 200 else None
 
@@ -108,13 +108,13 @@ def test_a_restored_registry_refuses_cursors_of_before(tmp_path: Path, rotate: s
     assert status(third, at(new, link_of)) == REFUSED
 
 
-async def register_more(client: httpx.AsyncClient, what: str) -> None:
+async def register_more(client: httpx2.AsyncClient, what: str) -> None:
     cid = await deploy(client)
     for number in range(3):
         await register(client, TriggerDraft(cid, Wallet(4), version=f"2.0.{number}-{what}"))
 
 
-async def end_of(client: httpx.AsyncClient, target: str) -> str:
+async def end_of(client: httpx2.AsyncClient, target: str) -> str:
     _, link = await read_page(client, target)
     assert link
     return link

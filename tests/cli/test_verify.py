@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
@@ -61,7 +61,7 @@ class Registry:
         self.sql("UPDATE triggers SET record = ? WHERE sig = ?", json.dumps({**json.loads(record), **members}), raw)
 
 
-async def _filled(client: httpx.AsyncClient, data_dir: Path) -> Registry:
+async def _filled(client: httpx2.AsyncClient, data_dir: Path) -> Registry:
     cid = await deploy(client, Bundle(inputs={"limit": "uint256"}))
     await deploy(client, Bundle("Other"))
     drafts = [
@@ -75,13 +75,13 @@ async def _filled(client: httpx.AsyncClient, data_dir: Path) -> Registry:
     return Registry(data_dir, cid, live=sigs[1], ended=sigs[0], consent=consent)
 
 
-def _with_client(data_dir: Path, work: Callable[[httpx.AsyncClient, Path], Awaitable[Registry]]) -> Registry:
+def _with_client(data_dir: Path, work: Callable[[httpx2.AsyncClient, Path], Awaitable[Registry]]) -> Registry:
     async def run() -> Registry:
         context = build_context(Settings(data_dir=data_dir, log_level="warning"))
         try:
             await context.database.migrate()
-            transport = httpx.ASGITransport(app=Application(context))
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            transport = httpx2.ASGITransport(app=Application(context))
+            async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
                 return await work(client, data_dir)
         finally:
             await context.database.close()
@@ -108,7 +108,7 @@ def test_a_healthy_store_is_well(registry: Registry) -> None:
 
 
 def test_an_empty_store_is_well(tmp_path: Path) -> None:
-    async def nothing(_: httpx.AsyncClient, data_dir: Path) -> Registry:
+    async def nothing(_: httpx2.AsyncClient, data_dir: Path) -> Registry:
         return Registry(data_dir, "", "", "", "")
 
     assert _with_client(tmp_path / "data", nothing).verify().exit_code == 0

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
@@ -43,8 +43,8 @@ def work_in(settings: Settings, work: Callable[[Context], Awaitable[str]]) -> st
 
 
 async def deployed(context: Context) -> str:
-    transport = httpx.ASGITransport(app=Application(context))
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    transport = httpx2.ASGITransport(app=Application(context))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
         return await deploy(client, Bundle())
 
 

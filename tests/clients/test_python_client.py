@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from service import Service
 
@@ -30,7 +30,7 @@ _SETTINGS = {
 def _generate(url: str, directory: Path) -> str:
     """Make the package `generated` in `directory`; what the generator says."""
     document, settings = directory / "openapi.json", directory / "settings.json"
-    document.write_bytes(httpx.get(f"{url}/openapi.json").content)
+    document.write_bytes(httpx2.get(f"{url}/openapi.json").content)
     settings.write_text(json.dumps(_SETTINGS))
     command = [
         sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none", "--fail-on-warning",
@@ -48,6 +48,6 @@ def test_a_generated_python_client_does_the_main_job(service: Service, tmp_path:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    stored = httpx.get(f"{service.url}/triggers/{told['sig']}").json()
+    stored = httpx2.get(f"{service.url}/triggers/{told['sig']}").json()
     assert (stored["signer"], stored["functionCid"]) == (told["signer"], told["cid"])
     assert "deactivateSig" in stored

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, cron, deploy, log_in, register
@@ -90,7 +90,7 @@ OPERATIONS = {
 class World:
     """A registry with a function and a trigger, and the credentials that a request may carry."""
 
-    client: httpx.AsyncClient
+    client: httpx2.AsyncClient
     cid: str
     draft: TriggerDraft
     token: str
@@ -153,18 +153,18 @@ class World:
 
 
 @pytest.fixture
-async def foreign(settings: Settings, clock: Clock, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def foreign(settings: Settings, clock: Clock, tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
     """A registry with the same settings but secrets of its own."""
     context = build_context(replace(settings, data_dir=tmp_path / "foreign"), now_ms=clock)
     await context.database.migrate()
-    transport = httpx.ASGITransport(app=Application(context))
-    async with httpx.AsyncClient(transport=transport, base_url="http://foreign.test") as made:
+    transport = httpx2.ASGITransport(app=Application(context))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://foreign.test") as made:
         yield made
     await context.database.close()
 
 
 @pytest.fixture
-async def world(client: httpx.AsyncClient, context: Context, foreign: httpx.AsyncClient) -> World:
+async def world(client: httpx2.AsyncClient, context: Context, foreign: httpx2.AsyncClient) -> World:
     cid = await deploy(client, wallet=OWNER)
     draft = TriggerDraft(cid, OWNER)
     await register(client, draft)

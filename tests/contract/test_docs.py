@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from golden import ROOT
 
@@ -166,7 +166,7 @@ class Outline(HTMLParser):
         return [value or "" for attribute, value in self.attributes if attribute == name]
 
 
-async def _page(client: httpx.AsyncClient, path: str) -> Outline:
+async def _page(client: httpx2.AsyncClient, path: str) -> Outline:
     response = await client.get(path)
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
@@ -181,7 +181,7 @@ async def _page(client: httpx.AsyncClient, path: str) -> Outline:
     return outline
 
 
-async def test_the_reference_has_every_operation_and_every_code(client: httpx.AsyncClient) -> None:
+async def test_the_reference_has_every_operation_and_every_code(client: httpx2.AsyncClient) -> None:
     outline = await _page(client, "/docs")
     ids = outline.values("id")
     assert len(ids) == len(set(ids))
@@ -192,14 +192,14 @@ async def test_the_reference_has_every_operation_and_every_code(client: httpx.As
     assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
 
 
-async def test_every_code_has_a_page(client: httpx.AsyncClient) -> None:
+async def test_every_code_has_a_page(client: httpx2.AsyncClient) -> None:
     for code in _CODES:
         outline = await _page(client, f"/errors/{code}")
         assert outline.values("href") == ["/docs#errors"], code
 
 
 @pytest.mark.parametrize("code", ["no-such-code", "Integrity", "%3Cscript%3E", "a" * 300])
-async def test_what_is_no_code_has_no_page(client: httpx.AsyncClient, code: str) -> None:
+async def test_what_is_no_code_has_no_page(client: httpx2.AsyncClient, code: str) -> None:
     response = await client.get(f"/errors/{code}")
     assert response.status_code == 404
     assert response.json()["code"] == "unknown-path"

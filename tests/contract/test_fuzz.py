@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import hypothesis
 import pytest
 import requests
@@ -42,12 +42,12 @@ _CREDENTIALS = {"authorization", "x-auth-token", "x-api-key", "x-operator-key"}
 class Registry:
     """A registry with one function, one trigger and one intent, and good credentials."""
 
-    client: httpx.AsyncClient
+    client: httpx2.AsyncClient
     runner: asyncio.Runner
     known: dict[str, str]
     credentials: dict[str, str]
 
-    def send(self, request: httpx.Request) -> httpx.Response:
+    def send(self, request: httpx2.Request) -> httpx2.Response:
         return self.runner.run(self.client.send(request))
 
 
@@ -55,9 +55,9 @@ class Registry:
 async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Registry]:
     context = build_context(Settings(data_dir=data_dir, log_level="warning"), now_ms=Clock())
     await context.database.migrate()
-    transport = httpx.ASGITransport(app=Application(context))
+    transport = httpx2.ASGITransport(app=Application(context))
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
-    async with httpx.AsyncClient(transport=transport, base_url=_URL, event_hooks=hooks) as client:
+    async with httpx2.AsyncClient(transport=transport, base_url=_URL, event_hooks=hooks) as client:
         cid = await deploy(client)
         trigger = await register(client, TriggerDraft(cid))
         key = await operator_key(context)
@@ -119,7 +119,7 @@ def _send(case: Any, registry: Registry) -> None:
         del case.headers[name]  # made-up ones are the matter of test_access
     made = requests.Request(**case.as_transport_kwargs(base_url=_URL, headers=headers)).prepare()
     sent: list[tuple[Any, Any]] = list(made.headers.items())
-    request = httpx.Request(made.method or "", made.url or "", headers=sent, content=_bytes(made.body))
+    request = httpx2.Request(made.method or "", made.url or "", headers=sent, content=_bytes(made.body))
     case.validate_response(registry.send(request), checks=CHECKS)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 
-import httpx
+import httpx2
 
 from local_server import LocalServer
 
@@ -20,7 +20,7 @@ def bad_wire(url: str, change: Change) -> Generator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            answer = httpx.get(url + self.path, headers={"accept": self.headers.get("accept", "*/*")})
+            answer = httpx2.get(url + self.path, headers={"accept": self.headers.get("accept", "*/*")})
             body = change(answer.content)
             self.send_response(answer.status_code)
             self.send_header("content-type", answer.headers["content-type"])

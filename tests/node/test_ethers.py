@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from javascript import NODE_TESTS, with_ethers
 
@@ -62,7 +62,7 @@ class Functions:
 
 
 async def _deployed(url: str) -> Functions:
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx2.AsyncClient(base_url=url) as client:
         rich = await deploy(client, Bundle(name="Rich", inputs=_TYPE_OF))
         return Functions(await deploy(client, Bundle(name="Plain")), rich)
 
@@ -73,8 +73,8 @@ def functions(running: Service) -> Functions:
 
 
 @pytest.fixture
-async def client(running: Service) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=running.url) as made:
+async def client(running: Service) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=running.url) as made:
         yield made
 
 
@@ -97,7 +97,7 @@ async def sign_typed_data(wallet: Wallet, params: dict[str, Any]) -> str:
 @inputs
 @configs
 async def test_ethers_signs_a_trigger_that_is_accepted_and_verifies_the_stored_one(
-    client: httpx.AsyncClient,
+    client: httpx2.AsyncClient,
     functions: Functions,
     values: dict[str, Any],
     config: dict[str, Any],
@@ -118,7 +118,7 @@ async def test_ethers_signs_a_trigger_that_is_accepted_and_verifies_the_stored_o
 @inputs
 @configs
 async def test_ethers_verifies_a_trigger_that_this_code_has_signed(
-    client: httpx.AsyncClient,
+    client: httpx2.AsyncClient,
     functions: Functions,
     values: dict[str, Any],
     config: dict[str, Any],
@@ -136,7 +136,7 @@ async def test_ethers_verifies_a_trigger_that_this_code_has_signed(
 
 
 @pytest.mark.parametrize(("task", "name"), [("signText", "text"), ("signBytes", "hex")])
-async def test_ethers_logs_in(client: httpx.AsyncClient, task: str, name: str) -> None:
+async def test_ethers_logs_in(client: httpx2.AsyncClient, task: str, name: str) -> None:
     wallet = Wallet(13)
     nonce = (await client.post("/users/nonce", json={"address": wallet.address})).json()["nonce"]
     signature = await ethers(task, key=_key(wallet), **{name: nonce})
@@ -147,7 +147,7 @@ async def test_ethers_logs_in(client: httpx.AsyncClient, task: str, name: str) -
 
 
 @pytest.mark.parametrize("scheme", ["message", "typedData"])
-async def test_ethers_deactivates_triggers(client: httpx.AsyncClient, functions: Functions, scheme: str) -> None:
+async def test_ethers_deactivates_triggers(client: httpx2.AsyncClient, functions: Functions, scheme: str) -> None:
     wallet = Wallet(14 if scheme == "message" else 15)
     drafts = [TriggerDraft(functions.plain, wallet, fee_limit=limit) for limit in ("1", "2")]
     sigs = [(await register(client, draft))["sig"] for draft in drafts]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from bad_wire import Change, bad_wire, cut_short, flip_last_byte, unchanged
 from javascript import NODE_TESTS, ScriptFailed, read_bundle, run_script
@@ -51,7 +51,7 @@ class Registry:
 
 
 async def _deployed(url: str) -> str:
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx2.AsyncClient(base_url=url) as client:
         return await deploy(client, _BUNDLE)
 
 
@@ -73,14 +73,14 @@ def test_a_client_verifies_a_bundle_by_either_spelling_of_its_cid(registry: Regi
 @either_version
 def test_ipfs_car_unpacks_the_files_that_were_uploaded(registry: Registry, version: int, tmp_path: Path) -> None:
     car, unpacked = tmp_path / "bundle.car", tmp_path / "bundle"
-    car.write_bytes(httpx.get(f"{registry.url}/ipfs/{registry.spelt(version)}?format=car").content)
+    car.write_bytes(httpx2.get(f"{registry.url}/ipfs/{registry.spelt(version)}?format=car").content)
     run_script("node_modules/ipfs-car/bin.js", "unpack", str(car), "--output", str(unpacked))
     assert {path.name: path.read_bytes() for path in unpacked.iterdir()} == _FILES
 
 
 def test_ipfs_car_refuses_a_flipped_byte(registry: Registry, tmp_path: Path) -> None:
     car = tmp_path / "bundle.car"
-    car.write_bytes(flip_last_byte(httpx.get(f"{registry.url}/ipfs/{registry.cid}?format=car").content))
+    car.write_bytes(flip_last_byte(httpx2.get(f"{registry.url}/ipfs/{registry.cid}?format=car").content))
     with pytest.raises(ScriptFailed, match="HashMismatchError"):
         run_script("node_modules/ipfs-car/bin.js", "unpack", str(car), "--output", str(tmp_path / "bundle"))
 
@@ -113,7 +113,7 @@ def test_a_damaged_block_never_reaches_a_client(registry: Registry, form: str) -
     try:
         with pytest.raises(ScriptFailed):
             read_bundle(registry.url, registry.cid, form)
-        assert httpx.get(f"{registry.url}/ipfs/{_cid_of(leaf)}?format=raw").json()["code"] == "integrity"
+        assert httpx2.get(f"{registry.url}/ipfs/{_cid_of(leaf)}?format=raw").json()["code"] == "integrity"
     finally:
         leaf.write_bytes(good)
 

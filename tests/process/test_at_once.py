@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, Wallet, deploy, register
@@ -24,7 +24,7 @@ class World:
         self.sigs = asyncio.run(self._fill())
 
     async def _fill(self) -> list[str]:
-        async with httpx.AsyncClient(base_url=self.service.url) as client:
+        async with httpx2.AsyncClient(base_url=self.service.url) as client:
             cid = await deploy(client)
             drafts = [TriggerDraft(cid, version=f"1.0.{number}", description="x" * 900) for number in range(120)]
             return [(await register(client, draft))["sig"] for draft in drafts]

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from backing_up import fill
@@ -62,7 +62,7 @@ def commands() -> Iterator[Commands]:
 def registry(data: Path, versions: range) -> None:
     """Deploy functions, each with a trigger."""
 
-    async def filled(client: httpx.AsyncClient) -> None:
+    async def filled(client: httpx2.AsyncClient) -> None:
         for number in versions:
             await register(client, TriggerDraft(await deploy(client, Bundle(version=f"{number}.0.0"))))
 

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in
@@ -51,7 +51,7 @@ class Writers:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
-        async with httpx.AsyncClient(base_url=self.url, timeout=30) as client:
+        async with httpx2.AsyncClient(base_url=self.url, timeout=30) as client:
             key, cid = await api_key_of(client, Wallet()), await deploy(client)
             works = [self.register(client, cid, Wallet(number)) for number in (2, 3, 4)]
             tasks = [asyncio.create_task(work) for work in (*works, self.upload(client, key))]
@@ -63,13 +63,13 @@ class Writers:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def register(self, client: httpx.AsyncClient, cid: str, wallet: Wallet) -> None:
+    async def register(self, client: httpx2.AsyncClient, cid: str, wallet: Wallet) -> None:
         for number in count():
             answer = await client.post("/triggers", json=TriggerDraft(cid, wallet, version=f"1.0.{number}").signed())
             assert answer.status_code == 200, answer.text
             self.triggers.append(answer.json())
 
-    async def upload(self, client: httpx.AsyncClient, key: str) -> None:
+    async def upload(self, client: httpx2.AsyncClient, key: str) -> None:
         for number in count():
             files = Bundle(version=f"2.0.{number}").files
             answer = await client.post("/functions", files=files, headers={"x-api-key": key})
@@ -109,14 +109,14 @@ async def assert_there(data: Path, triggers: list[dict[str, Any]], functions: li
         for path, name, promised in (("/triggers", "sig", triggers), ("/functions", "CID", functions)):
             shown = {each[name]: each async for each in pages(service.url, path)}
             assert {each[name]: shown.get(each[name]) for each in promised} == {each[name]: each for each in promised}
-        async with httpx.AsyncClient(base_url=service.url) as client:
+        async with httpx2.AsyncClient(base_url=service.url) as client:
             for function in functions[-3:]:
                 assert (await client.get(f"/functions/{function['CID']}/wasm")).status_code == 200
 
 
 async def pages(url: str, path: str) -> AsyncGenerator[dict[str, Any]]:
     """Every row of a listing, along its next links."""
-    async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
         target: str | None = f"{path}?limit=100"
         while target:
             answer = await client.get(target)
@@ -133,13 +133,13 @@ class Credentials:
     newer_key: str
     login: dict[str, str]
 
-    async def before(self, client: httpx.AsyncClient) -> None:
+    async def before(self, client: httpx2.AsyncClient) -> None:
         self.token = await log_in(client, Wallet())
         self.key = (await client.get("/users/api-key", headers={"x-auth-token": self.token})).json()["apiKey"]
         nonce = (await client.post("/users/nonce", json={"address": Wallet().address})).json()["nonce"]
         self.login = {"address": Wallet().address, "signature": Wallet().sign_text(nonce)}
 
-    async def after(self, client: httpx.AsyncClient) -> None:
+    async def after(self, client: httpx2.AsyncClient) -> None:
         """The key is rotated out at once, and a login under the nonce uses it up."""
         headers = {"x-auth-token": self.token}
         answer = await client.post("/users/api-key/rotate", json={"graceSeconds": 0}, headers=headers)
@@ -150,7 +150,7 @@ class Credentials:
         assert (await client.post("/users/authenticate", json=self.login)).status_code == 401
 
 
-async def upload(client: httpx.AsyncClient, key: str) -> int:
+async def upload(client: httpx2.AsyncClient, key: str) -> int:
     return (await client.post("/functions", files=Bundle().files, headers={"x-api-key": key})).status_code
 
 
@@ -159,7 +159,7 @@ async def restored(tmp_path: Path) -> Credentials:
     """Credentials of a registry that was backed up, went on, and was restored to `kept` and to `ended`."""
     credentials = Credentials()
     with Service(tmp_path / "data") as service:
-        async with httpx.AsyncClient(base_url=service.url) as client:
+        async with httpx2.AsyncClient(base_url=service.url) as client:
             await credentials.before(client)
             await muniment("backup", tmp_path / "backup", data=tmp_path / "data")
             await credentials.after(client)
@@ -170,7 +170,7 @@ async def restored(tmp_path: Path) -> Credentials:
 
 async def test_a_restored_backup_revives_what_was_good_at_its_time(restored: Credentials, tmp_path: Path) -> None:
     with Service(tmp_path / "kept") as service:
-        async with httpx.AsyncClient(base_url=service.url) as client:
+        async with httpx2.AsyncClient(base_url=service.url) as client:
             assert await upload(client, restored.key) == 200, "which was rotated out after the backup"
             assert await upload(client, restored.newer_key) == 403
             assert (await client.post("/users/authenticate", json=restored.login)).status_code == 200, "once more"
@@ -182,7 +182,7 @@ async def test_a_restored_backup_revives_what_was_good_at_its_time(restored: Cre
 
 async def test_rotating_ends_every_key_token_and_nonce_of_before(restored: Credentials, tmp_path: Path) -> None:
     with Service(tmp_path / "ended") as service:
-        async with httpx.AsyncClient(base_url=service.url) as client:
+        async with httpx2.AsyncClient(base_url=service.url) as client:
             for key in (restored.key, restored.newer_key):
                 assert await upload(client, key) == 403
             old = await client.get("/users/api-key", headers={"x-auth-token": restored.token})

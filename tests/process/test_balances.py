@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Wallet, log_in
@@ -68,9 +68,9 @@ def chains() -> Iterator[Chains]:
 class Registry:
     """A logged-in client of a registry on these chains."""
 
-    client: httpx.AsyncClient
+    client: httpx2.AsyncClient
 
-    async def ask(self) -> httpx.Response:
+    async def ask(self) -> httpx2.Response:
         return await self.client.get("/users/tokens")
 
 
@@ -109,9 +109,9 @@ async def registry(
     made = Settings(data_dir=directory / "data", log_level="warning", chains_file=str(file), **given)
     context = build_context(made)
     await context.database.migrate()
-    transport = httpx.ASGITransport(app=Application(context))
+    transport = httpx2.ASGITransport(app=Application(context))
     hooks: dict[str, list[Any]] = {"response": [check_answer]}
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as client:
         client.headers["x-auth-token"] = await log_in(client, OWNER)
         yield Registry(client)
     await context.outgoing.close()
@@ -122,7 +122,7 @@ def both(chains: Chains) -> dict[int, list[str]]:
     return {FIRST: [chains.first.url], SECOND: [chains.second.url]}
 
 
-def by_token(response: httpx.Response) -> dict[tuple[int, str], dict[str, Any]]:
+def by_token(response: httpx2.Response) -> dict[tuple[int, str], dict[str, Any]]:
     assert response.status_code == 200, response.text
     return {(each["chainId"], each["address"]): each for each in response.json()}
 
@@ -262,7 +262,7 @@ async def test_no_chain_at_all_answering_is_503_and_not_an_empty_list(tmp_path: 
     assert int(response.headers["retry-after"]) > 0
 
 
-async def test_no_chain_configured_is_an_empty_list(client: httpx.AsyncClient) -> None:
+async def test_no_chain_configured_is_an_empty_list(client: httpx2.AsyncClient) -> None:
     response = await client.get("/users/tokens", headers={"x-auth-token": await log_in(client, OWNER)})
     assert response.json() == []
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from connection import Connection
 from nginx import Nginx
@@ -39,8 +39,8 @@ async def refused(url: str, statuses: list[int]) -> None:
 async def read(url: str) -> list[float]:
     """The seconds of each read of another client, all of which are answered."""
     seconds: list[float] = []
-    transport = httpx.AsyncHTTPTransport(local_address="127.0.0.3")
-    async with httpx.AsyncClient(base_url=url, timeout=60, transport=transport) as client:
+    transport = httpx2.AsyncHTTPTransport(local_address="127.0.0.3")
+    async with httpx2.AsyncClient(base_url=url, timeout=60, transport=transport) as client:
         for _ in range(READS):
             asked = time.monotonic()
             assert (await client.get("/functions")).status_code == 200

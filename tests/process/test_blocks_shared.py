@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from builders import SAMPLES, Wallet, api_key_of
@@ -29,7 +29,7 @@ def machines(tmp_path: Path, postgres_url: str) -> Iterator[list[Service]]:
 
 async def upload(service: Service, owner: int = 1) -> str:
     """Deploy a bundle whose module has several blocks; its CID."""
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx2.AsyncClient(base_url=service.url) as client:
         headers = {"x-api-key": await api_key_of(client, Wallet(owner)), "content-type": FORM}
         body = b"".join(part(name, data) for name, data in FILES.items()) + END
         response = await client.post("/functions", content=body, headers=headers)
@@ -38,7 +38,7 @@ async def upload(service: Service, owner: int = 1) -> str:
 
 
 async def wasm_of(service: Service, cid: str) -> bytes:
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx2.AsyncClient(base_url=service.url) as client:
         return (await client.get(f"/functions/{cid}/wasm")).content
 
 

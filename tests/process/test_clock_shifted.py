@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, Wallet, cron, deploy, log_in, register
@@ -77,7 +77,7 @@ def test_a_clock_that_jumps_ahead_for_a_while_changes_nothing_for_good(
 
 
 async def _jump(machine: Machine, shifted_url: str, right_url: str) -> None:
-    async with httpx.AsyncClient(base_url=shifted_url) as shifted, httpx.AsyncClient(base_url=right_url) as right:
+    async with httpx2.AsyncClient(base_url=shifted_url) as shifted, httpx2.AsyncClient(base_url=right_url) as right:
         ends = cron(endDate=_now_ms() + 2 * HOUR_MS)
         draft = TriggerDraft(await deploy(right), OWNER, config=ends)
         lasting = await register(shifted, draft)
@@ -104,7 +104,7 @@ async def _jump(machine: Machine, shifted_url: str, right_url: str) -> None:
 
 
 async def _check_while_wrong(
-    shifted: httpx.AsyncClient, right: httpx.AsyncClient, draft: TriggerDraft, lasting: dict[str, Any]
+    shifted: httpx2.AsyncClient, right: httpx2.AsyncClient, draft: TriggerDraft, lasting: dict[str, Any]
 ) -> None:
     refused = await shifted.post("/triggers", json=replace(draft, description="New", version="9.0.0").signed())
     assert (refused.status_code, refused.json()["code"]) == (503, "clock-in-doubt")
@@ -120,7 +120,7 @@ async def _check_while_wrong(
     assert (await shifted.post("/triggers/deactivate", json=consent)).status_code == 204
 
 
-async def _until(client: httpx.AsyncClient, status: int) -> str:
+async def _until(client: httpx2.AsyncClient, status: int) -> str:
     """What `/readyz` says once its status is this one."""
     async with asyncio.timeout(60):
         while (answer := await client.get("/readyz")).status_code != status:  # noqa: ASYNC110 - it tells nobody
@@ -128,7 +128,7 @@ async def _until(client: httpx.AsyncClient, status: int) -> str:
     return answer.text
 
 
-async def _signed_login(client: httpx.AsyncClient) -> dict[str, str]:
+async def _signed_login(client: httpx2.AsyncClient) -> dict[str, str]:
     nonce = (await client.post("/users/nonce", json={"address": OWNER.address})).json()["nonce"]
     return {"address": OWNER.address, "signature": OWNER.sign_text(nonce)}
 

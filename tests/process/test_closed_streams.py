@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from ports import free_port
@@ -37,8 +37,8 @@ def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
     deadline = time.monotonic() + START_SECONDS_MAX
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            if httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200:
+            if httpx2.get(f"http://127.0.0.1:{port}/readyz").status_code == 200:
                 return
-        except httpx.TransportError:
+        except httpx2.TransportError:
             time.sleep(0.02)
     raise AssertionError(f"the service is not ready, its status is {process.poll()}")

@@ -12,7 +12,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from muniment.storage.migrate import migrations
@@ -115,8 +115,8 @@ def test_demo_walks_through_a_running_service(service: Service) -> None:
         walked = muniment("demo", "--url", service.url)
         assert walked.returncode == 0, walked
         assert_walked(walked.stdout)
-        assert len(httpx.get(f"{service.url}/triggers?active=false").json()) == number
-        assert len(httpx.get(f"{service.url}/functions").json()) == 1
+        assert len(httpx2.get(f"{service.url}/triggers?active=false").json()) == number
+        assert len(httpx2.get(f"{service.url}/functions").json()) == 1
 
 
 def test_demo_against_no_service_is_told_in_one_line() -> None:
@@ -135,12 +135,12 @@ def test_demo_starts_a_service_and_stops_it_with_itself(tmp_path: Path, number: 
                 assert line, said
                 said += line
             url = said.partition("listens on ")[2].split()[0]
-            assert httpx.get(f"{url}/healthz").status_code == 200
+            assert httpx2.get(f"{url}/healthz").status_code == 200
             demo.send_signal(number)
             assert demo.wait(SECONDS_MAX) == 0
         assert_walked(said)
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{url}/healthz")
+        with pytest.raises(httpx2.ConnectError):
+            httpx2.get(f"{url}/healthz")
 
 
 def test_demo_says_why_its_service_did_not_start(tmp_path: Path) -> None:
@@ -157,6 +157,6 @@ def test_every_process_logs_as_the_settings_say(
 ) -> None:
     environment = {"MUNIMENT_LOG_FORMAT": "json", "MUNIMENT_LOG_LEVEL": "info", "MUNIMENT_LOG_REQUESTS": "true"}
     with Service(tmp_path / "data", workers=workers, environment=environment) as service:
-        httpx.get(f"{service.url}/functions", headers={"x-request-id": "mine"})
+        httpx2.get(f"{service.url}/functions", headers={"x-request-id": "mine"})
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [line["path"] for line in lines if line.get("request_id") == "mine"] == ["/functions"]

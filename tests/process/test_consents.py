@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, Wallet, deploy, register
@@ -24,12 +24,12 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]
 
 
 @pytest.fixture
-def client(service: Service) -> httpx.AsyncClient:
+def client(service: Service) -> httpx2.AsyncClient:
     """A new connection for each request: the kernel gives them to both processes."""
-    return httpx.AsyncClient(base_url=service.url, limits=httpx.Limits(max_keepalive_connections=0))
+    return httpx2.AsyncClient(base_url=service.url, limits=httpx2.Limits(max_keepalive_connections=0))
 
 
-async def test_fifty_creates_at_once_are_one_record(client: httpx.AsyncClient) -> None:
+async def test_fifty_creates_at_once_are_one_record(client: httpx2.AsyncClient) -> None:
     async with client:
         body = TriggerDraft(await deploy(client)).signed()
         answers = await asyncio.gather(*(client.post("/triggers", json=body) for _ in range(50)))
@@ -38,7 +38,7 @@ async def test_fifty_creates_at_once_are_one_record(client: httpx.AsyncClient) -
         assert (await client.get("/triggers")).json() == [answers[0].json()]
 
 
-async def test_overlapping_deactivations_at_once_all_hold(client: httpx.AsyncClient) -> None:
+async def test_overlapping_deactivations_at_once_all_hold(client: httpx2.AsyncClient) -> None:
     async with client:
         cid = await deploy(client)
         sigs = [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in range(12)]
@@ -52,7 +52,7 @@ async def test_overlapping_deactivations_at_once_all_hold(client: httpx.AsyncCli
         assert {trigger["deactivateSig"] for trigger in ended} <= set(signatures)
 
 
-async def test_a_create_beside_a_deactivation_never_leaves_it_active(client: httpx.AsyncClient) -> None:
+async def test_a_create_beside_a_deactivation_never_leaves_it_active(client: httpx2.AsyncClient) -> None:
     async with client:
         cid = await deploy(client)
         for number in range(20):

@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.slow
 
 async def signed_in(url: str) -> tuple[str, str]:
     """An API key, and a function to make triggers for."""
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx2.AsyncClient(base_url=url) as client:
         return await api_key_of(client, Wallet()), await deploy(client)
 
 
@@ -125,7 +125,7 @@ def test_no_acknowledged_write_is_lost_however_often_the_service_is_killed(tmp_p
 
 
 def assert_all_there(url: str, records: list[dict[str, Any]]) -> None:
-    with httpx.Client(base_url=url) as client:
+    with httpx2.Client(base_url=url) as client:
         for record in records:
             path = f"/functions/{record['CID']}" if "CID" in record else f"/triggers/{record['sig']}"
             assert client.get(path).json() == record
@@ -150,12 +150,12 @@ def test_a_client_that_was_not_answered_asks_again_and_gets_the_record(tmp_path:
         _, cid = asyncio.run(signed_in(dying.url))
         mark.touch()
         body = TriggerDraft(cid).signed()
-        with pytest.raises(httpx.TransportError):
-            httpx.post(f"{dying.url}/triggers", json=body)
+        with pytest.raises(httpx2.TransportError):
+            httpx2.post(f"{dying.url}/triggers", json=body)
         assert dying.wait() == -signal.SIGKILL
     with closing(sqlite3.connect(tmp_path / "data" / "muniment.db")) as database:
         ((stored,),) = database.execute("SELECT record FROM triggers").fetchall()
     with Service(tmp_path / "data") as service:
-        again = httpx.post(f"{service.url}/triggers", json=body)
+        again = httpx2.post(f"{service.url}/triggers", json=body)
         assert (again.status_code, again.text) == (200, stored)
-        assert httpx.get(f"{service.url}/triggers").json() == [again.json()]
+        assert httpx2.get(f"{service.url}/triggers").json() == [again.json()]

@@ -7,7 +7,7 @@ import resource
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from service import Service
 
@@ -48,11 +48,11 @@ async def crowd(service: Service, count: int) -> list[int]:
 
 async def eventually_ok(url: str) -> bool:
     deadline = time.monotonic() + _SECONDS_MAX
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx2.AsyncClient(trust_env=False) as client:
         while time.monotonic() < deadline:
             try:
                 return (await client.get(url)).status_code == 200
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 await asyncio.sleep(0.05)
     return False
 

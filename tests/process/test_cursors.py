@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, Wallet, deploy
@@ -37,8 +37,8 @@ async def write(urls: list[str], requests: list[tuple[str, str, Any]], key: str 
             assert {answer.status_code for answer in await asyncio.gather(*sent)} == {200}
 
 
-def client_of(url: str) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=url, limits=httpx.Limits(max_keepalive_connections=0))
+def client_of(url: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=url, limits=httpx2.Limits(max_keepalive_connections=0))
 
 
 async def tail(urls: list[str], target: str) -> AsyncIterator[str]:
@@ -124,7 +124,7 @@ async def test_readers_that_follow_intents_see_every_one_once(site: Site) -> Non
         assert await newest(client, "/intents?limit=50") == whole[::-1]
 
 
-async def newest(client: httpx.AsyncClient, first: str) -> list[str]:
+async def newest(client: httpx2.AsyncClient, first: str) -> list[str]:
     seen: list[str] = []
     target: str | None = first
     while target is not None:

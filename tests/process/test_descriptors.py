@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from service import Service
 
@@ -19,7 +19,7 @@ def use_up_descriptors(pid: int) -> None:
 
 
 def test_without_descriptors_it_is_not_ready_says_why_and_is_ready_again_when_there_are_some(tmp_path: Path) -> None:
-    with Service(tmp_path / "data") as service, httpx.Client(base_url=service.url, trust_env=False) as client:
+    with Service(tmp_path / "data") as service, httpx2.Client(base_url=service.url, trust_env=False) as client:
         assert client.get("/readyz").status_code == 200
         before = resource.prlimit(service.pid, resource.RLIMIT_NOFILE)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, deploy, register
@@ -44,8 +44,8 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
 
 async def test_every_process_takes_up_another_epoch_within_seconds(site: Site) -> None:
     """Each request comes over a new connection, which the kernel gives to either process."""
-    limits = httpx.Limits(max_keepalive_connections=0)
-    async with httpx.AsyncClient(base_url=site.urls[0], limits=limits) as client:
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    async with httpx2.AsyncClient(base_url=site.urls[0], limits=limits) as client:
         cid = await deploy(client)
         for number in range(3):
             await register(client, TriggerDraft(cid, version=f"{number}.0.0"))

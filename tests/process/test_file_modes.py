@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from builders import deploy
@@ -36,7 +36,7 @@ def command(*words: str) -> None:
 
 
 async def deployed(url: str) -> str:
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx2.AsyncClient(base_url=url) as client:
         return await deploy(client)
 
 

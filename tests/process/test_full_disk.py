@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
@@ -30,7 +30,7 @@ def limit_files(service: Service, size: int) -> None:
 
 async def signed_in(url: str) -> tuple[str, str]:
     """An API key, and a function to make triggers for."""
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx2.AsyncClient(base_url=url) as client:
         return await api_key_of(client, Wallet()), await deploy(client)
 
 
@@ -38,7 +38,7 @@ async def signed_in(url: str) -> tuple[str, str]:
 def test_on_a_full_disk_creates_are_503_and_all_is_well_when_there_is_room(serving: Service, size: int) -> None:
     api_key, cid = asyncio.run(signed_in(serving.url))
     trigger, bundle = TriggerDraft(cid).signed(), Bundle(version="2.0.0", description="d" * 900)
-    with httpx.Client(base_url=serving.url, headers={"x-api-key": api_key}) as client:
+    with httpx2.Client(base_url=serving.url, headers={"x-api-key": api_key}) as client:
         limit_files(serving, size)
         for _ in range(3):
             refused = client.post("/triggers", json=trigger)
@@ -67,7 +67,7 @@ def test_on_a_full_disk_creates_are_503_and_all_is_well_when_there_is_room(servi
 def test_an_upload_that_does_not_fit_in_memory_is_503_on_a_full_disk(serving: Service) -> None:
     api_key, _ = asyncio.run(signed_in(serving.url))
     large = Bundle(version="2.0.0", wasm=Bundle().wasm + b"\0\x80\x80\x80\1\0" + bytes(2**21 - 1))
-    with httpx.Client(base_url=serving.url, headers={"x-api-key": api_key}) as client:
+    with httpx2.Client(base_url=serving.url, headers={"x-api-key": api_key}) as client:
         limit_files(serving, 0)
         refused = client.post("/functions", files=large.files)
         assert (refused.status_code, refused.json()["code"]) == (503, "storage-unavailable")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from muniment.server.lingering import LINGERING_BYTES_MAX
@@ -43,7 +43,7 @@ def end_of(connection: socket.socket) -> bytes:
 
 
 def is_served(running: Service) -> bool:
-    return httpx.get(f"{running.url}/healthz", timeout=60).status_code == 200
+    return httpx2.get(f"{running.url}/healthz", timeout=60).status_code == 200
 
 
 @pytest.mark.parametrize("begun", [b"", b"G", b"GET /healthz HTTP/1.1\r\nHost: test\r\n"], ids=["silence", "G", "half"])

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, deploy, register
@@ -53,7 +53,7 @@ async def test_a_body_behind_an_offer_is_read_wherever_it_is_cut(service: Servic
 
 
 async def test_a_client_that_offers_with_every_request_registers_and_reads(service: Service) -> None:
-    async with httpx.AsyncClient(base_url=service.url, headers=OFFER) as client:
+    async with httpx2.AsyncClient(base_url=service.url, headers=OFFER) as client:
         record = await register(client, TriggerDraft(await deploy(client)))
         found = await client.get(f"/triggers/{record['sig']}")
         assert found.json() == record

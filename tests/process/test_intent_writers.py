@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from crashing import Site
@@ -24,8 +24,8 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
 
 async def test_what_processes_acknowledge_is_there_once_and_the_status_is_one(site: Site) -> None:
     # A new connection for each request: the kernel gives them to both processes.
-    limits = httpx.Limits(max_connections=20, max_keepalive_connections=0)
-    async with httpx.AsyncClient(base_url=site.urls[0], limits=limits) as client:
+    limits = httpx2.Limits(max_connections=20, max_keepalive_connections=0)
+    async with httpx2.AsyncClient(base_url=site.urls[0], limits=limits) as client:
         feeder = Feeder(client, site.command("operators", "add", "relayer"))
         draft = IntentDraft(deadline=FAR_DEADLINE)
         first = await asyncio.gather(*(feeder.put(draft.saying(logs=[log(n)])) for n in range(10)))

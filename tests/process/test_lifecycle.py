@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
@@ -33,7 +33,7 @@ def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]
 
 async def signed_in(url: str) -> tuple[str, str]:
     """An API key, and a function to make triggers for."""
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx2.AsyncClient(base_url=url) as client:
         return await api_key_of(client, Wallet()), await deploy(client)
 
 
@@ -46,8 +46,8 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 def answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/healthz").status_code == 200
-    except httpx.TransportError:
+        return httpx2.get(f"{url}/healthz").status_code == 200
+    except httpx2.TransportError:
         return False
 
 
@@ -55,7 +55,7 @@ class SlowUpload:
     """A POST /functions whose body stops half-way until it is finished. The service is waiting for the rest of it."""
 
     def __init__(self, url: str, api_key: str, version: str) -> None:
-        request = httpx.Request(
+        request = httpx2.Request(
             "POST",
             f"{url}/functions",
             files=Bundle(version=version).files,
@@ -92,8 +92,8 @@ def load(url: str, cid: str) -> Generator[list[dict[str, Any]]]:
     def post() -> None:
         for body in bodies:
             try:
-                response = httpx.post(f"{url}/triggers", json=body)
-            except httpx.TransportError:
+                response = httpx2.post(f"{url}/triggers", json=body)
+            except httpx2.TransportError:
                 return
             assert response.status_code == 200
             answered.append(response.json())
@@ -116,9 +116,9 @@ def test_requests_in_flight_are_finished_and_the_status_is_0(serving: Service, n
         records = [upload.finish() for upload in uploads]
         assert serving.wait() == 0
     with serving:
-        assert [httpx.get(f"{serving.url}/functions/{each['CID']}").json() for each in records] == records
+        assert [httpx2.get(f"{serving.url}/functions/{each['CID']}").json() for each in records] == records
         for trigger in answered:
-            assert httpx.get(f"{serving.url}/triggers/{trigger['sig']}").json() == trigger
+            assert httpx2.get(f"{serving.url}/triggers/{trigger['sig']}").json() == trigger
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -126,12 +126,12 @@ def test_a_process_that_is_to_stop_is_not_ready_first(tmp_path: Path, workers: i
     environment = {"MUNIMENT_SHUTDOWN_DELAY_S": "600"}
     with Service(tmp_path / "data", workers=workers, environment=environment) as service:
         os.kill(service.pid, signal.SIGTERM)
-        until(lambda: httpx.get(f"{service.url}/readyz").status_code == 503)
-        refused = httpx.get(f"{service.url}/readyz")
+        until(lambda: httpx2.get(f"{service.url}/readyz").status_code == 503)
+        refused = httpx2.get(f"{service.url}/readyz")
         assert refused.json()["code"] == "not-ready"
         assert "retry-after" in refused.headers
-        assert httpx.get(f"{service.url}/healthz").status_code == 200
-        assert httpx.get(f"{service.url}/triggers").json() == []
+        assert httpx2.get(f"{service.url}/healthz").status_code == 200
+        assert httpx2.get(f"{service.url}/triggers").json() == []
         service.kill()  # nobody waits for the end of that delay
 
 
@@ -190,7 +190,7 @@ def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
         until(lambda: len(service.serving_pids() - {killed}) == 2)
         assert service.worker_pids() > before - {killed}
         assert answers(service.url)
-        assert httpx.get(f"{service.url}/readyz").status_code == 200
+        assert httpx2.get(f"{service.url}/readyz").status_code == 200
 
 
 def test_workers_end_by_themselves_when_their_supervisor_was_killed(tmp_path: Path) -> None:
@@ -212,18 +212,18 @@ def test_two_services_may_start_at_once_on_one_fresh_directory(tmp_path: Path) -
     for each in both:
         each.wait_until_ready()
     api_key, cid = asyncio.run(signed_in(both[0].url))
-    assert httpx.get(f"{both[1].url}/functions/{cid}").status_code == 200
+    assert httpx2.get(f"{both[1].url}/functions/{cid}").status_code == 200
     # They share the secrets: what one of them gave, the other takes.
-    other = httpx.post(f"{both[1].url}/functions", files=Bundle(version="2.0.0").files, headers={"x-api-key": api_key})
+    other = httpx2.post(f"{both[1].url}/functions", files=Bundle(version="2.0.0").files, headers={"x-api-key": api_key})
     assert other.status_code == 200
-    assert httpx.get(f"{both[0].url}/functions/{other.json()['CID']}").json() == other.json()
+    assert httpx2.get(f"{both[0].url}/functions/{other.json()['CID']}").json() == other.json()
     assert [each.stop() for each in both] == [0, 0]
 
 
 def test_a_second_start_finds_what_the_first_one_left(serving: Service) -> None:
     api_key, cid = asyncio.run(signed_in(serving.url))
-    record = httpx.get(f"{serving.url}/functions/{cid}").json()
+    record = httpx2.get(f"{serving.url}/functions/{cid}").json()
     assert serving.stop() == 0
     with serving:
-        assert httpx.get(f"{serving.url}/functions").json() == [record]
+        assert httpx2.get(f"{serving.url}/functions").json() == [record]
         assert asyncio.run(signed_in(serving.url)) == (api_key, cid)

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, Wallet, api_key_of, deploy
@@ -33,13 +33,13 @@ class Registry:
         self.service = service
         self._cid = cid
         # A connection for each request, as if each came from another client.
-        self._client = httpx.Client(limits=httpx.Limits(max_keepalive_connections=0), trust_env=False)
+        self._client = httpx2.Client(limits=httpx2.Limits(max_keepalive_connections=0), trust_env=False)
         self.acknowledged: list[dict[str, Any]] = []
 
-    def get(self, path: str, **parameters: Any) -> httpx.Response:
+    def get(self, path: str, **parameters: Any) -> httpx2.Response:
         return self._client.get(f"{self.service.url}{path}", params=parameters)
 
-    def write(self) -> httpx.Response:
+    def write(self) -> httpx2.Response:
         body = TriggerDraft(self._cid, version=f"1.0.{next(VERSIONS)}").signed()
         response = self._client.post(f"{self.service.url}/triggers", json=body)
         if response.status_code == 200:
@@ -75,7 +75,7 @@ class Registry:
 
 def registry_of(service: Service) -> Registry:
     async def deployed() -> str:
-        async with httpx.AsyncClient(base_url=service.url) as client:
+        async with httpx2.AsyncClient(base_url=service.url) as client:
             return await deploy(client)
 
     made = Registry(service, asyncio.run(deployed()))
@@ -84,7 +84,7 @@ def registry_of(service: Service) -> Registry:
 
 
 async def logged_in(url: str) -> str:
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx2.AsyncClient(base_url=url) as client:
         return await api_key_of(client, Wallet(9))
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, Wallet, api_key_of, deploy
@@ -96,7 +96,7 @@ async def migrated(url: str, tmp_path: Path) -> list[str]:
 class Clients:
     """A few clients that ask one thing after the other, and what they were answered."""
 
-    def __init__(self, client: httpx.AsyncClient, cid: str) -> None:
+    def __init__(self, client: httpx2.AsyncClient, cid: str) -> None:
         self.client, self.cid = client, cid
         self.statuses: Counter[tuple[str, int]] = Counter()
         self.rounds = [0] * 3
@@ -125,7 +125,7 @@ class Clients:
             await self.log_in(Wallet(1000 + n * len(self.rounds) + number))
             self.rounds[number] = n + 1
 
-    async def ask(self, method: str, path: str, **options: object) -> httpx.Response:
+    async def ask(self, method: str, path: str, **options: object) -> httpx2.Response:
         answer = await self.client.request(method, path, **options)  # pyright: ignore[reportArgumentType] - json
         self.statuses[f"{method} {path.partition('?')[0][:12]}", answer.status_code] += 1
         return answer
@@ -152,7 +152,7 @@ async def test_no_request_fails_while_the_next_release_migrates(
 ) -> None:
     await migrated(url, tmp_path)
     service = started("ready")
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx2.AsyncClient(base_url=service.url) as client:
         async with Clients(client, await deploy(client)) as clients:
             await clients.until(ROUNDS)
             level([*migrations(engine), *NEXT[engine]])
@@ -162,7 +162,7 @@ async def test_no_request_fails_while_the_next_release_migrates(
         assert (await client.get("/readyz")).status_code == 200
         await api_key_of(client, Wallet(99))
     later = started("ready")  # this release, started on the newer level
-    listed = httpx.get(f"{later.url}/triggers")
+    listed = httpx2.get(f"{later.url}/triggers")
     assert (listed.status_code, len(listed.json())) == (200, 10)
 
 
@@ -173,7 +173,7 @@ async def test_a_process_ahead_of_its_database_waits_for_the_migration(
     level(known[:-1])
     await migrated(url, tmp_path)
     service = started("listening")
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx2.AsyncClient(base_url=service.url) as client:
         refused = await client.get("/readyz")
         assert (refused.status_code, refused.json()["code"]) == (503, "not-ready")
         assert known[-1].name in refused.json()["detail"]
@@ -189,7 +189,7 @@ async def test_without_any_migration_nothing_is_served_and_nothing_crashes(
     url: str, started: Callable[[str], Service], tmp_path: Path
 ) -> None:
     service = started("listening")
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx2.AsyncClient(base_url=service.url) as client:
         for path in ("/triggers", "/functions", "/intents", "/readyz"):
             assert (await client.get(path)).status_code == 503, path
         body = TriggerDraft("Qm" + "a" * 44).signed()
@@ -207,7 +207,7 @@ def test_of_two_services_that_migrate_at_start_both_serve(engine: str, url: str,
             service.launch()
         for service in both:
             service.wait_until_ready()
-            assert httpx.get(f"{service.url}/triggers").json() == []
+            assert httpx2.get(f"{service.url}/triggers").json() == []
     finally:
         for service in both:
             service.stop()

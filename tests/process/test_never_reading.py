@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 import attacking
@@ -37,7 +37,7 @@ async def test_a_thousand_that_never_read_take_bounded_memory_and_are_ended(tmp_
         command = [sys.executable, attacking.__file__, "1,000 that never read", service.url.rpartition(":")[2]]
         attacker = await asyncio.create_subprocess_exec(*command, str(ATTACK_SECONDS))
         most = crowd = 0
-        async with httpx.AsyncClient(base_url=service.url, timeout=60, trust_env=False) as client:
+        async with httpx2.AsyncClient(base_url=service.url, timeout=60, trust_env=False) as client:
             while attacker.returncode is None:
                 most, crowd = max(most, resident_bytes(service)), max(crowd, descriptors(service))
                 assert (await client.get(f"/triggers/{sig}")).status_code == 200

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, deploy
@@ -38,16 +38,16 @@ def test_a_client_that_was_not_answered_asks_again_and_gets_the_record(tmp_path:
         cid = asyncio.run(_deployed(dying.url))
         mark.touch()
         body = TriggerDraft(cid).signed()
-        with pytest.raises(httpx.TransportError):
-            httpx.post(f"{dying.url}/triggers", json=body)
+        with pytest.raises(httpx2.TransportError):
+            httpx2.post(f"{dying.url}/triggers", json=body)
         assert dying.wait() == -signal.SIGKILL
     with Service(tmp_path / "data", environment=environment | {"DIE_WHEN_THERE_IS": "/nowhere"}) as service:
-        (stored,) = httpx.get(f"{service.url}/triggers").json()
-        again = httpx.post(f"{service.url}/triggers", json=body)
+        (stored,) = httpx2.get(f"{service.url}/triggers").json()
+        again = httpx2.post(f"{service.url}/triggers", json=body)
         assert (again.status_code, again.json()) == (200, stored)
-        assert httpx.get(f"{service.url}/triggers").json() == [stored]
+        assert httpx2.get(f"{service.url}/triggers").json() == [stored]
 
 
 async def _deployed(url: str) -> str:
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx2.AsyncClient(base_url=url) as client:
         return await deploy(client)

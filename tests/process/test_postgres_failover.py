@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from crashing import Site
 from loading import Load, listed, until_it_is_ready
@@ -72,7 +72,7 @@ async def test_with_an_asynchronous_one_what_it_had_not_received_is_lost_and_not
             await load.until(lambda: len(load.triggers) > cut + TRIGGERS_MIN)
         await asyncio.to_thread(site.cluster.kill)
         await asyncio.to_thread(replica.promote)
-        async with httpx.AsyncClient(base_url=site.urls[0]) as client:
+        async with httpx2.AsyncClient(base_url=site.urls[0]) as client:
             await until_it_is_ready(client)
         kept = {each["sig"] async for each in listed(site.urls[0], "/triggers?limit=100&sort=1")}
         lost = set(load.triggers) - kept

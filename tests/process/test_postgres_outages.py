@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from builders import register
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 
 async def test_sessions_that_were_ended_while_idle_are_not_noticed(
-    caller: httpx.AsyncClient, admin: Any, draft: Draft
+    caller: httpx2.AsyncClient, admin: Any, draft: Draft
 ) -> None:
     for _ in range(3):
         record = await register(caller, draft())
@@ -37,7 +37,7 @@ async def test_sessions_that_were_ended_while_idle_are_not_noticed(
 
 
 async def test_sessions_that_were_idle_for_too_long_are_not_noticed(
-    caller: httpx.AsyncClient, admin: Any, draft: Draft
+    caller: httpx2.AsyncClient, admin: Any, draft: Draft
 ) -> None:
     await admin.execute("SET idle_session_timeout = 0")
     # Shorter than the second between two looks at the server's clock; long enough for a session's first statement.
@@ -95,7 +95,7 @@ async def test_a_server_restarted_under_load_is_503_until_it_is_back(site: Site)
 
 
 async def test_a_server_that_hangs_is_503_within_a_bound_until_it_goes_on(
-    site: Site, caller: httpx.AsyncClient, draft: Draft
+    site: Site, caller: httpx2.AsyncClient, draft: Draft
 ) -> None:
     body = draft().signed()
     record = await register(caller, draft())

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, Wallet, api_key_of, register
@@ -20,7 +20,7 @@ from loading import DEADLINE, until_it_is_ready
 pytestmark = pytest.mark.slow
 
 
-async def until_not_ready(caller: httpx.AsyncClient, why: str) -> None:
+async def until_not_ready(caller: httpx2.AsyncClient, why: str) -> None:
     """Which a process must say within five seconds; a busy machine may need as long again."""
     async with asyncio.timeout(10):
         while (refused := await caller.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - another process makes it so
@@ -30,7 +30,7 @@ async def until_not_ready(caller: httpx.AsyncClient, why: str) -> None:
 
 
 async def test_on_a_read_only_server_writes_are_503_and_reads_are_served(
-    caller: httpx.AsyncClient, admin: Any, draft: Draft, operator_key: str
+    caller: httpx2.AsyncClient, admin: Any, draft: Draft, operator_key: str
 ) -> None:
     trigger, bundle = await register(caller, draft()), Bundle(version="3.0.0")
     headers, new, intent = {"x-api-key": await api_key_of(caller, Wallet())}, draft().signed(), IntentDraft(7, DEADLINE)
@@ -62,7 +62,7 @@ async def test_on_a_read_only_server_writes_are_503_and_reads_are_served(
 
 
 async def test_when_files_cannot_grow_creates_are_503_until_they_can(
-    site: Site, caller: httpx.AsyncClient, admin: Any, draft: Draft
+    site: Site, caller: httpx2.AsyncClient, admin: Any, draft: Draft
 ) -> None:
     """A file-size limit is what PostgreSQL itself takes for a full disk; the log, whose files are as large, goes on."""
     kept = await register(caller, draft())
@@ -87,7 +87,7 @@ FILL = """INSERT INTO triggers (sig, signer, digest, function_digest, protocol, 
     FROM generate_series(1, 9500) n"""
 
 
-async def is_refused(caller: httpx.AsyncClient, body: dict[str, Any]) -> bool:
+async def is_refused(caller: httpx2.AsyncClient, body: dict[str, Any]) -> bool:
     response = await caller.post("/triggers", json=body)
     if response.status_code == 503:
         assert response.json()["code"] == "database-unavailable"
@@ -99,7 +99,7 @@ async def is_refused(caller: httpx.AsyncClient, body: dict[str, Any]) -> bool:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # refused by the server, the driver
 async def test_when_others_use_up_the_connections_it_is_503_until_some_are_free(
-    site: Site, caller: httpx.AsyncClient, admin: Any, draft: Draft
+    site: Site, caller: httpx2.AsyncClient, admin: Any, draft: Draft
 ) -> None:
     held: list[Any] = []
     driver: Any = asyncpg
@@ -120,7 +120,7 @@ async def test_when_others_use_up_the_connections_it_is_503_until_some_are_free(
 
 
 async def test_a_table_that_another_session_locks_is_503_and_the_others_are_served(
-    caller: httpx.AsyncClient, admin: Any, draft: Draft
+    caller: httpx2.AsyncClient, admin: Any, draft: Draft
 ) -> None:
     bodies = [draft().signed() for _ in range(20)]
     async with admin.transaction():
@@ -135,7 +135,7 @@ async def test_a_table_that_another_session_locks_is_503_and_the_others_are_serv
 
 
 async def test_a_row_that_another_session_locks_is_503_and_its_neighbours_are_written(
-    caller: httpx.AsyncClient, admin: Any, draft: Draft
+    caller: httpx2.AsyncClient, admin: Any, draft: Draft
 ) -> None:
     sigs = [(await register(caller, draft()))["sig"] for _ in range(2)]
     consents = [{"triggerSigs": [sig], "signature": Wallet(6).sign_deactivation([sig])} for sig in sigs]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
@@ -72,11 +72,11 @@ def started(tmp_path: Path, primary: Cluster, replica: Cluster, **environment: s
 
 
 @asynccontextmanager
-async def a_client(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+async def a_client(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client that nobody has seen before, on a connection of its own for each request: any process may answer."""
-    limits = httpx.Limits(max_keepalive_connections=0)
+    limits = httpx2.Limits(max_keepalive_connections=0)
     headers = {"x-forwarded-for": f"203.0.113.{next(CLIENTS)}"}
-    async with httpx.AsyncClient(base_url=service.url, limits=limits, headers=headers) as client:
+    async with httpx2.AsyncClient(base_url=service.url, limits=limits, headers=headers) as client:
         yield client
 
 
@@ -90,13 +90,13 @@ def new_draft(cid: str, wallet: Wallet) -> TriggerDraft:
     return TriggerDraft(cid, wallet=wallet, version=f"1.0.{next(VERSIONS)}")
 
 
-async def sigs_seen(client: httpx.AsyncClient) -> list[str]:
+async def sigs_seen(client: httpx2.AsyncClient) -> list[str]:
     response = await client.get("/triggers", params={"limit": 100})
     assert response.status_code == 200, response.text
     return [trigger["sig"] for trigger in response.json()]
 
 
-async def is_served_by(replica: Cluster, client: httpx.AsyncClient) -> bool:
+async def is_served_by(replica: Cluster, client: httpx2.AsyncClient) -> bool:
     """Whether a read of this client goes to the replica."""
     ((before,),) = await replica.execute("SELECT clock_timestamp()::text")
     await sigs_seen(client)
@@ -104,7 +104,7 @@ async def is_served_by(replica: Cluster, client: httpx.AsyncClient) -> bool:
     return any(began > before for began, query in rows if "pg_stat_activity" not in query)
 
 
-async def until_served_by(replica: Cluster, *clients: httpx.AsyncClient) -> None:
+async def until_served_by(replica: Cluster, *clients: httpx2.AsyncClient) -> None:
     """Return when each had twenty reads answered there: every process knows it then, as far as chance has it."""
     async with asyncio.timeout(SECONDS_MAX):
         for client in clients:
@@ -113,7 +113,7 @@ async def until_served_by(replica: Cluster, *clients: httpx.AsyncClient) -> None
                 served += await is_served_by(replica, client)
 
 
-async def sees(client: httpx.AsyncClient, sig: str) -> bool:
+async def sees(client: httpx2.AsyncClient, sig: str) -> bool:
     return sig in await sigs_seen(client)
 
 
@@ -234,7 +234,7 @@ async def test_a_replica_that_fails_is_done_without_and_used_again(
         await until_served_by(replica, client)
 
 
-async def reading(client: httpx.AsyncClient, seconds: float) -> float:
+async def reading(client: httpx2.AsyncClient, seconds: float) -> float:
     """Read for a while, long listings too; how long the slowest took. None may fail."""
     end = time.monotonic() + seconds
     times: list[float] = []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from connection import Answer, Connection
@@ -35,7 +35,7 @@ def problem(answer: Answer) -> tuple[int, Any]:
 
 
 async def is_served(service: Service) -> bool:
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx2.AsyncClient(base_url=service.url) as client:
         return (await client.get("/healthz")).status_code == 200
 
 

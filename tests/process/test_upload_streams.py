@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from builders import Bundle, Wallet, api_key_of, log_in
@@ -43,8 +43,8 @@ def head(key: str, *more: str, length: int | None = None) -> bytes:
 
 
 @pytest.fixture
-async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=service.url, timeout=60) as made:
+async def client(service: Service) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=service.url, timeout=60) as made:
         yield made
 
 
@@ -85,7 +85,7 @@ async def start_upload(service: Service, key: str, body: bytes, *, without: int)
 
 @pytest.mark.parametrize("goes", ["closes", "crashes"])
 async def test_a_client_gone_at_99_percent_leaves_nothing(
-    service: Service, client: httpx.AsyncClient, goes: str
+    service: Service, client: httpx2.AsyncClient, goes: str
 ) -> None:
     key = await api_key_of(client, Wallet())
     connection = await start_upload(service, key, bundle_form(large(1, 3 * MIB)), without=30_000)
@@ -100,7 +100,7 @@ async def test_a_client_gone_at_99_percent_leaves_nothing(
 
 
 async def test_a_client_gone_at_99_percent_leaves_nothing_after_a_crash_either(
-    service: Service, client: httpx.AsyncClient
+    service: Service, client: httpx2.AsyncClient
 ) -> None:
     key = await api_key_of(client, Wallet())
     connection = await start_upload(service, key, bundle_form(large(1, 3 * MIB)), without=30_000)
@@ -108,12 +108,12 @@ async def test_a_client_gone_at_99_percent_leaves_nothing_after_a_crash_either(
     service.kill()
     connection.abort()
     service.start()
-    async with httpx.AsyncClient(base_url=service.url) as again:
+    async with httpx2.AsyncClient(base_url=service.url) as again:
         assert (await again.get("/functions")).json() == []
     assert block_files(service) == []
 
 
-async def test_a_body_without_a_length_is_taken(client: httpx.AsyncClient) -> None:
+async def test_a_body_without_a_length_is_taken(client: httpx2.AsyncClient) -> None:
     body = bundle_form(large(1, 2 * MIB))
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -127,7 +127,7 @@ async def test_a_body_without_a_length_is_taken(client: httpx.AsyncClient) -> No
     assert content == large(1, 2 * MIB).wasm
 
 
-async def test_64_megabytes_are_refused_by_their_announced_length(service: Service, client: httpx.AsyncClient) -> None:
+async def test_64_megabytes_are_refused_by_their_announced_length(service: Service, client: httpx2.AsyncClient) -> None:
     connection = await Connection.open(service.url)
     await connection.send(head(await api_key_of(client, Wallet()), length=64 * MIB))
     answer = await connection.answer()
@@ -136,7 +136,7 @@ async def test_64_megabytes_are_refused_by_their_announced_length(service: Servi
     assert block_files(service) == []
 
 
-async def test_an_upload_without_a_length_is_not_read_to_its_end(service: Service, client: httpx.AsyncClient) -> None:
+async def test_an_upload_without_a_length_is_not_read_to_its_end(service: Service, client: httpx2.AsyncClient) -> None:
     request = head(await api_key_of(client, Wallet()))
     answer, sent = await asyncio.to_thread(send_endlessly, service, request, 96 * MIB)
     assert answer.startswith(b"HTTP/1.1 413 ")
@@ -158,7 +158,7 @@ def send_endlessly(service: Service, request: bytes, size: int) -> tuple[bytes, 
         return connection.recv(4096), sent
 
 
-async def test_an_upload_finishes_although_its_key_is_rotated(service: Service, client: httpx.AsyncClient) -> None:
+async def test_an_upload_finishes_although_its_key_is_rotated(service: Service, client: httpx2.AsyncClient) -> None:
     key = await api_key_of(client, Wallet())
     body = bundle_form(Bundle())
     connection = await start_upload(service, key, body, without=200)
@@ -172,7 +172,7 @@ async def test_an_upload_finishes_although_its_key_is_rotated(service: Service, 
     assert again.status_code == 403
 
 
-async def test_others_are_served_while_uploads_are_under_way(service: Service, client: httpx.AsyncClient) -> None:
+async def test_others_are_served_while_uploads_are_under_way(service: Service, client: httpx2.AsyncClient) -> None:
     key = await api_key_of(client, Wallet())
     bodies = [bundle_form(Bundle(f"Slow {number}")) for number in range(20)]
     slow = [await start_upload(service, key, body, without=200) for body in bodies]
@@ -195,7 +195,9 @@ def forget_peak(service: Service) -> None:
     Path(f"/proc/{service.pid}/clear_refs").write_text("5")  # proc(5)
 
 
-async def test_large_uploads_that_end_together_take_bounded_memory(service: Service, client: httpx.AsyncClient) -> None:
+async def test_large_uploads_that_end_together_take_bounded_memory(
+    service: Service, client: httpx2.AsyncClient
+) -> None:
     key = await api_key_of(client, Wallet())
     headers = {"x-api-key": key, "content-type": FORM}
     first = await client.post("/functions", content=bundle_form(large(0, 2 * MIB)), headers=headers)

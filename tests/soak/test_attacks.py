@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 import attacking
@@ -94,7 +94,7 @@ async def _beside(service: Service, attack: str, cid: str, sig: str) -> Felt:
     await asyncio.gather(*tasks, return_exceptions=True)
     if attacker is not None:
         await attacker.wait()
-    async with httpx.AsyncClient(base_url=service.url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
+    async with httpx2.AsyncClient(base_url=service.url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
         for written in felt.written:
             felt.lost += (await client.get(f"/triggers/{written}")).status_code != 200
     print(felt.row(attack), flush=True)  # noqa: T201 - a row of the table
@@ -103,12 +103,12 @@ async def _beside(service: Service, attack: str, cid: str, sig: str) -> Felt:
 
 async def _read(url: str, sig: str, felt: Felt) -> None:
     """A trigger by its signature, fifty times a second; what takes long delays none of what follows by more."""
-    async with httpx.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
         while True:
             began = time.monotonic()
             try:
                 status = (await client.get(f"/triggers/{sig}")).status_code
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 status = 0
             if status == 200:
                 felt.reads.append(time.monotonic() - began)
@@ -119,13 +119,13 @@ async def _read(url: str, sig: str, felt: Felt) -> None:
 
 async def _write(url: str, cid: str, felt: Felt) -> None:
     """A trigger of a new wallet, five times a second."""
-    async with httpx.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
         for number in count(secrets.randbits(64)):
             body = TriggerDraft(cid, Wallet(number), inputs={"note": "string"}, input={"note": "short"}).signed()
             try:
                 if (await client.post("/triggers", json=body)).status_code == 200:
                     felt.written.append(body["sig"])
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 felt.refused += 1
             await asyncio.sleep(0.2)
 

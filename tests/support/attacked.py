@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-import httpx
+import httpx2
 
 from builders import Bundle, TriggerDraft, Wallet, deploy
 from muniment.settings import Settings
@@ -19,7 +19,7 @@ _ANSWER_SECONDS_MAX = 60
 async def prepare(url: str) -> tuple[str, str]:
     """The CID of a function and the signature of a short trigger; a hundred others are as long as they may be."""
     inputs = {"note": "string"}
-    async with httpx.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
         cid = await deploy(client, Bundle(inputs=inputs), Wallet(secrets.randbits(64)))
         drafts = [
             TriggerDraft(cid, Wallet(7), inputs=inputs, input={"note": text}, version=f"{number}.0.0")

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner, Result
 
@@ -47,15 +47,15 @@ def refused(*words: str | Path, data: Path, **environ: str) -> str:
     return line
 
 
-def fill(data: Path, work: Callable[[httpx.AsyncClient], Any], secret: str = "") -> None:
+def fill(data: Path, work: Callable[[httpx2.AsyncClient], Any], secret: str = "") -> None:
     """Let a client work on the registry in `data`, which is made if there is none."""
 
     async def filled() -> None:
         context = build_context(Settings(data_dir=data, log_level="warning", secret=secret))
         try:
             await context.database.migrate()
-            transport = httpx.ASGITransport(app=Application(context))
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            transport = httpx2.ASGITransport(app=Application(context))
+            async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
                 await work(client)
         finally:
             await context.outgoing.close()
@@ -64,13 +64,13 @@ def fill(data: Path, work: Callable[[httpx.AsyncClient], Any], secret: str = "")
     asyncio.run(filled())
 
 
-async def at_first(client: httpx.AsyncClient) -> None:
+async def at_first(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     for number in range(3):
         await register(client, TriggerDraft(cid, version=f"1.0.{number}"))
 
 
-async def with_more(client: httpx.AsyncClient) -> None:
+async def with_more(client: httpx2.AsyncClient) -> None:
     """A second function, whose module has several blocks."""
     headers = {"x-api-key": await api_key_of(client, Wallet())}
     assert (await client.post("/functions", files=BIG, headers=headers)).status_code == 200

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from muniment.evm.signature import address_of_key, personal_digest, sign
 from muniment.evm.typed_data import compile_types, digest
@@ -65,7 +65,7 @@ class Bundle:
 
     @property
     def files(self) -> list[tuple[str, tuple[str, bytes, str]]]:
-        """As httpx and the deploy tools send it."""
+        """As httpx2 and the deploy tools send it."""
         return [
             ("file", ("manifest.json", self.manifest, "application/json")),
             ("file", ("function.wasm", self.wasm, "application/wasm")),
@@ -123,7 +123,7 @@ class TriggerDraft:
         }  # fmt: skip
 
 
-async def log_in(client: httpx.AsyncClient, wallet: Wallet) -> str:
+async def log_in(client: httpx2.AsyncClient, wallet: Wallet) -> str:
     """A token, the way every client gets it."""
     nonce = (await client.post("/users/nonce", json={"address": wallet.address})).json()["nonce"]
     login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}
@@ -132,13 +132,13 @@ async def log_in(client: httpx.AsyncClient, wallet: Wallet) -> str:
     return response.json()["token"]
 
 
-async def api_key_of(client: httpx.AsyncClient, wallet: Wallet) -> str:
+async def api_key_of(client: httpx2.AsyncClient, wallet: Wallet) -> str:
     """The wallet's current API key."""
     token = await log_in(client, wallet)
     return (await client.get("/users/api-key", headers={"x-auth-token": token})).json()["apiKey"]
 
 
-async def deploy(client: httpx.AsyncClient, bundle: Bundle | None = None, wallet: Wallet | None = None) -> str:
+async def deploy(client: httpx2.AsyncClient, bundle: Bundle | None = None, wallet: Wallet | None = None) -> str:
     """The CID of a deployed bundle."""
     headers = {"x-api-key": await api_key_of(client, wallet or Wallet())}
     response = await client.post("/functions", files=(bundle or Bundle()).files, headers=headers)
@@ -146,7 +146,7 @@ async def deploy(client: httpx.AsyncClient, bundle: Bundle | None = None, wallet
     return response.json()["CID"]
 
 
-async def register(client: httpx.AsyncClient, draft: TriggerDraft) -> dict[str, Any]:
+async def register(client: httpx2.AsyncClient, draft: TriggerDraft) -> dict[str, Any]:
     """A registered trigger, as answered."""
     response = await client.post("/triggers", json=draft.signed())
     assert response.status_code == 200, response.text

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-import httpx
+import httpx2
 import pytest
 
 from muniment.evm.address import Address
@@ -75,7 +75,7 @@ class LocalChain:
         self._port = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
-        self._client = httpx.Client(timeout=SECONDS_MAX, trust_env=False)
+        self._client = httpx2.Client(timeout=SECONDS_MAX, trust_env=False)
         self._accounts: list[str] = []
 
     def start(self) -> Self:
@@ -99,7 +99,7 @@ class LocalChain:
         while True:
             try:
                 self._accounts = self.ask("eth_accounts")
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 assert process.poll() is None, "anvil ended"
                 assert time.monotonic() < deadline, "anvil did not start"
                 time.sleep(0.05)

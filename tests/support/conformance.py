@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
-import httpx
+import httpx2
 
 from muniment.app import OPERATIONS
 from muniment.auth.caller import SECURITY_SCHEMES
@@ -42,7 +42,7 @@ def operation_at(method: str, path: str) -> Operation | None:
     return next((each for _, each in _operations() if (each.path, each.method) == (resource, method)), None)
 
 
-async def check_answer(response: httpx.Response) -> None:
+async def check_answer(response: httpx2.Response) -> None:
     """Called for each answer by the client of the tests."""
     for name in _MANNERS:
         assert name in response.headers, f"{name} is missing"
@@ -59,7 +59,7 @@ async def check_answer(response: httpx.Response) -> None:
         assert str(response.status_code) in announced, f"{found.path} does not announce {response.status_code}"
 
 
-def _check_headers(response: httpx.Response, found: Operation) -> None:
+def _check_headers(response: httpx2.Response, found: Operation) -> None:
     """A typed client finds each header field that tells something in the document."""
     described = document()
     answer = described["paths"][found.path][found.method.lower()]["responses"].get(str(response.status_code), {})
@@ -69,7 +69,7 @@ def _check_headers(response: httpx.Response, found: Operation) -> None:
     assert not undeclared, f"{found.method} {found.path}, {response.status_code} does not declare {undeclared}"
 
 
-def _check_problem(response: httpx.Response, found: Operation | None) -> None:
+def _check_problem(response: httpx2.Response, found: Operation | None) -> None:
     body = response.json()
     assert list(body)[: len(_PROBLEM)] == _PROBLEM, body
     assert body["status"] == response.status_code

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import httpx
+import httpx2
 from click.testing import CliRunner, Result
 
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, log_in, once, register
@@ -115,11 +115,11 @@ async def opened(place: Place, clock: Clock | None = None, *, migrates: bool = T
 
 
 @asynccontextmanager
-async def served(place: Place, clock: Clock | None = None) -> AsyncGenerator[httpx.AsyncClient]:
+async def served(place: Place, clock: Clock | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client of the database as it is: to migrate would number new rows behind those that are there."""
     async with opened(place, clock, migrates=False) as context:
-        transport = httpx.ASGITransport(app=Application(context))
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        transport = httpx2.ASGITransport(app=Application(context))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
             yield client
 
 
@@ -174,7 +174,7 @@ class Filled:
         mine = ["/users/api-key", f"/users/{a}/data", "/.well-known/jwks.json", "/readyz"]
         return [*listed, *filtered, *one, *content, *mine]
 
-    async def answers(self, client: httpx.AsyncClient) -> dict[str, tuple[list[tuple[str, str]], bytes]]:
+    async def answers(self, client: httpx2.AsyncClient) -> dict[str, tuple[list[tuple[str, str]], bytes]]:
         """Header fields and body of every GET, but for what names the single answer."""
         given: dict[str, tuple[list[tuple[str, str]], bytes]] = {}
         for path in self.paths():
@@ -185,7 +185,7 @@ class Filled:
         return given
 
 
-async def read_page(client: httpx.AsyncClient, target: str) -> tuple[list[Any], str | None]:
+async def read_page(client: httpx2.AsyncClient, target: str) -> tuple[list[Any], str | None]:
     """The rows of a page, and the target of the next one."""
     answer = await client.get(target)
     assert answer.status_code == 200, answer.text
@@ -193,7 +193,7 @@ async def read_page(client: httpx.AsyncClient, target: str) -> tuple[list[Any], 
     return answer.json(), link[1] if link else None
 
 
-async def walk(client: httpx.AsyncClient, target: str) -> list[Any]:
+async def walk(client: httpx2.AsyncClient, target: str) -> list[Any]:
     """Every row from `target` on, along the next links until a page is empty or the last."""
     rows: list[Any] = []
     following: str | None = target
@@ -209,18 +209,18 @@ async def fill(place: Place) -> Filled:
     """Fill an empty registry over HTTP, time going on between any two requests that write."""
     clock = Clock(NOW_MS)
     async with opened(place, clock) as context:
-        transport = httpx.ASGITransport(app=Application(context), raise_app_exceptions=False)
+        transport = httpx2.ASGITransport(app=Application(context), raise_app_exceptions=False)
 
-        async def tick(_: httpx.Request) -> None:
+        async def tick(_: httpx2.Request) -> None:
             clock.advance(seconds=0.25)
 
-        async with httpx.AsyncClient(
+        async with httpx2.AsyncClient(
             transport=transport, base_url="http://test", event_hooks={"request": [tick]}
         ) as client:
             return await _fill(place, context, client, clock)
 
 
-async def _fill(place: Place, context: Context, client: httpx.AsyncClient, clock: Clock) -> Filled:
+async def _fill(place: Place, context: Context, client: httpx2.AsyncClient, clock: Clock) -> Filled:
     cid, triggers, deactivated = await _fill_triggers(client)
     token, api_key_before, api_key, used_login = await _fill_users(client, context)
     feeder = Feeder(client, await operator_key(context))
@@ -237,7 +237,7 @@ async def _fill(place: Place, context: Context, client: httpx.AsyncClient, clock
     )  # fmt: skip
 
 
-async def _fill_users(client: httpx.AsyncClient, context: Context) -> tuple[str, str, str, dict[str, str]]:
+async def _fill_users(client: httpx2.AsyncClient, context: Context) -> tuple[str, str, str, dict[str, str]]:
     owner = OWNERS[0]
     token = await log_in(client, owner)
     mine = {"x-auth-token": token}
@@ -253,7 +253,7 @@ async def _fill_users(client: httpx.AsyncClient, context: Context) -> tuple[str,
     return token, before, rotated.json()["apiKey"], used_login
 
 
-async def _fill_triggers(client: httpx.AsyncClient) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
+async def _fill_triggers(client: httpx2.AsyncClient) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:
     a, b = OWNERS
     cid = await deploy(client, Bundle(inputs=INPUTS), a)
     assert await deploy(client, Bundle(inputs=INPUTS), b) == cid

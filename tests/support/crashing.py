@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from builders import Wallet, deploy
 from loading import Load
@@ -53,7 +53,7 @@ class Site:
 
     async def load(self) -> Load:
         """Clients for every process, with a function to make triggers for."""
-        async with httpx.AsyncClient(base_url=self.urls[0]) as client:
+        async with httpx2.AsyncClient(base_url=self.urls[0]) as client:
             cid = await deploy(client, wallet=Wallet(secrets.randbits(64)))  # each has few nonces in a while
         return Load(self.urls, cid, self.command("operators", "add", f"relayer-{secrets.token_hex(4)}"))
 

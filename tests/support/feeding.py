@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-import httpx
+import httpx2
 import msgspec
 
 from builders import Wallet
@@ -89,14 +89,14 @@ async def operator_key(context: Context, name: str = "relayer") -> str:
 class Feeder:
     """An operator with a key, who writes through the API."""
 
-    client: httpx.AsyncClient
+    client: httpx2.AsyncClient
     key: str
 
     @property
     def headers(self) -> dict[str, str]:
         return {"x-operator-key": self.key}
 
-    async def put(self, draft: IntentDraft, path_hash: str = "") -> httpx.Response:
+    async def put(self, draft: IntentDraft, path_hash: str = "") -> httpx2.Response:
         url = f"/intents/{path_hash or draft.hash}"
         return await self.client.put(url, json=draft.body, headers=self.headers)
 
@@ -107,11 +107,11 @@ class Feeder:
         assert response.status_code == 200, response.text
         return draft.hash
 
-    async def append(self, to: str, kind: str, body: dict[str, Any]) -> httpx.Response:
+    async def append(self, to: str, kind: str, body: dict[str, Any]) -> httpx2.Response:
         """Append one of the `proposals` or `logs`."""
         return await self.client.post(f"/intents/{to}/{kind}", json=body, headers=self.headers)
 
-    async def move(self, of: str, status: str, **members: Any) -> httpx.Response:
+    async def move(self, of: str, status: str, **members: Any) -> httpx2.Response:
         body = {"status": status, **members}
         return await self.client.post(f"/intents/{of}/status", json=body, headers=self.headers)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from fuzzed_requests import Course, Sent, courses
 from nginx import reached
@@ -77,7 +77,7 @@ def judge_server(folder: Path, way: str, *, seed: int, requests: int) -> None:
         for fault, course in findings.faults[:5]:
             print(fault, course.end, course.pause, [each[:2_000] for each in course.pieces])  # noqa: T201 - to repeat it
         assert not findings.faults, f"{said}; {len(findings.faults)} faults"
-        assert httpx.get(f"{service.url}/readyz").status_code == 200
+        assert httpx2.get(f"{service.url}/readyz").status_code == 200
 
 
 async def fuzz(url: str, course_list: Iterable[Course], *, is_proxied: bool = False) -> Findings:

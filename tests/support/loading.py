@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Self
 
-import httpx
+import httpx2
 
 from builders import TriggerDraft, Wallet
 from feeding import HEX32, IntentDraft, hash_of_proposal, log, proposal
@@ -52,8 +52,8 @@ class Load:
 
     async def __aenter__(self) -> Self:
         # One connection for a request: no process is asked only because it was asked before.
-        limits = httpx.Limits(max_keepalive_connections=0)
-        self._client = httpx.AsyncClient(timeout=ANSWER_SECONDS_MAX, limits=limits, trust_env=False)
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        self._client = httpx2.AsyncClient(timeout=ANSWER_SECONDS_MAX, limits=limits, trust_env=False)
         jobs = [self.create_on(Wallet(self.own + 1 + n)) for n in range(CREATORS)]
         jobs += [self.deactivate_on(Wallet(self.own)), self.feed_on(1), self.feed_on(2)]
         self._tasks = [asyncio.create_task(job) for job in jobs]
@@ -69,7 +69,7 @@ class Load:
                 assert isinstance(end, BaseException)
                 raise end
 
-    async def ask(self, method: str, path: str, body: Json, status: int = 200) -> httpx.Response:
+    async def ask(self, method: str, path: str, body: Json, status: int = 200) -> httpx2.Response:
         """Ask one process after the other until one answers; a 503 says when to come again, and nothing else comes."""
         headers = {"x-operator-key": self.operator_key}
         while True:
@@ -77,7 +77,7 @@ class Load:
             began = time.monotonic()
             try:
                 response = await self._client.request(method, url + path, json=body, headers=headers)
-            except (httpx.NetworkError, httpx.RemoteProtocolError):  # no time-out: the service always says something
+            except (httpx2.NetworkError, httpx2.RemoteProtocolError):  # no time-out: the service always says something
                 await asyncio.sleep(0.02)
                 continue
             self.longest = max(self.longest, time.monotonic() - began)
@@ -145,7 +145,7 @@ class Load:
     async def check(self) -> None:
         """Read everything through every process; each promise is there, as it was given."""
         for url in self.urls:
-            async with httpx.AsyncClient(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False) as client:
+            async with httpx2.AsyncClient(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False) as client:
                 await until_it_is_ready(client)  # another process may have been the one that was back first
             shown = {each["sig"]: each async for each in listed(url, "/triggers?limit=100&sort=1")}
             for sig, promised in self.triggers.items():
@@ -161,7 +161,7 @@ class Load:
                 assert order.index(intent["status"]) >= order.index(told["status"])
 
 
-async def until_it_is_ready(client: httpx.AsyncClient) -> float:
+async def until_it_is_ready(client: httpx2.AsyncClient) -> float:
     """Wait until a process says so, as it must before long, by itself; how long that took."""
     began = time.monotonic()
     async with asyncio.timeout(RECOVERY_SECONDS_MAX):
@@ -173,7 +173,7 @@ async def until_it_is_ready(client: httpx.AsyncClient) -> float:
 async def listed(url: str, target: str) -> AsyncIterator[Json]:
     """A list to its end, along the next links; no row twice."""
     seen: set[str] = set()
-    async with httpx.AsyncClient(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False) as client:
         while True:
             response = await client.get(target)
             assert response.status_code == 200, response.text
@@ -194,7 +194,7 @@ async def reading(url: str, target: str) -> AsyncGenerator[list[tuple[float, int
     seen: list[tuple[float, int, float]] = []
 
     async def read_on() -> None:
-        async with httpx.AsyncClient(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False) as client:
+        async with httpx2.AsyncClient(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False) as client:
             while True:
                 began = time.monotonic()
                 response = await client.get(target)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 
-import httpx
+import httpx2
 
 from local_server import LocalServer
 
@@ -54,7 +54,7 @@ class RpcProxy:
 
     @staticmethod
     def passed_on(upstream: str, calls: list[dict[str, Any]], change: Any) -> Reply:
-        answers = httpx.post(upstream, json=calls, timeout=60, trust_env=False).json()
+        answers = httpx2.post(upstream, json=calls, timeout=60, trust_env=False).json()
         if change is not None:
             by_id = {call["id"]: call for call in calls}
             answers = [change(by_id[answer["id"]], answer) for answer in answers]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 # These end a hang: a busy machine, or one whose disk stands still for a while, is no fault of the service.
 START_SECONDS_MAX = 60
@@ -85,8 +85,8 @@ class Service:
 
     def _is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/readyz").status_code == 200
-        except httpx.TransportError:
+            return httpx2.get(f"{self.url}/readyz").status_code == 200
+        except httpx2.TransportError:
             return False
 
     def connect(self) -> socket.socket:

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 
 from builders import TriggerDraft, Wallet, deploy
@@ -31,8 +31,8 @@ def operator_key(site: Site) -> str:
 
 
 @pytest.fixture
-async def caller(site: Site) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=site.urls[0], timeout=ANSWER_SECONDS_MAX, trust_env=False) as made:
+async def caller(site: Site) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=site.urls[0], timeout=ANSWER_SECONDS_MAX, trust_env=False) as made:
         await until_it_is_ready(made)
         yield made
 
@@ -42,7 +42,7 @@ def site_cid(site: Site) -> str:
     """A function to make triggers for."""
 
     async def deployed() -> str:
-        async with httpx.AsyncClient(base_url=site.urls[0]) as client:
+        async with httpx2.AsyncClient(base_url=site.urls[0]) as client:
             return await deploy(client)
 
     return asyncio.run(deployed())

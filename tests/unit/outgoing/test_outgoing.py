@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpcore
+import httpcore2
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -113,12 +113,12 @@ async def test_the_next_address_is_tried_when_one_refuses(
     names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names["two.example"] = ["::1", "127.0.0.1"]
-    backend: Any = httpcore.AnyIOBackend
+    backend: Any = httpcore2.AnyIOBackend
     connect = backend.connect_tcp
 
     async def refused_by_the_first(self: Any, host: str, port: int, **more: Any) -> Any:
         if host == "::1":
-            raise httpcore.ConnectError("refused")
+            raise httpcore2.ConnectError("refused")
         return await connect(self, host, port, **more)
 
     monkeypatch.setattr(backend, "connect_tcp", refused_by_the_first)
