@@ -403,7 +403,7 @@ DECODERS: tuple[Decoder, ...] = (
         ("evm._IDENTIFIER compile", "evm._BUILTIN compile"),
         frames=(*PLAIN, (b"uint", b"")),
     ),
-    Decoder("data of a node", _text(data_of), ("evm._HEX compile",), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g"))),
+    Decoder("data of a node", _text(data_of), (), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g"))),
     Decoder("a quantity of a node", _text(quantity_of), ("evm._QUANTITY compile",), frames=(*PLAIN, (b"0x", b""))),
     Decoder(
         "ABI data",
@@ -478,15 +478,15 @@ TARGETS: dict[str, tuple[str, ...]] = {
 }
 
 # Rooms whose input is the operator's own: commands, settings, SQL of ours.
-TRUSTED_ROOMS = frozenset({"cli", "settings", "storage"})
+TRUSTED_ROOMS = frozenset({"cli", "maintenance", "settings", "storage"})
 TRUSTED: dict[str, frozenset[str]] = {
     "a record that was checked when it was stored": frozenset(
         {
             "functions._decoded decode",
             "functions.find_inputs decode",
-            "intents._with decode",
-            "intents.join_execution decode",
-            "intents._set_proposal parse_json",
+            "intents.with_members decode",
+            "intents._set_execution_hash decode",
+            "intents.set_chain_outcome parse_json",
             "triggers.deactivate_triggers.deactivate decode",
         }
     ),
