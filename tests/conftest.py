@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -29,6 +31,10 @@ pytest_plugins = ["sites"]
 
 # 2026-11-20T19:48:00.123Z
 NOW_MS = 1_795_204_080_123
+
+# Most tests start processes, and one that finds no compiled modules starts with a second of compiling.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Examples are the same in every run, and a slow machine is no failure.
 hypothesis_settings.register_profile(
