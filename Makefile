@@ -10,7 +10,7 @@ UV := $(VENV)/bin/uv
 # Debian's Python has no pip to install uv with until python3-venv is there: a uv that is here already does as well.
 UV_HERE = $(shell command -v uv || realpath -e .venv/bin/uv 2>/dev/null)
 
-.PHONY: run setup test soak fuzz check format golden lock bench bench-check clean
+.PHONY: run setup test unit soak fuzz check format golden lock bench bench-check clean
 
 run: $(VENV)/runtime
 	@$(VENV)/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
@@ -37,6 +37,10 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 test: $(VENV)/dev
 	@$(VENV)/bin/python tests/node/install.py
 	$(VENV)/bin/pytest -n 2
+
+# The rooms, without the service: under a minute.
+unit: $(VENV)/dev
+	$(VENV)/bin/pytest -q -n 2 tests/unit
 
 # A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many. Then honest
 # clients beside each attack of tests/support/attacking.py for a minute, as a table; ATTACK_SECONDS says how long.
