@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 # Uploads that a process stores at the same time: small ones in memory, and large ones on the disk. Each kind has its
 # own threads, so that an upload of 100 KB does not wait behind one of 16 MiB.
-_AT_ONCE: Final = 4
-_small: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="small-bundle")
-_large: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="large-bundle")
+_CONCURRENT_MAX: Final = 4
+_small: Final = ThreadPoolExecutor(_CONCURRENT_MAX, thread_name_prefix="small-bundle")
+_large: Final = ThreadPoolExecutor(_CONCURRENT_MAX, thread_name_prefix="large-bundle")
 # Two of each kind: while one creator's check runs, another's can start. A module of 16 MiB takes some 35 MiB.
 _small_checks: Final = Checks(2, "small-check")
 _large_checks: Final = Checks(2, "large-check")
@@ -89,10 +89,10 @@ async def list_functions(
     Newest first unless `sort=1`. `creator` finds a function by any of those who uploaded its bytes. A page behind a
     `cursor` ends before its limit when it would be longer than 1 MiB: a `next` link says that there is more.
     """
-    reads = context.reads(request)
-    numbers = context.epochs.numbers(reads, store.table_of_numbers(query))
+    reader = context.reader_for(request)
+    numbers = context.epochs.numbers(reader, store.table_of_numbers(query))
     await check_cursor(query.cursor, numbers)
-    page = await store.search(reads, query, context.client(request))
+    page = await store.search(reader, query, context.client(request))
     link = await next_link("/functions", request.query, page, query, query.sort, numbers)
     return page.reply((JSON, *link))
 
@@ -225,7 +225,7 @@ async def _record(context: Context, request: Request, cid: Cid) -> str:
         raise FunctionNotFound(
             "this is the CID of a single file; a function is named by its bundle, see GET /functions"
         )
-    record = await store.find_record(context.reads(request), cid.digest)
+    record = await store.find_record(context.reader_for(request), cid.digest)
     if record is None:
         raise FunctionNotFound("no function is registered under this CID")
     return record

@@ -19,7 +19,7 @@ from muniment.storage.scopes import scope
 from muniment.storage.sql import Condition, placeholders
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Database, Reads, Transaction
+    from muniment.storage.database import Database, Reader, Transaction
 
 
 # One page holds as many records; interface, GET /functions.
@@ -52,7 +52,7 @@ class NewFunction:
     record: str
 
 
-async def find_record(database: Reads | Transaction, digest: bytes) -> str | None:
+async def find_record(database: Reader | Transaction, digest: bytes) -> str | None:
     """The record of the bundle whose root block has this digest."""
     row = await database.fetch_one("SELECT record FROM functions WHERE digest = ?", (digest,))
     return row[0] if row else None
@@ -114,7 +114,7 @@ def table_of_numbers(query: FunctionQuery) -> str:
     return "functions" if query.creator is None else "function_creators"
 
 
-async def search(database: Reads, query: FunctionQuery, client: str = "") -> Page:
+async def search(database: Reader, query: FunctionQuery, client: str = "") -> Page:
     """A page of records in the order of commits; with a creator, in the order of the creator's deployments.
 
     `client` is the address of the client that waits for it. Raises `InvalidParameter` for too large an offset, and

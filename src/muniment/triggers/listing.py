@@ -25,7 +25,7 @@ from muniment.triggers.store import EARLY, ENDED
 from muniment.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Reads
+    from muniment.storage.database import Reader
 
 
 class TriggerQuery(PageQuery, frozen=True):
@@ -69,7 +69,7 @@ _OF_EITHER_STATE: Final = (Part((Condition("live = 0"),)), Part((Condition("live
 _PAGES_KEPT: Final = 1_024
 
 
-async def search(database: Reads, query: TriggerQuery, now_ms: int, client: str = "") -> Page:
+async def search(database: Reader, query: TriggerQuery, now_ms: int, client: str = "") -> Page:
     """A page of records in the order of commits.
 
     `client` is the address of the client that waits for it. Raises `InvalidParameter` for too large an offset, and

@@ -62,10 +62,10 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
     Newest first unless `sort=1`. A page behind a `cursor` ends before its limit when it would be longer than 1 MiB: a
     `next` link says that there is more. Following these links with `sort=1` misses no trigger and shows none twice.
     """
-    reads = context.reads(request)
-    numbers = context.epochs.numbers(reads, "triggers")
+    reader = context.reader_for(request)
+    numbers = context.epochs.numbers(reader, "triggers")
     await check_cursor(query.cursor, numbers)
-    page = await search(reads, query, context.now_ms(), context.client(request))
+    page = await search(reader, query, context.now_ms(), context.client(request))
     link = await next_link("/triggers", request.query, page, query, query.sort, numbers)
     return page.reply((JSON, *link))
 
@@ -79,7 +79,7 @@ async def get_trigger(context: Context, request: Request, sig: Signature) -> Rea
 
     Any spelling of the signature finds it. The ETag changes when it is deactivated.
     """
-    found = await store.find(context.reads(request), sig)
+    found = await store.find(context.reader_for(request), sig)
     if found is None:
         raise TriggerNotFound("no trigger is registered under this signature")
     record, is_deactivated = found

@@ -16,7 +16,7 @@ from muniment.storage.sql import SWEPT_AT_ONCE, placeholders
 from muniment.triggers.types import DeactivationForm
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Database, Reads, Transaction
+    from muniment.storage.database import Database, Reader, Transaction
 
 
 # The triggers that have ended since the last sweep: few, with an index of their own.
@@ -59,7 +59,7 @@ class Stored:
     record: str
 
 
-async def find(database: Reads, sig: Signature) -> tuple[str, bool] | None:
+async def find(database: Reader, sig: Signature) -> tuple[str, bool] | None:
     """The record of a trigger and whether it is deactivated."""
     row = await database.fetch_one("SELECT record, deactivated FROM triggers WHERE sig = ?", (sig.raw,))
     return (row[0], bool(row[1])) if row else None
@@ -164,7 +164,7 @@ async def keep_deactivation(transaction: Transaction, new: NewDeactivation) -> N
     )  # fmt: skip
 
 
-async def settle_ended(transaction: Transaction, now_ms: int) -> int:
+async def mark_ended(transaction: Transaction, now_ms: int) -> int:
     """Mark some of the triggers that have ended as no longer live, and unmark some that have not; the larger number.
 
     The conditions stand twice, because a trigger may be deactivated while the statement waits for its row.

@@ -134,7 +134,7 @@ async def test_a_connection_lost_during_commit_is_told_and_not_repeated(
 
     with monkeypatch.context() as patch:
         patch.setattr(postgres_transaction, "_make_durable", lose)
-        with pytest.raises(DatabaseUnavailable, match="read whether"):
+        with pytest.raises(DatabaseUnavailable, match="read the record"):
             await database.write(count_and_add)
     assert begun == [1]
     assert await database.fetch("SELECT 1 FROM users") == [(1,)]

@@ -12,7 +12,7 @@ from muniment.storage.database import Database, Transaction
 from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.storage.postgres.subset import fetch_some
 from muniment.triggers.listing import TriggerQuery, search
-from muniment.triggers.store import settle_ended
+from muniment.triggers.store import mark_ended
 from postgres import Cluster
 
 NOW_MS = 1_000_000
@@ -74,7 +74,7 @@ def assert_found_by_end(plan: str) -> None:
 
 async def test_the_sweep_finds_those_that_have_ended_by_their_end(database: PostgresDatabase) -> None:
     explained = Explained(database)
-    await settle_ended(cast("Transaction", explained), NOW_MS)
+    await mark_ended(cast("Transaction", explained), NOW_MS)
     assert_found_by_end(explained.plan)
 
 
