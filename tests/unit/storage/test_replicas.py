@@ -120,7 +120,9 @@ async def test_a_client_that_wrote_waits_for_the_replica_and_others_do_not(
     assert await (await at_the_replica(database)).fetch("SELECT 1 FROM triggers")
 
 
-async def test_only_the_primary_says_that_there_is_none(database: ReplicatedDatabase, replica: Cluster) -> None:
+async def test_only_the_primary_decides_that_a_row_does_not_exist(
+    database: ReplicatedDatabase, replica: Cluster
+) -> None:
     await at_the_replica(database)
     await replica.execute("SELECT pg_wal_replay_pause()")
     await database.write(lambda tx: tx.execute(INSERT, values(3)))
@@ -140,7 +142,7 @@ async def test_a_replica_of_another_primary_is_not_used(replica: Cluster, tmp_pa
         await database.close()
 
 
-async def test_a_server_that_is_no_replica_is_not_used(primary: Cluster, tmp_path: Path) -> None:
+async def test_a_server_that_is_not_a_replica_is_not_used(primary: Cluster, tmp_path: Path) -> None:
     database = replicated(primary, primary, tmp_path)
     await never_at_the_replica(database)
     await database.close()
@@ -199,7 +201,7 @@ async def test_a_long_read_ends_with_its_replica_and_is_asked_elsewhere(
         ("postgresql:///db?host=a,b", ["postgresql:///db?host=a,b"]),
     ],
 )
-def test_each_of_several_hosts_has_a_time_limit_of_its_own(url: str, ones: list[str]) -> None:
+def test_each_of_several_hosts_has_its_own_time_limit(url: str, ones: list[str]) -> None:
     assert _url_of_each_host(url) == ones
 
 
