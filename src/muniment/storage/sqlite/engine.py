@@ -20,6 +20,7 @@ from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.storage.client_slots import ClientSlots
 from muniment.storage.last_commit import LastCommit
 from muniment.storage.migrate import migrations
+from muniment.storage.pages import utf8_length
 from muniment.storage.probe import ANSWER_AGE_SECONDS_MAX, Probe
 from muniment.storage.sqlite.commits import Commits
 from muniment.storage.sqlite.connection import BUSY_TIMEOUT_MS, connect
@@ -103,8 +104,7 @@ class SqliteDatabase:
             length = 0
             for row in cursor:
                 rows.append(row)
-                text: str = row[1]
-                length += len(text) if text.isascii() else len(text.encode())
+                length += utf8_length(row[1])
                 if length >= bytes_max:
                     cursor.close()
                     break
