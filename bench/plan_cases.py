@@ -90,7 +90,7 @@ TRIGGERS: Final[list[Case]] = [
     triggers_listed("newest, offset 1,000", lambda _, __: {"offset": 1_000}),
     ("store a trigger", lambda db, _, n: store.insert(db, new_row(n))),
     ("deactivate a trigger", lambda db, rows, n: store.deactivate(db, sig_of(rows // 2 + n).raw, "." * 1_400)),
-    ("mark those that have ended", lambda db, _, __: store.settle_ended(db, NOW_MS)),
+    ("mark those that have ended", lambda db, _, __: store.mark_ended(db, NOW_MS)),
 ]  # fmt: skip
 INTENTS: Final[list[Case]] = [
     intents_listed("newest intents", lambda _, __: {}),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from muniment.limits.limiter import Limiter
     from muniment.outgoing import Outgoing
     from muniment.settings import Settings
-    from muniment.storage.database import Database, Reads
+    from muniment.storage.database import Database, Reader
     from muniment.storage.epoch import Epochs
 
 # A function's inputs by name, in manifest order, or None when no such function is registered here. Triggers need
@@ -33,7 +33,7 @@ class Context:
     settings: Settings
     database: Database
     # Where a request that decides nothing is answered: with replicas, from one that has what its client wrote.
-    reads: Callable[[Request], Reads]
+    reader_for: Callable[[Request], Reader]
     # Told who may have written, before that client has its answer. None where nobody needs to know.
     wrote: Callable[[str], None] | None
     # What cursors of listings are checked against, and made with.

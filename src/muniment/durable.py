@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -52,7 +53,8 @@ def _new_file(path: Path) -> Generator[IO[bytes]]:
 @contextmanager
 def whole_file(path: Path) -> Generator[IO[bytes]]:
     """A file to write, which replaces the file at `path` at the end of the block. An error leaves `path` unchanged."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # Random, because a restarted container has the same process id, and would meet the file of a crash.
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
         with part.open("xb", buffering=_BUFFER_BYTES) as file:
             yield file

@@ -20,7 +20,7 @@ from muniment.app import Application, Timekeeper, build_context
 from muniment.auth.nonces import WINDOW_MS, WINDOWS_KEPT, forget_nonces
 from muniment.context import Context
 from muniment.settings import Settings
-from muniment.triggers.store import settle_ended
+from muniment.triggers.store import mark_ended
 
 STEADY_MS = 2_000
 HOUR_MS = 3_600_000
@@ -171,7 +171,7 @@ async def test_a_sweep_by_a_clock_that_was_ahead_ends_nothing(
     lasting = await register(client, draft)
     ended = await register(client, replace(draft, version="2.0.0", config=cron(endDate=clock.now_ms + 1)))
     clock.advance(minutes=1)
-    swept = await context.database.write(lambda tx: settle_ended(tx, clock.now_ms + 3 * HOUR_MS))
+    swept = await context.database.write(lambda tx: mark_ended(tx, clock.now_ms + 3 * HOUR_MS))
     assert swept == 2
     for _ in range(2):
         assert await walk(client, f"/triggers?active=true{query}") == [lasting]
@@ -179,7 +179,7 @@ async def test_a_sweep_by_a_clock_that_was_ahead_ends_nothing(
         sigs = f"sigs={lasting['sig']},{ended['sig']}"
         assert await walk(client, f"/triggers?active=true&{sigs}{query}") == [lasting]
         assert await walk(client, f"/triggers?active=false&{sigs}{query}") == [ended]
-        await context.database.write(lambda tx: settle_ended(tx, clock.now_ms))
+        await context.database.write(lambda tx: mark_ended(tx, clock.now_ms))
     live = await context.database.fetch("SELECT live FROM triggers ORDER BY seq")
     assert live == [(1,), (0,)], "a sweep by the right clock has undone it"
 
@@ -187,10 +187,10 @@ async def test_a_sweep_by_a_clock_that_was_ahead_ends_nothing(
 async def test_a_sweep_undoes_no_deactivation(client: httpx2.AsyncClient, context: Context, clock: Clock) -> None:
     draft = TriggerDraft(await deploy(client), OWNER, config=cron(endDate=clock.now_ms + 2 * HOUR_MS))
     sig = (await register(client, draft))["sig"]
-    await context.database.write(lambda tx: settle_ended(tx, clock.now_ms + 3 * HOUR_MS))
+    await context.database.write(lambda tx: mark_ended(tx, clock.now_ms + 3 * HOUR_MS))
     consent = {"triggerSigs": [sig], "signature": OWNER.sign_deactivation([sig])}
     assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
-    await context.database.write(lambda tx: settle_ended(tx, clock.now_ms))
+    await context.database.write(lambda tx: mark_ended(tx, clock.now_ms))
     assert (await client.get("/triggers", params={"active": "true"})).json() == []
     assert len((await client.get("/triggers", params={"active": "false"})).json()) == 1
 

@@ -14,7 +14,7 @@ from builders import TriggerDraft, Wallet, cron, deploy, register
 from conftest import Clock
 from muniment.context import Context
 from muniment.evm.signature import Signature, recover
-from muniment.triggers.store import settle_ended
+from muniment.triggers.store import mark_ended
 
 
 async def count(context: Context) -> int:
@@ -89,7 +89,7 @@ async def test_a_repeated_create_is_answered_also_after_its_end(
     first = await client.post("/triggers", json=body)
     clock.advance(hours=1)
     if is_swept:
-        assert await context.database.write(lambda tx: settle_ended(tx, clock.now_ms)) == 1
+        assert await context.database.write(lambda tx: mark_ended(tx, clock.now_ms)) == 1
     async with nothing_stored():
         for sig in (body["sig"], sign_with_nonce(digest_of(body), Wallet(), 7)):
             again = await client.post("/triggers", json={**body, "sig": sig})

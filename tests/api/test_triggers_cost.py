@@ -16,7 +16,7 @@ from muniment.context import Context
 from muniment.http.paging import Cursor
 from muniment.ipfs.cid import cid_v0
 from muniment.storage.sqlite.engine import SqliteDatabase
-from muniment.triggers.store import settle_ended
+from muniment.triggers.store import mark_ended
 
 # What PostgreSQL does is told by EXPLAIN, in a test of its engine.
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -103,7 +103,7 @@ async def test_a_page_far_behind_a_bound_on_the_time_costs_no_walk_from_there(
 
 async def test_a_sweep_looks_only_at_what_has_ended(database: SqliteDatabase) -> None:
     with steps(database._writer._connection) as counted:
-        assert await database.write(lambda tx: settle_ended(tx, NOW_MS)) == 0
+        assert await database.write(lambda tx: mark_ended(tx, NOW_MS)) == 0
     assert counted() < STEPS_COUNTED * 3
 
 

@@ -16,7 +16,7 @@ from builders import Bundle, TriggerDraft, Wallet, cron, deploy, register
 from conftest import Clock
 from muniment.context import Context
 from muniment.ipfs.cid import Cid, cid_v1
-from muniment.triggers.store import settle_ended
+from muniment.triggers.store import mark_ended
 
 ROWS = 60
 QUERIES = 120
@@ -106,7 +106,7 @@ async def test_every_combination_of_filters_answers_what_the_model_answers(
 ) -> None:
     now_ms = clock.now_ms
     if is_swept:
-        assert await context.database.write(lambda tx: settle_ended(tx, now_ms)) > 5
+        assert await context.database.write(lambda tx: mark_ended(tx, now_ms)) > 5
     chance = random.Random(8)  # noqa: S311 - the same queries in every run
     seen = 0
     for _ in range(QUERIES):

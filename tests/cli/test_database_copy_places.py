@@ -41,7 +41,7 @@ def test_a_url_that_cannot_be_read_is_not_repeated(tmp_path: Path, url: str) -> 
     for source, target, name in ((bad, Place.at("sqlite:///new.db", tmp_path), "FROM"), (file, bad, "TO")):
         result = copy(source, target)
         assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr.startswith(f"Error: {name}: this is no URL of PostgreSQL")
+        assert result.stderr.startswith(f"Error: {name}: not a PostgreSQL URL")
         assert result.stderr.count("\n") == 1
         assert "hidden" not in result.stderr
     assert not (tmp_path / "new.db").exists()

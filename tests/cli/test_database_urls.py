@@ -15,7 +15,7 @@ from muniment.cli.main import main
 def test_no_part_of_a_password_is_said(tmp_path: Path, command: str, url: str) -> None:
     result = CliRunner().invoke(main, [*command.split(), "--data-dir", str(tmp_path), "--database-url", url])
     assert result.exit_code in {1, 2}
-    assert "this is no URL of PostgreSQL; in a password / and @ are written" in result.output
+    assert "not a PostgreSQL URL; in a password, write / as" in result.output
     assert "hid" not in result.output
     assert "99999" not in result.output
     assert "Traceback" not in result.output

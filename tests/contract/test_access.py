@@ -1,4 +1,4 @@
-"""Who may do what: every operation under every kind of credential. A new operation needs a row here."""
+"""Access: every operation under every kind of credential. A new operation needs a row here."""
 
 from __future__ import annotations
 
@@ -189,14 +189,14 @@ def test_the_document_names_a_credential_exactly_where_one_is_needed() -> None:
 
 
 @pytest.mark.parametrize("operation", TABLE)
-async def test_an_operation_lets_in_whom_the_table_says(world: World, operation: str) -> None:
+async def test_an_operation_admits_the_callers_of_the_access_table(world: World, operation: str) -> None:
     row = TABLE[operation]
     for column in ("nothing", "nonsense", "other_kind", "other_registry"):
         assert await world.status(operation, column) == getattr(row, column), column
     assert await world.status(operation, "good") == row.good
 
 
-async def test_a_caller_gets_their_own_key_and_nobody_elses(world: World) -> None:
+async def test_a_caller_gets_only_their_own_key(world: World) -> None:
     stranger = await log_in(world.client, Wallet(8))
     answer = (await world.client.get("/users/api-key", headers={"x-auth-token": stranger})).json()
     assert answer["address"] == Wallet(8).address
@@ -204,7 +204,7 @@ async def test_a_caller_gets_their_own_key_and_nobody_elses(world: World) -> Non
 
 
 @pytest.mark.parametrize("operation", [each for each, row in TABLE.items() if row.nothing == 401])
-async def test_nothing_is_stored_for_a_caller_who_is_refused(
+async def test_nothing_is_stored_for_a_refused_caller(
     world: World, nothing_stored: Callable[[], Any], operation: str
 ) -> None:
     async with nothing_stored():

@@ -40,7 +40,7 @@ def test_nothing_else_is_free() -> None:
     assert {name for name, cost in COSTS.items() if cost.units == 0} == {"GET /healthz", "GET /readyz"}
 
 
-def test_what_ends_a_trigger_is_never_refused_and_asks_a_policy_of_its_own() -> None:
+def test_a_deactivation_is_never_refused_and_has_its_own_policy() -> None:
     assert SHEDS["POST /triggers/deactivate"] is Shed.NEVER
     assert SHEDS["POST /triggers/deactivate/sign-params"] is Shed.NEVER
     assert {name for name, cost in COSTS.items() if cost.policy == "stop"} == {"POST /triggers/deactivate"}
@@ -57,7 +57,7 @@ def test_writes_of_operators_are_never_refused_under_overload() -> None:
     assert {SHEDS[name] for name in written} == {Shed.NEVER}
 
 
-def test_listings_are_told_from_single_records() -> None:
+def test_listings_are_distinguished_from_single_records() -> None:
     assert {name for name, shed in SHEDS.items() if shed is Shed.PAGE} == {
         name for name, cost in COSTS.items() if cost.records_per_unit
     } == {"GET /triggers", "GET /intents", "GET /functions"}  # fmt: skip

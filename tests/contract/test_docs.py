@@ -1,4 +1,4 @@
-"""The documentation leads to what exists, and the pages of the service are complete and harmless."""
+"""The links of the documentation lead somewhere, and the pages of the service are complete and harmless."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
-def test_variables_that_a_page_names_are_those_of_settings(page: Path) -> None:
+def test_variables_that_a_page_names_exist_in_the_settings(page: Path) -> None:
     known = {variable(each.name) for each in fields(Settings)} | {"MUNIMENT_NAME"}
     if page.name == "CONTRIBUTING.md":
         known.add("MUNIMENT_KEY_SET_AGE_S_MAX")  # its reader makes this setting
@@ -199,7 +199,7 @@ async def test_every_code_has_a_page(client: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("code", ["no-such-code", "Integrity", "%3Cscript%3E", "a" * 300])
-async def test_what_is_no_code_has_no_page(client: httpx2.AsyncClient, code: str) -> None:
+async def test_an_unknown_code_has_no_page(client: httpx2.AsyncClient, code: str) -> None:
     response = await client.get(f"/errors/{code}")
     assert response.status_code == 404
     assert response.json()["code"] == "unknown-path"

@@ -97,7 +97,7 @@ def test_made_up_requests_get_announced_answers(case: Any, registry: Registry) -
 
 @SCHEMA.include(path_regex=r"\{|^/triggers").parametrize()
 @hypothesis.settings(max_examples=EXAMPLES)
-def test_made_up_requests_about_what_is_there_get_announced_answers(case: Any, registry: Registry) -> None:
+def test_made_up_requests_about_existing_records_get_announced_answers(case: Any, registry: Registry) -> None:
     for name in case.path_parameters:
         case.path_parameters[name] = registry.known[name]
     _name_known(case.body, registry.known)

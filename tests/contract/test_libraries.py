@@ -1,4 +1,4 @@
-"""Of the libraries that the service stands on, nothing is used that their authors keep for themselves."""
+"""The service uses no private parts of its libraries."""
 
 from __future__ import annotations
 

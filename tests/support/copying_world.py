@@ -24,7 +24,7 @@ from muniment.evm.address import Address
 from muniment.settings import Settings
 from muniment.storage.database import Row
 from muniment.storage.registry_copy import TABLES
-from muniment.triggers.store import settle_ended
+from muniment.triggers.store import mark_ended
 from muniment.users import store as users
 from muniment.users.types import Email
 from postgres import Cluster
@@ -230,7 +230,7 @@ async def _fill(place: Place, context: Context, client: httpx2.AsyncClient, cloc
     for sql, values in FACTS:
         await context.database.write(lambda tx, sql=sql, values=values: tx.execute(sql, values))
     clock.advance(hours=2)  # some have ended by now, and half of these were swept
-    await context.database.write(lambda tx: settle_ended(tx, NOW_MS + 3_600_000))
+    await context.database.write(lambda tx: mark_ended(tx, NOW_MS + 3_600_000))
     return Filled(
         place, clock, cid, token, api_key, api_key_before, feeder.key, revoked, used_login, triggers, deactivated,
         intents,

@@ -33,7 +33,7 @@ from muniment.intents.store import mark_expired
 from muniment.limits.overload import TICK_SECONDS, Overload
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_AT_ONCE
-from muniment.triggers.store import settle_ended
+from muniment.triggers.store import mark_ended
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -48,7 +48,7 @@ _SAID_NS: Final = 1_000_000_000
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
     lambda tx, _: forget_nonces(tx),
-    lambda tx, context: settle_ended(tx, context.now_ms()),
+    lambda tx, context: mark_ended(tx, context.now_ms()),
     lambda tx, context: mark_expired(tx, Moment(context.now_ms(), context.settings.settlement_grace_s)),
 )
 

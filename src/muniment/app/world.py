@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
     from muniment.http.request import Request
     from muniment.settings import Settings
-    from muniment.storage.database import Database, Reads
+    from muniment.storage.database import Database, Reader
 
 # Inputs of functions kept in memory; they never change. A function has at most 64 inputs, so at most some 40 MB.
 _INPUTS_KEPT: Final = 4_096
@@ -56,7 +56,7 @@ def build_context(
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     clients = ClientAddresses(settings.proxies)
-    database, reads, wrote = _database(settings, clients)
+    database, reader_for, wrote = _database(settings, clients)
     fixed = parse_secrets(settings.secret) if settings.secret else None
     clock = _clock(now_ms, monotonic_ms, steady_ms)
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
@@ -65,7 +65,7 @@ def build_context(
     return Context(
         settings=settings,
         database=database,
-        reads=reads,
+        reader_for=reader_for,
         wrote=wrote,
         epochs=Epochs(database),
         clients=clients,
@@ -112,7 +112,7 @@ def _monotonic_ms() -> int:
 
 def _database(
     settings: Settings, clients: ClientAddresses
-) -> tuple[Database, Callable[[Request], Reads], Callable[[str], None] | None]:
+) -> tuple[Database, Callable[[Request], Reader], Callable[[str], None] | None]:
     """The database, what requests read, and who is told that a client wrote; without replicas none of it costs."""
     if not settings.read_urls:
         database = open_database(settings.database_url, data_dir=settings.data_dir)
@@ -121,7 +121,7 @@ def _database(
         settings.database_url, settings.read_urls,
         data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max,
     )  # fmt: skip
-    return replicated, lambda request: replicated.reads(clients.address(request)), replicated.wrote
+    return replicated, lambda request: replicated.reader_for(clients.address(request)), replicated.wrote
 
 
 def _blocks(settings: Settings, database: Database) -> BlockStore:

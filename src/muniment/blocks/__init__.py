@@ -1,6 +1,6 @@
-"""The block store: the bytes of bundles under their sha2-256 digests.
+"""The block store: the blocks of bundles by their sha2-256 digests.
 
-`store` is the protocol of every store; `files` keeps blocks as files in the data directory, `table` in the database.
+`store` is the protocol of all stores; `files` keeps blocks as files in the data directory, `table` in the database.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
     from muniment.storage.database import Database
 
-# A word for any engine: the setting stays right when the service moves to another one.
+# Stands for the database of either engine, so that the setting stays correct when the service moves to the other one.
 IN_DATABASE: Final = "database:"
 
 
 def open_blocks(
     url: str, *, data_dir: Path, database: Database, database_url: str, loop: asyncio.AbstractEventLoop | None
 ) -> BlockStore:
-    """The store at `url`: `file:`, `file:///path`, `database:`, or the same by its engine, `postgresql:` or `sqlite:`.
+    """The store at `url`: `file:`, `file:///path`, or `database:` (also by its engine, `postgresql:` or `sqlite:`).
 
-    An empty `url` means files beside an SQLite database, and the table with any other engine. `loop` is the event loop
-    of `database`. Raises `ValueError` for any other `url`, `StorageUnavailable` when the store cannot be opened.
+    An empty `url` means files with SQLite, and the table with PostgreSQL. `loop` is the event loop of `database`.
+    Raises `ValueError` for any other `url`, and `StorageUnavailable` when the store cannot be opened.
     """
     engine = "sqlite:" if database_url.startswith("sqlite:") else "postgresql:"
     if not url:
@@ -45,9 +45,9 @@ def open_blocks(
 
 
 def block_directory(url: str, data_dir: Path) -> Path | None:
-    """The directory of a `file:` URL (RFC 8089): without a path, inside the data directory. None for other URLs.
+    """The directory of a `file:` URL (RFC 8089); without a path, inside the data directory. None for other URLs.
 
-    Raises `ValueError` when it names another host, or no absolute path.
+    Raises `ValueError` for another host, and for a relative path.
     """
     parts = urlsplit(url)
     if parts.scheme != "file":

@@ -1,4 +1,4 @@
-"""The local disk for block stores: room for uploads, and disk failures as refusals."""
+"""The local disk of block stores: places for uploads, and refusals for disk failures."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from muniment.errors import StorageUnavailable
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Uploads up to this size wait in memory while their clients send them: most bundles are 80 to 140 KB.
+# Uploads up to this size stay in memory while they arrive: most bundles are 80 to 140 KB.
 SPOOL_MEMORY_MAX: Final = 256 * 1024
 # Bytes of one read from a file.
 _PIECE_BYTES: Final = 256 * 1024
 
 
 class Spool:
-    """An upload in progress: in memory first, then in a file without a name, which a crash cannot leave behind.
+    """An upload in progress: first in memory, then in a file without a name, which does not survive a crash.
 
-    It has one writer, and then any number of readers. Every method raises `StorageUnavailable` when the disk fails.
+    First it has one writer, then any number of readers. Every method raises `StorageUnavailable` when the disk fails.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Keep up to `SPOOL_MEMORY_MAX` bytes in memory, more of them in `directory`."""
+        """Keep up to `SPOOL_MEMORY_MAX` bytes in memory, and a longer upload in `directory`."""
         self._directory = directory
         self._memory = bytearray()
         self._file: IO[bytes] | None = None
@@ -59,7 +59,7 @@ class Spool:
         return self._hash.digest()
 
     def whole(self) -> bytearray:
-        """All bytes in one piece, which the caller must not change: a copy where they are on the disk."""
+        """All bytes in one piece, which the caller must not change; a copy if they are on the disk."""
         if self._file is None:
             return self._memory
         content, at = bytearray(self._size), 0
@@ -97,7 +97,7 @@ class Spool:
 
 
 def _append(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:
-    """Write all of `data`: one system call may write less."""
+    """Write all of `data`; one system call may write only a part."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
@@ -105,7 +105,7 @@ def _append(file: IO[bytes], data: bytes | bytearray | memoryview) -> None:
 
 @contextmanager
 def disk_failures() -> Generator[None]:
-    """Turn an `OSError` of the disk into `StorageUnavailable`: full, over quota, read-only, broken or gone."""
+    """Turn an `OSError` of the disk (full, over quota, read-only, broken, missing) into `StorageUnavailable`."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """Blocks as files: `<root>/ab/cdef…`, two and 62 hex digits of the sha2-256 digest.
 
-A block appears whole or not at all: it is written and flushed to disk as a file without a name (`O_TMPFILE`),
-and then linked to its place. Where the file system cannot do that, and where a damaged block is replaced, it is
-written under `<root>/tmp` and renamed. The next start removes files that a crash left there.
+A block appears whole or not at all: it is written and flushed to disk as a file without a name (`O_TMPFILE`), and then
+linked to its place. If the file system cannot do that, or if a damaged block is replaced, the block is written in
+`<root>/tmp` and renamed. The next start removes files that a crash left there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muniment.blocks.disk import Spool, disk_failures
 from muniment.errors import ContentNotFound, StorageUnavailable
 from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
 
-# Writing one block takes seconds at worst, so a temporary file of this age has lost its writer.
+# Writing a block takes a few seconds at most, so the writer of a temporary file of this age is gone.
 _ABANDONED_SECONDS: Final = 600
 _FILE_MODE: Final = 0o644
 _SHARD_LENGTH: Final = 2
@@ -34,7 +34,7 @@ class FileBlockStore:
     """A `BlockStore` in a directory, which several processes may share."""
 
     def __init__(self, root: Path) -> None:
-        """Make the directory where there is none, and sweep it; raises `StorageUnavailable`."""
+        """Make the directory if it does not exist, and remove old temporary files; raises `StorageUnavailable`."""
         self._root = root
         self._temporary = root / "tmp"
         with disk_failures():
@@ -50,7 +50,7 @@ class FileBlockStore:
                 shard = f"{self._root}/{name[:_SHARD_LENGTH]}"
                 self._put(shard, name[_SHARD_LENGTH:], data)
                 touched.add(shard)
-            # For a block that was there already too: its writer may not have flushed the directory yet.
+            # Also for a block that existed: its writer may not have flushed the directory yet.
             for shard in sorted(touched):
                 durable.flush_directory(shard)
 
@@ -73,28 +73,28 @@ class FileBlockStore:
                 raise _not_found(digest) from error
 
     def has(self, digest: bytes) -> bool:
-        """Whether a block is here. Its bytes are not read."""
+        """Whether the store has a block. Its bytes are not read."""
         with disk_failures():
             return self._path(digest).exists()
 
     def digests(self) -> Iterator[bytes]:
-        """The digests of all blocks in their order; blocks that come or go meanwhile may be missing."""
+        """The digests of all blocks in ascending order; blocks that are added or removed meanwhile may be missing."""
         for shard in _SHARDS:
             with disk_failures():
                 names = sorted(path.name for path in (self._root / shard).iterdir())
             yield from (bytes.fromhex(shard + name) for name in names if _BLOCK_NAME.fullmatch(name))
 
     def check(self) -> None:
-        """Return when every directory is there, and a file can be written."""
+        """Return if every directory exists and a file can be written."""
         with disk_failures():
-            there = os.listdir(self._root)  # noqa: PTH208 - names are all that is wanted of 256 directories
+            there = os.listdir(self._root)  # noqa: PTH208 - only the names of 256 directories are needed
         if not set(_SHARDS) <= set(there):
             raise StorageUnavailable("the directory of the block store lacks parts: is its volume mounted?")
         with disk_failures():
             durable.prove_writing(self._temporary)
 
     def open_spool(self) -> Spool:
-        """A place for an upload: in memory while it is small, then a nameless file beside the blocks."""
+        """A place for an upload: in memory while it is small, then a nameless file on the same disk as the blocks."""
         return Spool(self._temporary)
 
     def _path(self, digest: bytes) -> Path:
@@ -106,7 +106,7 @@ class FileBlockStore:
         self._temporary.mkdir(parents=True, exist_ok=True)
         for shard in _SHARDS:
             (self._root / shard).mkdir(exist_ok=True)
-        # The root always: another process may have made the directories just now, without flushing the root yet.
+        # Always the root: another process may have just made the directories, and not flushed the root yet.
         for directory in {self._root, *(path.parent for path in made)}:
             durable.flush_directory(directory)
         for left in self._temporary.iterdir():
@@ -122,7 +122,7 @@ class FileBlockStore:
         except OSError:
             return False
         finally:
-            with suppress(OSError):  # a read-only file system refuses even if there is nothing to remove
+            with suppress(OSError):  # a read-only file system refuses even to remove a missing file
                 probe.unlink()
         return True
 
@@ -130,7 +130,7 @@ class FileBlockStore:
         if len(data) > BLOCK_SIZE_MAX:
             raise ValueError(f"a block has at most {BLOCK_SIZE_MAX} bytes")
         path = f"{shard}/{name}"
-        if os.path.exists(path):  # noqa: PTH110 - a bundle is three blocks, and making paths takes longer than the system
+        if os.path.exists(path):  # noqa: PTH110 - making a Path takes longer than the system call
             if not _holds(Path(path), data):
                 self._replace(Path(path), data)
         elif self._links_unnamed:
@@ -158,7 +158,7 @@ def _not_found(digest: bytes) -> ContentNotFound:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Whether the file holds exactly these bytes; False for a missing file and one with a bad sector."""
+    """Whether the file holds exactly these bytes; False also for a missing file, and for a bad sector."""
     try:
         with path.open("rb") as file:
             return os.fstat(file.fileno()).st_size == len(data) and file.read() == data
@@ -169,12 +169,12 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def _write_unnamed(directory: str, name: str, data: bytes) -> None:
-    """Write a file that gets its name after its bytes are on disk; raises `FileExistsError`."""
+    """Write a file that gets its name once its bytes are on disk; raises `FileExistsError`."""
     descriptor = os.open(directory, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, _FILE_MODE)
     try:
         durable.write_through(descriptor, data)
-        # With a descriptor, `os.link` calls linkat(2) with AT_SYMLINK_FOLLOW, as open(2) shows for O_TMPFILE. Any
-        # descriptor will do: it is the start of the first path alone, and that path is absolute.
+        # Given `src_dir_fd`, `os.link` calls linkat(2) with AT_SYMLINK_FOLLOW, as open(2) shows for O_TMPFILE. Any
+        # descriptor works, because the source path is absolute.
         os.link(f"/proc/self/fd/{descriptor}", f"{directory}/{name}", src_dir_fd=descriptor, follow_symlinks=True)
     finally:
         os.close(descriptor)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class BlockStore(Protocol):
-    """Blocks by the sha2-256 digest of their bytes, each written once. Safe to use from many threads at once.
+    """Blocks by the sha2-256 digest of their bytes, each written once. Many threads may use it concurrently.
 
     Every method raises `StorageUnavailable` when the disk or database under it fails.
     """
@@ -19,7 +19,7 @@ class BlockStore(Protocol):
         """Store pairs of digest and bytes, which must belong together; durable when this returns.
 
         A stored block is left alone, or repaired when its bytes are damaged. After a failure some of the blocks may be
-        stored, each of them whole. Errors of the iterator `blocks` come through.
+        stored, each of them whole. Errors of the iterator `blocks` are raised unchanged.
         """
         ...
 
@@ -32,17 +32,17 @@ class BlockStore(Protocol):
         ...
 
     def has(self, digest: bytes) -> bool:
-        """Whether a block is here. Its bytes are not read."""
+        """Whether the store has a block. Its bytes are not read."""
         ...
 
     def digests(self) -> Iterator[bytes]:
-        """The digests of all blocks in their order, so that two stores can be compared."""
+        """The digests of all blocks in ascending order, so that two stores can be compared."""
         ...
 
     def check(self) -> None:
-        """Return when the local disk can take uploads."""
+        """Return if the local disk can take uploads."""
         ...
 
     def open_spool(self) -> Spool:
-        """A place for an upload in progress. Nothing of it remains after it is closed or the process ends."""
+        """A place for an upload in progress. Nothing remains after it is closed or the process ends."""
         ...

@@ -1,7 +1,7 @@
 """Blocks in a table of the service's own database, so that all processes on all machines share them.
 
-The database is asynchronous and belongs to an event loop; the store is called in threads. A thread hands its
-statement to that loop and waits. So code on the loop must never call the store: the loop would wait for itself.
+The database is asynchronous and belongs to an event loop; threads call the store. A thread passes its statement to that
+loop and waits. So code on the loop must never call the store: the loop would wait for itself.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Bytes in one transaction, unless a single block has more, so that other writers soon have their turn.
+# Bytes in one transaction, unless a single block has more. Small transactions let other writers in.
 BATCH_BYTES_MAX: Final = 1024 * 1024
-# Blocks in one transaction: small ones cost a statement each, some tenths of a millisecond.
+# Blocks in one transaction: each takes a statement of some tenths of a millisecond.
 BATCH_BLOCKS_MAX: Final = 200
 # Digests in one statement of a listing: 32 KiB.
 DIGESTS_AT_ONCE: Final = 1_000
-# Beyond every bound of the engines themselves: only an event loop that stands still takes longer.
+# Longer than every time limit of the engines: only a blocked event loop takes longer.
 ANSWER_SECONDS_MAX: Final = 30.0
 
 # A row with these bytes stays as it is. `INSERT … DO NOTHING` would be simpler, but would not repair a damaged row.
@@ -41,9 +41,9 @@ class TableBlockStore:
     """A `BlockStore` in the table `blocks`, which migrations make."""
 
     def __init__(self, database: Database, loop: asyncio.AbstractEventLoop | None, *, spools: Path) -> None:
-        """`loop` is the event loop of `database`; without it the store refuses every use.
+        """`loop` is the event loop of `database`; without it, the store cannot read or write.
 
-        Uploads wait in the directory `spools`, which is made where there is none; raises `StorageUnavailable`.
+        Uploads wait in the directory `spools`, which is made if it does not exist. Raises `StorageUnavailable`.
         """
         self._database = database
         self._loop = loop
@@ -76,11 +76,11 @@ class TableBlockStore:
         return size
 
     def has(self, digest: bytes) -> bool:
-        """Whether a block is here. Its bytes are not read."""
+        """Whether the store has a block. Its bytes are not read."""
         return bool(self._fetch("SELECT 1 FROM blocks WHERE digest = ?", digest))
 
     def digests(self) -> Iterator[bytes]:
-        """The digests of all blocks in their order; blocks that come or go meanwhile may be missing."""
+        """The digests of all blocks in ascending order; blocks that are added or removed meanwhile may be missing."""
         last = b""
         while rows := self._fetch(
             "SELECT digest FROM blocks WHERE digest > ? ORDER BY digest LIMIT ?", last, DIGESTS_AT_ONCE
@@ -89,7 +89,7 @@ class TableBlockStore:
                 yield last
 
     def check(self) -> None:
-        """Return when an upload can wait on the local disk; the database has a check of its own."""
+        """Return if the local disk can take uploads; the database has its own check."""
         with disk_failures():
             durable.prove_writing(self._spools)
 
@@ -98,7 +98,7 @@ class TableBlockStore:
         return Spool(self._spools)
 
     def _put(self, batch: dict[bytes, bytes]) -> None:
-        # In one order everywhere: two writers of the same blocks wait for each other, without a deadlock.
+        # Sorted, so that two writers of the same blocks wait for each other without a deadlock.
         rows = sorted(batch.items())
 
         async def put(tx: Transaction) -> None:
@@ -121,9 +121,9 @@ class TableBlockStore:
         """The result of `ask` on the database's loop. Raises `StorageUnavailable` when it fails or takes too long."""
         loop = self._loop
         if loop is None:
-            raise RuntimeError("this block store was made where no event loop runs, so it has no database to ask")
+            raise RuntimeError("this block store was made without an event loop, so it cannot use its database")
         if _runs_a_loop():
-            raise RuntimeError("a block store is called in a thread: an event loop would wait here for itself")
+            raise RuntimeError("call a block store in a thread: here the event loop would wait for itself")
         coroutine = ask()
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, loop)

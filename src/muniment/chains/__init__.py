@@ -1,1 +1,1 @@
-"""Access to EVM chains: RPC, balances, tokens, prices, and the catalogue of the chains that are served."""
+"""Access to EVM chains: the catalogue of chains, RPC, balances, tokens and prices."""

@@ -1,9 +1,9 @@
 """Balances through Multicall3's `aggregate3`, for nodes that refuse creation calls.
 
-`allowFailure` does not save a batch from its gas: a token that burns all it is given (63/64 of what is left, EIP-150)
-makes the whole call fail, or leaves those behind it too little. So a group that fails is asked again in halves, and
-tokens that failed inside a good group are asked again without the others, until each failure is a token's own. By
-itself a token gets little gas: one that burns it fails the call and is known by that, one that reverts does not.
+`allowFailure` does not protect a call against lack of gas: a token that burns all its gas (63/64 of the rest, EIP-150)
+makes the whole call fail, or leaves too little for the tokens after it. So a group that fails is read again in halves,
+and tokens that failed inside a good group are read again without the others, until each failure is the token's own. A
+single token gets little gas: a token that burns it makes the call fail, a token that reverts does not.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from muniment.evm.address import Address
 from muniment.evm.hex import data_of
 from muniment.outgoing import Outgoing, Unreachable
 
-# Up to so many tokens that failed beside others are asked each by itself: one more round trip instead of four.
+# Up to this many tokens that failed in a group are each read alone: one more round trip instead of four.
 _ALONE_MAX: Final = 16
-# Gas for one token's two reads and the call around them; on some rollups a call also pays for its calldata.
+# Gas for one token's two reads and the outer call; on some rollups a call also pays for its calldata.
 _GAS_ALONE: Final = 10 * multicall.READ_GAS_MAX
-# Halving 300 tokens ends after 9 rounds; regrouping those that failed may add as many.
+# Halving 300 tokens ends after 9 rounds; regrouping failed tokens may add as many.
 _ROUNDS_MAX: Final = 20
-# EIP-1474: what a node answers to calls beyond its limit; no token's fault.
+# EIP-1474: the error of a node for calls beyond its rate limit; no token causes it.
 _LIMIT_EXCEEDED: Final = -32005
 # The answer for a token takes 640 characters: 320 bytes of ABI data in hex, for its balance and its allowance.
 _TOKENS_PER_REQUEST: Final = 300
@@ -38,7 +38,7 @@ _Group = tuple[Address, ...]
 
 @dataclass(slots=True)
 class Found:
-    """Holdings of the tokens that could be read, and the tokens that made a call fail by themselves."""
+    """Holdings of the readable tokens, and the tokens that made a call fail even alone (`burners`)."""
 
     holdings: dict[Address, Holding] = field(default_factory=dict[Address, Holding])
     burners: list[Address] = field(default_factory=list[Address])
@@ -56,12 +56,12 @@ async def read(
 ) -> Found:
     """Holdings at `block`; address zero is the coin.
 
-    Each request also reads the block number alone: a failure of that is the node's and no token's. Raises
-    `Unreachable`, `refused` when it fails.
+    Each request also has a call that reads only the block number: if that fails, the node is at fault, not a token.
+    Raises `Unreachable`, then with the reason `refused`.
     """
     found = Found()
     groups: list[_Group] = [tuple(chunk) for chunk in chunks if chunk]
-    alone: list[_Group] = []  # a group whose answer was too large: in a shared request it would spoil the others
+    alone: list[_Group] = []  # groups of a request whose answer was too large: each gets its own request
     for _ in range(_ROUNDS_MAX):
         requests = [*_requests(groups), *([group] for group in alone)]
         if not requests:
@@ -81,7 +81,7 @@ async def read(
 
 
 def _requests(groups: Sequence[_Group]) -> list[list[_Group]]:
-    """`groups` in their order, so many to a request that an honest answer is as small as answers have to be."""
+    """`groups` in their order, divided into requests whose honest answers stay below the limit of an answer."""
     requests: list[list[_Group]] = []
     tokens = 0
     for group in groups:
@@ -103,7 +103,7 @@ async def _ask(
     block: int,
     seconds_max: float,
 ) -> list[Any] | None:
-    """What the node answers for each of `groups`; None where it is more than is read. Raises `Unreachable`."""
+    """The node's result for each of `groups`; None if the answer is too large. Raises `Unreachable`."""
     probe = _call(chain, [Read(chain.multicall3, multicall.GET_BLOCK_NUMBER)], block)
     calls = [
         _call(chain, _reads(chain, wallet, group), block, gas=_GAS_ALONE if len(group) == 1 else None)
@@ -127,7 +127,7 @@ def _call(chain: Chain, reads: list[Read], block: int, gas: int | None = None) -
 
 
 def _reads(chain: Chain, wallet: Address, group: _Group) -> list[Read]:
-    """Two for each token: its balance and its allowance."""
+    """Two reads for each token: its balance and its allowance."""
     balance = multicall.BALANCE_OF + multicall.word(wallet)
     spender = multicall.word(chain.settler) if chain.settler is not None else bytes(multicall.WORD)
     allowance = multicall.ALLOWANCE + multicall.word(wallet) + spender
@@ -145,7 +145,7 @@ def _returned(result: object, count: int) -> list[bytes | None] | None:
 
 
 def _take(found: Found, group: _Group, result: object) -> list[_Group]:
-    """Keep what a group's answer says; the groups to ask again."""
+    """Add a group's result to `found`; the groups to read again."""
     returned = _returned(result, 2 * len(group))
     if returned is None:
         if len(group) == 1:

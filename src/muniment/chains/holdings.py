@@ -1,4 +1,4 @@
-"""What a wallet holds on all chains that are configured, and what it is worth: chains side by side, prices behind."""
+"""The holdings of a wallet on all configured chains, with prices: first all chains in parallel, then the prices."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from muniment.chains.tokens import Token, default_logo
 from muniment.evm.address import Address
 from muniment.outgoing import Outgoing, Unreachable
 
-# About a block of the slower chains: asked again at once, a wallet would see nothing new.
+# About one block of the slower chains: an earlier reading would show nothing new.
 KEPT_MS: Final = 10_000
-# Readings kept, and under way: one for a wallet and chain, some 5 KB each.
+# Readings kept or running: one for each wallet and chain, some 5 KB each.
 READINGS_MAX: Final = 4_096
-# What of the time is left for prices, which come after the balances that need them.
+# The share of the time for prices, which are read after the balances.
 PRICE_SECONDS_MAX: Final = 2.5
 
 _log = structlog.get_logger(__name__)
@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A token or coin of which a wallet has some, in base units; `price` in US dollars, None when unknown."""
+    """A token or coin that a wallet holds, in base units; `price` in US dollars, None if unknown."""
 
     token: Token
     balance: int
@@ -40,7 +40,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Portfolio:
-    """What was found, and for the chains that could not be read one word that says why."""
+    """The holdings of a wallet; `failed` has a one-word reason for each chain that could not be read."""
 
     held: Sequence[Held]
     failed: Mapping[int, str]
@@ -49,7 +49,7 @@ class Portfolio:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A chain's reading, or the reason why there is none."""
+    """A chain's reading, or the reason for its failure."""
 
     chain: Chain
     reading: ChainReading | None
@@ -57,7 +57,7 @@ class _Answer:
 
 
 class Holdings:
-    """Reads wallets. An answer is kept for a moment, and requests at the same time share one reading."""
+    """Reads wallets. A reading is kept for `KEPT_MS`, and concurrent requests share it."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Holdings:
         monotonic_ms: Callable[[], int] | None = None,
         seconds_max: float,
     ) -> None:
-        """Read the chains among `chains` that have an RPC URL, within `seconds_max` in all."""
+        """Read those of `chains` that have an RPC URL; a request takes at most `seconds_max`."""
         self.chains = [chain for chain in chains.values() if chain.rpc_urls]
         self.tokens = tokens
         self._sources = sources
@@ -81,10 +81,10 @@ class Holdings:
         self._readings: OrderedDict[tuple[int, Address], tuple[int, asyncio.Task[_Answer]]] = OrderedDict()
 
     async def of(self, wallet: Address) -> Portfolio:
-        """What `wallet` holds. A token that cannot be read is left out, a chain that cannot is among the failed."""
+        """The holdings of `wallet`, without unreadable tokens; unreadable chains are in `failed`."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._seconds_max
-        # Shielded: who gives up must not take the reading from the others.
+        # Shielded: a cancelled request must not cancel the reading of others.
         answers = await asyncio.gather(*(asyncio.shield(self._reading(chain, wallet)) for chain in self.chains))
         found = [
             (token, holding.balance, holding.allowance or 0, answer)
@@ -99,7 +99,7 @@ class Holdings:
             async with asyncio.timeout_at(end):
                 known |= await prices(self._sources, missing, self._now_ms())
         except TimeoutError:
-            pass  # unknown then
+            pass  # these prices stay unknown
         held = [
             Held(token, balance, allowance, known.get((token.chain_id, token.address)))
             for token, balance, allowance, _ in found
@@ -113,7 +113,7 @@ class Holdings:
         return [coin, *(token for token in self.tokens.tokens(chain.id) if token.address != NATIVE)]
 
     def _reading(self, chain: Chain, wallet: Address) -> asyncio.Task[_Answer]:
-        """The reading that is under way, or was made a moment ago and is good, or a new one."""
+        """The running reading, or a good one that is younger than `KEPT_MS`, or a new one."""
         key, now_ms = (chain.id, wallet), self._now_ms()
         since_ms, task = self._readings.get(key, (0, None))
         if task is None or _has_failed(task) or not 0 <= now_ms - since_ms < KEPT_MS:
@@ -134,13 +134,13 @@ class Holdings:
             )
         except Unreachable as error:
             return _Answer(chain, None, error.reason)
-        except Exception:  # noqa: BLE001 - one chain's trouble, whatever it is, is not the others'
+        except Exception:  # noqa: BLE001 - an error of one chain must not fail the others
             _log.exception("chain not read", chain=chain.id)
             return _Answer(chain, None, "error")
         return _Answer(chain, reading)
 
     def _feed_prices(self, answers: Sequence[_Answer]) -> dict[Coin, float]:
-        """What the feeds that were read on the way say."""
+        """The prices of the feeds that were read with the balances."""
         known: dict[Coin, float] = {}
         for answer in answers:
             for token, (feed, heartbeat_s) in answer.chain.feeds.items():
@@ -152,10 +152,10 @@ class Holdings:
 
 
 def _asked_as(token: Token) -> Address:
-    """The address that the reader knows a token by: the coin has none."""
+    """The address under which `read_chain` gives a token's holding; the coin is at `COIN`."""
     return COIN if token.address == NATIVE else token.address
 
 
 def _has_failed(task: asyncio.Task[_Answer]) -> bool:
-    """Whether a reading ended without one: then the next who asks tries anew."""
+    """Whether a reading has failed; then the next request starts a new one."""
     return task.done() and (task.cancelled() or task.exception() is not None or task.result().reading is None)

@@ -1,7 +1,7 @@
-"""Many contract reads in one `eth_call`, with calldata laid out by hand (Solidity ABI specification).
+"""Many contract reads in one `eth_call`, with calldata encoded by hand (Solidity ABI specification).
 
-`aggregate3` of Multicall3 is deployed on every chain of the catalogue. The one-shot reader needs no contract: it is
-creation code that reads balances and allowances under a gas cap each, and answers only what is not zero.
+There are two ways. Multicall3, with `aggregate3`, is deployed on every chain of the catalogue. The one-shot reader
+needs no contract: it is creation code that makes each read under a gas limit, and leaves out zeros.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ GET_BLOCK_NUMBER: Final = bytes.fromhex("42cbb15c")
 LATEST_ROUND_DATA: Final = bytes.fromhex("feaf968c")
 DECIMALS: Final = bytes.fromhex("313ce567")
 WORD: Final = 32
-# An honest token reads a balance in some 30,000 gas; proxies and rebasing tokens in less than this.
+# An honest token reads a balance with some 30,000 gas; proxies and rebasing tokens need less than this.
 READ_GAS_MAX: Final = 100_000
-# The longest answer that is read here: the five words of latestRoundData. What comes after it is a return bomb.
+# The longest useful answer: the five words of latestRoundData. Further bytes are a return bomb, and are cut off.
 _RETURNED_BYTES_MAX: Final = 5 * WORD
 _ENTRY: Final = 67
 _BALANCE_READ, _ALLOWANCE_READ = 1, 2
@@ -38,7 +38,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one token says of a wallet: base units, None where it could not be read."""
+    """One token's numbers for a wallet, in base units; None if unreadable."""
 
     balance: int | None
     allowance: int | None
@@ -50,7 +50,7 @@ def word(value: int | Address) -> bytes:
 
 
 def aggregate3(reads: Sequence[Read]) -> bytes:
-    """Calldata of `aggregate3((address,bool,bytes)[])`, every call allowed to fail."""
+    """Calldata of `aggregate3((address,bool,bytes)[])`; each call may fail alone."""
     bodies = [
         word(read.target)
         + word(1)
@@ -69,7 +69,7 @@ def aggregate3(reads: Sequence[Read]) -> bytes:
 
 
 def decode_aggregate3(answer: bytes, count: int) -> list[bytes | None] | None:
-    """What each of `count` calls returned, None for one that failed; None in all when this is no such answer."""
+    """The bytes that each of `count` calls returned, None for a failed call; None for a malformed answer."""
     try:
         start = _number(answer, 0)
         if _number(answer, start) != count:
@@ -90,29 +90,29 @@ def _returned(answer: bytes, base: int, index: int) -> bytes | None:
 
 
 def _number(answer: bytes, at: int) -> int:
-    """The word at `at`; an answer is another server's and may point anywhere."""
+    """The word at `at`. Answers are not trusted, and offsets in them may point anywhere."""
     if not 0 <= at <= len(answer) - WORD:
         raise ValueError("an offset points outside of the answer")
     return int.from_bytes(answer[at : at + WORD])
 
 
 def number_of(returned: bytes | None) -> int | None:
-    """The unsigned integer that a call returned: one word. A contract without code returns nothing.
+    """The unsigned integer that a call returned as one word; None for another length.
 
-    Some tokens return too little, some far too much: that is no integer.
+    An address without code returns nothing; some tokens return too little, some far too much.
     """
     return int.from_bytes(returned) if returned is not None and len(returned) == WORD else None
 
 
 def one_shot(code: bytes, wallet: Address, spender: Address, tokens: Sequence[Address]) -> bytes:
-    """Creation code with its constructor's arguments; a token of address zero is the native coin."""
+    """The creation code with the constructor's arguments; the token at address zero is the native coin."""
     arguments = [word(wallet), word(spender), word(READ_GAS_MAX), word(4 * WORD), word(len(tokens))]
     return b"".join([code, *arguments, *(word(token) for token in tokens)])
 
 
 @dataclass(frozen=True, slots=True)
 class OneShot:
-    """An answer of the one-shot reader. `tried` may be fewer than asked; tokens not in `found` have nothing."""
+    """An answer of the one-shot reader. `tried` may be less than `asked`; tried tokens not in `found` have zero."""
 
     block: int
     tried: int
@@ -120,7 +120,7 @@ class OneShot:
 
 
 def decode_one_shot(answer: bytes, asked: int) -> OneShot | None:
-    """The answer, or None when it is none: block number, tokens tried, then 67 bytes an entry."""
+    """The answer, or None if it is malformed: block number, tokens tried, then 67 bytes per entry."""
     entries = answer[2 * WORD :]
     if len(answer) < 2 * WORD or len(entries) % _ENTRY:
         return None

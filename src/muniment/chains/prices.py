@@ -1,7 +1,7 @@
 """Prices in US dollars per whole token, from sources that are not trusted.
 
-A price that is too old, not certain enough or out of all proportion is no price. Sources answer for what they know
-and are silent about the rest; none of them raises.
+A price that is too old, too uncertain or implausible is ignored. A source gives the prices that it knows, and leaves
+out the others; it does not raise.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ from muniment.json_text import parse_json
 from muniment.outgoing import Outgoing, Unreachable
 from muniment.wire import json_kind
 
-# No token has cost more than 10^6 dollars; what is far beyond is an error of the source.
+# No token has cost more than 10^6 dollars; a far higher price is an error of the source.
 PRICE_MAX: Final = 1e12
 # The smallest price that `price_json` can write.
 PRICE_DECIMALS: Final = 18
 PRICE_MIN: Final = 1e-18
 
-# Chainlink feeds have 8 or 18 decimals; a power of ten beyond 36 is none that a feed was made with.
+# Chainlink feeds have 8 or 18 decimals; no feed has more than 36.
 FEED_DECIMALS_MAX: Final = 36
 # latestRoundData(): uint80 roundId, int256 answer, uint256 startedAt, uint256 updatedAt, uint80 answeredInRound.
 _ROUND_BYTES: Final = 5 * 32
-# Clocks differ, and a round at the heartbeat waits for its block.
+# For different clocks, and for the block in which a round at the heartbeat is stored.
 CLOCK_SLACK_S: Final = 300
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
 
-# Some proxies cut a URL at 4 KB. It holds 93 coins at most, and the API takes a hundred.
+# Some proxies cut URLs at 4 KB. Such a URL holds at most 93 coins; the API takes a hundred.
 URL_LENGTH_MAX: Final = 4096
 CONFIDENCE_MIN: Final = 0.9
 PRICE_AGE_S_MAX: Final = 4 * 3600
 API_SECONDS_MAX: Final = 2.5
 REQUESTS_AT_ONCE_MAX: Final = 4
 KEPT_MS: Final = 60_000
-# After a failure the API is left alone for a while: a caller does not wait for it again.
+# After a failure, the API is not asked for this long, so that callers do not wait for it in vain.
 FAILURE_KEPT_MS: Final = 10_000
-# Two lists of 10,000 tokens; an entry takes about 300 bytes, all of them 6 MB.
+# The tokens of two full lists (10,000 each); an entry takes about 300 bytes, all of them 6 MB.
 KEPT_MAX: Final = 20_000
 # RFC 3986: a URL is printable ASCII. This length leaves room for 58 coins.
 _BASE_URL: Final = re.compile(r"https?://[!-~]{1,1016}")
-# Prices up to four hours old, as `PRICE_AGE_S_MAX` says.
+# Prices up to four hours old, like `PRICE_AGE_S_MAX`.
 _WIDTH: Final = "?searchWidth=4h"
 
-# How the API knows a chain's own coin.
+# The address of a chain's own coin in the API.
 _API_NATIVE: Final = "0x" + "0" * 40
 
 # A token: its chain id and its address.
 Coin: TypeAlias = tuple[int, Address]
 
-# The type of a price in a record: `msgspec.Raw(price_json(price).encode())`, since msgspec writes 1e-07 for 0.0000001.
+# The type of a price in a record: `msgspec.Raw(price_json(price).encode())`, because msgspec would write 1e-07.
 PriceJson: TypeAlias = Annotated[
     msgspec.Raw,
     msgspec.Meta(
@@ -75,7 +75,7 @@ _log = structlog.get_logger(__name__)
 
 
 class PriceSource(Protocol):
-    """Something that knows prices."""
+    """A source of prices."""
 
     async def prices(self, wanted: Collection[Coin], now_ms: int) -> dict[Coin, float]:
         """Prices of those of `wanted` that it knows. Does not raise."""
@@ -95,28 +95,28 @@ async def prices(sources: Sequence[PriceSource], wanted: Collection[Coin], now_m
 
 
 def is_plausible(price: float) -> bool:
-    """Whether a price can be one: a finite number from 10^-18 to 10^12."""
+    """Whether a price is possible: a finite number from 10^-18 to 10^12."""
     return math.isfinite(price) and PRICE_MIN <= price <= PRICE_MAX
 
 
 def price_json(price: float) -> str:
     """A price as a JSON number in plain decimal: no exponent, at most 18 decimals, 0 for unknown.
 
-    Raises `ValueError` for what neither is plausible nor 0.
+    Raises `ValueError` for a price that is neither plausible nor 0.
     """
     if price and not is_plausible(price):
         raise ValueError("not a price")
-    # The shortest digits that give this very float; in binary 0.1 would be 0.100000000000000006.
+    # `repr` gives the shortest digits of the float; its exact value would be 0.100000000000000006 for 0.1.
     exact = Decimal(repr(abs(float(price))))
     rounded = exact.quantize(Decimal(1).scaleb(-PRICE_DECIMALS), context=Context(prec=64))
     return format(rounded, "f").rstrip("0").rstrip(".") or "0"
 
 
 def price_of_round(last: FeedRound, now_s: int, heartbeat_s: int) -> float | None:
-    """The price in the last round of a Chainlink AggregatorV3Interface; None if it has none.
+    """The price in the last round of a Chainlink AggregatorV3Interface; None if the round is old or malformed.
 
-    `heartbeat_s` is the time after which the feed promises a new round. That the answer was computed in this very
-    round is not asked for: Chainlink calls `answeredInRound` deprecated.
+    `heartbeat_s` is the time after which the feed promises a new round. `answeredInRound` is not checked: Chainlink
+    calls it deprecated.
     """
     returned, decimals = last.returned, last.decimals
     if len(returned) != _ROUND_BYTES or not 0 <= decimals <= FEED_DECIMALS_MAX:
@@ -125,7 +125,7 @@ def price_of_round(last: FeedRound, now_s: int, heartbeat_s: int) -> float | Non
     updated_s = int.from_bytes(returned[96:128])
     if not now_s - heartbeat_s - CLOCK_SLACK_S <= updated_s <= now_s + CLOCK_SLACK_S:
         return None
-    # Compared as integers, because a float overflows.
+    # Compared as integers, because a float could overflow.
     if not 0 < answer <= int(PRICE_MAX) * 10**decimals:
         return None
     price = answer / 10**decimals
@@ -140,7 +140,7 @@ class StaticPrices:
 
     @classmethod
     def read(cls, path: Path) -> StaticPrices:
-        """A TOML file (named `.toml`) or a JSON object: `chainId:address` to price. Raises `ValueError` naming it."""
+        """Read a TOML (`.toml`) or JSON file: `chainId:address` to price. Raises `ValueError` with its name."""
         try:
             with path.open("rb") as file:
                 data = file.read(FILE_BYTES_MAX + 1)
@@ -188,7 +188,7 @@ def _float(number: float) -> float:
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """What the API says of a coin, as far as it matters here."""
+    """The members of the API's answer for one coin that this module uses."""
 
     price: float
     timestamp: float
@@ -196,22 +196,22 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class PriceApi:
-    """The current prices of an HTTP API in the form of DefiLlama's `coins`: `GET /prices/current/{coins}`.
+    """Current prices from an HTTP API like DefiLlama's `coins`: `GET /prices/current/{coins}`.
 
-    Answers are kept for a minute, and nobody asks for a coin while an answer for it is under way.
+    Answers are kept for a minute, and concurrent callers share one request for a coin.
     """
 
     def __init__(self, base_url: str, outgoing: Outgoing, chains: Mapping[int, str]) -> None:
-        """`base_url` is what stands before `/prices`; `chains` are the API's names of the chains that it knows.
+        """`base_url` is the part before `/prices`; `chains` has the API's name of each chain that it knows.
 
-        Raises `ValueError` for what is no URL of http or https.
+        Raises `ValueError` unless `base_url` is an http or https URL.
         """
         if not _BASE_URL.fullmatch(base_url):
             raise ValueError("the URL of a price API begins with http:// or https:// and has at most 1024 characters")
         self._prefix = f"{base_url.rstrip('/')}/prices/current/"
         self._outgoing = outgoing
         self._chains = dict(chains)
-        self._kept: dict[Coin, tuple[int, int, float | None]] = {}  # from, for how many ms, the price
+        self._kept: dict[Coin, tuple[int, int, float | None]] = {}  # kept since (ms), for how long (ms), the price
         self._pending: dict[Coin, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE_MAX)
 
@@ -225,18 +225,18 @@ class PriceApi:
             self._pending |= dict.fromkeys(batch, task)
         found = {coin: self._kept[coin][2] for coin in fresh}
         if tasks := {self._pending[coin] for coin in missing}:
-            # Not `gather`: a caller that gives up must not take the answer from the others.
+            # Not `gather`: a cancelled caller must not cancel the requests of others.
             await asyncio.wait(tasks)
         found |= {coin: self._kept[coin][2] for coin in missing if coin in self._kept}
         return {coin: price for coin, price in found.items() if price is not None}
 
     def _is_kept(self, coin: Coin, now_ms: int) -> bool:
         since_ms, for_ms, _ = self._kept.get(coin, (0, 0, None))
-        # Not before `since_ms` either: a clock that was set back would keep it for longer.
+        # A time before `since_ms` does not count: after a clock was set back, a price would be kept for too long.
         return 0 <= now_ms - since_ms < for_ms
 
     def _batches(self, coins: Sequence[Coin]) -> Iterator[list[Coin]]:
-        """`coins` in parts, each for one URL."""
+        """`coins` in batches, each for one URL."""
         batch: list[Coin] = []
         length = 0
         for coin in coins:
@@ -277,7 +277,7 @@ class PriceApi:
 
 
 def _answers(data: bytes) -> dict[str, object]:
-    """What the API says of each coin, by its name in lower case; raises `ValueError` when it is no such answer."""
+    """The API's answer for each coin, by name in lower case; raises `ValueError` for a malformed answer."""
     value: Any = parse_json(data)
     coins: object = cast("dict[str, object]", value).get("coins") if isinstance(value, dict) else None
     if not isinstance(coins, dict):
@@ -286,7 +286,7 @@ def _answers(data: bytes) -> dict[str, object]:
 
 
 def _price(coin: object, now_s: int) -> float | None:
-    """The price in what the API says of a coin, if it is certain, recent and plausible."""
+    """The price in the API's answer for a coin, if it is certain, recent and plausible."""
     try:
         answer = msgspec.convert(coin, _Answer)
     except (msgspec.ValidationError, OverflowError):

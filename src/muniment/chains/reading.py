@@ -1,4 +1,4 @@
-"""A wallet's holdings on one chain with the last rounds of price feeds: normally one HTTP round trip."""
+"""Reads a wallet's holdings on one chain, and the last rounds of price feeds: normally in one HTTP round trip."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from muniment.evm.address import Address
 from muniment.evm.hex import data_of, quantity_of
 from muniment.outgoing import Outgoing, Unreachable
 
-# 300 tokens fit the answer (365 entries in 24,576 bytes) and the creation code (1,490 in EIP-3860's 49,152 bytes).
+# 300 tokens fit into the answer (365 entries in 24,576 bytes) and the creation code (1,490 in EIP-3860's 49,152 bytes).
 TOKENS_PER_CALL: Final = 300
 FAILURES_MAX: Final = 5
 REST_SECONDS: Final = 30
-# Seconds for which a node that refuses creation calls gets none, and a token that burns gas is left out.
+# For this long, a node that refused creation calls gets none, and a token that burnt gas is left out.
 REMEMBERED_SECONDS: Final = 86_400
-# An honest answer needs one round; a new block in between, a second; a lack of gas, one for some hundred tokens.
+# An honest answer needs one round; a new block in between needs a second one; a lack of gas, one per hundred tokens.
 _ROUNDS_MAX: Final = 8
 _NOBODY: Final = Address("0x0000000000000000000000000000000000000000")
 COIN: Final = _NOBODY
@@ -31,7 +31,7 @@ _READER: Final = bytes.fromhex(Path(__file__).with_name("one_shot_reader.hex").r
 
 @dataclass(frozen=True, slots=True)
 class FeedRound:
-    """The last round of a Chainlink feed: the five words of `latestRoundData()`, not judged yet, and its decimals."""
+    """The last round of a Chainlink feed: the five words of `latestRoundData()`, unchecked, and its decimals."""
 
     returned: bytes
     decimals: int
@@ -39,9 +39,9 @@ class FeedRound:
 
 @dataclass(frozen=True, slots=True)
 class ChainReading:
-    """One block's number, unix time in seconds, holdings of every token asked (the coin at `COIN`), feeds' rounds.
+    """A block's number and Unix time in seconds, the holdings at it (the coin's at `COIN`), and the feeds' rounds.
 
-    A token that could not be read has a balance of None; a feed that could not be read is absent.
+    An unreadable token has a balance of None; an unreadable feed is absent.
     """
 
     block: int
@@ -62,7 +62,7 @@ class _Node:
 
 @dataclass(slots=True)
 class ReadingState:
-    """The memory of one process about nodes and tokens; `now_s` is its clock, in seconds."""
+    """The state of nodes and tokens that a process remembers; `now_s` is its clock, in seconds."""
 
     now_s: Callable[[], float]
     nodes: dict[str, _Node] = field(default_factory=dict[str, _Node], repr=False)
@@ -73,17 +73,17 @@ class ReadingState:
         return self.nodes.setdefault(url, _Node())
 
     def banned(self, chain_id: int, tokens: Sequence[Address]) -> set[Address]:
-        """The tokens among `tokens` that burnt the gas of others within a day."""
+        """The tokens among `tokens` that burnt the gas of others within the last day."""
         now = self.now_s()
         return {token for token in tokens if self.banned_until.get((chain_id, token), 0) > now}
 
     def ban(self, chain_id: int, tokens: Sequence[Address]) -> None:
-        """Leave `tokens` out for a day, where one token can spoil others."""
+        """For a day, leave `tokens` out of calls in which one token can fail others."""
         for token in tokens:
             self.banned_until[chain_id, token] = self.now_s() + REMEMBERED_SECONDS
 
     def failed(self, url: str, reason: str) -> None:
-        """Count a failure; after five in a row the node is left alone for 30 seconds."""
+        """Count a failure; after `FAILURES_MAX` in a row the node rests for `REST_SECONDS`."""
         node = self.node(url)
         node.failures, node.reason = node.failures + 1, reason
         if node.failures >= FAILURES_MAX:
@@ -102,8 +102,8 @@ async def read_chain(
 ) -> ChainReading:
     """The balances of `wallet` in `tokens` and the coin, and its allowances to the chain's settler, all at one block.
 
-    The chain's URLs are tried in turn within `seconds_max`. Raises `Unreachable` with the last one's reason:
-    `timeout`, `wrong-chain`, `garbage`, `http-500`, `unreachable`, `refused` and what `Outgoing` raises.
+    The chain's URLs are tried in turn within `seconds_max`. Raises `Unreachable` with the reason of the last one:
+    `timeout`, `wrong-chain`, `garbage`, `http-500`, `unreachable`, `refused`, or another reason of `Outgoing`.
     """
     asked = list(dict.fromkeys([COIN, *tokens]))
     end = asyncio.get_running_loop().time() + seconds_max
@@ -130,7 +130,7 @@ async def read_chain(
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What comes with every first request."""
+    """The results that every first request brings."""
 
     block: int
     time: int
@@ -151,7 +151,7 @@ class _Reader:
     state: ReadingState
 
     async def read(self) -> ChainReading:
-        """Raises `Unreachable`."""
+        """Read the chain. Raises `Unreachable`."""
         node = self.state.node(self.url)
         if node.refuses_creation_until > self.state.now_s():
             head, _ = await self._first([])
@@ -166,7 +166,7 @@ class _Reader:
         return self._reading(head, await self._complete(head.block, chunks, shots))
 
     async def _first(self, calls: list[Call]) -> tuple[_Head, list[Any]]:
-        """The head of the chain and its feeds beside the answers to `calls`: one round trip."""
+        """The head of the chain and its feeds, and the answers to `calls`, in one round trip."""
         first = [Call("eth_chainId"), Call("eth_getBlockByNumber", (self.chain.block_tag, False))]
         if self.feeds:
             reads = [
@@ -191,8 +191,8 @@ class _Reader:
     ) -> dict[Address, Holding]:
         """Every token's holding, all at one block.
 
-        Answers are compared by the block number inside them, which can differ from the number in the node's header: on
-        Arbitrum it is Ethereum's. When they differ, all tokens are read again at the block of the header.
+        Answers are of one block if the block numbers inside them are equal; on Arbitrum these are Ethereum's, not those
+        of block headers. If they differ, all tokens are read again at the block of the header.
         """
         pinned = hex(block)
         if len({shot.block for shot in shots if shot is not None}) > 1:
@@ -224,7 +224,7 @@ class _Reader:
         return eth_call(multicall.one_shot(_READER, self.wallet, spender, chunk), block=block)
 
     async def _fall_back(self, block: int, tokens: list[Address]) -> dict[Address, Holding]:
-        """Through Multicall3, at one block. Tokens that burn gas are banned."""
+        """Read the holdings through Multicall3, at one block. Tokens that burn gas are banned."""
         banned = self.state.banned(self.chain.id, tokens)
         chunks = _chunks([token for token in tokens if token not in banned])
         found = await fall_back.read(
@@ -255,7 +255,7 @@ def _shot(answer: object, chunk: list[Address]) -> multicall.OneShot | None:
 
 
 def _rounds(answer: bytes | None, feeds: list[Address]) -> dict[Address, FeedRound]:
-    """The rounds that could be read: five words of `latestRoundData()`, one of `decimals()`."""
+    """The readable rounds: five words of `latestRoundData()`, one of `decimals()`."""
     returned = None if answer is None else multicall.decode_aggregate3(answer, 2 * len(feeds))
     rounds: dict[Address, FeedRound] = {}
     for index, feed in enumerate(feeds if returned is not None else []):

@@ -23,7 +23,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The error that a node answered instead of a result."""
+    """The error that a node sent instead of a result."""
 
     code: int
     message: str
@@ -49,7 +49,7 @@ async def ask(
 ) -> list[Any]:
     """The results of `calls` in their order, each a JSON value or `Failed`: one HTTP request.
 
-    Raises `Unreachable` (`garbage` when what came is no answer to these calls, `too-large` beyond `bytes_max`).
+    Raises `Unreachable` (`garbage` if the answer does not match the calls, `too-large` beyond `bytes_max`).
     """
     batch = [
         {"jsonrpc": "2.0", "id": number, "method": call.method, "params": call.params}
@@ -60,7 +60,7 @@ async def ask(
         found = msgspec.convert(parse_json(answer), list[dict[str, Any]])
     except ValueError:
         raise Unreachable("garbage", "not a JSON-RPC batch answer") from None
-    # `true` and 1.0 are equal to 1 and are no ids of ours.
+    # `true` and 1.0 are equal to 1 in Python, but are not our ids.
     by_id = {entry["id"]: entry for entry in found if type(entry.get("id")) is int}
     if len(found) != len(calls) or set(by_id) != set(range(len(calls))):
         raise Unreachable("garbage", "the answers are not those to the calls")

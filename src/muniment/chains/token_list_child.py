@@ -1,7 +1,7 @@
-"""Reads token lists in a process of its own: a list of megabytes takes a core for a second, and the event loop with it.
+"""Parses token lists in a child process, because a list of megabytes would block the event loop for a second.
 
-The child gets the bytes and nothing else: no environment, no open file, no import path of the caller's. Its memory and
-its CPU time are bounded by itself, its time by the parent; without a parent its pipes end, and so does it.
+The child gets only the bytes: no environment, no open files, no import path of the caller. It limits its own memory and
+CPU time; the parent limits the total time. If the parent ends, the pipes close and the child ends too.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import msgspec
 from muniment.chains.tokens import LIST_BYTES_MAX, Token, parse_token_list
 from muniment.wire import decode_text, encode
 
-# Of a list of the largest size a child takes about a second and 150 MB; a slow machine is given time.
+# For a list of the largest size a child takes about a second and 150 MB; a slow machine may take longer.
 SECONDS_MAX: Final = 30.0
 _CPU_SECONDS_MAX: Final = 15
 _MEMORY_BYTES_MAX: Final = 1024**3
-# Tokens that are taken over between two turns of the event loop: some milliseconds, for their checksums are computed.
+# Tokens that are decoded between two turns of the event loop: some milliseconds, mostly for checksums.
 _TOKENS_PER_TURN: Final = 250
 _REASON_LENGTH: Final = 300
 
@@ -56,7 +56,7 @@ async def read_token_list(data: bytes, chains: Collection[int]) -> list[Token]:
 
 
 def main() -> int:
-    """The child's program: bytes in, one token a line out, or a reason on standard error."""
+    """The child's program: bytes in, one token per line out, or a reason on standard error."""
     _limit()
     chains = frozenset(map(int, sys.argv[1:]))
     try:
@@ -69,11 +69,11 @@ def main() -> int:
 
 
 def _limit() -> None:
-    if sys.platform != "win32":  # which has no such limits
+    if sys.platform != "win32":  # Windows has no such limits
         import resource  # noqa: PLC0415 - not there on Windows
 
         resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS_MAX, _CPU_SECONDS_MAX))
-        with suppress(ValueError):  # some systems know no limit of addresses
+        with suppress(ValueError):  # some systems do not limit address space
             resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
 
 

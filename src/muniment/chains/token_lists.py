@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
 
+from muniment import durable
 from muniment.chains.token_list_child import read_token_list
 from muniment.chains.tokens import LIST_BYTES_MAX, Token, parse_token_list
 from muniment.evm.address import Address
@@ -22,11 +20,11 @@ from muniment.outgoing import Outgoing, Unreachable
 # The list that comes with the package: the tokens most in use on the chains of `chains.catalogue`.
 PACKAGED_LIST: Final = Path(__file__).with_name("tokens.json")
 
-# More lists than this are a mistake in the configuration: together they would hold 320,000 tokens.
+# More lists are a mistake in the configuration: together, 32 lists may hold 320,000 tokens.
 LISTS_MAX: Final = 32
 # A list of 3 MB takes seconds on a slow line.
 FETCH_SECONDS_MAX: Final = 20.0
-# After a failure a list is asked for again sooner than after a success.
+# After a failure, a list is requested again sooner than after a success.
 RETRY_MS: Final = 10 * 60 * 1000
 _LOOK_SECONDS: Final = 60
 _HOUR_MS: Final = 3_600_000
@@ -37,8 +35,8 @@ _log = structlog.get_logger(__name__)
 class TokenLists:
     """The tokens of the chains that a registry serves.
 
-    Where lists differ about a token, the earlier list is right. A list from a URL is kept on disk, so that a start
-    without network has it.
+    If lists differ about a token, the earlier list counts. A list from a URL is kept on disk, for a start without
+    network.
     """
 
     def __init__(
@@ -51,9 +49,9 @@ class TokenLists:
         now_ms: Callable[[], int],
         refresh_hours: int = 24,
     ) -> None:
-        """Read the files among `lists`, and what `directory` keeps of the URLs (http or https) among them.
+        """Read the files among `lists`; for the http and https URLs among them, read the lists kept in `directory`.
 
-        Raises `ValueError` that names a file that cannot be read or is no token list; also for a URL without a host.
+        Raises `ValueError` with the name of an unreadable or malformed file, and for a URL without a host.
         """
         if len(lists) > LISTS_MAX:
             raise ValueError(f"there are at most {LISTS_MAX} token lists")
@@ -75,20 +73,20 @@ class TokenLists:
         self._tokens = self._merged()
 
     def tokens(self, chain_id: int) -> tuple[Token, ...]:
-        """The tokens of a chain, in the order of the lists; none for a chain that is not served."""
+        """The tokens of a chain, in the order of the lists; none for an unknown chain."""
         return self._tokens.get(chain_id, ())
 
     async def keep_fresh(self) -> None:
-        """Refresh the lists of URLs for as long as the process runs; ends by cancellation alone."""
+        """Refresh the lists from URLs until cancelled."""
         while True:
             try:
                 await self.refresh()
-            except Exception:  # noqa: BLE001 - the next turn may succeed; nobody would start this again
+            except Exception:  # noqa: BLE001 - the next attempt may succeed, and nothing restarts this task
                 _log.exception("token lists not refreshed")
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def refresh(self) -> None:
-        """Ask for the lists that are due. A list that does not come, or is broken, stays as it was."""
+        """Fetch the lists that are due. If that fails, the present list stays."""
         for url, due_ms in list(self._due_ms.items()):
             if self._now_ms() >= due_ms:
                 fresh = await self._fetch(url)
@@ -98,7 +96,7 @@ class TokenLists:
         try:
             data = await self._outgoing.get(url, seconds_max=FETCH_SECONDS_MAX, bytes_max=LIST_BYTES_MAX)
             found = await read_token_list(data, self._chains)
-        except (Unreachable, ValueError, OSError) as error:  # OSError: no process can be started
+        except (Unreachable, ValueError, OSError) as error:  # OSError: the child process cannot start
             # Only the host: a URL may carry a key.
             _log.warning("token list not refreshed", host=urlsplit(url).hostname, reason=str(error))
             return False
@@ -111,7 +109,7 @@ class TokenLists:
         return True
 
     def _kept(self, url: str) -> list[Token]:
-        """The stored list of a URL; empty if it was never fetched, or if the file is damaged."""
+        """The stored list of a URL; empty if it was never fetched or its file is damaged."""
         path = self._path(url)
         if not path.exists():
             return []
@@ -136,13 +134,13 @@ class TokenLists:
 
 
 def _check_url(url: str) -> None:
-    """Raises `ValueError`, without the URL: it may carry a key."""
+    """Raise `ValueError`, without the URL, which may have a key."""
     if not (url.isascii() and url.isprintable() and " " not in url and urlsplit(url).hostname):
         raise ValueError("the URL of a token list has a host and no spaces or other letters than ASCII")
 
 
 def _read(path: Path) -> list[Token]:
-    """Raises `ValueError` that names the file."""
+    """Read a file. Raises `ValueError` with its name."""
     try:
         with path.open("rb") as file:
             return parse_token_list(file.read(LIST_BYTES_MAX + 1))
@@ -153,15 +151,7 @@ def _read(path: Path) -> list[Token]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace a file whole; raises `OSError`."""
-    path.parent.mkdir(exist_ok=True)  # but no data directory in place of one that was removed
-    with NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(file.name).replace(path)
-        except OSError:
-            with suppress(OSError):
-                Path(file.name).unlink()
-            raise
+    """Replace a file durably; raises `OSError`."""
+    path.parent.mkdir(exist_ok=True)  # without parents: a removed data directory must not be made again
+    with durable.whole_file(path) as file:
+        file.write(data)

@@ -41,7 +41,7 @@ _DATE_TIME: Final = re.compile(
 )
 # Addresses outside the EVM that tokenlist.schema.json allows (Solana): base58 of 32 bytes.
 _BASE58: Final = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
-# RFC 3986 section 2: only these characters stand in a URI.
+# RFC 3986 section 2: a URI has only these characters.
 _LOGO: Final = re.compile(r"(https?://|ipfs://|data:image/)[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
 # Control and format characters (bidi controls among them), line and paragraph separators; `<` and `>` begin mark-up.
 _REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})

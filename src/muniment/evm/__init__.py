@@ -1,1 +1,1 @@
-"""The EVM's own formats, all pure: addresses, hashes, signatures, the ABI, typed data (EIP-712)."""
+"""Formats of the EVM: addresses, hashes, signatures, the ABI, typed data (EIP-712). Pure."""

@@ -1,8 +1,8 @@
 """Decoding of untrusted data by the Solidity contract ABI, version 2.
 
-Types are small values: `UINT256`, `ADDRESS`, `BYTES`, `ListOf(...)`, `TupleOf(...)`. Every offset and length must lead
-to a place within the data. An encoder writes each byte of content once, while offsets may send a reader to one place
-again and again; so a decoding that would read more bytes than there are is refused, and its work is linear.
+Types are small values: `UINT256`, `ADDRESS`, `BYTES`, `ListOf(...)`, `TupleOf(...)`. Every offset and length must stay
+within the data. An honest encoder writes each byte of content once, but hostile offsets may point to one place again
+and again. So the decoder refuses to read more bytes in total than the data has, which makes its work linear.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """`bytes`, read as `bytes`. The padding of the last word is ignored, as Solidity does."""
+    """`bytes`, read as `bytes`. The padding of the last word is ignored, as in Solidity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ BYTES: Final = Bytes()
 
 
 def decode(types: Sequence[Type], data: bytes) -> tuple[Any, ...]:
-    """The values of `types` that `data` begins with, as arguments or the data of an event are encoded.
+    """The values of `types` at the start of `data`, encoded like arguments or the data of an event.
 
-    Bytes that no value refers to are ignored, as Solidity does. Raises only `ValueError`: for an offset outside of
+    Bytes that no value refers to are ignored, as in Solidity. Raises only `ValueError`: for an offset outside of
     `data`, a number or an address beyond its range, and more content than `data` has bytes.
     """
     return _Reader(data).members(tuple(types), 0)
@@ -77,7 +77,7 @@ class _Reader:
         self._left = len(data)
 
     def members(self, types: tuple[Type, ...], base: int) -> tuple[Any, ...]:
-        """Values whose head is at `base`, to which their offsets count."""
+        """Values whose head is at `base`; their offsets count from there."""
         values: list[Any] = []
         at = base
         for kind in types:
@@ -110,14 +110,14 @@ class _Reader:
 
     def _list(self, item: Type, at: int) -> list[Any]:
         count, base, size = self._number(at), at + _WORD, _head_size(item)
-        # No struct is empty, so each item takes a word or more: a count beyond the data ends at the data's end.
+        # No struct is empty, so each item takes at least a word: too large a count fails at the end of the data.
         return [self._value(item, base + n * size, base) for n in range(count)]
 
     def _number(self, at: int) -> int:
         return int.from_bytes(self._take(at, _WORD))
 
     def _take(self, at: int, size: int) -> bytes:
-        """Offsets are unsigned, so `at` is never negative."""
+        """The bytes at `at`, which is never negative, because offsets are unsigned."""
         if at + size > len(self._data):
             raise ValueError(f"{size} bytes at byte {at} are not within the data")
         self._left -= size

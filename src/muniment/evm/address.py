@@ -11,13 +11,13 @@ from muniment.evm.hashing import keccak256
 from muniment.wire import ProvedText
 
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
-# Addresses come in small sets: the wallets and tokens in use. An entry takes about 250 bytes, all of them 4 MB.
+# The wallets and tokens in use are few. An entry takes about 250 bytes, a full cache 4 MB.
 _CHECKSUMS_KEPT: Final = 16_384
-# Addresses by the text that they were parsed from: entries of the same size, 1 MB when full.
+# Addresses by the text that they were parsed from: entries of the same size, a full cache 1 MB.
 _SPELLINGS_KEPT: Final = 4_096
 
-# Two tables, whose AND gives the checksum of all 40 characters in one step. The bit by which upper case differs from
-# lower case is set for a digit of the hash from 8 on, and for a letter of the address.
+# Two translation tables; the AND of their results gives the letter cases of all 40 characters in one step. They set the
+# bit in which upper and lower case differ: one for the digits 8 to f of the hash, the other for letters of the address.
 _CASE_BIT: Final = 0x20
 _IF_HIGH: Final = bytes(_CASE_BIT if chr(byte) in "89abcdef" else 0 for byte in range(256))
 _IF_LETTER: Final = bytes(_CASE_BIT if chr(byte) in "abcdef" else 0 for byte in range(256))
@@ -39,9 +39,9 @@ class Address(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """EIP-55 from digits of one letter case, or from EIP-55.
+        """Takes digits of one letter case, or with the EIP-55 checksum.
 
-        Raises `InvalidAddress`; for a wrong mixed-case checksum too, since that is a typing error.
+        Raises `InvalidAddress`, also for a wrong checksum, because that is most likely a typing error.
         """
         return cls(_checked(text))
 
@@ -58,7 +58,7 @@ class Address(ProvedText):
 
 @lru_cache(maxsize=_SPELLINGS_KEPT)
 def _checked(text: str) -> str:
-    """`text` with its checksum. A refusal is not kept, so what is kept has 42 characters."""
+    """`text` with its checksum. Refusals are not cached, so every cached text has 42 characters."""
     if not _ADDRESS.fullmatch(text):
         raise InvalidAddress("an address is 0x and 40 hex digits")
     digits = text[2:]
@@ -71,7 +71,7 @@ def _checked(text: str) -> str:
 
 @lru_cache(maxsize=_CHECKSUMS_KEPT)
 def _checksummed(lower: str) -> str:
-    """EIP-55: a letter is upper case where the digit of the hash of the lower-case text is 8 or more."""
+    """EIP-55: a letter is upper case if the same digit of the hash of the lower-case text is 8 or more."""
     text = lower.encode("ascii")
     high = keccak256(text).hex().encode("ascii")[:_DIGITS].translate(_IF_HIGH)
     flips = int.from_bytes(high) & int.from_bytes(text.translate(_IF_LETTER))

@@ -7,7 +7,7 @@ from typing import Final, Protocol, cast
 
 import sha3
 
-# An entry takes at most about 500 bytes, with the data and its hash: 2 MB when full.
+# An entry, the data and its hash, takes at most about 500 bytes: 2 MB when full.
 _HASHES_KEPT: Final = 4_096
 _KEPT_BYTES_MAX: Final = 256
 
@@ -20,7 +20,7 @@ class _Keccak(Protocol):
     def __call__(self, data: bytes, /) -> _Hash: ...
 
 
-# safe-pysha3 carries no types. It is the fastest keccak that pip installs; hashlib's sha3_256 is another function.
+# safe-pysha3 has no types. It is the fastest keccak that pip installs; hashlib's sha3_256 is a different function.
 _keccak_256 = cast("_Keccak", sha3.keccak_256)
 
 
@@ -30,7 +30,7 @@ def keccak256(data: bytes) -> bytes:
 
 
 def keccak256_kept(data: bytes) -> bytes:
-    """`keccak256` for data that is likely to come again: hashes of short data are kept."""
+    """`keccak256` for data that is likely to be hashed again: hashes of short data are cached."""
     return _kept(data) if len(data) <= _KEPT_BYTES_MAX else keccak256(data)
 
 

@@ -1,4 +1,4 @@
-"""Bytes as hex text, the way Ethereum's JSON writes them: `0x` and two digits a byte."""
+"""Bytes as hex text, as in Ethereum's JSON: `0x` and two digits per byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HexString(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Lower case from any letter case. Raises `InvalidHex`."""
+        """Takes any letter case, gives lower case. Raises `InvalidHex`."""
         if not _HEX.fullmatch(text):
             raise InvalidHex("a hex string is 0x and an even number of hex digits")
         return cls(text.lower())
@@ -58,7 +58,7 @@ class Bytes32(HexString):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Lower case from any letter case. Raises `InvalidHex` for any other length."""
+        """Takes any letter case, gives lower case. Raises `InvalidHex`, also for any other length."""
         if not _BYTES32.fullmatch(text):
             raise InvalidHex("expected 0x and 64 hex digits: 32 bytes")
         return cls(text.lower())

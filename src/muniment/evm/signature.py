@@ -1,7 +1,7 @@
 """ECDSA signatures over secp256k1 in one canonical form, and the recovery of their signers.
 
-A signature is the identity of a consent, so a second spelling would be a second identity: n - s in place of s, v
-counted from 0, upper-case digits. Only one spelling is stored.
+A signature identifies a consent, and other spellings (n - s in place of s, v counted from 0, upper-case digits) would
+be other identities. So only one spelling is stored.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from muniment.evm.hashing import keccak256
 from muniment.wire import ProvedText
 
 _BYTES: Final = 65
-# The order n of secp256k1 (SEC 2, section 2.4.1) and n/2 (the bound for s of EIP-2), big-endian:
-# byte strings of one length compare as their numbers do.
+# The order n of secp256k1 (SEC 2, section 2.4.1) and n/2 (the limit of s in EIP-2), big-endian: byte strings of equal
+# length compare like their numbers.
 _ZERO: Final = bytes(32)
 _ORDER: Final = bytes.fromhex("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141")
 _HALF_ORDER: Final = bytes.fromhex("7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0")
@@ -27,7 +27,7 @@ _RECOVERY_ID: Final = {"1b": b"\x00", "1c": b"\x01"}
 
 
 class _Signer(Protocol):
-    """The one call of coincurve whose types are not known: its nonce function is a C pointer."""
+    """The one method of coincurve without known types: its nonce function is a C pointer."""
 
     def sign_recoverable(self, message: bytes, hasher: None) -> bytes: ...
 
@@ -47,7 +47,7 @@ class Signature(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The canonical form: lower case, v 0 and 1 lifted to 27 and 28.
+        """The canonical form: lower case, and v 27 or 28 in place of 0 or 1.
 
         Raises `InvalidSignature` for any other length or v, for r or s outside their range, and for a high s.
         """
@@ -55,7 +55,7 @@ class Signature(ProvedText):
             raw = bytes.fromhex(text[2:]) if len(text) == 2 + 2 * _BYTES and text.startswith("0x") else b""
         except ValueError:
             raw = b""
-        if len(raw) != _BYTES:  # fewer where there were spaces, which `fromhex` takes
+        if len(raw) != _BYTES:  # `fromhex` skips spaces, which leaves fewer bytes
             raise InvalidSignature("a signature is 0x and 130 hex digits: r, s and v")
         v = _V.get(raw[64])
         if v is None:
@@ -73,9 +73,9 @@ class Signature(ProvedText):
 
 
 def recover(digest: bytes, signature: Signature) -> Address | None:
-    """The address whose key signed the 32-byte `digest` (SEC 1, section 4.1.6), or None when there is none.
+    """The address whose key signed the 32-byte `digest` (SEC 1, section 4.1.6), or None.
 
-    There is none when no point of the curve has r as its x, or the key would be the point at infinity.
+    None: no point of the curve has r as its x, or the key would be the point at infinity.
     """
     raw = _recover(digest, signature)
     return None if raw is None else Address.from_raw(raw)
@@ -108,7 +108,7 @@ def sign(digest: bytes, private_key: bytes) -> Signature:
 
 
 def personal_digest(message: bytes) -> bytes:
-    """What `personal_sign` signs for `message`: EIP-191, version 0x45."""
+    """The digest that `personal_sign` signs for `message`: EIP-191, version 0x45."""
     return keccak256(b"\x19Ethereum Signed Message:\n%d" % len(message) + message)
 
 

@@ -1,6 +1,6 @@
 """EIP-712 struct definitions, read strictly: shape, names, limits, and references between them.
 
-A caller may send any graph of definitions, so every walk visits each definition once: otherwise a few hundred bytes of
+A caller may send any graph of definitions. So each walk visits each definition once; otherwise a few hundred bytes of
 input could take exponential time.
 """
 
@@ -14,25 +14,25 @@ from typing import Any, Final, cast
 from muniment.errors import InvalidTypedData
 from muniment.evm.words import WORDS
 
-# No honest request comes near these; together they bound the work that one request can ask for.
+# No honest request comes near these limits; together they limit the work that one request can cause.
 STRUCTS_MAX: Final = 32
 MEMBERS_MAX: Final = 64
 LEVELS_MAX: Final = 16
 ARRAY_DIMENSIONS_MAX: Final = 4
-# Values in all: structs, arrays and what they hold. At most about 30 ms of work on one core.
+# Values in total: structs, arrays and their contents. At most about 30 ms of work on one core.
 NODES_MAX: Final = 20_000
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 # Possessive, so that the engine never returns to matched dimensions: a long type would take more than linear time.
 _TYPE: Final = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*+)((?:\[(?:[1-9][0-9]{0,4})?+\])*+)")
 _DIMENSION: Final = re.compile(r"\[([0-9]*)\]")
-# The words of Solidity's value types. A struct of such a name would change what members of that type mean.
+# Words of Solidity's types. A struct of such a name would change the meaning of members of that type.
 _BUILTIN: Final = re.compile(r"(?:u?int|bytes|u?fixed)[0-9x]*|address|bool|byte|function|mapping|string|tuple|var")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a struct. `dimensions` are those of its array type, innermost first; None is a dynamic one."""
+    """One member of a struct. `dimensions` are the sizes of its array type, innermost first; None: dynamic."""
 
     name: str
     type: str
@@ -51,12 +51,12 @@ class StructTypes:
 
 
 def is_identifier(name: object) -> bool:
-    """Whether `name` is an identifier of Solidity, ASCII only, as EIP-712 wants names to be."""
+    """Whether `name` is an ASCII identifier of Solidity, as EIP-712 requires."""
     return isinstance(name, str) and _IDENTIFIER.fullmatch(name) is not None
 
 
 def read_types(types: object, primary: str) -> StructTypes:
-    """Check the definitions in `types` of which `primary` is the outermost.
+    """Check the definitions in `types`, the outermost of which is `primary`.
 
     Raises `InvalidTypedData` with a pointer that begins at `/types`.
     """
@@ -125,7 +125,7 @@ def _read_member(item: object, structs: Mapping[str, object], pointer: str) -> M
 
 
 def _resolve(structs: StructTypes, name: str, under: set[str]) -> None:
-    """Depth first from `name`, each struct once; as deep as there are structs, at most `STRUCTS_MAX`."""
+    """Walk depth first from `name`, each struct once; the depth is at most `STRUCTS_MAX`."""
     under.add(name)
     levels, nodes = 1, 1
     for index, member in enumerate(structs.members[name]):
@@ -147,7 +147,7 @@ def _resolve(structs: StructTypes, name: str, under: set[str]) -> None:
 
 
 def _nodes(member: Member, of_base: int) -> int:
-    """The least number of values in a member; a dynamic array may be empty."""
+    """The smallest number of values in a member; a dynamic array may be empty."""
     nodes = of_base
     for size in member.dimensions:
         nodes = 1 if size is None else 1 + size * nodes

@@ -1,7 +1,7 @@
-"""EIP-712 typed structured data, strictly: exactly the data of the request is hashed, or the request is refused.
+"""EIP-712 typed structured data, read strictly: a request is hashed exactly as it is, or refused.
 
-Definitions are compiled into functions. These are kept, because every request of one client has the same definitions.
-No ABI encoder is needed: a struct is one hash over its type hash and 32 bytes a member.
+Definitions are compiled into functions. The functions are cached, because all requests of a client have the same
+definitions. No ABI encoder is needed: a struct is one hash over its type hash and 32 bytes per member.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muniment.evm.struct_types import NODES_MAX, Member, is_identifier, read_typ
 from muniment.evm.words import WORDS, Encode, Misfit
 from muniment.wire import Record, json_kind
 
-# One entry takes about 10 kB for a dozen members and at most about 60 kB: 30 MB when full of the largest.
+# One entry takes about 10 kB for a dozen members, and at most about 60 kB: 30 MB when full of the largest entries.
 _ENCODERS_KEPT: Final = 512
 # Larger definitions are compiled each time: no known client sends them, and the cache stays small.
 KEPT_KEY_BYTES_MAX: Final = 8_192
@@ -28,7 +28,7 @@ _DOMAIN_TYPE_HASH: Final = keccak256(b"EIP712Domain(string name,string version)"
 
 
 class Domain(Record, frozen=True):
-    """An EIP-712 domain of name and version alone: it names no chain, no contract, no salt."""
+    """An EIP-712 domain of name and version only, without chain, contract or salt."""
 
     name: str
     version: str
@@ -42,8 +42,8 @@ class Domain(Record, frozen=True):
 class Struct:
     """A compiled struct: `encode` is its EIP-712 `hashStruct`, and raises `Misfit`.
 
-    `members` are name, type word and encoder each, `holds` the structs among their types. With `keccak256_kept` as
-    `hashed` the hashes of its values are remembered. `definitions` has the text of each struct in `encode_type`.
+    Each of `members` is a name, a type word and an encoder; `holds` are the structs among their types. `hashed` is the
+    hash function; `keccak256_kept` caches the hashes. `definitions` has the text of each struct in `encode_type`.
     """
 
     __slots__ = ("definitions", "encode", "encode_type", "name", "type_hash")
@@ -62,7 +62,7 @@ class Struct:
         for struct in holds:
             needed.update(struct.definitions)
         self.definitions: Final = {name: own, **needed}
-        # EIP-712 `encodeType`: the struct, then those it needs, sorted by name.
+        # EIP-712 `encodeType`: the struct, then the structs that it refers to, sorted by name.
         self.encode_type: Final = own + "".join([needed[struct] for struct in sorted(needed)])
         self.type_hash: Final = keccak256(self.encode_type.encode("ascii"))
         self.encode: Final = _struct(self.type_hash, tuple((member, encode) for member, _, encode in members), hashed)
@@ -78,14 +78,14 @@ class Encoder:
         self.encode_type: Final = struct.encode_type
         self.type_hash: Final = struct.type_hash
         self._encode: Final = struct.encode
-        # An array of no fixed size; else the number of values is known to be within `NODES_MAX`.
+        # Whether there is a dynamic array. Without one, the number of values is known to be within `NODES_MAX`.
         self._open_ended: Final = "[]" in struct.encode_type
 
     def struct_hash(self, values: object) -> bytes:
         """EIP-712 `hashStruct` of `values`, 32 bytes.
 
-        Raises `InvalidTypedData` with a pointer that begins at `/values`, when a value does not fit its type
-        exactly, a member is missing or too many, or there are more than `NODES_MAX` values.
+        Raises `InvalidTypedData` with a pointer that begins at `/values` when a value does not fit its type exactly, a
+        member is missing or unknown, or there are more than `NODES_MAX` values.
         """
         try:
             if self._open_ended:
@@ -107,7 +107,7 @@ def compile_types(types: object, primary: str) -> Encoder:
 
 
 def types_key(types: object) -> bytes:
-    """`types` as compact JSON: equal keys mean equal definitions. Raises `InvalidTypedData` when it is not JSON."""
+    """`types` as compact JSON, a cache key. Raises `InvalidTypedData` if it is not JSON."""
     try:
         return _encoder.encode(types)
     except (TypeError, ValueError, OverflowError, RecursionError):
@@ -142,7 +142,7 @@ def _compile(types: object, primary: str) -> Encoder:
 
 
 def encoder_of(member: Member, structs: Mapping[str, Encode]) -> Encode:
-    """EIP-712 `encodeData` of a member, with the encoders of the structs that it may refer to."""
+    """EIP-712 `encodeData` of a member; `structs` are the encoders of the structs that it may refer to."""
     encode = WORDS.get(member.base) or structs[member.base]
     for size in member.dimensions:
         encode = array_of(encode, size)
@@ -185,7 +185,7 @@ def array_of(encode_item: Encode, size: int | None = None) -> Encode:
         words: list[bytes] = []
         try:
             for item in items:
-                words.append(encode_item(item))  # noqa: PERF401 - how far it came is the index of a refused item
+                words.append(encode_item(item))  # noqa: PERF401 - the length of the list is the index of a refused item
         except Misfit as misfit:
             misfit.path.append(str(len(words)))
             raise
@@ -195,7 +195,7 @@ def array_of(encode_item: Encode, size: int | None = None) -> Encode:
 
 
 def _not_the_members(given: dict[str, object], names: list[str]) -> Misfit:
-    """The refusal of a missing or extra member; it repeats only names that are identifiers."""
+    """The refusal of a missing or unknown member; it repeats only names that are identifiers."""
     missing = next((name for name in names if name not in given), None)
     if missing is not None:
         return _at(missing, "a member that the types name is missing")
@@ -211,7 +211,7 @@ def _at(name: str | None, detail: str) -> Misfit:
 
 
 def _check_count(values: object) -> None:
-    """Raise when `values` holds more values than the limit; counts without recursion, and stops at the limit."""
+    """Raise `Misfit` for more than `NODES_MAX` values; counts without recursion, and stops at the limit."""
     count = 0
     open_values: list[Any] = [values]
     while open_values:

@@ -1,7 +1,6 @@
-"""EIP-712 `encodeData` for the atomic types: one strict function a type word, from a JSON value to 32 bytes.
+"""EIP-712 `encodeData` for the atomic types: for each type word a function from a JSON value to 32 bytes, an EVM word.
 
-Strict means: a value that two wallet libraries could encode differently is refused. The module is named for the words
-of the EVM, 32 bytes each.
+The functions are strict: they refuse a value that two wallet libraries could encode differently.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from muniment.wire import json_kind
 
 Encode = Callable[[object], bytes]
 
-# The largest integer that JSON numbers carry exactly in every client (RFC 8259 section 6, ECMA-262 section 21.1.2.6).
+# The largest integer that a JSON number holds exactly in every client (RFC 8259 section 6, ECMA-262 section 21.1.2.6).
 SAFE_INTEGER_MAX: Final = 2**53 - 1
 
 # Decimal without leading zeros, at most the 78 digits of 2^256, or 0x and at most 32 bytes.
@@ -29,14 +28,14 @@ _FALSE: Final = bytes(32)
 _TRUE: Final = bytes(31) + b"\x01"
 _ADDRESS_PADDING: Final = bytes(12)
 
-# CIDs, versions, schedules and many amounts come again and again. An entry takes at most about 400 bytes, for
-# characters of four bytes each: 2 MB when full.
+# CIDs, versions, schedules and many amounts are frequent. An entry takes at most about 400 bytes (characters of four
+# bytes each): 2 MB when full.
 _TEXTS_KEPT: Final = 4_096
 _KEPT_LENGTH_MAX: Final = 64
 
 
 class Misfit(Exception):
-    """A value that does not fit its type. `path` grows from the innermost name outwards as the error passes."""
+    """A value that does not fit its type. Each level that the error passes adds its name to `path`."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -45,14 +44,14 @@ class Misfit(Exception):
 
     @property
     def pointer(self) -> str:
-        """The JSON pointer (RFC 6901) to the value. Its names are identifiers: none needs escaping."""
+        """The JSON pointer (RFC 6901) to the value. Its names are identifiers, which need no escaping."""
         return "".join("/" + part for part in reversed(self.path))
 
 
 def _integer(word: str, bits: int, *, signed: bool) -> Encode:
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
 
-    # Of JSON numbers: most values are one of these.
+    # The range of JSON numbers, which most values are.
     lowest, highest = max(low, -SAFE_INTEGER_MAX), min(high, SAFE_INTEGER_MAX)
 
     def encode(value: object) -> bytes:
@@ -130,7 +129,7 @@ def _address(value: object) -> bytes:
         raise Misfit(error.detail) from None
 
 
-# Every atomic and dynamic type of EIP-712, in its canonical spelling: `uint` and `byte` are none.
+# Every atomic and dynamic type of EIP-712, in its canonical spelling (not `uint` or `byte`).
 WORDS: Final[Mapping[str, Encode]] = MappingProxyType(
     {
         **{f"uint{bits}": _integer(f"uint{bits}", bits, signed=False) for bits in range(8, 257, 8)},

@@ -1,7 +1,7 @@
-"""Checks of modules, in rounds of their creators: no creator waits behind the many uploads of another.
+"""Checks modules, with one turn per creator, so that no creator waits behind the many uploads of another.
 
-A check takes a core for up to a few seconds. It runs in a thread: the validator lets other threads run, and a process
-of its own would hold 55 MB for uploads that are rare.
+A check takes a core for up to a few seconds. It runs in a thread, because the validator lets other threads run, and a
+separate process would hold 55 MB for rare uploads.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final
 from muniment.errors import TooManyUploads
 from muniment.evm.address import Address
 
-# The time that an upload waits behind others of its own creator before it is refused.
+# How long an upload waits behind other uploads of its creator before it is refused.
 QUEUE_SECONDS_MAX: Final = 5.0
 
 
 class Checks:
-    """Checks that run at the same time, at most one of them for any creator."""
+    """Runs checks concurrently, at most one per creator."""
 
     def __init__(self, concurrent_max: int, name: str) -> None:
-        """Run at most `concurrent_max` checks at the same time, in threads that are called `name`."""
+        """Run at most `concurrent_max` checks concurrently, in threads with names that begin with `name`."""
         self._threads = ThreadPoolExecutor(concurrent_max, thread_name_prefix=name)
         self._free = concurrent_max
         self._busy: set[Address] = set()
@@ -32,7 +32,7 @@ class Checks:
         self._waiting: OrderedDict[Address, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def run(self, creator: Address, check: Callable[[], None]) -> None:
-        """Run `check` in a thread when it is the turn of `creator`; its error comes out here.
+        """Run `check` in a thread when it is the turn of `creator`; its error is raised here.
 
         Raises `TooManyUploads` for an upload that waited behind others of its creator for `QUEUE_SECONDS_MAX`.
         """
@@ -41,8 +41,8 @@ class Checks:
         job = self._threads.submit(check)
 
         def end(_: Future[None]) -> None:
-            # The turn ends with the thread, not with the request: the check goes on after its client went away.
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits
+            # The turn ends with the thread, not with the request: the check continues after its client leaves.
+            with suppress(RuntimeError):  # the loop is closed, so nothing waits
                 loop.call_soon_threadsafe(self._end, creator)
 
         job.add_done_callback(end)
@@ -66,12 +66,12 @@ class Checks:
     def _refuse_behind_others(self, creator: Address, turn: asyncio.Future[None]) -> None:
         if not turn.done() and self._waiting[creator][0] is not turn:
             raise TooManyUploads(
-                f"uploads of yours wait for longer than {QUEUE_SECONDS_MAX:.0f} s; send them one after the other",
+                f"your uploads have waited for longer than {QUEUE_SECONDS_MAX:.0f} s; send them one after the other",
                 facts={"retryAfter": round(QUEUE_SECONDS_MAX)},
             )
 
     def _serve(self) -> None:
-        """Give the free turns to the creators who have waited longest since their last turn."""
+        """Give the free turns to the creators whose last turn was longest ago."""
         for creator in [each for each in self._waiting if each not in self._busy][: self._free]:
             turn = self._waiting[creator].popleft()
             if not self._waiting[creator]:

@@ -1,4 +1,4 @@
-"""Content that never changes, over HTTP: entity tags, 304, ranges, and bodies that are read while they are sent."""
+"""Immutable content over HTTP: entity tags, 304, ranges, and bodies that are read while they are sent."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from muniment.http.request import Request
 from muniment.ipfs.cid import Cid
 from muniment.ipfs.dag import File, open_file
 
-# The media types are fixed: strangers upload the content, and no browser may take it for a page of this origin.
+# The media types are fixed: strangers upload the content, and no browser must treat it as a page of this origin.
 MEDIA_TYPES: Final[Mapping[str, str]] = {MANIFEST: "application/json", WASM: "application/wasm"}
-# Path gateway specification, section Cache-Control: the content of a CID never changes; 48 weeks stand for ever.
+# Path gateway specification, section Cache-Control: the content of a CID never changes; 48 weeks mean for ever.
 IMMUTABLE: Final = (b"cache-control", b"public, max-age=29030400, immutable")
 _SANDBOX: Final = (b"content-security-policy", b"default-src 'none'; sandbox")
-# Bytes that a thread reads before the event loop has its turn. So many are checked before an answer starts.
+# Bytes that a thread reads in one go. The first batch is read, and so checked, before an answer starts.
 _BATCH_BYTES: Final = 256 * 1024
-# RFC 9110 section 15.4.5: of the header fields of a 200 those that a cache may need.
+# RFC 9110 section 15.4.5: the header fields of a 200 that a cache may need.
 _SENT_WITH_304: Final = frozenset(
     {b"etag", b"cache-control", b"vary", b"content-location", b"x-ipfs-path", b"x-ipfs-roots"}
 )
 # RFC 9110 section 14.2: a server may ignore an excessive number of ranges; this one does so without parsing them.
 _RANGES_MAX: Final = 100
-# RFC 9110 section 14.1; numbers of more digits than any size are no ranges.
+# RFC 9110 section 14.1; numbers are limited to 40 digits, more than any size has.
 _RANGE: Final = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+)=(.*)")
 _RANGE_SPEC: Final = re.compile(r"([0-9]{1,40})-([0-9]{0,40})|-([0-9]{1,40})", re.ASCII)
 
@@ -46,7 +46,7 @@ FILE_HEADERS_READ: Final[Mapping[str, str]] = {
 
 
 def file_answers(*media_types: str, also: Mapping[str, str] | None = None) -> dict[int, Answer]:
-    """The answers with content, for OpenAPI; `also` are header fields beside those of all content."""
+    """The answers with content, for OpenAPI; `also` are further header fields."""
     headers = {"etag": "Names these bytes for ever", "cache-control": "Immutable", **(also or {})}
     ranged = {**headers, "content-range": "Which bytes these are"}
     return {
@@ -59,15 +59,14 @@ def file_answers(*media_types: str, also: Mapping[str, str] | None = None) -> di
 async def bundle_file(context: Context, request: Request, root: Cid, name: str) -> Ready[bytes] | Streamed:
     """The bytes of a file of the bundle `root`: `MANIFEST` or `WASM`.
 
-    Raises `ContentNotFound`, `Integrity` (after the start of the answer, the connection ends) and
-    `RangeNotSatisfiable`.
+    Raises `ContentNotFound`, `RangeNotSatisfiable`, and `Integrity`, which ends the connection if the answer has begun.
     """
     file = await asyncio.to_thread(open_file, context.blocks.get, root.parts, [name])
     return await file_reply(request, file, name)
 
 
 async def file_reply(request: Request, file: File, name: str, headers: Headers = ()) -> Ready[bytes] | Streamed:
-    """`file` under its fixed media type; `headers` are further ones."""
+    """`file` with its fixed media type; `headers` are further header fields."""
     own = (
         (b"content-type", MEDIA_TYPES[name].encode()),
         (b"etag", f'"{file.cid.text}"'.encode()),
@@ -79,9 +78,9 @@ async def file_reply(request: Request, file: File, name: str, headers: Headers =
 async def bytes_reply(
     request: Request, size: int, read: Callable[[int, int], Iterable[bytes]], headers: Headers
 ) -> Ready[bytes] | Streamed:
-    """Content of `size` bytes of which `read(start, end)` gives a part: whole, one range of it, or 304.
+    """The answer with content of `size` bytes: all of it, one range, or 304. `read(start, end)` gives a part.
 
-    `headers` has its strong `etag`. Raises `RangeNotSatisfiable`, and the errors of the first `read`.
+    `headers` has the strong `etag`. Raises `RangeNotSatisfiable`, and the errors of the first `read`.
     """
     headers = (*headers, IMMUTABLE, (b"accept-ranges", b"bytes"))
     if unchanged := not_modified(request, headers):
@@ -94,7 +93,7 @@ async def bytes_reply(
 
 
 def not_modified(request: Request, headers: Headers) -> Ready[bytes] | None:
-    """304 when the client has the content with the `etag` in `headers` (RFC 9110 section 13.1.2)."""
+    """304 if the client has the content with the `etag` in `headers` (RFC 9110 section 13.1.2)."""
     named = request.headers(b"if-none-match")
     if not named or not etag_matches(",".join(named), _etag(headers)):
         return None
@@ -102,9 +101,9 @@ def not_modified(request: Request, headers: Headers) -> Ready[bytes] | None:
 
 
 def byte_range(request: Request, etag: str, size: int) -> range | None:
-    """The range of a GET, or None for the whole: so for several ranges, for units other than bytes, and for HEAD.
+    """The range of a GET (RFC 9110 section 14.2); None for all bytes, also for HEAD, several ranges and other units.
 
-    RFC 9110 section 14.2. Raises `RangeNotSatisfiable` for a range outside of the content, and for a malformed one.
+    Raises `RangeNotSatisfiable` for a range outside of the content, and for a malformed one.
     """
     field = request.header(b"range")
     if field is None or request.method != "GET" or request.header(b"if-range") not in {None, etag}:
@@ -120,7 +119,7 @@ def byte_range(request: Request, etag: str, size: int) -> range | None:
 
 
 def _part(spec: re.Match[str], size: int) -> range | None:
-    """The part of `size` bytes that a range names, empty where it lies outside; None when it ends before it starts."""
+    """The part of `size` bytes that a range names, empty if it is outside; None if it ends before it starts."""
     if spec[3]:
         return range(max(size - int(spec[3]), 0), size)
     first, last = int(spec[1]), int(spec[2]) if spec[2] else size
@@ -135,7 +134,7 @@ async def piecewise(
     """An answer of `pieces`, which a thread reads while the answer is sent; for HEAD no piece is read.
 
     The first pieces are read before the answer starts, so that their errors become ordinary refusals. A later error
-    ends the connection: otherwise the client would take the part that it has for the whole.
+    ends the connection; otherwise the client would mistake its part for the whole.
     """
     iterator = iter(pieces)
     known = () if length is None else ((b"content-length", str(length).encode()),)

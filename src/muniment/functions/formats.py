@@ -1,4 +1,4 @@
-"""The form of content that a request wants: `?format=` and the CAR parameters of the query, then those of `Accept`.
+"""Chooses the form of content for a request: by `?format=` and the CAR parameters of the query, then by `Accept`.
 
 The rules are those of the trustless gateway specification (specs.ipfs.tech/http-gateways/trustless-gateway) with
 IPIP-402, 412 and 523: a parameter of the query wins over the same parameter of `Accept`.
@@ -23,9 +23,9 @@ from muniment.wire import ProvedText, Record
 
 RAW_TYPE: Final = "application/vnd.ipld.raw"
 CAR_TYPE: Final = "application/vnd.ipld.car"
-# The empty identity CID: clients fetch it to learn whether a server is a trustless gateway.
+# The empty identity CID: clients fetch it to find out whether a server is a trustless gateway.
 PROBE: Final = "bafkqaaa"
-# The longest name that file systems take.
+# The longest file name of common file systems.
 _FILENAME_LENGTH_MAX: Final = 255
 _FILENAME: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f/\\]+")
 _NEITHER: Final = (
@@ -35,7 +35,7 @@ _NEITHER: Final = (
 
 
 class ContentCid(Cid):
-    """The CID of content here, or the identity CID that gateways are probed with."""
+    """The CID of content of this registry, or the identity CID with which clients probe gateways."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class ContentCid(Cid):
 
 
 class EntryName(ProvedText):
-    """The name of a file in a bundle. Any text is one; the content says whether it is there."""
+    """The name of a file in a bundle. Any text is allowed; the content decides whether the file exists."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ class Filename(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidParameter` for what is a path, or would end the header field."""
+        """Raises `InvalidParameter` for a path, and for characters that would end the header field."""
         if len(text) > _FILENAME_LENGTH_MAX or not _FILENAME.fullmatch(text):
             raise InvalidParameter(
                 f"a file name has 1 to {_FILENAME_LENGTH_MAX} characters, no slash, no control character"
@@ -141,7 +141,7 @@ class GatewayQuery(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CarForm:
-    """The content of a CAR. The order is always depth first, which satisfies `unk` (unknown) as well."""
+    """The content of a CAR. The order is always depth first, which also satisfies `unk` (unknown)."""
 
     scope: Scope = Scope.ALL
     entity_bytes: EntityBytes | None = None
@@ -153,14 +153,14 @@ class CarForm:
         return f"{CAR_TYPE}; version=1; order=dfs; dups={'y' if self.duplicates else 'n'}"
 
     def etag(self, root: CidParts, path: Sequence[str]) -> str:
-        """A weak tag, another one for every selection: the order of the blocks may differ for the same tag."""
+        """A tag for each selection of blocks; weak, because the order of the blocks may differ."""
         selection = hashlib.sha256(repr((tuple(path), self)).encode()).hexdigest()[:16]
         return f'W/"{root.text}.car.{selection}"'
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The chosen form. If `Accept` chose it, `located` are the query parameters that choose the same."""
+    """The chosen form. If `Accept` chose it, `located` are the query parameters that would choose the same form."""
 
     kind: Literal["raw", "car", "file"]
     car: CarForm = CarForm()
@@ -168,7 +168,7 @@ class Form:
 
 
 def choose_form(query: GatewayQuery, accept: Iterable[str], file_type: str | None) -> Form:
-    """The form in the query, or else in `Accept`; `file_type` is the media type of a file, if the path leads to one.
+    """The form in the query, otherwise in `Accept`; `file_type` is the media type if the path leads to a file.
 
     Raises `NotAcceptable` for an unknown form, with the names of the known ones.
     """
@@ -201,7 +201,7 @@ _CAR_CHOICES: Final = {"version": {"1"}, "order": {"dfs", "unk"}, "dups": {"y", 
 
 
 def _car_form(query: GatewayQuery, named: dict[str, str]) -> CarForm | None:
-    """The CAR of `query` and of the parameters `named` in `Accept`; None if `Accept` names an unsupported one."""
+    """The CAR for `query` and the parameters `named` in `Accept`; None if `Accept` names an unsupported value."""
     said = {"version": query.car_version, "order": query.car_order, "dups": query.car_dups}
     for name, choices in _CAR_CHOICES.items():
         if said[name] is None and name in named and named[name] not in choices:

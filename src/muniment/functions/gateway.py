@@ -1,8 +1,8 @@
 """A gateway to the blocks of this registry, for clients that verify content against its CID.
 
-After the trustless gateway specification (specs.ipfs.tech/http-gateways/trustless-gateway): raw blocks and CAR
-files. Of the path gateway specification it has the two files of a bundle. It never serves a directory listing, a page
-or a redirect, because strangers uploaded the content.
+It serves raw blocks and CAR files, by the trustless gateway specification
+(specs.ipfs.tech/http-gateways/trustless-gateway). From the path gateway specification it takes only the two files of a
+bundle. It never serves a directory listing, a page or a redirect, because strangers uploaded the content.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from muniment.limits.costs import CONTENT, Shed
 
 __all__ = ["FILE_HEADERS_READ", "OPERATIONS", "bundle_file", "file_answers"]
 
-# A CAR with repeated blocks has about the bytes of its bundle. Crafted blocks that link to one another again and again
-# could make a CAR of almost any size: the limit is the size of so many of the largest bundles.
+# A CAR with repeated blocks has about the size of its bundle, but crafted blocks that repeat their links could make a
+# CAR of almost any size. The limit is the size of this many of the largest bundles.
 _CAR_BUNDLES_MAX: Final = 16
-# Characters that end a quoted string, and those that browsers decode in it by mistake (RFC 6266 appendix D).
+# Characters that end a quoted string, and characters that browsers decode in it by mistake (RFC 6266 appendix D).
 _NOT_PLAIN: Final = re.compile(r'[^ -~]|["%]')
 
 _REFUSES: Final = (
@@ -110,7 +110,7 @@ OPERATIONS = (get_content, get_entry)
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The content of a request: the CID of a root, in the version that the client sent, and the path from there."""
+    """The content that a request names: the CID of a root, in the client's version, and the path from there."""
 
     context: Context
     request: Request
@@ -139,7 +139,7 @@ class _Asked:
         return tuple(headers)
 
     def _located(self, query: GatewayQuery, form: Form) -> str:
-        """The query that chooses the same form without `Accept`. Parameters that the query has already stay."""
+        """The query that chooses the same form without `Accept`. It keeps the parameters of the request's query."""
         said: str = self.request.query.decode("ascii")
         unsaid = [(name, value) for name, value in form.located if getattr(query, name.replace("-", "_")) is None]
         added = urlencode(unsaid)
@@ -207,7 +207,7 @@ def _refuse_other_names(asked: _Asked) -> None:
 def _walk_path(
     get_block: GetBlock, root: CidParts, path: Sequence[str], *, is_walked: bool = False
 ) -> list[tuple[CidParts, bytes]]:
-    """The blocks from `root` to the end of `path`; for a walk, `root` must be of the kind that its CID says."""
+    """The blocks from `root` to the end of `path`. For a walk, `root` must be a node of the kind in its CID."""
     if path or is_walked:
         _refuse_other_nodes(get_block, root)
     if root.hash_code == IDENTITY:
@@ -216,9 +216,9 @@ def _walk_path(
 
 
 def _refuse_other_nodes(get_block: GetBlock, root: CidParts) -> None:
-    """Raise `ContentNotFound` for a block that is stored, but is not of the kind that its CID says.
+    """Raise `ContentNotFound` for a stored block that is not of the kind in its CID.
 
-    Any client can write the CID of a node around the hash of a leaf. The block is not damaged, so this is no
+    Any client can write the CID of a node with the hash of a leaf. The block is not damaged, so this is not
     `Integrity`.
     """
     if root.codec != DAG_PB:
@@ -245,7 +245,7 @@ def _car_pieces(asked: _Asked, form: CarForm) -> Iterator[bytes]:
 
 
 def _disposition(kind: str, name: Filename | str) -> bytes:
-    """`Content-Disposition` (RFC 6266), with the name in UTF-8 as well when it needs that."""
+    """`Content-Disposition` (RFC 6266), also with the name in UTF-8 if necessary."""
     plain = _NOT_PLAIN.sub("_", name)
     extended = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
     return f'{kind}; filename="{plain}"{extended}'.encode()

@@ -1,7 +1,7 @@
 """The rules of `manifest.json`, which describes a function.
 
-The record of a function takes its name, version and description from here, and a trigger's typed data takes
-its inputs, in their order. The bytes themselves are stored and served as they were uploaded.
+The record of a function has the name, version and description of its manifest, and the typed data of a trigger has the
+inputs, in their order. The file itself is stored and served unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muniment.errors import Fault, Invalid, InvalidJson, InvalidManifest
 from muniment.json_text import parse_json
 from muniment.wire import Record, SemVer, json_kind
 
-# These three are rules of the interface; the length of a text is counted in characters.
+# Rules of the interface; lengths are in characters.
 NAME_LENGTH_MAX: Final = 100
 DESCRIPTION_LENGTH_MAX: Final = 1000
 INPUTS_MAX: Final = 64
@@ -23,12 +23,12 @@ _INPUT_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _INPUT_TYPE: Final = re.compile(
     r"u?int(8|16|32|64|128|256)?|bool|address|bytes([1-9]|[12][0-9]|3[0-2])?|string|Token|TokenAmount"
 )
-# Characters of a wrong text that a message repeats.
+# Characters of a wrong text that a message quotes.
 _QUOTE_LENGTH: Final = 40
 
 
 class Manifest(Record, frozen=True):
-    """The members of manifest.json that this registry reads; there may be others.
+    """The members of manifest.json that this registry uses; a manifest may have others.
 
     `inputs` maps the name of each input to its type word, in the order of the manifest.
     """
@@ -40,9 +40,9 @@ class Manifest(Record, frozen=True):
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """The manifest in `data`, or `InvalidManifest` with a pointer to each member that is wrong.
+    """The manifest in `data`. Raises `InvalidManifest` with a pointer to each wrong member.
 
-    The setting for uploads limits the size of `data`.
+    The caller limits the size of `data`.
     """
     members = _read_object(data)
     faults: list[Fault] = []
@@ -115,7 +115,7 @@ def _check_inputs(value: object) -> dict[str, str]:
 
 
 def _check_input_name(name: str) -> str:
-    """An identifier, so that it can be a member of an EIP-712 struct and of an object in JavaScript."""
+    """Check that a name is an identifier, because it becomes a member of an EIP-712 struct and a JavaScript object."""
     if name == "__proto__" or not _INPUT_NAME.fullmatch(name):
         raise InvalidManifest(
             f"has a member named {_quote(name)}; an input is named with letters, digits, _ and $, not a digit first",
@@ -125,7 +125,7 @@ def _check_input_name(name: str) -> str:
 
 
 def _check_input(name: str, declared: object) -> str:
-    """The type word of one input, which is declared as the word itself or as an object that holds it."""
+    """The type word of one input, which is declared as a type word or as an object with a `type`."""
     if isinstance(declared, str):
         return _check_type(declared, _pointer(name))
     if not isinstance(declared, dict):
@@ -154,6 +154,6 @@ def _quote(text: str) -> str:
 
 
 def _pointer(*names: str) -> str:
-    """A JSON pointer (RFC 6901) to a member; a name that is too long to be shown ends it one level earlier."""
+    """A JSON pointer (RFC 6901) to a member; empty if a name is too long to show."""
     shown = names if all(len(name) <= NAME_LENGTH_MAX for name in names) else ()
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in shown)

@@ -34,19 +34,19 @@ from muniment.wire import decode_text, encode, iso_time
 if TYPE_CHECKING:
     from muniment.evm.address import Address
 
-# Uploads that a process stores at the same time: small ones in memory, and large ones on the disk. Each kind has its
-# own threads, so that an upload of 100 KB does not wait behind one of 16 MiB.
-_AT_ONCE: Final = 4
-_small: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="small-bundle")
-_large: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="large-bundle")
-# Two of each kind: while one creator's check runs, another's can start. A module of 16 MiB takes some 35 MiB.
+# Uploads of each kind, small (in memory) or large (on disk), that a process stores concurrently. Each kind has its own
+# threads, so that an upload of 100 KB does not wait behind one of 16 MiB.
+_CONCURRENT_MAX: Final = 4
+_small: Final = ThreadPoolExecutor(_CONCURRENT_MAX, thread_name_prefix="small-bundle")
+_large: Final = ThreadPoolExecutor(_CONCURRENT_MAX, thread_name_prefix="large-bundle")
+# Two checks of each kind, so that one creator does not block another. A module of 16 MiB takes some 35 MiB.
 _small_checks: Final = Checks(2, "small-check")
 _large_checks: Final = Checks(2, "large-check")
 
 
 @dataclass(frozen=True, slots=True)
 class BundleUpload:
-    """A request whose body is a form of exactly two files, which the handler receives once it knows the caller."""
+    """A request whose body is a form of exactly two files; the handler receives them after it has proved the caller."""
 
     request: Request
 
@@ -76,7 +76,7 @@ class BundleUpload:
 
     @classmethod
     def from_request(cls, request: Request) -> Self:
-        """The form, before its body arrives."""
+        """The upload, before its body arrives."""
         return cls(request)
 
 
@@ -89,10 +89,10 @@ async def list_functions(
     Newest first unless `sort=1`. `creator` finds a function by any of those who uploaded its bytes. A page behind a
     `cursor` ends before its limit when it would be longer than 1 MiB: a `next` link says that there is more.
     """
-    reads = context.reads(request)
-    numbers = context.epochs.numbers(reads, store.table_of_numbers(query))
+    reader = context.reader_for(request)
+    numbers = context.epochs.numbers(reader, store.table_of_numbers(query))
     await check_cursor(query.cursor, numbers)
-    page = await store.search(reads, query, context.client(request))
+    page = await store.search(reader, query, context.client(request))
     link = await next_link("/functions", request.query, page, query, query.sort, numbers)
     return page.reply((JSON, *link))
 
@@ -129,7 +129,7 @@ async def create_function(context: Context, caller: KeyCaller, upload: BundleUpl
 
 
 async def _register(context: Context, request: Request, creator: Address, bundle: Bundle) -> str:
-    """Blocks first, row second: a crash in between leaves blocks without a row, never a row without blocks."""
+    """Store the blocks, then the row: a crash in between leaves blocks without a row, never a row without blocks."""
     manifest = bundle.manifest
     name, version = manifest.name, str(manifest.version)
     known = await store.find_content(context.database, bundle.content)
@@ -145,7 +145,7 @@ async def _register(context: Context, request: Request, creator: Address, bundle
         await checks.run(creator, _charged(request, bundle.check_module))
     if taken:
         raise taken
-    # The blocks of a known bundle too: this repairs lost blocks.
+    # Also the blocks of a known bundle: this repairs lost blocks.
     await asyncio.get_running_loop().run_in_executor(threads, context.blocks.put_many, blocks)
     now_ms = context.now_ms()
     function = Function(
@@ -162,7 +162,7 @@ async def _register(context: Context, request: Request, creator: Address, bundle
 
 
 def _charged(request: Request, check: Callable[[], None]) -> Callable[[], None]:
-    """`check`, with its CPU time charged to the client or wallet of the request."""
+    """`check`, but charging its CPU time to the client or wallet of the request."""
 
     def charged() -> None:
         started = time.thread_time_ns()
@@ -212,7 +212,7 @@ async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes]
 
 
 async def _file(context: Context, request: Request, cid: Cid, name: str) -> Ready[bytes] | Streamed:
-    """A file of a registered function; missing content is a fault of the service, not of the caller."""
+    """A file of a registered function; missing content is an error of the service, not of the caller."""
     await _record(context, request, cid)
     try:
         return await gateway.bundle_file(context, request, cid, name)
@@ -225,7 +225,7 @@ async def _record(context: Context, request: Request, cid: Cid) -> str:
         raise FunctionNotFound(
             "this is the CID of a single file; a function is named by its bundle, see GET /functions"
         )
-    record = await store.find_record(context.reads(request), cid.digest)
+    record = await store.find_record(context.reader_for(request), cid.digest)
     if record is None:
         raise FunctionNotFound("no function is registered under this CID")
     return record

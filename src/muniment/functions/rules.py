@@ -1,4 +1,4 @@
-"""The rules for a bundle, and the blocks that it becomes. Pure: bytes in, values out."""
+"""The rules for a bundle, and its blocks. Pure: bytes in, values out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WASM: Final = "function.wasm"
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """An uploaded bundle, before the check of its module. `content` identifies its bytes, independent of the CID."""
+    """An uploaded bundle, its module not checked yet. `content` identifies its bytes, independent of the CID."""
 
     manifest: Manifest
     manifest_bytes: bytes
@@ -29,7 +29,7 @@ class Bundle:
     content: bytes
 
     def check_module(self) -> None:
-        """Raise `InvalidWasm` unless the module is acceptable. May take seconds, with the module in memory twice."""
+        """Raise `InvalidWasm` unless the module is acceptable. Takes up to seconds, and memory for two copies."""
         check_wasm(self.wasm.whole())
 
     def blocks(self, profile: Profile) -> Import:
@@ -45,5 +45,5 @@ def read_bundle(manifest_bytes: bytes, wasm: Spool) -> Bundle:
 
 
 def profile_of(cid: Cid) -> Profile:
-    """The profile of a bundle that this registry made: its two profiles differ in the CID version."""
+    """The profile that gave a bundle of this registry its CID: the two profiles differ in the CID version."""
     return UNIXFS_V0_2015 if cid.version == 0 else UNIXFS_V1_2025

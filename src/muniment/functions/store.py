@@ -19,10 +19,10 @@ from muniment.storage.scopes import scope
 from muniment.storage.sql import Condition, placeholders
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Database, Reads, Transaction
+    from muniment.storage.database import Database, Reader, Transaction
 
 
-# One page holds as many records; interface, GET /functions.
+# As many as the records of one page (GET /functions).
 CIDS_MAX: Final = 100
 _EVERY_FUNCTION: Final = Listed("functions f", "f.seq", "f.record")
 _FUNCTIONS_OF_CREATORS: Final = Listed(
@@ -43,7 +43,7 @@ class FunctionQuery(PageQuery, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class NewFunction:
-    """A row to insert: the digest of the bundle's root block, the name of its bytes, its record as JSON."""
+    """A row to insert: the digest of the root block, the hash of the bundle's bytes (`content`), the record as JSON."""
 
     digest: bytes
     content: bytes
@@ -52,7 +52,7 @@ class NewFunction:
     record: str
 
 
-async def find_record(database: Reads | Transaction, digest: bytes) -> str | None:
+async def find_record(database: Reader | Transaction, digest: bytes) -> str | None:
     """The record of the bundle whose root block has this digest."""
     row = await database.fetch_one("SELECT record FROM functions WHERE digest = ?", (digest,))
     return row[0] if row else None
@@ -73,7 +73,7 @@ async def find_inputs(database: Database, digest: bytes) -> dict[str, str] | Non
 async def find_taken(
     database: Database | Transaction, creator: Address, name: str, version: str, content: bytes
 ) -> VersionTaken | None:
-    """The refusal for a `creator` who has deployed other bytes under this name and version; None if there are none."""
+    """The refusal if `creator` has deployed other bytes under this name and version, otherwise None."""
     row = await database.fetch_one(
         """SELECT f.content FROM function_creators c JOIN functions f ON f.seq = c.function_seq
            WHERE c.creator = ? AND c.name = ? AND c.version = ?""",
@@ -101,7 +101,7 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
            SELECT ?, seq, ?, ? FROM functions WHERE content = ? ON CONFLICT DO NOTHING""",
         (creator.raw, name, version, new.content),
     )
-    # No row was inserted: the creator has this version already, with these bytes or, since a moment ago, with others.
+    # No row was inserted: the creator already has this version, with these bytes or with those of a concurrent upload.
     if not joined and (taken := await find_taken(transaction, creator, name, version, new.content)):
         raise taken
     record = await find_content(transaction, new.content)
@@ -110,14 +110,14 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
 
 
 def table_of_numbers(query: FunctionQuery) -> str:
-    """The table by whose numbers a page is sorted."""
+    """The table whose sequence numbers give the order of a page."""
     return "functions" if query.creator is None else "function_creators"
 
 
-async def search(database: Reads, query: FunctionQuery, client: str = "") -> Page:
+async def search(database: Reader, query: FunctionQuery, client: str = "") -> Page:
     """A page of records in the order of commits; with a creator, in the order of the creator's deployments.
 
-    `client` is the address of the client that waits for it. Raises `InvalidParameter` for too large an offset, and
+    `client` is the address of the waiting client. Raises `InvalidParameter` for too large an offset, and
     `DeadlineExceeded`.
     """
     if query.is_long:

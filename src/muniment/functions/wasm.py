@@ -1,9 +1,9 @@
-"""Is `function.wasm` a core WebAssembly module? Our own limits first, then a real validator (wasmtime).
+"""Checks that `function.wasm` is a core WebAssembly module: first our own limits, then a full validator (wasmtime).
 
-The validator's time and memory grow with the file, but the declarations of a module can make a byte of code or of type
-a thousand times more expensive than usual. So a scan of our own counts them before the validator starts. Sections are
-those of the WebAssembly core specification 2.0, chapter 5.5; decision 0010 gives the accepted proposals, the costs and
-the reasons for the limits.
+The validator's time and memory grow with the file, but some declarations make a byte of code or of type a thousand
+times more expensive than usual. So our own scan counts these before the validator starts. Sections are those of the
+WebAssembly core specification 2.0, chapter 5.5; decision 0010 has the accepted proposals, the costs and the reasons for
+the limits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muniment.errors import InvalidWasm
 if TYPE_CHECKING:
     from wasmtime import Engine
 
-# The WebAssembly JavaScript Interface, section "Implementation-defined limits": what every engine takes.
+# The WebAssembly JavaScript Interface, section "Implementation-defined limits", which every engine accepts.
 PARAMS_MAX: Final = 1_000
 RESULTS_MAX: Final = 1_000
 LOCALS_MAX: Final = 50_000
@@ -28,22 +28,22 @@ TABLE_ENTRIES_MAX: Final = 10_000_000
 MEMORY_PAGES_MAX: Final = 65_536
 SEGMENTS_MAX: Final = 100_000
 GLOBALS_MAX: Final = 1_000_000
-# That section allows a million of each of these; scanning and validating them costs time and memory here.
+# That section allows a million of each of these; here they would cost too much time and memory.
 TYPES_MAX: Final = 10_000
 FUNCTIONS_MAX: Final = 100_000
 IMPORTS_MAX: Final = 10_000
 EXPORTS_MAX: Final = 100_000
 # The validator's own limit (wasmparser, limits.rs).
 TABLES_MAX: Final = 100
-# No outside limits. The validator keeps about 13 bytes for each value in a type, the scan reads each run of locals.
+# Our own limits. The validator keeps about 13 bytes for each value in a type; the scan reads each run of locals.
 TYPE_VALUES_MAX: Final = 1_000_000
 SECTIONS_MAX: Final = 1_000
 LOCAL_RUNS_MAX: Final = 500_000
-# A branch pops as many values as the widest type has, so this product bounds the validator's time (about 4 s).
-# 16 MiB of code may have types of 32 values, 512 KiB of 1,000.
+# A branch pops as many values as the widest type has, so this product limits the validator's time (about 4 s). 16 MiB
+# of code may have types of 32 values, 512 KiB types of 1,000.
 CODE_BYTES_TIMES_WIDTH_MAX: Final = 2**29
-# Two bytes of code push as many values as the widest type has results, so this product bounds its memory (60 MB)
-# to what the largest body can take with one result: a body of 128 KiB may use types of 64 results.
+# Two bytes of code push as many values as the widest type has results, so this product limits the validator's memory
+# (60 MB), as if the largest body had one result: a body of 128 KiB may use types of 64 results.
 BODY_BYTES_TIMES_RESULTS_MAX: Final = 2**23
 
 _PREAMBLE: Final = b"\0asm\1\0\0\0"
@@ -55,15 +55,15 @@ _REFERENCE_TYPES: Final = (0x70, 0x6F)
 _U32_MAX: Final = 2**32 - 1
 # malloc.h of glibc.
 _M_MMAP_THRESHOLD: Final = -3
-# Characters of the validator's message that ours repeats: it can quote names of the module.
+# Characters of the validator's message that ours quotes: it can contain names from the module.
 _REASON_LENGTH: Final = 300
 
 
 def check_wasm(data: bytes | bytearray | memoryview | mmap.mmap) -> None:
-    """Accept a core WebAssembly module, or raise `InvalidWasm` saying what is wrong and where.
+    """Accept a core WebAssembly module, or raise `InvalidWasm` with the fault and its place.
 
-    Takes 0.1 s for 16 MiB of ordinary code and a few seconds for the worst within the limits; run it in a thread,
-    the validator lets others run meanwhile. It makes one copy of `data`, two where that is a view or a mapped file.
+    It takes 0.1 s for 16 MiB of ordinary code, and a few seconds for the worst code within the limits. Run it in a
+    thread: the validator lets others run. It makes one copy of `data`, two if that is a view or a mapped file.
     """
     module = data if isinstance(data, (bytes, bytearray)) else bytes(data)
     _check_preamble(module)
@@ -85,7 +85,7 @@ def _check_preamble(module: bytes | bytearray) -> None:
 
 
 class _Scan:
-    """One walk over the sections of a module; `at` is where it stands, `end` where the current section ends."""
+    """One walk over the sections of a module: `at` is its position, `end` the end of the current section."""
 
     def __init__(self, module: bytes | bytearray) -> None:
         self.module = module
@@ -114,7 +114,7 @@ class _Scan:
             self.end = self._within(size, f"section {number}")
             if number in seen:
                 raise self._wrong(f"section {number} comes twice")
-            if number:  # there may be many custom sections, number 0
+            if number:  # only custom sections, number 0, may be repeated
                 seen.add(number)
             sections.get(number, lambda: None)()
             self.at = self.end
@@ -189,7 +189,7 @@ class _Scan:
             if size > BODY_BYTES_MAX:
                 raise self._wrong(f"a function body of {size} bytes; {BODY_BYTES_MAX} are taken")
             if size * self.most_results > BODY_BYTES_TIMES_RESULTS_MAX:
-                raise self._wrong(f"a type has {self.most_results} results, too many beside a body of {size} bytes")
+                raise self._wrong(f"a type has {self.most_results} results, too many for a body of {size} bytes")
             self._locals()
             self.at = stop
 
@@ -205,14 +205,14 @@ class _Scan:
                 raise self._wrong(f"a function with more than {LOCALS_MAX} locals")
 
     def _at_most(self, limit: int, what: str) -> int:
-        """The length that a vector begins with, which is bounded."""
+        """The length of the vector that begins here, at most `limit`."""
         count = self._u32()
         if count > limit:
             raise self._wrong(f"{count} {what}; {limit} are taken")
         return count
 
     def _within(self, size: int, what: str) -> int:
-        """The end of the next `size` bytes, which must lie within the section."""
+        """The end of the next `size` bytes, which must be within the section."""
         if size > self.end - self.at:
             raise self._wrong(f"{what} is longer than what it is in")
         return self.at + size
@@ -243,16 +243,16 @@ class _Scan:
 
 @cache
 def _give_back() -> None:
-    """Make glibc return freed memory to the system from a mebibyte on (mallopt(3)).
+    """Make glibc return freed blocks of at least a mebibyte to the system (mallopt(3)).
 
-    By default it raises this threshold after the first large piece, and each thread then keeps some 30 MB for good.
+    By default it raises this threshold after the first large block, and then each thread keeps some 30 MB for ever.
     """
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # other C libraries have none
         mallopt(_M_MMAP_THRESHOLD, 1024 * 1024)
 
 
 def _engine() -> Engine:
-    """The validator with its proposals, each by name, not by the defaults of its version. It takes 50 µs to make."""
+    """The validator, with each proposal set explicitly, independent of its version. Making it takes 50 µs."""
     from wasmtime import Config, Engine  # noqa: PLC0415 - 30 MB that only an upload needs
 
     _give_back()
@@ -274,7 +274,7 @@ def _validate(module: bytes | bytearray) -> None:
     from wasmtime import Module, WasmtimeError  # noqa: PLC0415 - 30 MB that only an upload needs
 
     try:
-        with _engine() as engine:  # closed here: an open engine complains at the end of the process
+        with _engine() as engine:  # closed here: an open engine logs a complaint when the process ends
             Module.validate(engine, module)
     except WasmtimeError as error:
         raise InvalidWasm(f"function.wasm is not valid WebAssembly: {_reason(str(error))}") from error

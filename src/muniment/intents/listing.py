@@ -29,7 +29,7 @@ from muniment.wire import TIMESTAMP_MS_MAX, UINT256_MAX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muniment.storage.database import Reads, Row
+    from muniment.storage.database import Reader, Row
 
 # A page without a cursor ends before the intent that makes its JSON longer than this: some hundred times a usual page.
 # It has one intent at least. The next link goes on.
@@ -83,7 +83,7 @@ class _Plan:
     everything: tuple[Condition, ...]
 
 
-async def search(database: Reads, query: IntentQuery, moment: Moment, client: str = "") -> Page:
+async def search(database: Reader, query: IntentQuery, moment: Moment, client: str = "") -> Page:
     """A page of intents in the order of commits, with their statuses at `moment`; at most `PAGE_BYTES_MAX` long.
 
     `client` is the address of the client that waits for it. Raises `InvalidParameter` for too large an offset, and
@@ -109,7 +109,7 @@ async def search(database: Reads, query: IntentQuery, moment: Moment, client: st
     return Page(records, heads[len(records) - 1].seq if records else None, len(heads) > query.limit)
 
 
-async def _rows(database: Reads, query: IntentQuery, within: Scope, plan: _Plan, client: str) -> list[Row]:
+async def _rows(database: Reader, query: IntentQuery, within: Scope, plan: _Plan, client: str) -> list[Row]:
     """The `HEAD_COLUMNS` of the page's intents, and of one more if there is one."""
     whole = _statement(query, within, plan.parts)
     selected = [part.few for part in plan.parts if part.few]
@@ -182,7 +182,7 @@ def _deadline_conditions(query: IntentQuery) -> tuple[Condition, ...]:
     return (Condition("deadline >= ? AND deadline <= ?", (first.to_bytes(32), last.to_bytes(32))),)
 
 
-async def _are_few(database: Reads, conditions: Sequence[Condition]) -> bool:
+async def _are_few(database: Reader, conditions: Sequence[Condition]) -> bool:
     return await are_few(database, "intents", conditions, WALKED_AT_ONCE)
 
 

@@ -20,7 +20,7 @@ from muniment.storage.sql import SWEPT_AT_ONCE, placeholders
 from muniment.wire import encode
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Reads, Row, Transaction
+    from muniment.storage.database import Reader, Row, Transaction
 
 T = TypeVar("T")
 
@@ -134,20 +134,20 @@ def _bound(seconds: int) -> bytes:
     return seconds.to_bytes(32) if seconds >= 0 else b""
 
 
-async def find(database: Reads | Transaction, intent_hash: bytes, moment: Moment) -> Head | None:
+async def find(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> Head | None:
     """The head of an intent."""
     sql = f"SELECT {HEAD_COLUMNS} FROM intents i WHERE i.hash = ?"  # noqa: S608 - text of ours
     row = await database.fetch_one(sql, (intent_hash,))
     return Head.of(row, moment) if row else None
 
 
-async def shown(database: Reads | Transaction, intent_hash: bytes, moment: Moment) -> str | None:
+async def shown(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> str | None:
     """An intent as a listing shows it, as JSON."""
     head = await find(database, intent_hash, moment)
     return (await listed(database, [head]))[0] if head else None
 
 
-async def listed(database: Reads | Transaction, heads: Sequence[Head]) -> list[str]:
+async def listed(database: Reader | Transaction, heads: Sequence[Head]) -> list[str]:
     """The intents as a listing shows them, as JSON."""
     proposals = await _newest(database, _PROPOSALS, [head.seq for head in heads if head.proposal_count])
     logs = await _newest(database, _LOGS, [head.seq for head in heads if head.log_count])
@@ -157,7 +157,7 @@ async def listed(database: Reads | Transaction, heads: Sequence[Head]) -> list[s
 
 
 async def _newest(
-    database: Reads | Transaction, numbered: _Numbered, seqs: Sequence[int]
+    database: Reader | Transaction, numbered: _Numbered, seqs: Sequence[int]
 ) -> defaultdict[int, list[str]]:
     """The newest records of each intent, the oldest of them first."""
     found: defaultdict[int, list[str]] = defaultdict(list)
@@ -186,7 +186,7 @@ def groups(heads: Sequence[Head]) -> list[list[Head]]:
     return made
 
 
-async def pieces(database: Reads, head: Head) -> AsyncIterator[bytes]:
+async def pieces(database: Reader, head: Head) -> AsyncIterator[bytes]:
     """The JSON of an intent with every proposal and log that it had when `head` was read, piece by piece."""
     yield head.opening.encode()
     async for piece in _records(database, head.seq, _PROPOSALS, head.proposal_count, _PROPOSALS_PER_PIECE):
@@ -197,7 +197,7 @@ async def pieces(database: Reads, head: Head) -> AsyncIterator[bytes]:
     yield b"]}"
 
 
-async def _records(database: Reads, seq: int, numbered: _Numbered, count: int, size: int) -> AsyncIterator[bytes]:
+async def _records(database: Reader, seq: int, numbered: _Numbered, count: int, size: int) -> AsyncIterator[bytes]:
     """The first `count` records of an intent, `size` in a piece, with a comma between any two."""
     sql = f"SELECT record FROM {numbered.table} WHERE intent_seq = ? AND n > ? AND n <= ? ORDER BY n"  # noqa: S608 - text of ours
     for start in range(0, count, size):

@@ -1,10 +1,11 @@
 """Content identifiers, UnixFS and CAR: how bytes become a CID and how a CID leads back to bytes.
 
-Pure: nothing here reads a clock, a file or a network. Blocks come and go through plain functions.
+Pure: no module reads a clock, a file or a network. Callers pass functions that read blocks, and store the blocks that
+they get.
 
     varint → cid → block → dag_pb → unixfs (bytes to blocks) → dag (blocks to bytes)
                                     car    (blocks on the wire)
 
-A malformed text is refused as `InvalidCid`. Decoded blocks are not trusted either: a block that does not match its CID
-is `Integrity`.
+Malformed text raises `InvalidCid`. Blocks are not trusted either: a block that does not match its CID raises
+`Integrity`.
 """

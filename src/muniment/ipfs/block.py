@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from muniment.errors import Integrity
 
-# The largest block that Bitswap and the HTTP clients of IPFS take (IPFS specifications, "soft limit" of 2 MiB).
+# The largest block that Bitswap and the HTTP clients of IPFS accept (IPFS specifications, "soft limit" of 2 MiB).
 BLOCK_SIZE_MAX: Final = 2 * 1024 * 1024
 
 
@@ -19,7 +19,7 @@ class Block(NamedTuple):
     data: bytes
 
 
-# Gives the verified bytes of a block by its sha2-256 digest, or raises `ContentNotFound` or `Integrity`.
+# Reads a block: verified bytes for a sha2-256 digest. Raises `ContentNotFound` or `Integrity`.
 GetBlock: TypeAlias = Callable[[bytes], bytes]
 
 
@@ -29,7 +29,7 @@ def block_of(data: bytes) -> Block:
 
 
 def check_block(digest: bytes, data: bytes) -> bytes:
-    """`data` when it has this sha2-256 digest; raises `Integrity` when not."""
+    """`data` if it has this sha2-256 digest; raises `Integrity` otherwise."""
     if hashlib.sha256(data).digest() != digest:
         raise Integrity(f"block {digest.hex()} does not have the hash it is stored under")
     return data

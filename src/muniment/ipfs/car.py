@@ -1,7 +1,7 @@
-"""CARv1 (ipld.io/specs/transport/car/carv1): blocks one after the other, for downloads and imports.
+"""CARv1 (ipld.io/specs/transport/car/carv1): a sequence of blocks, for downloads and imports.
 
-A file is a header, a dag-cbor map of `roots` and `version`, then sections of CID and block; each is led by its
-length. The order of the sections is the walker's (`muniment.ipfs.dag`).
+A file is a header, which is a dag-cbor map of `roots` and `version`, and then sections of CID and block. Each begins
+with its length. `muniment.ipfs.dag.walk` gives the order of the blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
 from muniment.ipfs.cid import DIGEST_LENGTH_MAX, CidParts, decode_cid_bytes
 from muniment.ipfs.varint import VARINT_BYTES_MAX, decode_varint, encode_varint
 
-# More roots than any request has; up to 23, the count fits into the first byte of a CBOR array.
+# More roots than any request has. A count up to 23 fits into the first byte of a CBOR array.
 ROOTS_MAX: Final = 23
 _CID_LENGTH_MAX: Final = 3 * VARINT_BYTES_MAX + 1 + DIGEST_LENGTH_MAX
 # The map's keys, and for each root its tag, its length and the CID with its multibase zero.
@@ -75,7 +75,7 @@ def _sections(stream: IO[bytes]) -> Iterator[tuple[CidParts, bytes]]:
 
 
 def _read_led(stream: IO[bytes], limit: int) -> bytes | None:
-    """The next bytes behind a length; None at the regular end of the file."""
+    """The bytes after the next length; None at the regular end of the file."""
     lead = b""
     while not lead or lead[-1] > 0x7F:  # noqa: PLR2004 -- the continuation bit of a varint
         byte = stream.read(1)
@@ -122,7 +122,7 @@ def _decode_header(header: bytes) -> tuple[CidParts, ...]:
 
 
 def _cbor_cid(header: bytes, at: int) -> tuple[bytes, int]:
-    """The binary CID in the tagged byte string at `at`, and the position behind it."""
+    """The binary CID in the tagged byte string at `at`, and the position after it."""
     tag_end = at + len(_CID_TAG)
     if header[at:tag_end] != _CID_TAG or len(header) < tag_end + 2:
         raise ValueError("a root is not a CID")

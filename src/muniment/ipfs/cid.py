@@ -1,7 +1,7 @@
-"""Content identifiers (github.com/multiformats/cid), read strictly: one identifier, one spelling.
+"""Content identifiers (github.com/multiformats/cid), read strictly: each identifier has one spelling.
 
-Two steps. `decode_cid` takes any well-formed CIDv0, or CIDv1 in lower-case base32, whatever its codec and hash.
-`Cid.parse` then asks for what this service holds: sha2-256 over a dag-pb node or a raw block.
+There are two steps. `decode_cid` accepts any well-formed CIDv0, and CIDv1 in lower-case base32, of every codec and
+hash. `Cid.parse` then accepts only CIDs of content that this service can hold: sha2-256 of a dag-pb node or raw block.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHA2_256_LENGTH: Final = 32
 DIGEST_LENGTH_MAX: Final = 128
 # The text of a CIDv1 of such a digest: 1 byte version, 9 codec, 9 hash code, 2 length, 128 digest in base32.
 CID_LENGTH_MAX: Final = 240
-# Few functions are in use, and each trigger names one of them several times. Under 2 MB.
+# Few functions are in use, and each trigger names its function several times. Under 2 MB.
 _CIDS_KEPT: Final = 4_096
 
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -36,18 +36,18 @@ _V0_LENGTH: Final = 34
 _V0_PREFIX: Final = bytes((SHA2_256, SHA2_256_LENGTH))
 _V0_TEXT: Final = re.compile(f"Qm[{_BASE58}]{{44}}")
 _V1_TEXT: Final = re.compile("b[a-z2-7]+")
-# RFC 4648 base32 digits to those that `int(text, 32)` reads.
+# From the base32 digits of RFC 4648 to the digits of `int(text, 32)`.
 _TO_INT_DIGITS: Final = str.maketrans("abcdefghijklmnopqrstuvwxyz234567", "0123456789abcdefghijklmnopqrstuv")
 
-# Of the 58 base32 characters of a sha2-256 CIDv1 the first ones are its prefix, the last has two spare bits.
+# Of the 58 base32 characters of a sha2-256 CIDv1, the first ones are its prefix, and the last has two spare bits.
 _V1_TAIL: Final = "[a-h][a-z2-7]{50}[aeimquy4]"
-# A CIDv0 of 46 characters has its third between N and f, because it starts with the bytes 12 20.
+# The third of the 46 characters of a CIDv0 is between N and f, because its bytes begin with 12 20.
 _V0_PATTERN: Final = "Qm[NP-Za-f][1-9A-HJ-NP-Za-km-z]{43}"
 
 
 @dataclass(frozen=True, slots=True)
 class CidParts:
-    """A CID taken apart. `digest` is the hash's output, or the content itself under the identity hash."""
+    """The parts of a CID. `digest` is the output of the hash, or the content itself for the identity hash."""
 
     version: int
     codec: int
@@ -56,7 +56,7 @@ class CidParts:
 
     @property
     def binary(self) -> bytes:
-        """The bytes that links and CAR files hold: a CIDv0 is its bare multihash."""
+        """The bytes in links and CAR files: for a CIDv0, only the multihash."""
         if self.version == 0:
             return _V0_PREFIX + self.digest
         return b"\x01" + encode_varint(self.codec) + self.multihash
@@ -68,7 +68,7 @@ class CidParts:
 
     @property
     def text(self) -> str:
-        """The one spelling: base58btc for a CIDv0, lower-case base32 after `b` for a CIDv1."""
+        """The canonical spelling: base58btc for a CIDv0, `b` and lower-case base32 for a CIDv1."""
         if self.version == 0:
             return _base58(self.binary)
         return "b" + b32encode(self.binary).decode("ascii").rstrip("=").lower()
@@ -80,7 +80,7 @@ class CidParts:
 
 
 class Cid(ProvedText):
-    """A CID that can name something here: sha2-256, dag-pb or raw, in the spelling it was given in."""
+    """A CID of content that this service can hold (sha2-256, dag-pb or raw), in the client's spelling."""
 
     __slots__ = ()
 
@@ -107,7 +107,7 @@ class Cid(ProvedText):
 
     @property
     def parts(self) -> CidParts:
-        """This CID taken apart, for walking what it names."""
+        """The parts of this CID."""
         return decode_cid(self)
 
     @property
@@ -117,7 +117,7 @@ class Cid(ProvedText):
 
     @property
     def codec(self) -> int:
-        """`DAG_PB` or `RAW`. Look-ups use it together with `digest`, so that both spellings find the same block."""
+        """`DAG_PB` or `RAW`. Look-ups use it with `digest`, so that both CID versions find the same block."""
         return self.parts.codec
 
     @property
@@ -127,7 +127,7 @@ class Cid(ProvedText):
 
 
 class BundleCid(Cid):
-    """The CID of a bundle, which is a UnixFS directory: dag-pb."""
+    """The CID of a bundle, which is a UnixFS directory and so dag-pb."""
 
     __slots__ = ()
 
@@ -172,7 +172,7 @@ def _decoded(text: str) -> CidParts:
 
 
 def decode_cid_bytes(data: bytes, at: int = 0) -> tuple[CidParts, int]:
-    """The binary CID that starts at `at`, and the position behind it; raises `ValueError`."""
+    """The binary CID that starts at `at`, and the position after it; raises `ValueError`."""
     if data.startswith(_V0_PREFIX, at):
         end = at + _V0_LENGTH
         if len(data) < end:
@@ -201,7 +201,7 @@ def _whole(binary: bytes, version: int) -> CidParts:
 
 
 def _base58(binary: bytes) -> str:
-    # Leading zero bytes would need a `1` each; a CIDv0 starts with 12 and has none.
+    # Each leading zero byte would need a `1`; a CIDv0 has none, because it starts with 12.
     number, letters = int.from_bytes(binary, "big"), list[str]()
     while number:
         number, rest = divmod(number, 58)
@@ -219,6 +219,6 @@ def _base58_bytes(text: str) -> bytes:
 def _base32_bytes(text: str) -> bytes:
     length, spare = divmod(5 * len(text), 8)
     number = int(text.translate(_TO_INT_DIGITS), 32)
-    if spare >= 5 or number & ((1 << spare) - 1):  # noqa: PLR2004 -- five bits are a whole digit too many
+    if spare >= 5 or number & ((1 << spare) - 1):  # noqa: PLR2004 -- five spare bits are a superfluous digit
         raise ValueError("the last base32 characters are not canonical (RFC 4648 section 3.5)")
     return (number >> spare).to_bytes(length, "big")

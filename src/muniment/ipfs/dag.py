@@ -1,8 +1,8 @@
-"""Reading a DAG back: files, byte ranges, names in directories, and its blocks in the order of a CAR file.
+"""Reads a DAG: files, byte ranges, names in directories, and its blocks in the order of a CAR file.
 
-Blocks come from a `GetBlock`, which raises `ContentNotFound` for a missing root. A missing block below the root means
-that the store has lost it: `Integrity`. Depth and sizes are checked on the way, so a hostile DAG costs no more than
-its real bytes.
+A `GetBlock` gives the blocks; it raises `ContentNotFound` for a missing root. A missing block below the root means that
+the store has lost it, and raises `Integrity`. The walk checks depth and sizes, so a hostile DAG costs no more than its
+real bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENTITY_BYTES: Final = re.compile(r"(-?[0-9]{1,19}):(\*|-?[0-9]{1,19})", re.ASCI
 
 
 class Scope(StrEnum):
-    """The part of the DAG behind a path that a client wants (trustless gateway specification, `dag-scope`)."""
+    """The part of the DAG at the end of a path to send (trustless gateway specification, `dag-scope`)."""
 
     BLOCK = "block"
     ENTITY = "entity"
@@ -36,7 +36,7 @@ class Scope(StrEnum):
 class EntityBytes:
     """A byte range of a file (trustless gateway specification, `entity-bytes`).
 
-    Both ends are included. A negative end counts back from the end of the file; None as `last` is the end of the file.
+    Both ends are included. A negative number counts back from the end of the file; `last` None means the end.
     """
 
     first: int
@@ -54,7 +54,7 @@ class EntityBytes:
         return cls(first, last)
 
     def within(self, size: int) -> tuple[int, int]:
-        """The part of a file of `size` bytes, as (start, end) with the end outside; start = end where it is empty."""
+        """The part of a file of `size` bytes, as (start, end), with the end excluded; start = end if it is empty."""
         start = max(self.first + size, 0) if self.first < 0 else min(self.first, size)
         if self.last is None:
             return start, size
@@ -64,7 +64,7 @@ class EntityBytes:
 
 @dataclass(frozen=True, slots=True)
 class _Entity:
-    """A block as a piece of UnixFS: `data` comes first, then the children, each with its bytes of the file."""
+    """A block as a piece of UnixFS: first its own `data`, then the children, each with its size in the file."""
 
     kind: Kind
     block: bytes
@@ -76,7 +76,7 @@ class _Entity:
 
 @dataclass(frozen=True, slots=True)
 class _Visit:
-    """A block of a file, whose own data start at `offset` in the file."""
+    """A block of a file; its own data starts at `offset` in the file."""
 
     cid: CidParts
     offset: int
@@ -85,7 +85,7 @@ class _Visit:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a file that is still to be loaded: `size` is the size that its parent gives."""
+    """A part of a file that is not loaded yet; its parent gives its `size`."""
 
     cid: CidParts
     offset: int
@@ -95,7 +95,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """The part of a file or directory that a client wants."""
+    """The part of a file or directory to send."""
 
     target: CidParts
     is_root: bool
@@ -114,7 +114,7 @@ class File:
     _entity: _Entity
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` up to `end` (excluded); only the leaves with these bytes are read."""
+        """The bytes from `start` up to `end` (excluded); reads only the leaves with these bytes."""
         end = self.size if end is None else min(end, self.size)
         for visit in _visit_file(self._get_block, _Visit(self.cid, 0, self._entity), start, end, repeats=True):
             piece = visit.entity.data[max(start - visit.offset, 0) : max(end - visit.offset, 0)]
@@ -136,7 +136,7 @@ def resolve(get_block: GetBlock, root: CidParts, path: Iterable[str]) -> list[Ci
 
 
 def open_file(get_block: GetBlock, root: CidParts, path: Iterable[str] = ()) -> File:
-    """The file that `path` leads to from `root`; raises `ContentNotFound` when there is none."""
+    """The file at `path` below `root`; raises `ContentNotFound` if there is none."""
     *passed, cid = resolve(get_block, root, path)
     entity = _load(get_block, cid, is_root=not passed)
     if entity.kind is not Kind.FILE:
@@ -153,11 +153,11 @@ def walk(
     entity_bytes: EntityBytes | None = None,
     duplicates: bool = False,
 ) -> Iterator[tuple[CidParts, bytes]]:
-    """The blocks that a CAR of `root` and `path` holds, depth first in the order of the links.
+    """The blocks of a CAR of `root` and `path`, depth first in the order of the links.
 
-    The blocks of the path come first, then those of `scope`; `entity_bytes` implies the scope entity and matters
-    for files only. Without `duplicates` each block comes once. An identity CID has no block. The first block is read,
-    or refused, when the caller takes it.
+    The blocks of the path come first, then those of `scope`; `entity_bytes` implies the scope entity and applies only
+    to files. Without `duplicates` each block comes once. An identity CID has no block. Errors of the first block are
+    raised when the caller takes it.
     """
     if root.hash_code == IDENTITY:
         return
@@ -189,7 +189,7 @@ def _scoped(get_block: GetBlock, wanted: _Wanted) -> Iterator[tuple[CidParts, by
 
 
 def _visit_all(get_block: GetBlock, wanted: _Wanted) -> Iterator[tuple[CidParts, bytes]]:
-    """Everything below the target. Without `repeats`, no part of the DAG is walked twice."""
+    """The target and all blocks below it. Without `repeats`, no part of the DAG is walked twice."""
     walked: set[CidParts] = set()
     stack = [(wanted.target, 0)]
     while stack:
@@ -208,7 +208,7 @@ def _visit_file(get_block: GetBlock, root: _Visit, start: int, end: int, *, repe
     """The root of a file, and the blocks below it that hold bytes from `start` up to `end`.
 
     Without `repeats`, a part of the tree that was walked completely is not walked again. Every child must have the size
-    that its parent gives, and that size is not 0: so the walk is never longer than the file.
+    that its parent gives, and that is never 0, so the walk is never longer than the file.
     """
     yield root
     whole: set[CidParts] = set()
@@ -228,7 +228,7 @@ def _visit_file(get_block: GetBlock, root: _Visit, start: int, end: int, *, repe
 
 
 def _below(visit: _Visit, depth: int, start: int, end: int) -> list[_Part]:
-    """The children that hold bytes from `start` up to `end`, the last one first, as a stack wants them."""
+    """The children that hold bytes from `start` up to `end`, last one first for the stack."""
     parts: list[_Part] = []
     at = visit.offset + len(visit.entity.data)
     for cid, size in visit.entity.children:

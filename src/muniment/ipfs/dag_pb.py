@@ -1,7 +1,7 @@
-"""dag-pb (ipld.io/specs/codecs/dag-pb): the node with named links that files and directories are made of.
+"""dag-pb (ipld.io/specs/codecs/dag-pb): nodes with named links, of which files and directories consist.
 
-The order on the wire is part of the CID: all links (field 2) come before the data (field 1), and in a link the
-name and the size are written even when they are empty or 0. A plain protobuf serialiser gets both wrong.
+The CID depends on the order of fields: all links (field 2) come before the data (field 1), and a link has its name and
+its size even when they are empty or 0. A plain protobuf serialiser gets both wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muniment.errors import Integrity
 from muniment.ipfs.cid import CidParts, decode_cid_bytes
 from muniment.ipfs.varint import decode_varint, encode_varint
 
-# Protobuf tags: field number and wire type (0 a varint, 2 bytes with their length).
+# Protobuf tags: field number and wire type (0: a varint, 2: bytes with their length).
 _NODE_LINKS: Final = 0x12
 _NODE_DATA: Final = 0x0A
 _LINK_HASH: Final = 0x0A
@@ -27,7 +27,7 @@ _BYTES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link to another block. `tsize` is the size in bytes of all blocks below it, repeated ones counted again."""
+    """A link to another block. `tsize` is the total size in bytes of its blocks; repeated blocks count each time."""
 
     cid: CidParts
     tsize: int
@@ -36,7 +36,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A dag-pb node; `data` is None where the field is absent."""
+    """A dag-pb node; `data` is None if the field is absent."""
 
     links: tuple[Link, ...]
     data: bytes | None
@@ -53,7 +53,7 @@ def encode_node(links: Iterable[Link], data: bytes) -> bytes:
 
 
 def decode_node(block: bytes) -> Node:
-    """Read a node strictly; raises `Integrity` for any other bytes, also for fields out of order."""
+    """Read a node strictly; raises `Integrity` for all other bytes, also for fields out of order."""
     try:
         return _decode_node(block)
     except ValueError as error:

@@ -1,8 +1,8 @@
 """UnixFS (specs.ipfs.tech/unixfs): files and directories as blocks, with the CIDs that Kubo would give them.
 
-`import_file` cuts a file into chunks and builds a balanced tree over them as the bytes arrive. It holds one
-chunk and, per level of the tree, at most `width` links, however long the file is. `import_files` does that for
-the files of a directory. Both are generators of blocks; `Import` keeps what they return:
+`import_file` cuts a file into chunks and builds a balanced tree over them as the bytes arrive. For a file of any
+length, it holds one chunk and, per level of the tree, at most `width` links. `import_files` does the same for the files
+of a directory. Both are generators of blocks; `Import` keeps the root that they return:
 
     bundle = Import(import_files({"manifest.json": [manifest], "function.wasm": pieces}, UNIXFS_V0_2015))
     store.put_many(bundle)
@@ -22,7 +22,7 @@ from muniment.ipfs.cid import DAG_PB, RAW, SHA2_256, Cid, CidParts
 from muniment.ipfs.dag_pb import Link, decode_fields, encode_node
 from muniment.ipfs.varint import encode_varint
 
-# Above this, the fields around a chunk could push its block over the limit of a block.
+# With larger chunks, the fields around a chunk could make its block too large.
 CHUNK_SIZE_MAX: Final = BLOCK_SIZE_MAX - 1024
 
 
@@ -37,8 +37,8 @@ class Profile:
     width: int
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a profile that cannot work, a programmer's mistake."""
-        if self.cid_version not in {0, 1} or not 1 <= self.chunk_size <= CHUNK_SIZE_MAX or self.width < 2:  # noqa: PLR2004 -- the least that is a tree
+        """Raise `ValueError` for an impossible profile, which is a programmer's mistake."""
+        if self.cid_version not in {0, 1} or not 1 <= self.chunk_size <= CHUNK_SIZE_MAX or self.width < 2:  # noqa: PLR2004 -- a tree needs two children
             raise ValueError(f"profile {self.name} cannot be built")
 
 
@@ -48,7 +48,7 @@ PROFILES: Final[Mapping[str, Profile]] = {profile.name: profile for profile in (
 
 
 class Kind(IntEnum):
-    """The kinds of UnixFS node that are made and read here (UnixFS `DataType`)."""
+    """The kinds of UnixFS nodes that this module writes and reads (UnixFS `DataType`)."""
 
     DIRECTORY = 1
     FILE = 2
@@ -56,7 +56,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnixFsData:
-    """The UnixFS message in a dag-pb node. `size` is the file's bytes at and below the node, 0 for a directory."""
+    """The UnixFS message in a dag-pb node. `size`: the bytes of the file in and below the node, 0 for a directory."""
 
     kind: Kind
     data: bytes = b""
@@ -68,8 +68,8 @@ class UnixFsData:
 class Root:
     """The root of an import.
 
-    `tsize` is the bytes of its blocks, repeated ones counted again, as in a link to it; `size` the bytes of the file,
-    or of all files of the directory; `entries` the entries of a directory.
+    `tsize` is the total size of its blocks, as in a link to it (repeated blocks count each time); `size` is the size of
+    the file, or of all files of the directory; `entries` are the entries of a directory.
     """
 
     parts: CidParts
@@ -84,7 +84,7 @@ class Root:
 
 
 class Import:
-    """The blocks of an import, for one iteration; after the last block, `root` is known."""
+    """The blocks of an import, which can be iterated over once; `root` is known after the last block."""
 
     def __init__(self, steps: Generator[Block, None, Root]) -> None:
         self._steps = steps
@@ -95,14 +95,14 @@ class Import:
 
     @property
     def root(self) -> Root:
-        """The root. Raises `RuntimeError` before the last block was taken."""
+        """The root. Raises `RuntimeError` until the last block was taken."""
         if self._root is None:
             raise RuntimeError("the import has not ended")
         return self._root
 
 
 def import_file(pieces: Iterable[bytes], profile: Profile) -> Generator[Block, None, Root]:
-    """The blocks of a file that comes in pieces of any size, children before parents; returns its root."""
+    """The blocks of a file, which arrives in pieces of any size; children before parents. Returns its root."""
     levels: list[list[Root]] = [[]]
     for chunk in _chunks(pieces, profile.chunk_size):
         leaf, block = _leaf(chunk, profile)
@@ -112,7 +112,7 @@ def import_file(pieces: Iterable[bytes], profile: Profile) -> Generator[Block, N
         root, block = _leaf(b"", profile)
         yield block
         return root
-    # Close from the bottom, so that every leaf has the same depth: a lone last leaf gets a parent of its own.
+    # Close from the bottom, so that every leaf has the same depth: even a single last leaf gets a parent.
     level = 0
     while level < len(levels) - 1 or len(levels[level]) > 1:
         parent, block = _parent(levels[level], profile)
@@ -123,7 +123,7 @@ def import_file(pieces: Iterable[bytes], profile: Profile) -> Generator[Block, N
 
 
 def import_files(files: Mapping[str, Iterable[bytes]], profile: Profile) -> Generator[Block, None, Root]:
-    """The blocks of a directory of these files and of the files themselves; returns the directory's root."""
+    """The blocks of these files and of their directory; returns the root of the directory."""
     entries: dict[str, Root] = {}
     for name, pieces in files.items():
         entries[name] = yield from import_file(pieces, profile)
@@ -135,8 +135,8 @@ def import_files(files: Mapping[str, Iterable[bytes]], profile: Profile) -> Gene
 def directory(entries: Mapping[str, Root], profile: Profile) -> tuple[Root, Block]:
     """A plain directory of imported files. The order of `entries` does not matter.
 
-    A directory that Kubo would shard (above 256 KiB, thousands of entries) is not for this function; one too
-    large for a block is a `ValueError`.
+    It does not shard, as Kubo does above 256 KiB (thousands of entries). Raises `ValueError` for a directory that is
+    too large for a block.
     """
     links = [Link(root.parts, root.tsize, name.encode()) for name, root in entries.items()]
     links.sort(key=lambda link: link.name)
@@ -149,7 +149,7 @@ def directory(entries: Mapping[str, Root], profile: Profile) -> tuple[Root, Bloc
 
 
 def encode_file_data(data: bytes, size: int, child_sizes: Iterable[int] = ()) -> bytes:
-    """The UnixFS message of a file node: the size is there even when 0, the data only when there is some."""
+    """The UnixFS message of a file node: it has the size even if that is 0, the data only if there is any."""
     parts = [b"\x08\x02"]
     if data:
         parts += (b"\x12", encode_varint(len(data)), data)
@@ -199,7 +199,7 @@ def _decode_unixfs(message: bytes) -> UnixFsData:
 
 
 def _chunks(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """The same bytes in chunks of exactly `size`, the last one shorter; none for no bytes."""
+    """The bytes of `pieces` in chunks of exactly `size`, the last one possibly shorter; no chunk for no bytes."""
     pending = bytearray()
     for piece in pieces:
         rest = memoryview(piece)
@@ -238,7 +238,7 @@ def _parent(children: list[Root], profile: Profile) -> tuple[Root, Block]:
 
 
 def _append(levels: list[list[Root]], level: int, child: Root, profile: Profile) -> Iterator[Block]:
-    """Add `child` to the open node of `level`; when that is full already, close it first, and so upwards."""
+    """Add `child` to the open node of `level`; if that is full, close it first, and likewise on the levels above."""
     if level == len(levels):
         levels.append([])
     if len(levels[level]) == profile.width:

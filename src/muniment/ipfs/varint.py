@@ -12,8 +12,8 @@ VARINT_BYTES_MAX: Final = 9
 
 
 def encode_varint(number: int) -> bytes:
-    """`number`, which is not negative, seven bits a byte, lowest first."""
-    if number < 0x80:  # noqa: PLR2004 -- the continuation bit is what a varint is
+    """`number`, which is not negative, with seven bits per byte, lowest first."""
+    if number < 0x80:  # noqa: PLR2004 -- the continuation bit of a varint
         return bytes((number,))
     encoded = bytearray()
     while number > 0x7F:  # noqa: PLR2004 -- as above
@@ -24,10 +24,9 @@ def encode_varint(number: int) -> bytes:
 
 
 def decode_varint(data: bytes, at: int = 0) -> tuple[int, int]:
-    """The number that starts at `at`, and the position behind it.
+    """The number that starts at `at`, and the position after it.
 
-    Raises `ValueError` when it is cut short, longer than nine bytes, or not in its shortest form. Callers turn
-    that into a refusal of their own.
+    Raises `ValueError` if it is cut short, longer than nine bytes, or not in its shortest form.
     """
     number = 0
     for index, byte in enumerate(data[at : at + VARINT_BYTES_MAX]):

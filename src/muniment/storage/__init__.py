@@ -39,7 +39,7 @@ def open_replicated(url: str, read_urls: Sequence[str], *, data_dir: Path, lag_s
 
 
 def open_source(url: str, *, data_dir: Path, name: str = "FROM") -> AbstractAsyncContextManager[Source]:
-    """A view of the database at `url`, to be copied; errors call it `name`.
+    """A snapshot of the database at `url`, to copy; errors call it `name`.
 
     Raises `ValueError` for a URL that no engine knows.
     """
@@ -53,7 +53,7 @@ def open_source(url: str, *, data_dir: Path, name: str = "FROM") -> AbstractAsyn
 
 
 def open_target(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Target]:
-    """A transaction on the database at `url`, which was migrated: what is copied to it. Likewise."""
+    """A transaction that fills the migrated database at `url`. Raises `ValueError` likewise."""
     if _engine(url) == "sqlite":
         from muniment.storage.sqlite.copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
 
@@ -64,7 +64,7 @@ def open_target(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Targ
 
 
 def sqlite_file(url: str, *, data_dir: Path) -> Path | None:
-    """The file of the SQLite database at `url`; None where a server keeps it. Raises `ValueError` likewise."""
+    """The file of the SQLite database at `url`; None for a database on a server. Raises `ValueError` likewise."""
     return _path(url, data_dir) if _engine(url) == "sqlite" else None
 
 

@@ -1,7 +1,7 @@
 """Decides when to refuse writes: too many are in the queue, or the oldest has waited for too long.
 
-The writers of both engines call it. If a queue only grew, every client would wait for longer than it is willing to. A
-client that is refused at once comes back when there is room.
+The writers of both engines call it. If the queue could grow without limit, every client would wait for longer than it
+is willing to. A client that is refused immediately comes back when there is room.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from muniment.errors import Overloaded
 
 # Writes in the queue of a process: about four groups, a tenth of a second of its work.
 WAITING_MAX: Final = 1_000
-# The same for urgent writes, with the others: half a second of its work.
+# The same limit for urgent writes; all writes count: half a second of its work.
 URGENT_WAITING_MAX: Final = 10_000
-# The oldest write is late after this time, or after so many median commits where the disk is slow.
+# The oldest write is late after this time, or after this many median commits if the disk is slow.
 _OLDEST_SECONDS: Final = 0.25
 _OLDEST_COMMITS: Final = 8
 _COMMITS_REMEMBERED: Final = 100
-# Writes are refused when the oldest was late for this long without a pause: one slow commit refuses no write.
+# Writes are refused when the oldest write was late for this long without a break: one slow commit refuses nothing.
 _LATE_SECONDS_MAX: Final = 0.5
-# Refusals come by the thousand; one log line in this time counts them.
+# There may be thousands of refusals; one log line in this time counts them.
 _LOG_SECONDS: Final = 1.0
 
 _log = structlog.get_logger(__name__)

@@ -1,7 +1,7 @@
-"""How long a write waits for more writes to join its group, and how long for its group; both engines use this.
+"""How long a write waits for others to join its group, and how long for its group to begin; both engines use this.
 
-A request takes two iterations of the event loop to become a write. A single write loses some ten microseconds by the
-wait. Of many that arrive together, the first one would otherwise be committed alone, and the others wait for that.
+A request takes two iterations of the event loop to become a write. Waiting for others costs a single write some ten
+microseconds. Without it, the first of many writes would be committed alone, and the others would wait for that commit.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Final
 
 # Iterations of the event loop without a new write after which a group starts.
 QUIET_ITERATIONS: Final = 2
-# Iterations after which a group starts in any case: the loop has read a few hundred requests by then, which takes as
-# long as a commit.
+# Iterations after which a group starts in any case. By then the loop has read a few hundred requests, which takes about
+# as long as a commit.
 ITERATIONS_MAX: Final = 16
-# The same in time, because iterations of a busy process take milliseconds each: two or three commits.
+# The same limit as a time, because each iteration of a busy process takes milliseconds: two or three commits.
 GATHERING_SECONDS_MAX: Final = 0.01
 # How long a write may wait for its group to begin: as long as a client waits for an answer.
 WAITING_SECONDS_MAX: Final = 10.0

@@ -1,4 +1,4 @@
-"""Allows each client one long read at a time, so that no client occupies all readers; both engines use it."""
+"""Allows each client one long read at a time, so that no client blocks the others; both engines use it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final
 from weakref import WeakValueDictionary
 
-# RFC 6177 section 2: a customer has a /64 at least, and can send from any address in it.
+# RFC 6177 section 2: a customer has at least a /64, and can send from any address in it.
 _IPV6_HOST_BITS: Final = 64
 
 
 class ClientSlots:
-    """A slot for each client, kept while a read holds it or waits for it."""
+    """A slot for each client, which exists while a read holds it or waits for it."""
 
     def __init__(self) -> None:
         """All slots are free."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, client: str) -> AbstractAsyncContextManager[None]:
-        """The slot of the client at this address, to be entered; IPv6 addresses of one /64 are one client.
+        """The slot of the client at this address, as a context manager; IPv6 addresses of one /64 are one client.
 
-        An empty address is the service itself, which needs no slot.
+        An empty address stands for the service itself, which needs no slot.
         """
         if not client:
             return nullcontext()

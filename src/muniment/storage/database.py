@@ -1,7 +1,7 @@
 """The protocols of a database, which both engines implement and all stores use.
 
-Statements are SQL with `?` for each parameter, in the part of SQL that SQLite and PostgreSQL share; an engine that
-numbers its parameters rewrites each statement once. Rows are tuples. Callers decide what is one transaction.
+Statements are SQL with `?` for each parameter, in the part of SQL that SQLite and PostgreSQL share; the PostgreSQL
+engine rewrites each statement once. Rows are tuples. Callers decide what is one transaction.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Parameters = Sequence[object]
 
 
 class Transaction(Protocol):
-    """An open transaction. Others see all of its changes or none, and all of them are kept or none."""
+    """An open transaction. Other transactions see all of its changes or none; all of them are stored or none."""
 
     @property
     def for_update(self) -> str:
         """The end of a query that locks its rows against other writers; empty where there is one writer at a time.
 
-        A query that locks several rows has an ORDER BY that all writers share, or two could wait for each other.
+        A query that locks several rows needs an ORDER BY that all writers share; otherwise two could deadlock.
         """
         ...
 
@@ -38,11 +38,11 @@ class Transaction(Protocol):
         ...
 
     async def add_last(self, sql: str, parameters: Parameters = ()) -> bool:
-        """Add one row by an `INSERT … ON CONFLICT DO NOTHING`; whether it went in.
+        """Add one row with `INSERT … ON CONFLICT DO NOTHING`; whether it was inserted.
 
-        The caller promises that the work ends if the row went in: it then returns, without an error and without
-        another statement. So an engine need not begin a transaction for a work that has only read before. If the row
-        was there, the work may go on, or the engine runs it again from the start.
+        The caller promises that the work ends if the row was inserted: it returns then, without an error and without
+        another statement. So an engine needs no BEGIN and COMMIT for a work that only read before. If the row existed,
+        the work may go on, or the engine runs it again from the start.
         """
         ...
 
@@ -50,18 +50,18 @@ class Transaction(Protocol):
 Work = Callable[[Transaction], Awaitable[T]]
 
 
-class Reads(Protocol):
+class Reader(Protocol):
     """A database, or a replica of it, to read from. Every method raises `DatabaseUnavailable` when it does not answer.
 
-    With replicas, a request that only shows published records reads from a `Reads` of its own (`Context.reads`). Code
-    that decides something by a row reads from the `Database` itself, which is never behind.
+    With replicas, a request that only shows published records has its own `Reader` (`Context.reader_for`). Code that
+    makes a decision from a row reads from the `Database` itself, which is never behind.
     """
 
     @property
     def visible_before(self) -> str:
-        """SQL for the sequence number below which all rows are visible for good; empty where every row is.
+        """SQL for the sequence number below which no more rows will appear; empty if rows always appear in order.
 
-        A reader that follows a table asks for the rows below it. All other readers see the rows above it too.
+        A client that follows a table gets only the rows below it. All other clients see the rows above it too.
         """
         ...
 
@@ -69,23 +69,23 @@ class Reads(Protocol):
     def merges_unions(self) -> bool:
         """Whether the engine reads a UNION ALL with an order and a limit from the indexes of its parts up to the limit.
 
-        If not, each part needs a limit of its own.
+        Otherwise each part needs its own limit.
         """
         ...
 
     @property
     def rows_counted(self) -> dict[str, tuple[int, int]]:
-        """The counts of `storage.row_counts`: for a table one `seq`, and the number of rows up to it.
+        """The counts of `storage.row_counts`: for each table one `seq`, and the number of rows up to it.
 
-        A count stays right, because rows are only added to these tables, after the rows that were visible.
+        A count stays correct, because rows are only added to these tables, and only after the visible rows.
         """
         ...
 
     @property
     def times_differ_ms(self) -> int:
-        """By how many milliseconds the time of a row is usually at most ahead of that of a row committed later.
+        """How far, in milliseconds, the time of a row may usually be ahead of the time of a row committed later.
 
-        After a clock was wrong it may be more; `storage.dating.times_differ` knows how much.
+        After a wrong clock it may be further ahead; `storage.dating.times_differ` says how far.
         """
         ...
 
@@ -96,52 +96,52 @@ class Reads(Protocol):
     async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """The first row of such a query, if there is one. If a replica has none, the primary is asked too.
 
-        So use this for a row that is usually there, and `fetch` for one that usually is not.
+        So use it for a row that usually exists, and `fetch` for a row that usually does not.
         """
         ...
 
     async def fetch_some(
         self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
-        """The first rows of a query up to the row that fills `bytes_max`, and the UTF-8 bytes of their records.
+        """The first rows of a query up to the row that fills `bytes_max`, and the UTF-8 length of their records.
 
         The query has the columns `seq` and `record`, and at most `rows_max` rows, in the order of an index. If the
-        bytes are fewer than `bytes_max`, these are all rows; otherwise there may be more.
+        length is below `bytes_max`, these are all rows; otherwise there may be more.
         """
         ...
 
     async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
-        """All rows of a query that may be long, off the event loop. Raises `DeadlineExceeded` past the engine's bound.
+        """All rows of a query that may take long, off the event loop. Raises `DeadlineExceeded` at the engine's limit.
 
-        `client` is the address of the client that waits, empty for the service itself. A client has one such read at a
-        time; its others wait, and the wait counts towards the bound.
+        `client` is the address of the waiting client, empty for the service itself. A client has one such read at a
+        time; its other reads wait, and the wait counts towards the limit.
         """
         ...
 
 
-class Database(Reads, Protocol):
-    """A database that is open; with replicas, its primary."""
+class Database(Reader, Protocol):
+    """An open database; with replicas, its primary."""
 
     async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
-        """Run `work` in a transaction of its own and return its result once that is durable.
+        """Run `work` in a transaction and return its result once the transaction is durable.
 
-        Raises `Overloaded` when too many writes wait already, or for too long. `urgent` work is not refused for that:
-        what ends a consent must not wait for a quieter moment.
+        Raises `Overloaded` when too many writes wait, or when they wait for too long. `urgent` work has a far higher
+        limit: the end of a consent must not wait until the service is less busy.
 
-        `order` is the key of what `work` locks, if it locks one thing: an engine that gives a transaction to the work
-        of many callers does it in the order of these keys, so that no two processes wait for each other crosswise.
+        `order` is the key of the row that `work` locks, if it locks only one. An engine that runs many works in one
+        transaction sorts them by this key, so that two processes lock rows in the same order and cannot deadlock.
 
-        `work` awaits nothing but the transaction's own methods, and may be run again from the start by an engine
-        whose transaction was lost. What it raises undoes the transaction and comes out here.
+        `work` awaits only the methods of the transaction. An engine whose transaction was lost may run it again from
+        the start. An error that it raises undoes its changes, and is raised here.
         """
         ...
 
     async def migrate(self) -> list[str]:
-        """Apply the migrations that are missing, under a lock; their names."""
+        """Apply the missing migrations, under a lock; their names."""
         ...
 
     async def time_ms(self) -> int | None:
-        """The time of the server, in milliseconds since 1970; None where the database is no server."""
+        """The time of the server, in milliseconds since 1970; None for a database without a server."""
         ...
 
     async def check(self) -> None:
@@ -149,12 +149,12 @@ class Database(Reads, Protocol):
         ...
 
     async def check_writes(self) -> None:
-        """Return when a write would be taken, and found after a restart; raise `NotReady` otherwise.
+        """Return when the database takes a write that a restart would find; raise `NotReady` otherwise.
 
-        It is tried out, but not more often than every few seconds, however many ask.
+        The check makes a real write, but at most every few seconds: many callers share one outcome.
         """
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted and let go of every connection."""
+        """Finish the accepted reads and writes, then close every connection."""
         ...

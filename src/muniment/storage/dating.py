@@ -1,8 +1,8 @@
 """Gives times to new rows. Times follow the order of commits, except for known differences that listings allow for.
 
-A new row has the time of its request. If the latest row is ahead of that by a small difference, as between processes,
-the new row takes the time of the latest row, so the order holds. A large difference is written to `time_differences`
-in the transaction that adds the row.
+A new row has the time of its request. If the latest row is a little ahead of that time, as happens between processes,
+the new row takes the time of the latest row, so that the order holds. A large difference is stored in
+`time_differences` by the transaction that adds the row.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Reads, Transaction
+    from muniment.storage.database import Reader, Transaction
 
-# A row may take a time ahead of its request by this much: a clock may be moved so far before it is noticed.
+# A row may be dated this far ahead of its request: a clock can be wrong by this much before the service notices.
 AHEAD_MS_MAX: Final = 5 * 60 * 1000
-# Requests that wait for one commit differ by this much at most.
+# The times of requests in one commit differ by this much at most.
 _USUAL_MS: Final = 15_000
 _DIFFERENCE: Final = "SELECT COALESCE(MAX(differ_ms), 0) FROM time_differences"
 
@@ -31,7 +31,7 @@ async def date_row(tx: Transaction, now_ms: int, newest_ms: int) -> int:
         return now_ms
     if ahead_ms <= AHEAD_MS_MAX:
         return newest_ms
-    # Rounded up to a power of two; otherwise each later row could add a difference of its own.
+    # Rounded up to a power of two; otherwise each later row could add another difference.
     await tx.execute(
         "INSERT INTO time_differences (differ_ms, noted_at_ms) VALUES (?, ?) ON CONFLICT DO NOTHING",
         (1 << ahead_ms.bit_length(), now_ms),
@@ -39,7 +39,7 @@ async def date_row(tx: Transaction, now_ms: int, newest_ms: int) -> int:
     return now_ms
 
 
-async def times_differ(reads: Reads) -> int:
-    """By how many milliseconds the time of a row is at most ahead of that of a row committed later."""
-    ((differ_ms,),) = await reads.fetch(_DIFFERENCE)
-    return max(differ_ms, reads.times_differ_ms)
+async def times_differ(reader: Reader) -> int:
+    """How far, in milliseconds, the time of a row may be ahead of the time of a row committed later."""
+    ((differ_ms,),) = await reader.fetch(_DIFFERENCE)
+    return max(differ_ms, reader.times_differ_ms)

@@ -1,8 +1,8 @@
-"""The epoch of a registry, which makes the cursors of a registry that was set back invalid.
+"""The epoch of a registry. A new epoch makes old cursors invalid after the registry was restored from a backup.
 
-A registry that was restored from a backup gives the sequence numbers of lost rows to new rows, and an old cursor would
-skip these. So an operator begins a new epoch, a random number of 32 bits, and cursors of earlier epochs are refused.
-The first epoch begins with the migration; its cursors have no number.
+A restored registry gives the sequence numbers of lost rows to new rows, and an old cursor would skip the new rows. So
+an operator begins a new epoch, a random number of 32 bits, and cursors of earlier epochs are refused. The first epoch
+begins with the migration; its cursors carry no epoch.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from muniment.storage.database import Database, Reads, Transaction
+    from muniment.storage.database import Database, Reader, Transaction
 
-# How long a process keeps the epoch that it has read. When another process begins a new epoch, old cursors are accepted
-# for so long at most. One read serves all requests of this time.
+# How long a process keeps the epoch that it has read: one read serves all requests of this time. After another process
+# begins a new epoch, this process accepts old cursors for at most this long.
 FRESH_SECONDS: Final = 2.0
 NUMBERS: Final = 2**32
 MIGRATION: Final = "0004_epoch.sql"
@@ -32,62 +32,62 @@ async def renew(transaction: Transaction, number: int) -> None:
 
 
 class Epochs:
-    """The epoch and the highest sequence numbers that a process has read, not older than `FRESH_SECONDS`."""
+    """The epoch and the highest sequence numbers of a process, read again after `FRESH_SECONDS`."""
 
     def __init__(self, database: Database, *, seconds: Callable[[], float] = time.monotonic) -> None:
-        """Read when the first cursor is checked or made; `seconds` is a monotonic clock."""
+        """The first check of a cursor reads them; `seconds` is a monotonic clock."""
         self._database = database
         self._seconds = seconds
         self._until = float("-inf")
         self._current: int | None = None
         self._highest: dict[str, int] = {}
 
-    def numbers(self, reads: Reads, table: str) -> Numbers:
-        """The sequence numbers of `table` for a request that is answered from `reads`."""
-        return Numbers(self, reads, table)
+    def numbers(self, reader: Reader, table: str) -> Numbers:
+        """The sequence numbers of `table` for a request that is answered from `reader`."""
+        return Numbers(self, reader, table)
 
-    async def current(self, reads: Reads) -> int | None:
+    async def current(self, reader: Reader) -> int | None:
         """The epoch of new cursors, None in the first epoch."""
         if self._seconds() >= self._until:
-            await self._read(reads)
+            await self._read(reader)
         return self._current
 
-    async def has_given(self, reads: Reads, table: str, epoch: int | None, seq: int) -> bool:
-        """Whether `seq` was given to a row of `table` in this epoch, or is below one that was; 0 always is."""
-        if epoch != await self.current(reads):
+    async def has_given(self, reader: Reader, table: str, epoch: int | None, seq: int) -> bool:
+        """Whether `table` has a row with this or a higher number in this epoch; always true for 0."""
+        if epoch != await self.current(reader):
             await self._read(self._database)  # this process or the replica may be behind
             if epoch != self._current:
                 return False
         if seq <= self._highest.get(table, 0):
             return True
-        if seq <= await self._read_highest(reads, table):
+        if seq <= await self._read_highest(reader, table):
             return True
-        return reads is not self._database and seq <= await self._read_highest(self._database, table)
+        return reader is not self._database and seq <= await self._read_highest(self._database, table)
 
-    async def _read(self, reads: Reads) -> None:
+    async def _read(self, reader: Reader) -> None:
         until = self._seconds() + FRESH_SECONDS
-        rows = await reads.fetch(READ)
+        rows = await reader.fetch(READ)
         self._current = rows[0][0] if rows and rows[0][1] else None
         self._highest.clear()
         self._until = until
 
-    async def _read_highest(self, reads: Reads, table: str) -> int:
-        ((highest,),) = await reads.fetch(f"SELECT max(seq) FROM {table}")  # noqa: S608 - a table name of a store
+    async def _read_highest(self, reader: Reader, table: str) -> int:
+        ((highest,),) = await reader.fetch(f"SELECT max(seq) FROM {table}")  # noqa: S608 - a table name of a store
         self._highest[table] = highest or 0
         return highest or 0
 
 
 class Numbers(NamedTuple):
-    """The sequence numbers from which the cursors of one listing are made."""
+    """The sequence numbers of one listing, for its cursors."""
 
     epochs: Epochs
-    reads: Reads
+    reader: Reader
     table: str
 
     async def epoch(self) -> int | None:
         """The epoch of new cursors, None in the first epoch."""
-        return await self.epochs.current(self.reads)
+        return await self.epochs.current(self.reader)
 
     async def has_given(self, epoch: int | None, seq: int) -> bool:
         """Whether a cursor with this number may have been issued in this epoch."""
-        return await self.epochs.has_given(self.reads, self.table, epoch, seq)
+        return await self.epochs.has_given(self.reader, self.table, epoch, seq)

@@ -1,7 +1,7 @@
 """Shows whether any process has committed: a number in memory that all processes of one SQLite file share.
 
-`sqlite.view` reads it, `sqlite.commits` changes it. To ask SQLite costs a new read transaction, some microseconds for
-each read; this costs one look at memory.
+`sqlite.view` reads it, `sqlite.commits` changes it. Asking SQLite would take a new read transaction, some microseconds
+for each read; this takes one access to memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BYTES: Final = 8
 class LastCommit:
     """A number that changes with every commit, and never returns to an earlier value.
 
-    It is random. A count would not do: two processes that commit at once could write the same or an older value.
+    It is random. A count would not work: two processes that commit together could write the same or an older value.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,13 +32,13 @@ class LastCommit:
         self.is_shared = False
 
     def advance(self) -> None:
-        """Change the number: after the commit, and before its caller gets the outcome."""
-        if not self.is_shared:  # there is room for a commit by now
+        """Change the number; call this after the commit, and before its callers get the outcome."""
+        if not self.is_shared:  # the disk has room again: the commit succeeded
             self.share()
         self.numbers[0] = int.from_bytes(os.urandom(_BYTES))
 
     def share(self) -> None:
-        """Share the file, and make it if it is not there."""
+        """Share the file, and make it if it does not exist."""
         with suppress(OSError):
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:

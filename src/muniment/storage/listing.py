@@ -1,11 +1,11 @@
 """The statements that read a page of a listing; `storage.pages` runs them.
 
-A listing shows the rows of one table that fulfil some conditions, in the order of `seq`, the order of commits. A page
-costs what its own rows cost, however long the table is: an index gives the rows in that order, and no row is sorted.
+A listing shows the rows of one table that fulfil some conditions, in the order of `seq`, the order of commits. The cost
+of a page depends on its own rows, not on the length of the table: an index gives the rows in order, and none is sorted.
 
-One index may not do. Then the rows are split into parts that have no row in common, with an index for each. Example:
-the active triggers are those marked `live` that have not ended since, and the few that were marked too early. The
-second page of ten, newest first, merges the first 21 numbers of either part:
+If no single index does that, the rows are split into parts that have no row in common, each with its own index.
+Example: the active triggers are the `live` ones that have not ended since the last sweep, and the few that a sweep
+marked too early. The second page of ten, newest first, merges the first 21 numbers of both parts:
 
     SELECT * FROM (SELECT seq FROM triggers WHERE live = 1 AND … ORDER BY seq DESC LIMIT 21) part
     UNION ALL
@@ -13,9 +13,9 @@ second page of ten, newest first, merges the first 21 numbers of either part:
                    ORDER BY seq DESC LIMIT 21) part
     ORDER BY 1 DESC LIMIT 11 OFFSET 10
 
-The eleventh row says that another page follows. The records are then read by these numbers, so that no record is read
-that is not shown. A first page whose parts are all in order is simpler: SQLite reads its records in one statement
-without limits inside, because it merges the parts only as far as the page goes.
+The eleventh row shows that another page follows. Then the records are read by these numbers, so that no other record
+is read. A first page whose parts are all in order is simpler: SQLite reads its records in one statement without inner
+limits, because it merges the parts only up to the end of the page.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from muniment.storage.pages import PageStatements, RecordSource
 from muniment.storage.scopes import SEQ_MAX, PageRequest, Scope, TimedPageRequest
 from muniment.storage.sql import Condition, Where
 
-# A planner keeps conditions from outside out of a subquery that has a limit, and with them other indexes, which it
-# would walk from end to end (https://sqlite.org/optoverview.html, "the push-down optimization"). 2^63 - 1 is no limit.
+# A planner does not push outer conditions into a subquery that has a limit; pushed in, they could make it walk another
+# index from end to end (https://sqlite.org/optoverview.html, "the push-down optimization"). 2^63 - 1 never limits.
 _FENCE: Final = "LIMIT 9223372036854775807"
-# Texts of statements kept: all mixes of filters but for the lengths of lists.
+# Texts of statements kept: all combinations of filters, lengths of lists aside.
 _STATEMENTS_KEPT: Final = 512
-# Among the values of a condition: the time at which the page is read, for statements that are kept from before.
+# Stands for the time of the request among the values of a condition, so that statements can be kept.
 NOW: Final = object()
 
 
 class Listed(NamedTuple):
-    """The table of a listing, or tables that are joined, with the columns of the number and of the record."""
+    """The table of a listing, or joined tables, with the columns of the number and of the record."""
 
     tables: str
     seq: str = "seq"
     record: str = "record"
-    # The columns that conditions name: all that is kept of rows that are found first (`Part.few`).
+    # The columns that conditions name; a subquery for `Part.few` selects only these.
     columns: str = "*"
-    # The table with its index on the time. Where times follow the order, it is walked in place of the rows when only
-    # the time is asked for: an offset then counts entries of an index. None: there is no such index.
+    # The table with its index on the time. If times follow the order and the time is the only filter, the page walks
+    # this index, and an offset skips entries of the index, not rows. None: there is no such index.
     by_time: str | None = None
 
 
 class Part(NamedTuple):
     """Rows of a listing that one index finds; no two parts of a listing have a row in common.
 
-    An index has the rows in the order of `seq`; or `few` finds few rows, which are sorted. `conditions` hold as well.
+    An index has the rows in the order of `seq`; or `few` finds few rows, which are sorted. `conditions` also hold.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -65,8 +65,8 @@ class Rows(NamedTuple):
 
     parts: tuple[Part, ...] = (Part(),)
     everywhere: tuple[Condition, ...] = ()
-    # The same rows split in such a way that indexes alone answer all conditions: for SQLite, which then skips many rows
-    # without reading them. None: as above.
+    # The same rows, split so that indexes alone answer all conditions: SQLite then skips many rows without reading
+    # them. None: use `parts`.
     parts_of_long_walk: tuple[Part, ...] | None = None
 
 
@@ -90,7 +90,7 @@ def page_statements(listed: Listed, rows: Rows, within: Scope, request: TimedPag
 
 
 def in_order(listed: Listed, rows: Rows, within: Scope, request: PageRequest) -> PageStatements:
-    """The statements for a page of parts that indexes have in order, merged only as far as the page goes."""
+    """The statements for a page whose parts are all in order, merged only up to the end of the page."""
     chosen = [_chosen(listed, part, rows, within) for part in rows.parts]
     keys, records = _in_order(listed, tuple(tables for tables, _ in chosen), request.sort)
     parameters = [each for _, parameters in chosen for each in parameters]
@@ -109,7 +109,7 @@ def page_keys(listed: Listed, rows: Rows, within: Scope, request: PageRequest) -
 
 
 def unindexed(*conditions: Condition) -> tuple[Condition, ...]:
-    """The same conditions in a form for which no planner leaves the index that it walks along."""
+    """The same conditions in a form that keeps a planner from using another index for them."""
     return tuple(Condition(f"CASE WHEN {sql} THEN 1 ELSE 0 END = 1", values) for sql, values in conditions)
 
 
@@ -125,7 +125,7 @@ def _by_time(listed: Listed, tables: str, within: Scope, request: TimedPageReque
 def _with_records(
     listed: Listed, keys: str, parameters: list[object], within: Scope, request: PageRequest
 ) -> PageStatements:
-    """SQLite would sort the records, and so read them all before it gives the first: there they are read by key."""
+    """SQLite would sort, and so read, all records before it returns the first; so there they are read by key."""
     records = None if within.merges_unions else _joined(listed, keys, request.sort)
     return _statements(listed, keys, records, parameters[:-2], request)
 
@@ -139,7 +139,7 @@ def _statements(
 
 
 def _chosen(listed: Listed, part: Part, rows: Rows, within: Scope) -> tuple[str, list[object]]:
-    """What stands behind FROM for the rows of a part, and its parameters."""
+    """The SQL after FROM for the rows of a part, and its parameters."""
     where = Where.all_of(*rows.everywhere, *within.conditions(listed.seq), *part.conditions)
     if part.few is None:
         return f"{listed.tables}{where}", where.parameters
@@ -160,7 +160,7 @@ def _in_order(listed: Listed, chosen: tuple[str, ...], sort: int) -> tuple[str, 
 @lru_cache(maxsize=_STATEMENTS_KEPT)
 def _keys(chosen: tuple[str, ...], sort: int) -> str:
     direction = _direction(sort)
-    if len(chosen) == 1:  # rows are skipped where the index is walked
+    if len(chosen) == 1:  # the offset applies directly to the index
         return f"SELECT seq FROM {chosen[0]} ORDER BY seq {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
     parts = [f"SELECT * FROM (SELECT seq FROM {each} ORDER BY seq {direction} LIMIT ?) part" for each in chosen]  # noqa: S608 - text of ours
     return f"{' UNION ALL '.join(parts)} ORDER BY 1 {direction} LIMIT ? OFFSET ?"

@@ -1,8 +1,10 @@
 """The numbered migrations: each SQL file is applied once, in order, and recorded with its hash.
 
-The `migrate` module of each engine applies them. A migration only expands the schema, because processes of the release
-before go on serving: new tables, new columns that are NULL or have a default, new indexes. An unused table or column is
-removed one release later at the earliest. Newer code waits for its migrations; older code ignores those it lacks.
+The `migrate` module of each engine applies them. A migration only adds to the schema, because processes of the previous
+release still serve: new tables, new columns that are NULL or have a default, new indexes. An unused table or column is
+removed one release later at the earliest. Newer code waits for its migrations; older code ignores unknown ones.
+
+The hash covers the whole file, comments included: never edit a released file.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ def migrations(engine: str) -> list[Migration]:
 def missing(known: list[Migration], applied: dict[str, str]) -> list[Migration]:
     """The migrations of `known` that are not in `applied` (name to hash).
 
-    Raises `ValueError` when an applied file has changed since. Applied migrations that are not known are of a newer
-    release, which only expands the schema; they are ignored.
+    Raises `ValueError` when an applied file has changed since. Unknown applied migrations are from a newer release,
+    which only adds to the schema; they are ignored.
     """
     for migration in known:
         if applied.get(migration.name, migration.sha256) != migration.sha256:

@@ -1,4 +1,4 @@
-"""Pages of records in bounded memory: the keys of all rows are read first, the records then slice by slice.
+"""Pages of records in limited memory: the keys of all rows are read first, then the records in slices.
 
 `storage.listing` writes the statements.
 """
@@ -14,16 +14,16 @@ from muniment.errors import DatabaseUnavailable
 from muniment.storage.sql import placeholders
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Reads, Row
+    from muniment.storage.database import Reader, Row
 
-# A slice: the records that are in memory at the same time for one client, some fifty usual ones. It ends with the
-# record that fills it.
+# A slice: the records of one client that are in memory together, about fifty usual ones. It ends with the record that
+# fills it.
 SLICE_BYTES: Final = 64 * 1024
-# A statement that reads records by key has a multiple of so many keys: there are few such texts to prepare and keep.
+# Statements that read records by key have a multiple of this many keys, so that few texts are prepared and kept.
 _KEYS_STEP: Final = 10
 
 # The first records of a page; the key of its last record, None for an empty page; whether more rows follow the page;
-# and the other records of the page, None when there are none.
+# and the remaining records of the page, None if there are none.
 PageRead: TypeAlias = "tuple[list[str], int | None, bool, AsyncIterator[list[str]] | None]"
 
 
@@ -40,8 +40,8 @@ class PageStatements(NamedTuple):
     """The statements that read a page.
 
     `keys` and `records` give the same rows in the same order, up to one beyond `limit`, from the same parameters;
-    `keys` has the column `seq`, `records` has `seq` and `record`. `records` is None where an engine would read every
-    record before it gives the first; then the records are read from `source` by their keys.
+    `keys` has the column `seq`, `records` has `seq` and `record`. `records` is None if an engine would read every
+    record before it returns the first; then the records are read from `source` by key.
     """
 
     keys: str
@@ -49,16 +49,16 @@ class PageStatements(NamedTuple):
     source: RecordSource
     parameters: Sequence[object]
     limit: int
-    # The page ends before the record that makes its JSON longer than this. None: it holds `limit` records.
+    # The page ends before the record that makes its JSON longer than this many bytes. None: only `limit` counts.
     bytes_max: int | None = None
     # Many rows are skipped, so the keys are read off the event loop.
     is_long: bool = False
 
 
-async def read_page(database: Reads, page: PageStatements, client: str) -> PageRead:
+async def read_page(database: Reader, page: PageStatements, client: str) -> PageRead:
     """The page, with the records of its first slice.
 
-    `client` is the address of the client that waits for it (see `Reads.fetch_slow`). Raises `DeadlineExceeded`.
+    `client` is the address of the client that waits for it (see `Reader.fetch_slow`). Raises `DeadlineExceeded`.
     """
     bytes_max = page.bytes_max or SLICE_BYTES
     if page.records is None or page.is_long:
@@ -87,9 +87,9 @@ async def read_page(database: Reads, page: PageStatements, client: str) -> PageR
 
 
 class Slices:
-    """The records of some keys in their order, slice by slice. Between two slices only the keys are in memory."""
+    """The records of some keys, in their order and in slices. Between two slices only the keys are in memory."""
 
-    def __init__(self, database: Reads, source: RecordSource, keys: Sequence[int]) -> None:
+    def __init__(self, database: Reader, source: RecordSource, keys: Sequence[int]) -> None:
         """`keys` are in the order of `source`."""
         self._database = database
         self._source = source
@@ -102,7 +102,7 @@ class Slices:
     async def __anext__(self) -> list[str]:
         """Read the next slice.
 
-        Raises `DatabaseUnavailable`, also for a key without a row: rows are never removed.
+        Raises `DatabaseUnavailable`, also for a key without a row, because rows are never removed.
         """
         if not self._keys:
             raise StopAsyncIteration
@@ -112,22 +112,22 @@ class Slices:
                 rows = []
                 break
         if not rows:
-            raise DatabaseUnavailable("a row of the page cannot be read any more")
+            raise DatabaseUnavailable("a row of the page can no longer be read")
         return [record for _, record in rows]
 
 
-async def _keys(database: Reads, page: PageStatements, client: str) -> list[int]:
+async def _keys(database: Reader, page: PageStatements, client: str) -> list[int]:
     if page.is_long:
         return [seq for (seq,) in await database.fetch_slow(page.keys, page.parameters, client=client)]
     return [seq for (seq,) in await database.fetch(page.keys, page.parameters)]
 
 
-async def _records_of(database: Reads, page: PageStatements, keys: list[int], bytes_max: int) -> tuple[list[Row], int]:
+async def _records_of(database: Reader, page: PageStatements, keys: list[int], bytes_max: int) -> tuple[list[Row], int]:
     return await _first_records(database, page.source, keys, bytes_max) if keys else ([], 0)
 
 
 async def _first_records(
-    database: Reads, source: RecordSource, keys: list[int], bytes_max: int
+    database: Reader, source: RecordSource, keys: list[int], bytes_max: int
 ) -> tuple[list[Row], int]:
     repeated = [keys[-1]] * (-len(keys) % _KEYS_STEP)
     sql = _by_key(source, len(keys) + len(repeated))
@@ -146,7 +146,7 @@ def _by_key(source: RecordSource, count: int) -> str:
 
 
 def _count_within(rows: Sequence[Row], bytes_max: int) -> int:
-    """How many of `rows` a JSON array of `bytes_max` bytes holds; one at least."""
+    """How many of `rows` fit into a JSON array of `bytes_max` bytes; at least one."""
     length = 1
     for count, (_, record) in enumerate(rows):
         length += 1 + utf8_length(record)

@@ -1,4 +1,4 @@
-"""Runs a check that costs something once every few seconds, however many clients ask; engines use it for readiness."""
+"""Runs an expensive check at most once every few seconds, for any number of callers; engines use it for readiness."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 
 from muniment.errors import NotReady, Unavailable
 
-# How old an answer may be. With the time for an answer, a change is noticed in less than five seconds.
+# The age of an answer. Together with the time for an answer, a change is noticed in less than five seconds.
 ANSWER_AGE_SECONDS_MAX: Final = 2.0
 ANSWER_SECONDS_MAX: Final = 2.5
 
 
 class Probe:
-    """Whether something works. All callers within `ANSWER_AGE_SECONDS_MAX` share one answer, so strangers may ask."""
+    """Checks whether something works. Callers within `ANSWER_AGE_SECONDS_MAX` share an answer, so strangers may ask."""
 
     def __init__(self, ask: Callable[[], Awaitable[None]], *, silence: str) -> None:
-        """`ask` returns when it works and raises `Unavailable` if not; `silence` is the refusal for neither."""
+        """`ask` returns when it works and raises `Unavailable` if not; `silence` is the refusal if it does neither."""
         self._ask = ask
         self._silence = silence
         self._asking: asyncio.Task[Unavailable | None] | None = None
@@ -46,7 +46,7 @@ class Probe:
         return None
 
     async def close(self) -> None:
-        """Stop asking."""
+        """Cancel the check that runs."""
         if self._asking is not None:
             self._asking.cancel()
             with suppress(asyncio.CancelledError, Exception):

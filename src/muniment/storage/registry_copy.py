@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from muniment.storage.database import Row
 
-# Rows that are read and then written as one batch. A row has a kilobyte as a rule, and at most the largest body of a
-# request (256 KiB unless set otherwise); then a batch takes 64 MiB of memory.
+# Rows that are read and written as one batch. A row usually has a kilobyte, at most the size of the largest request
+# body (256 KiB unless set otherwise); with such rows a batch takes 64 MiB of memory.
 ROWS_PER_BATCH: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is copied, and its key columns, in whose order it is read."""
+    """A table to copy, and its key columns, which give the order of its rows."""
 
     name: str
     key: tuple[str, ...]
@@ -61,19 +61,19 @@ TABLES: Final = tuple(
 )
 # Tables that are not copied, and why.
 LEFT: Final = {
-    "schema_migrations": "each database has its own: what was applied to it, and when",
-    "sqlite_sequence": "SQLite keeps it itself, by the rows that are added",
-    "epoch": "`copy_epoch` takes it, unless TO has had another life",
-    "blocks": "`muniment blocks copy` takes them: hash by hash, from wherever they are to wherever they will be",
+    "schema_migrations": "each database has its own ledger of migrations",
+    "sqlite_sequence": "SQLite maintains it when rows are added",
+    "epoch": "`copy_epoch` copies it, or begins a new epoch if TO was a registry before",
+    "blocks": "`muniment blocks copy` copies them, between any two stores",
 }
-# The refusal of a target that is not free after a few seconds.
+# The refusal of a target that other processes still write to after a few seconds.
 OTHERS_WRITE: Final = "somebody else is writing to TO, which has to be left alone"
-# Listings of these tables turn bounds on the time into bounds on `seq`.
+# The tables whose listings turn bounds on the time into bounds on `seq` (`scopes`).
 _LISTED_BY_TIME: Final = {"triggers", "intents"}
 
 
 class RowRefused(Exception):
-    """A row that TO does not take: its index in the batch, None if unknown, and the reason."""
+    """A row that TO refuses: its index in the batch (None if unknown), and the reason."""
 
     def __init__(self, index: int | None, reason: str) -> None:
         super().__init__(reason)
@@ -86,7 +86,7 @@ class Side(Protocol):
 
     @property
     def engine(self) -> str:
-        """The name of its migrations."""
+        """The name of the folder of its migrations."""
         ...
 
     async def ledger(self) -> dict[str, str]:
@@ -94,7 +94,7 @@ class Side(Protocol):
         ...
 
     async def columns(self, table: str) -> list[str]:
-        """The names of a table's columns; none where there is no such table."""
+        """The names of a table's columns; empty if there is no such table."""
         ...
 
     async def count(self, table: str) -> int:
@@ -102,27 +102,27 @@ class Side(Protocol):
         ...
 
     async def epoch(self) -> Row | None:
-        """The number of its epoch, and how many epochs it had before; None if the row is gone."""
+        """The number of the epoch, and how many epochs came before it; None if the row is missing."""
         ...
 
 
 class Source(Side, Protocol):
-    """The database that is read, in one snapshot."""
+    """The database to read, in one snapshot."""
 
     def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
         """All rows in the order of their key, in batches of `ROWS_PER_BATCH`. Raises `ValueError` for damage."""
         ...
 
     async def has_changed(self) -> bool:
-        """Whether anything was written since the snapshot began, which this ends."""
+        """End the snapshot; whether anything was written since it began."""
         ...
 
 
 class Target(Side, Protocol):
-    """The database that is filled, in one transaction that locks out other writers."""
+    """The database to fill, in one transaction that locks out other writers."""
 
     async def has_numbered(self) -> bool:
-        """Whether it ever gave numbers to rows; none of them is left."""
+        """Whether the database, which is empty now, ever numbered a row."""
         ...
 
     async def put_epoch(self, number: int, renewals: int) -> None:
@@ -134,7 +134,7 @@ class Target(Side, Protocol):
         ...
 
     async def commit(self, times_differ_ms: int) -> None:
-        """Commit all rows; new rows are numbered after them.
+        """Commit all rows. New rows get higher numbers.
 
         `times_differ_ms` is how far the time of a row may be ahead of the time of a later row.
         """
@@ -151,15 +151,15 @@ async def require_level(side: Side, name: str) -> None:
 
 
 async def require_empty(side: Side) -> None:
-    """Raise `ValueError` when any copied table has a row. The schema may be of any release."""
+    """Raise `ValueError` when any of `TABLES` has a row. The schema may be of any release."""
     if held := [each.name for each in TABLES if await side.columns(each.name) and await side.count(each.name)]:
         raise ValueError(f"TO holds a registry: there are rows in {', '.join(held)}")
 
 
 async def copy_epoch(source: Source, target: Target, number: int) -> bool:
-    """Continue the epoch of `source` in `target`, which has no rows; whether a new epoch began instead.
+    """Copy the epoch of `source` to `target`, which has no rows; whether a new epoch began instead.
 
-    If `target` was a registry before, clients may still have its cursors. Then the epoch `number` begins.
+    If `target` was a registry before, clients may still have its cursors, so the epoch `number` begins.
     """
     own, theirs = await target.epoch(), await source.epoch()
     has_served = bool(own and own[1]) or await target.has_numbered()
@@ -179,7 +179,7 @@ async def counted(source: Source) -> dict[str, int]:
 async def copy_rows(source: Source, target: Target, on_progress: Callable[[int], None]) -> int:
     """Copy every row of every table; `on_progress` gets the size of each batch. Returns `times_differ_ms` for `commit`.
 
-    Raises `ValueError` that names the table and the key of a row that cannot be read or is refused.
+    Raises `ValueError` with the table and the key of a row that cannot be read or is refused.
     """
     differ_ms = 0
     for table in TABLES:
@@ -199,7 +199,7 @@ async def copy_rows(source: Source, target: Target, on_progress: Callable[[int],
 
 
 async def require_counts(target: Target, counts: dict[str, int]) -> None:
-    """Raise `ValueError` unless `target` holds as many rows of each table."""
+    """Raise `ValueError` unless each table of `target` has its number of rows in `counts`."""
     for name, count in counts.items():
         if (held := await target.count(name)) != count:
             raise ValueError(f"{name}: FROM has {count} rows, and TO was given {held}; nothing is kept")
@@ -207,7 +207,7 @@ async def require_counts(target: Target, counts: dict[str, int]) -> None:
 
 @dataclass(slots=True)
 class _Order:
-    """By how much times break the order of rows; zero where one writer numbers them."""
+    """How far times break the order of rows; zero for rows that one writer numbered."""
 
     newest_ms: int = 0
     differ_ms: int = 0
@@ -227,7 +227,7 @@ def _refusal_text(table: Table, columns: Sequence[str], rows: list[Row], refusal
 
 
 def named(table: Table, key: Sequence[object]) -> str:
-    """A row as a text: its table and key."""
+    """The name of a row in messages: its table and key."""
     shown = (f"{name} {_shown(value)}" for name, value in zip(table.key, key, strict=True))
     return f"{table.name}, {', '.join(shown)}"
 

@@ -1,4 +1,4 @@
-"""Counts the rows of a table for listings by offset; rows that were counted once are not counted again."""
+"""Counts the rows of a table for listings by offset; each row is counted once."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Reads
+    from muniment.storage.database import Reader
 
-# Rows that one statement counts on the event loop, in some ten microseconds.
+# Rows that one statement counts on the event loop, in about ten microseconds.
 _STEP: Final = 1_000
-# Rows that one long read counts, in some milliseconds.
+# Rows that one long read counts, in a few milliseconds.
 _LONG_STEP: Final = 100_000
 _INTEGER_MAX: Final = 2**63 - 1
 
 
-async def has_row_behind(database: Reads, table: str, offset: int, client: str) -> bool:
+async def has_row_behind(database: Reader, table: str, offset: int, client: str) -> bool:
     """Whether `table` has more than `offset` rows. It counts the rows that were added since the last call.
 
-    `client` is the address of the client that waits (see `Reads.fetch_slow`). Raises `DeadlineExceeded`; the next call
-    goes on from the rows that were counted by then.
+    `client` is the address of the waiting client (see `Reader.fetch_slow`). Raises `DeadlineExceeded`; the next call
+    continues the count.
     """
     counted = database.rows_counted
     visible = f"AND seq < {database.visible_before} " if database.visible_before else ""
@@ -35,14 +35,14 @@ async def has_row_behind(database: Reads, table: str, offset: int, client: str) 
         ((added, newest),) = await fetch(sql, (last, step))
         if added:
             last, count = newest, count + added
-            # Another request may have counted further meanwhile.
+            # Another request may have counted further in the meantime.
             counted[table] = max(counted.get(table, (0, 0)), (last, count))
         if added < step:
             break
         fetch, step = partial(database.fetch_slow, client=client), _LONG_STEP
     if count > offset or not visible:
         return count > offset
-    # Other rows may still appear between the rest, so the rest is counted each time.
+    # More rows may still appear among the others, so the others are counted each time.
     sql = f"SELECT count(*) FROM (SELECT seq FROM {table} WHERE seq > ? ORDER BY seq LIMIT ?) uncounted"  # noqa: S608 - text of a store
     ((uncounted,),) = await database.fetch_slow(sql, (last, min(offset - count + 1, _INTEGER_MAX)), client=client)
     return count + uncounted > offset

@@ -1,11 +1,11 @@
-"""The part of a listing in which a page lies, as bounds on `seq`, the order of commits.
+"""The scope of a page: bounds on `seq`, the order of commits, for the times and the cursor of a request.
 
-A listing is asked for by times and by a cursor; an index on `seq` answers both. `created_at_ms` follows `seq` but for
-known differences (`storage.dating`), so a bound on the time becomes a bound on `seq` with one look into an index.
+`created_at_ms` follows `seq`, with known exceptions (`storage.dating`). So one look into an index turns a bound on the
+time into a bound on `seq`.
 
-Example: "created after 12:00, oldest first, behind the cursor of row 40". The newest row that is not after 12:00 is
-row 77, so the page begins above row 77. Where times may differ by 15 s, it begins above the newest row that is not
-after 11:59:45, and each row is asked for its time as well.
+Example: "created after 12:00, oldest first, after the cursor of row 40". The newest row that is not after 12:00 is
+row 77, so the page begins after row 77. If times may differ by 15 s, it begins after the newest row that is not after
+11:59:45, and the query also checks the time of each row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muniment.storage.sql import Condition, Where
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muniment.storage.database import Reads
+    from muniment.storage.database import Reader
 
 # The largest integer that SQLite and PostgreSQL hold; no row has it.
 SEQ_MAX: Final = 2**63 - 1
@@ -30,7 +30,7 @@ class _Cursor(Protocol):
 
 
 class PageRequest(Protocol):
-    """Which page of a listing a client wants; the queries of the listings have this form."""
+    """The page of a listing that a client wants; the queries of all listings have these members."""
 
     @property
     def sort(self) -> int:
@@ -49,7 +49,7 @@ class PageRequest(Protocol):
 
     @property
     def cursor(self) -> _Cursor | None:
-        """The row behind which the page begins."""
+        """The page begins after the row of this cursor."""
         ...
 
     @property
@@ -59,12 +59,12 @@ class PageRequest(Protocol):
 
     @property
     def bytes_max(self) -> int | None:
-        """The bytes of the page, if they are bounded."""
+        """The most bytes of the page; None: no limit."""
         ...
 
 
 class TimedPageRequest(PageRequest, Protocol):
-    """The same for a table whose rows have a time, `created_at_ms`: milliseconds since 1970."""
+    """A page of a table whose rows have a time, `created_at_ms`: milliseconds since 1970."""
 
     @property
     def created_after(self) -> int | None:
@@ -78,25 +78,25 @@ class TimedPageRequest(PageRequest, Protocol):
 
 
 class Scope(NamedTuple):
-    """The rows in which a page lies, and how the engine reads them.
+    """The rows among which a page is found, and how the engine reads them.
 
-    There is one bound on each side: SQLite walks along an index from one, and tests each row for any other.
+    There is one bound on each side: SQLite walks an index from one bound, and tests each row for any other.
     """
 
-    # Exclusive, both.
+    # Both exclusive.
     above: int = 0
     below: int = SEQ_MAX
-    # Where the bounds are wider than the times that the client wants: those times.
+    # The exact times that the client wants, if the bounds are wider.
     exact_times: tuple[Condition, ...] = ()
-    # SQL for a further bound, where rows may still appear above it (see `Reads.visible_before`); empty for none.
+    # SQL for a further bound, above which rows may still appear (see `Reader.visible_before`); empty for none.
     visible_before: str = ""
     # Whether the times of rows follow their order without exception.
     times_follow: bool = False
-    # See `Reads.merges_unions`.
+    # See `Reader.merges_unions`.
     merges_unions: bool = False
 
     def conditions(self, seq: str = "seq") -> list[Condition]:
-        """The same as conditions on a row; `seq` is the column of the number."""
+        """The scope as conditions on a row; `seq` is the column of the number."""
         chosen = list(self.exact_times)
         if self.above > 0:
             chosen.append(Condition(f"{seq} > ?", (self.above,)))
@@ -107,7 +107,7 @@ class Scope(NamedTuple):
         return chosen
 
 
-def scope(database: Reads, request: PageRequest) -> Scope:
+def scope(database: Reader, request: PageRequest) -> Scope:
     """The scope of a listing without times."""
     is_oldest_first = request.sort == 1
     above, below = 0, SEQ_MAX
@@ -117,11 +117,11 @@ def scope(database: Reads, request: PageRequest) -> Scope:
     return Scope(above, below, (), visible_before, merges_unions=database.merges_unions)
 
 
-async def timed_scope(database: Reads, table: str, request: TimedPageRequest, *, has_time_walk: bool = False) -> Scope:
+async def timed_scope(database: Reader, table: str, request: TimedPageRequest, *, has_time_walk: bool = False) -> Scope:
     """The scope of a listing of `table`, whose rows have times.
 
-    `has_time_walk`: the table has an index for pages with an offset (see `Listed.by_time`), so `times_follow` must be
-    right for them. Otherwise it may be False for a page without bounds on the time.
+    `has_time_walk`: the table has an index on the time for pages with an offset (see `Listed.by_time`), so
+    `times_follow` must be right for them. Otherwise it may be False for a page without bounds on the time.
     """
     within = scope(database, request)
     is_by_time = request.created_after is not None or request.created_before is not None
@@ -129,7 +129,7 @@ async def timed_scope(database: Reads, table: str, request: TimedPageRequest, *,
     if is_by_time or (has_time_walk and request.offset and not slack_ms):
         slack_ms = await times_differ(database)
     above, below, exact = within.above, within.below, list[Condition]()
-    # `+ 0` keeps the index on the time out of it: rows are walked in the order of `seq`.
+    # `+ 0` keeps the planner from the index on the time, so that it walks the rows in the order of `seq`.
     if request.created_after is not None:
         last = await _first_seq(database, table, "<= ? ORDER BY created_at_ms DESC, seq DESC",
                                 request.created_after - slack_ms)  # fmt: skip
@@ -147,15 +147,15 @@ async def timed_scope(database: Reads, table: str, request: TimedPageRequest, *,
     )
 
 
-async def _first_seq(database: Reads, table: str, condition: str, time_ms: int) -> int | None:
+async def _first_seq(database: Reader, table: str, condition: str, time_ms: int) -> int | None:
     """The number of the first row whose `created_at_ms` fulfils a condition; None when no row does."""
     sql = f"SELECT seq FROM {table} WHERE created_at_ms {condition} LIMIT 1"  # noqa: S608 - text of ours
     rows = await database.fetch(sql, (time_ms,))
     return rows[0][0] if rows else None
 
 
-async def are_few(database: Reads, table: str, conditions: Sequence[Condition], rows_max: int) -> bool:
-    """Whether each of some conditions, all with an index, holds for at most `rows_max` rows of `table`."""
+async def are_few(database: Reader, table: str, conditions: Sequence[Condition], rows_max: int) -> bool:
+    """Whether each of `conditions`, which all have an index, holds for at most `rows_max` rows of `table`."""
     for condition, values in conditions:
         sql = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1 OFFSET ?"  # noqa: S608 - text of ours
         if await database.fetch(sql, (*values, rows_max)):
@@ -164,11 +164,11 @@ async def are_few(database: Reads, table: str, conditions: Sequence[Condition], 
 
 
 async def first_rows(
-    database: Reads, table: str, conditions: Sequence[Condition], within: Scope, *, sort: int, count: int
+    database: Reader, table: str, conditions: Sequence[Condition], within: Scope, *, sort: int, count: int
 ) -> Scope:
-    """The part of `within` that ends after `count` rows for which an index answers `conditions`.
+    """The part of `within` up to its row number `count` + 1 that fulfils `conditions`, which an index answers.
 
-    It is `within` itself when there are no more rows.
+    It is `within` itself if there are fewer rows.
     """
     where = Where.all_of(*within.conditions(), *conditions)
     direction = "ASC" if sort == 1 else "DESC"

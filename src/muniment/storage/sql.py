@@ -1,4 +1,4 @@
-"""Small parts that SQL text is put together from. Values never enter the text, only `?` does."""
+"""Small parts of SQL text. Values never become part of the text, which has `?` for them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class Where:
     """The conditions of a query; all of them must hold."""
 
     def __init__(self) -> None:
-        """No condition yet: every row."""
+        """Begin without conditions: every row."""
         self._clauses: list[str] = []
         self.parameters: list[object] = []
 
     def add(self, clause: str, *parameters: object) -> None:
-        """Demand `clause`, which holds one `?` for each of `parameters`."""
+        """Require `clause`, which has one `?` for each of `parameters`."""
         self._clauses.append(clause)
         self.parameters.extend(parameters)
 
     def add_if(self, clause: str, parameter: object | None) -> None:
-        """Demand `clause` of one parameter, unless that is None."""
+        """Require `clause`, which has one `?`, unless `parameter` is None."""
         if parameter is not None:
             self.add(clause, parameter)
 
     @classmethod
     def all_of(cls, *conditions: Condition) -> Where:
-        """All of some conditions."""
+        """The conjunction of `conditions`."""
         where = cls()
         for sql, values in conditions:
             where.add(sql, *values)

@@ -1,7 +1,7 @@
-"""Encoders for a trigger's types, compiled after the types passed the closed table.
+"""Encoders for a trigger's types, compiled after the types passed the closed table (`typed_data`).
 
-Only Trigger and Config differ between callers, in spelling and order. Input is compiled once for the inputs of a
-function, Token and TokenAmount once for all callers.
+Only Trigger and Config differ between callers, in types and order. Input is compiled once for each set of inputs, Token
+and TokenAmount once for all callers.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ PRIMARY: Final = "Trigger"
 TOKEN: Final = {"address": "address", "chainId": "uint256"}
 TOKEN_AMOUNT: Final = {"token": "Token", "amount": "string"}
 
-# Functions move few tokens on few chains. An entry takes at most about 1 kB: 2 MB when full.
+# Functions use few tokens on few chains. An entry takes at most about 1 kB: 2 MB when full.
 _TOKENS_KEPT: Final = 2_048
 
 
 def compile_trigger(trigger: Iterable[tuple[str, str]], config: Iterable[tuple[str, str]], inputs: Struct) -> Encoder:
-    """The encoder for the members of Trigger and of Config, pairs of name and type word, in their order."""
+    """The encoder for these members of Trigger and Config: pairs of name and type word, in their order."""
     configs = Struct("Config", [(name, word, _ENCODERS[word]) for name, word in config], hashed=keccak256_kept)
     held = {**_ENCODERS, "Input": inputs.encode, "Config": configs.encode}
     return Encoder(Struct(PRIMARY, [(name, word, held[word]) for name, word in trigger], (inputs, configs)))
 
 
 def compile_input(fixed: dict[str, Any]) -> Struct:
-    """Input of the definitions `fixed`, which have Token and TokenAmount when it uses them.
+    """The struct Input of the definitions `fixed`, which include Token and TokenAmount if Input uses them.
 
     Raises `InvalidTypedData` with a pointer that begins at `/types`.
     """
@@ -42,14 +42,14 @@ def compile_input(fixed: dict[str, Any]) -> Struct:
 
 
 def _kept(encode: Encode, names: Iterable[str]) -> Encode:
-    """`encode` with a memory: a struct whose members `names` are short in every valid value is remembered whole.
+    """`encode` with a cache, for a struct whose members `names` are short in every valid value.
 
-    Refused values are not remembered.
+    Refused values are not cached.
     """
     names = tuple(names)
     members_of = cast("Callable[[dict[str, object]], tuple[object, ...]]", itemgetter(*names))
 
-    # The types belong to the key: 1 and true are equal in Python.
+    # `typed`, because 1 and true are equal in Python.
     @lru_cache(maxsize=_TOKENS_KEPT, typed=True)
     def hash_of(*values: object) -> bytes:
         return encode(dict(zip(names, values, strict=True)))

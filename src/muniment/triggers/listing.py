@@ -1,8 +1,8 @@
-"""Listings of triggers: the rows that a client asks for, as parts that an index finds (see `storage.listing`).
+"""Listings of triggers: the rows for a query, as parts that an index finds (see `storage.listing`).
 
-Whether a trigger is active follows from its end and the present time. The column `live` is what the last sweep found,
-and serves the indexes. Two kinds of rows contradict it: those that ended after the sweep, and those that a sweep with a
-clock ahead marked too early. Both kinds have indexes of their own.
+A trigger is active or not by its end and the present time. The column `live`, for indexes, is the result of the last
+sweep. It is wrong for two kinds of rows: rows that ended after the sweep, and rows that a sweep marked too early,
+because its clock was ahead. Each kind has its own index.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muniment.triggers.store import EARLY, ENDED
 from muniment.triggers.types import TRIGGER_SIGS_MAX, TimestampMs
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Reads
+    from muniment.storage.database import Reader
 
 
 class TriggerQuery(PageQuery, frozen=True):
@@ -46,15 +46,15 @@ class TriggerQuery(PageQuery, frozen=True):
 
 _TABLE: Final = Listed("triggers", by_time="triggers INDEXED BY triggers_by_creation")
 _ACTIVE: Final = "deactivated = 0 AND (end_date_ms = 0 OR end_date_ms > ?)"
-# The live rows that are active, and the other rows that are not.
+# The rows for which `live` is right: the live rows that are active, and the other rows that are not.
 _LIVE: Final = Condition("live = 1 AND (end_date_ms = 0 OR end_date_ms > ?)", (NOW,))
 _OVER: Final = Condition("live = 0 AND (deactivated = 1 OR end_date_ms <= ?)", (NOW,))
-# The rows whose `live` is wrong by now.
+# The rows for which `live` is wrong.
 _NOT_YET_OVER: Final = Condition(EARLY, (NOW,))
 _ENDED_SINCE: Final = Condition(ENDED, (NOW,))
-# `_LIVE` and `_OVER` for a long walk, which then reads no row: the rows whose `live` is wrong come from their indexes.
-# SQLite makes a list of them once, and looks into it. PostgreSQL does so if it expects the list to fit into its memory,
-# and otherwise reads it from end to end for every row; a join in its place reads more rows than it saves.
+# `_LIVE` and `_OVER` for a long walk, which reads only indexes: the subquery finds the rows for which `live` is wrong.
+# SQLite makes a list of them once, and searches it. PostgreSQL does so only if it expects the list to fit into memory;
+# otherwise it reads the list from end to end for every row. A join would read more rows than it saves.
 _LIVE_IN_INDEX: Final = Condition(
     f"live = 1 AND seq NOT IN (SELECT seq FROM triggers WHERE {ENDED})",  # noqa: S608 - text of ours
     (NOW,),
@@ -63,16 +63,16 @@ _OVER_IN_INDEX: Final = Condition(
     f"live = 0 AND seq NOT IN (SELECT seq FROM triggers WHERE {EARLY})",  # noqa: S608 - text of ours
     (NOW,),
 )
-# In the indexes `live` stands before `seq`: without a condition on it, they give the rows in two parts.
+# The indexes have `live` before `seq`: without a condition on `live`, they give the rows in two parts.
 _OF_EITHER_STATE: Final = (Part((Condition("live = 0"),)), Part((Condition("live = 1"),)))
-# Statements kept, a kilobyte each: those of pages that pollers and wallets read again and again.
+# Statements kept, a kilobyte each, for the pages that pollers and wallets read repeatedly.
 _PAGES_KEPT: Final = 1_024
 
 
-async def search(database: Reads, query: TriggerQuery, now_ms: int, client: str = "") -> Page:
+async def search(database: Reader, query: TriggerQuery, now_ms: int, client: str = "") -> Page:
     """A page of records in the order of commits.
 
-    `client` is the address of the client that waits for it. Raises `InvalidParameter` for too large an offset, and
+    `client` is the address of the waiting client. Raises `InvalidParameter` for too large an offset, and
     `DeadlineExceeded`.
     """
     if query.is_long:
@@ -80,7 +80,7 @@ async def search(database: Reads, query: TriggerQuery, now_ms: int, client: str 
             return EMPTY
         query.check_offset()
     within = await timed_scope(database, "triggers", query, has_time_walk=True)
-    # A query with a list has no hash; nor does the next client usually name the same signatures.
+    # A query with a list has no hash, and other clients rarely name the same signatures.
     statements = _statements if query.sigs is None else _statements.__wrapped__
     return Page(*await read_page(database, at_time(statements(query, within), now_ms), client))
 

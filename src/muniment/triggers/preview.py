@@ -13,8 +13,8 @@ from muniment.triggers.types import Preview, Values
 from muniment.wire import encode, iso_time
 
 RUNS_SHOWN: Final = 5
-# Letters, marks and symbols that show nothing: those of Default_Ignorable_Code_Point that are neither formats nor
-# unassigned (Unicode, DerivedCoreProperties.txt), and the empty pattern of Braille.
+# Invisible letters, marks and symbols: the characters of Default_Ignorable_Code_Point that are neither formats nor
+# unassigned (Unicode, DerivedCoreProperties.txt), and the empty Braille pattern.
 _UNSEEN: Final = frozenset(
     map(
         chr,
@@ -29,7 +29,7 @@ _WRITTEN_MS_MAX: Final = 253_402_300_799_999
 
 
 def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
-    """The effects of a trigger with these `values`, which passed every check."""
+    """The preview of a trigger with these `values`, which have passed every check."""
     config = values.config
     end_ms = int(config["endDate"])
     runs = next_runs(config["schedule"], now_ms, RUNS_SHOWN, end_ms) if config["type"] == CRON else []
@@ -55,8 +55,8 @@ def preview_of(values: Values, domain: Domain, now_ms: int) -> Preview:
 def _visible(text: str) -> str:
     """`text` with JSON escapes for characters that are invisible, or that move or reorder visible ones.
 
-    `isprintable` is false for controls, formats (such as those that turn the direction of writing), separators of
-    lines and paragraphs, spaces other than U+0020, and characters without a meaning that is agreed upon.
+    `isprintable` is false for controls, formats (such as marks of writing direction), separators of lines and
+    paragraphs, spaces other than U+0020, and unassigned or private characters.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -75,7 +75,7 @@ def _when(config: Mapping[str, Any]) -> str:
 
 
 def _moment(timestamp_ms: int) -> str:
-    """A time of a config in words; it may lie beyond the last date of a calendar."""
+    """A time of a config as text; it may be later than the last date of the calendar."""
     return iso_time(timestamp_ms) if timestamp_ms <= _WRITTEN_MS_MAX else f"{timestamp_ms} ms after 1970"
 
 

@@ -62,10 +62,10 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
     Newest first unless `sort=1`. A page behind a `cursor` ends before its limit when it would be longer than 1 MiB: a
     `next` link says that there is more. Following these links with `sort=1` misses no trigger and shows none twice.
     """
-    reads = context.reads(request)
-    numbers = context.epochs.numbers(reads, "triggers")
+    reader = context.reader_for(request)
+    numbers = context.epochs.numbers(reader, "triggers")
     await check_cursor(query.cursor, numbers)
-    page = await search(reads, query, context.now_ms(), context.client(request))
+    page = await search(reader, query, context.now_ms(), context.client(request))
     link = await next_link("/triggers", request.query, page, query, query.sort, numbers)
     return page.reply((JSON, *link))
 
@@ -79,7 +79,7 @@ async def get_trigger(context: Context, request: Request, sig: Signature) -> Rea
 
     Any spelling of the signature finds it. The ETag changes when it is deactivated.
     """
-    found = await store.find(context.reads(request), sig)
+    found = await store.find(context.reader_for(request), sig)
     if found is None:
         raise TriggerNotFound("no trigger is registered under this signature")
     record, is_deactivated = found
@@ -119,8 +119,8 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
         context.clock.require()
         owner.check(NEW_TRIGGER)
     except Refusal:
-        # A consent that was registered before gets its record, even if it would be refused today. For a consent that
-        # passes, the transaction looks for the record.
+        # A registered consent gets its record, even if it would be refused today. For a consent that passes, the
+        # transaction finds the record.
         known = await store.find_consent(context.database, body.signer, consent.digest)
         if known is None:
             raise
@@ -137,7 +137,7 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
         rules.end_date_ms(values.config), now_ms, record_at,
     )  # fmt: skip
     record = await context.database.write(lambda tx: store.insert(tx, new))
-    if record in made:  # what was stored before is free
+    if record in made:  # a record that existed is free
         owner.owe(NEW_TRIGGER)
     return Ready(record.encode())
 
@@ -198,7 +198,7 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
         for each in active:
             trigger = msgspec.json.decode(each.record, type=Trigger, dec_hook=decode_text)
             await store.deactivate(transaction, each.sig, encode(rules.deactivated(trigger, signature)).decode())
-        if active:  # so the table of consents never outgrows the table of triggers
+        if active:  # so that the table of consents never outgrows the table of triggers
             first = listed[0]
             new = store.NewDeactivation(signature, first.signer, form, first.protocol, sigs, now_ms)
             await store.keep_deactivation(transaction, new)
@@ -255,13 +255,13 @@ def _check_config(context: Context, config: Mapping[str, Any], now_ms: int, poin
 
 
 def _length(request: Request, body: NewTrigger) -> int:
-    """The length of a body in bytes; a chunked body announces none and counts as compact JSON."""
+    """The length of the body in bytes; a chunked body has no announced length and counts as compact JSON."""
     announced = request.header(b"content-length")
     return int(announced) if announced is not None else len(encode(body))
 
 
 def _outside_values(refusal: Invalid) -> Invalid:
-    """The refusal, with pointers into a body whose top level holds the values."""
+    """The refusal, with pointers for a body that has the values at its top level."""
     faults = [
         errors.Fault(fault.detail, pointer=(fault.pointer or "").removeprefix("/values")) for fault in refusal.faults
     ]

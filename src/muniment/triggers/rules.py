@@ -1,4 +1,4 @@
-"""The rules for a trigger: its signature, and for a new consent its config at the present time. Pure."""
+"""The rules for a trigger: for its signature and, for a new consent, for its config at the present time. Pure."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from muniment.triggers.types import (
 )
 from muniment.wire import TIMESTAMP_MS_MAX, encode, iso_time
 
-# The indexed topics of an EVM log (Yellow Paper, section 4.4.1), and the values in a list that a filter can hold.
+# The topics of an EVM log (Yellow Paper, section 4.4.1), and the choices for one topic that a filter can hold.
 TOPIC_POSITIONS_MAX: Final = 4
 TOPIC_CHOICES_MAX: Final = 100
-# Bytes around the typed data in the body of a new trigger, with the longest description: four bytes a character.
+# Bytes around the typed data in the body of a new trigger, with the longest description: four bytes per character.
 _AROUND_BYTES_MAX: Final = len(
     encode({"description": "\U0001f600" * DESCRIPTION_LENGTH_MAX, "typedData": 0, "sig": SIG, "signer": SIGNER})
 )
-# Milliseconds of 2001-09-09. A later time in seconds is below this for the next 30,000 years.
+# 2001-09-09 in milliseconds. A time in seconds stays below this number for the next 30,000 years.
 _SECONDS_BELOW: Final = 1_000_000_000_000
 
 
@@ -53,7 +53,7 @@ class Consent(msgspec.Struct, frozen=True):
 
 
 def values_signed(values: Values) -> dict[str, Any]:
-    """`values` as the object to hash, with its members in the order of sign-params."""
+    """`values` as the object to hash, with its members in the order of `/triggers/sign-params`."""
     return {
         "functionCid": str(values.function_cid), "version": str(values.version), "input": values.input,
         "config": values.config, "executionFeeLimit": values.execution_fee_limit,
@@ -62,7 +62,7 @@ def values_signed(values: Values) -> dict[str, Any]:
 
 
 def consent(types: Types, values: Values, inputs: Mapping[str, str], domain: Domain) -> Consent:
-    """The digest of a trigger, after every check of its types and values.
+    """The consent to a trigger, after every check of its types and values.
 
     Raises `InvalidTypedData` with a pointer that begins at `/types` or `/values`.
     """
@@ -71,7 +71,7 @@ def consent(types: Types, values: Values, inputs: Mapping[str, str], domain: Dom
 
 
 def signed_consent(new: NewTrigger, inputs: Mapping[str, str], domain: Domain) -> Consent:
-    """The consent that `new` proves: its signature is by its signer over its typed data.
+    """The consent that `new` proves: the signer's signature over the typed data is valid.
 
     Raises `InvalidTypedData`, and `SignatureMismatch` with the hashes computed here.
     """
@@ -99,9 +99,9 @@ def check_size(length: int, bytes_max: int) -> None:
 
 
 def check_signable(types: Types, values: Values, bytes_max: int) -> None:
-    """Raise `BodyTooLarge` unless a wallet's signature over this can be posted, whatever the description.
+    """Raise `BodyTooLarge` unless a trigger with this typed data and any description fits into `bytes_max`.
 
-    The body is taken to be compact JSON in UTF-8, and has at most `bytes_max` bytes.
+    The body counts as compact JSON in UTF-8.
     """
     length = len(encode(TypedData(types, values))) + _AROUND_BYTES_MAX
     if length > bytes_max:
@@ -109,9 +109,9 @@ def check_signable(types: Types, values: Values, bytes_max: int) -> None:
 
 
 def check_config(config: Mapping[str, Any], now_ms: int, chains: Container[int]) -> None:
-    """The rules for a new consent's config that depend on the time and on the configured chains.
+    """Check the config of a new consent by the rules that depend on the time and on the configured chains.
 
-    `config` has the members and JSON types of its variant. Raises `InvalidConfig` and `InvalidTimestamp` with a
+    `config` has the members and JSON types of its variant. Raises `InvalidConfig` and `InvalidTimestamp`, with a
     pointer into the config.
     """
     for name, rule in (("schedule", check_cron), ("delta", check_delta)):
@@ -141,12 +141,12 @@ def _check_event(config: Mapping[str, Any], chains: Container[int]) -> None:
 
 
 def end_date_ms(config: Mapping[str, Any]) -> int:
-    """When a trigger ends, 0 for never. Raises `InvalidTimestamp`."""
+    """The end of a trigger in milliseconds since 1970, 0 for none. Raises `InvalidTimestamp`."""
     return _timestamp(config, "endDate")
 
 
 def _timestamp(config: Mapping[str, Any], name: str) -> int:
-    """A time of the config, which is a JSON integer or a decimal string; absent is 0."""
+    """A time of the config, which is a JSON integer or a decimal string; 0 if absent."""
     value = int(config.get(name, 0))
     if not 0 <= value <= TIMESTAMP_MS_MAX:
         raise InvalidTimestamp(f"{name} is in milliseconds since 1970, at most {TIMESTAMP_MS_MAX}", pointer=f"/{name}")
@@ -154,7 +154,7 @@ def _timestamp(config: Mapping[str, Any], name: str) -> int:
 
 
 def _hint(timestamp_ms: int) -> str:
-    """A hint for a time that was probably meant in seconds."""
+    """A hint for a time that is probably in seconds."""
     if timestamp_ms >= _SECONDS_BELOW:
         return ""
     return f"; it is in milliseconds, and looks like seconds: {timestamp_ms * 1000}?"
@@ -172,7 +172,7 @@ def record_of(new: NewTrigger, created_at_ms: int) -> Trigger:
 
 
 def deactivated(trigger: Trigger, signature: Signature) -> Trigger:
-    """The record of a trigger with the consent that ended it; an earlier consent stays."""
+    """The record of a trigger with the signature of its deactivation; an earlier signature stays."""
     if trigger.deactivate_sig is not msgspec.UNSET:
         return trigger
     return msgspec.structs.replace(trigger, deactivate_sig=signature)
@@ -181,9 +181,9 @@ def deactivated(trigger: Trigger, signature: Signature) -> Trigger:
 def deactivation_form(
     trigger_sigs: TriggerSigs, signature: Signature, owners: set[bytes], protocols: Collection[str]
 ) -> DeactivationForm:
-    """How the owner of every listed trigger signed this deactivation: as text (EIP-191) or as typed data (EIP-712).
+    """The form in which the triggers' owner signed their deactivation: text (EIP-191) or typed data (EIP-712).
 
-    `owners` are raw addresses, `protocols` the protocol names that the triggers were signed under. Raises
+    `owners` are raw addresses; `protocols` are the protocol names under which the triggers were signed. Raises
     `NotTheOwner`, and `InvalidBody` for typed data over triggers of several names, since it has one domain.
     """
     digests = [deactivation_digests(trigger_sigs, registry_domain(name)) for name in sorted(protocols)]
@@ -197,7 +197,7 @@ def deactivation_form(
 
 
 def check_one_protocol(protocols: Collection[str]) -> None:
-    """Raise `InvalidBody` when triggers of several protocol names are to be deactivated by typed data."""
+    """Raise `InvalidBody` for several protocol names: typed data can name only one."""
     if len(protocols) > 1:
         raise InvalidBody(
             f"these triggers were signed under several protocol names ({', '.join(sorted(protocols))}), and typed data "
@@ -213,7 +213,7 @@ def check_owner(owners: set[bytes], signers: frozenset[Address]) -> None:
 
 
 def check_distinct(trigger_sigs: TriggerSigs) -> None:
-    """Raise `InvalidBody` for a trigger that is listed twice, in whatever spelling."""
+    """Raise `InvalidBody` for a trigger that is listed twice, also in different spellings."""
     for index, sig in enumerate(trigger_sigs):
         if sig in trigger_sigs[:index]:
             raise InvalidBody("a trigger is listed twice", pointer=f"/triggerSigs/{index}")

@@ -1,10 +1,10 @@
-"""When a cron trigger runs: the five-field expression and the delta, as the npm `cron-parser` 5 reads them.
+"""The runs of a cron trigger: the five-field expression and the delta, with the meaning of the npm `cron-parser` 5.
 
-Clients check and preview schedules with that parser, so it accepts every expression that this module accepts, with the
+Clients check and preview schedules with that parser. It accepts every expression that this module accepts, with the
 same runs. This module refuses some others (missing fields, seconds, `@daily`, `#`, `H`). All times are UTC.
 
-The fields are expanded to plain lists here, and `cronsim` only walks the calendar: its own reading differs
-(`*/2` in a day field joins day-of-month and weekday by AND there, `3-3/2` means `3/2`).
+This module expands the fields to plain lists, and `cronsim` only walks the calendar, because it reads some fields in
+another way (`*/2` in a day field joins day-of-month and weekday by AND, `3-3/2` means `3/2`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from cronsim import CronSim
 
 from muniment.errors import InvalidConfig
 
-# No honest expression comes near it: the longest of daily use have about 40 characters.
+# No honest expression comes near this: the longest common ones have about 40 characters.
 CRON_LENGTH_MAX: Final = 100
-# Good schedules kept: most triggers run at a handful of full hours and minutes.
+# Accepted schedules kept: most triggers share a few schedules.
 _SCHEDULES_KEPT: Final = 1_024
-# 52 weeks: nobody means a run that is still due a year later.
+# 52 weeks: a run that is a year late is of no use.
 DELTA_SECONDS_MAX: Final = 52 * 7 * 86_400
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,7 +31,7 @@ _MONTHS: Final = {
     for i, name in enumerate(["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"], 1)
 }
 _WEEKDAYS: Final = {name: i for i, name in enumerate(["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"])}
-# The most days that a month can have, January first; 29 February comes at least every 8 years.
+# The largest number of days of each month, from January; 29 February comes at least every 8 years.
 _MONTH_LENGTHS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
@@ -44,7 +44,7 @@ _LAST_WEEKDAY: Final = re.compile(r"([0-7]|[A-Za-z]{3})L")
 
 
 class _Field(NamedTuple):
-    """One of the five positions: its name in messages, its range and the names of its values."""
+    """One of the five fields: its name in messages, its range and the names of its values."""
 
     name: str
     low: int
@@ -61,11 +61,11 @@ _POSITIONS: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
 def check_cron(text: str) -> None:
-    """Accept a cron expression that will run, or raise `InvalidConfig`.
+    """Accept a cron expression that has runs, or raise `InvalidConfig`.
 
-    Minute, hour, day of month, month, weekday (0 or 7 is Sunday), with names, steps, ranges, lists, `?` and `L`
-    (last day of the month; `5L` last Friday). When both day fields are given, either makes a day match, and
-    anything but a bare `*` or `?` is given (POSIX crontab, and `cron-parser`).
+    The fields are minute, hour, day of month, month and weekday (0 or 7 is Sunday), with names, steps, ranges, lists,
+    `?` and `L` (last day of the month; `5L` is the last Friday). A day field is given unless it is `*` or `?`; if both
+    are given, a day needs to match only one of them (POSIX crontab, and `cron-parser`).
     """
     _plain(text)
 
@@ -73,8 +73,8 @@ def check_cron(text: str) -> None:
 def next_runs(text: str, after_ms: int, count: int, end_ms: int = 0) -> list[int]:
     """The first `count` runs strictly after `after_ms`, in milliseconds since 1970 (UTC), ascending.
 
-    None of them is later than `end_ms` when that is not 0, nor than the year 9999, where the calendar of
-    the standard library comes to its end; so there may be fewer. Raises `InvalidConfig`.
+    There may be fewer: none is later than `end_ms`, unless that is 0, or than the year 9999, where the calendar of the
+    standard library ends. Raises `InvalidConfig`.
     """
     expression = _plain(text)
     runs: list[int] = []
@@ -96,7 +96,7 @@ def check_delta(text: str) -> int:
     if not match:
         raise InvalidConfig("delta is a positive integer and one of s, m, h, d, w, such as 15m")
     digits, unit = match.groups()
-    # The length first: int() of thousands of digits is slow, and refused by Python itself at some point.
+    # The length first: int() of thousands of digits is slow, and Python refuses even more digits.
     seconds = int(digits) * _UNIT_SECONDS[unit] if len(digits) <= len(str(DELTA_SECONDS_MAX)) else None
     if seconds is None or seconds > DELTA_SECONDS_MAX:
         raise InvalidConfig("delta is at most 52w")
@@ -105,7 +105,7 @@ def check_delta(text: str) -> int:
 
 @lru_cache(maxsize=_SCHEDULES_KEPT)
 def _plain(text: str) -> str:
-    """The same schedule with each field as a plain list, or as `*` where a day field is not given."""
+    """The same schedule with each field as a plain list, or as `*` for every value."""
     if len(text) > CRON_LENGTH_MAX:
         raise InvalidConfig(f"schedule has at most {CRON_LENGTH_MAX} characters")
     match = _FIELDS.fullmatch(text)
@@ -119,10 +119,10 @@ def _plain(text: str) -> str:
 
 
 def _check_days_exist(days: list[str], months: list[str], weekdays: list[str]) -> None:
-    """Refuse days of the month that none of the months has, such as 30 February, unless a weekday is given too.
+    """Refuse days that none of the months has, such as 30 February, unless a weekday is given too.
 
-    Only such an expression never runs: every other one runs within 8 years of any moment. The longest gap is from
-    29 February 2096 to 2104. So no calendar is searched.
+    Only such an expression never runs: every other one runs at least every 8 years, the longest gap being from 29
+    February 2096 to 2104. So this need not search the calendar.
     """
     if not days or "L" in days or weekdays:
         return
@@ -132,14 +132,14 @@ def _check_days_exist(days: list[str], months: list[str], weekdays: list[str]) -
 
 
 def _expand(field: _Field, part: str) -> list[str]:
-    """The values of one field as `cronsim` spells them; nothing for a bare `*` or `?`, which is every value."""
+    """The values of one field as `cronsim` spells them; an empty list for `*` or `?`, which means every value."""
     if part in {"*", "?"}:
         return []
     values: list[str] = []
     for item in part.split(","):
         expanded = _expand_item(field, item)
         if not set(values).isdisjoint(expanded):
-            # As cron-parser does; a value given twice is most likely a slip.
+            # As in cron-parser; a repeated value is most likely a mistake.
             raise InvalidConfig(f"schedule gives a {field.name} twice in {part!r}")
         values += expanded
     return values
@@ -158,13 +158,13 @@ def _expand_item(field: _Field, item: str) -> list[str]:
     low = field.low if first is None else _number(field, first)
     high = low if last is None else _number(field, last)
     if first is None or (step is not None and last is None):
-        high = field.high  # `5/15` is from 5 on
+        high = field.high  # `5/15` means from 5 on
     if high < low:
         raise InvalidConfig(f"schedule has the {field.name} range {item!r}, which ends before it begins")
     if step is not None and int(step) == 0:
         raise InvalidConfig(f"schedule has a step of 0 as {field.name}")
     numbers = range(low, high + 1, int(step or 1))
-    # 7 is Sunday again; dict keeps the order and each value once.
+    # 7 is Sunday, like 0; a dict keeps the order, and each value once.
     return list(dict.fromkeys(str(number % 7 if field is _WEEKDAY else number) for number in numbers))
 
 

@@ -16,13 +16,13 @@ from muniment.storage.sql import SWEPT_AT_ONCE, placeholders
 from muniment.triggers.types import DeactivationForm
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Database, Reads, Transaction
+    from muniment.storage.database import Database, Reader, Transaction
 
 
-# The triggers that have ended since the last sweep: few, with an index of their own.
+# The triggers that have ended since the last sweep: few, with their own index.
 ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
 
-# The triggers that a sweep marked before their end because its clock was ahead. Likewise.
+# The triggers that a sweep marked before their end, because its clock was ahead: also few, with their own index.
 EARLY: Final = "live = 0 AND deactivated = 0 AND end_date_ms > ?"
 # The latest time of a trigger, and the number of this consent if it is stored: one round trip for both.
 _BEFORE: Final = """
@@ -59,7 +59,7 @@ class Stored:
     record: str
 
 
-async def find(database: Reads, sig: Signature) -> tuple[str, bool] | None:
+async def find(database: Reader, sig: Signature) -> tuple[str, bool] | None:
     """The record of a trigger and whether it is deactivated."""
     row = await database.fetch_one("SELECT record, deactivated FROM triggers WHERE sig = ?", (sig.raw,))
     return (row[0], bool(row[1])) if row else None
@@ -80,7 +80,7 @@ async def find_consent(database: Database | Transaction, signer: Address, digest
 
 
 async def insert(transaction: Transaction, new: NewRow) -> str:
-    """Store a trigger unless its consent is stored; returns the record that was stored first. The work ends with it.
+    """Store a trigger unless its consent is stored; returns the record that was stored first. Call it last in a work.
 
     Raises `TriggerDeactivated`, `SignatureTaken`.
     """
@@ -102,7 +102,7 @@ async def insert(transaction: Transaction, new: NewRow) -> str:
 async def _known(transaction: Transaction, new: NewRow) -> str:
     if (known := await find_consent(transaction, new.signer, new.digest)) is not None:
         return known
-    # The same 65 bytes can be a signature over another digest by another address, but a signature names one record.
+    # The same 65 bytes may be a valid signature over another digest by another address, but they name one record.
     raise SignatureTaken(
         "this signature is registered already, for another signer and other typed data, and it can name one trigger "
         "only; change any signed member, for example the version's build part (1.0.0 to 1.0.0+1), and sign again",
@@ -126,7 +126,7 @@ async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[
 
 
 async def fetch_protocols(database: Database, sigs: list[Signature]) -> set[str]:
-    """The protocol names under which the registered ones of these triggers were signed."""
+    """The protocol names under which these triggers were signed; unregistered ones are ignored."""
     rows = await database.fetch(
         f"SELECT protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})",  # noqa: S608 - ? only
         [sig.raw for sig in sigs],
@@ -164,12 +164,13 @@ async def keep_deactivation(transaction: Transaction, new: NewDeactivation) -> N
     )  # fmt: skip
 
 
-async def settle_ended(transaction: Transaction, now_ms: int) -> int:
-    """Mark some of the triggers that have ended as no longer live, and unmark some that have not; the larger number.
+async def mark_ended(transaction: Transaction, now_ms: int) -> int:
+    """Mark ended triggers as no longer live, and unmark triggers that have not ended; the larger of both numbers.
 
-    The conditions stand twice, because a trigger may be deactivated while the statement waits for its row.
+    The outer conditions repeat the inner ones, because a trigger may be deactivated while the statement waits for its
+    row.
     """
-    # In the order of the index on these rows alone: a planner that expects many of them would walk the table.
+    # In the order of the partial index: without it, a planner that expects many rows would walk the table.
     ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"  # noqa: S608 - text of ours
     marked = await transaction.execute(
         f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})",  # noqa: S608 - text of ours

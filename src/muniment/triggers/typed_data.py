@@ -1,7 +1,7 @@
 """The typed data of a trigger: the EIP-712 types for a function's inputs, and the types that a caller may use instead.
 
-Clients spell some members differently, so a signature is verified against the caller's own types, but only within
-a closed table: typed data that passes means the same to the wallet, to this registry and to a relayer.
+Clients use different types for some members, so a signature is verified against the caller's own types. A closed table
+limits them, so that typed data means the same to the wallet, to this registry and to a relayer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from muniment.triggers.encoders import PRIMARY, TOKEN, TOKEN_AMOUNT, compile_inp
 from muniment.triggers.values import check_values, object_at
 
 Types = dict[str, list[dict[str, str]]]
-# Names and types, in their order: a struct's members, a function's inputs.
+# Pairs of name and type word, in their order: a struct's members, a function's inputs.
 _Pairs = Sequence[tuple[str, str]]
 
 CRON: Final = 0
@@ -45,7 +45,7 @@ _CONFIG: Final = {
     ONCE: {"type": "uint8", "startDate": "uint256", "delta": "string", "endDate": "uint256"},
 }  # fmt: skip
 
-# The closed table: the types that a member may have in place of its type in sign-params.
+# The closed table: the types that a member may have instead of its type in `/triggers/sign-params`.
 _ANY_UINT: Final = frozenset(word for word in WORDS if word.startswith("uint"))
 _ALSO: Final[Mapping[str, frozenset[str]]] = {
     "executionFeeLimit": frozenset({"string"}), "minValidations": _ANY_UINT, "type": _ANY_UINT,
@@ -54,8 +54,8 @@ _ALSO: Final[Mapping[str, frozenset[str]]] = {
 }  # fmt: skip
 _OPTIONAL: Final = {CRON: frozenset[str](), EVENT: frozenset[str](), ONCE: frozenset({"startDate"})}
 
-# One function has one set of inputs, and its clients two or three spellings of types. With five inputs an encoder
-# and its inputs take about 7 kB, with the 64 that a manifest may have 37 kB: 19 MB when full of such.
+# A function has one set of inputs, and its clients use two or three sets of types. An encoder with five inputs takes
+# about 7 kB, with the 64 inputs that a manifest may have 37 kB: 19 MB when full of these.
 _ENCODERS_KEPT: Final = 512
 _INPUTS_KEPT: Final = 512
 
@@ -70,7 +70,7 @@ def registry_domain(protocol_name: str) -> Domain:
 
 
 def types_for(inputs: Mapping[str, str], config_type: int) -> Types:
-    """The types that `/triggers/sign-params` gives: Trigger, Input, Config, then Token and TokenAmount when used.
+    """The types of `/triggers/sign-params`: Trigger, Input, Config, then Token and TokenAmount if they are used.
 
     `inputs` maps the names of the manifest's inputs to their type words, in the manifest's order. `config_type`
     is `CRON`, `EVENT` or `ONCE`.
@@ -109,7 +109,7 @@ def _checked_members(types: object, inputs: tuple[tuple[str, str], ...], config_
 
 
 def trigger_encoder(types: object, inputs: Mapping[str, str], config_type: int) -> Encoder:
-    """The encoder for a caller's types, after `check_types`. Encoders of accepted types are kept."""
+    """The encoder for a caller's types, after `check_types`. Encoders of accepted types are cached."""
     key = types_key(types)
     kept = _kept if len(key) <= KEPT_KEY_BYTES_MAX else _kept.__wrapped__
     return kept(key, tuple(inputs.items()), config_type)
@@ -128,7 +128,7 @@ def _input_struct(inputs: tuple[tuple[str, str], ...]) -> Struct:
 
 @lru_cache(maxsize=_INPUTS_KEPT)
 def _fixed(inputs: tuple[tuple[str, str], ...]) -> Types:
-    """The structs of `types_for` that have one order and one spelling."""
+    """The structs of `types_for` in which callers may change neither types nor order."""
     given = dict(inputs)
     structs = {"Input": _input_of(given), **_structs_used(given)}
     return {struct: _definition(members) for struct, members in structs.items()}
@@ -139,7 +139,7 @@ def _definition(members: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _input_of(inputs: Mapping[str, str]) -> dict[str, str]:
-    """The members of Input. Wallets cannot sign the words `uint` and `int`: EIP-712 has only those with a size."""
+    """The members of Input. Wallets cannot sign the types `uint` and `int`: EIP-712 types have a size."""
     bare = {"int": "int256", "uint": "uint256"}
     return {name: bare.get(word, word) for name, word in inputs.items()}
 
@@ -216,7 +216,7 @@ def config_type_of(values: object) -> int:
 
 
 def message(values: Mapping[str, Any], inputs: Mapping[str, str]) -> dict[str, Any]:
-    """`values` that passed `trigger_hash`, as sign-params shows them: every address with its checksum (EIP-55)."""
+    """`values` that passed `trigger_hash`, for `/triggers/sign-params`: each address with its checksum (EIP-55)."""
     config: dict[str, Any] = dict(values["config"])
     if "contract" in config:
         config["contract"] = _shown(config["contract"], "address")

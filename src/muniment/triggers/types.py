@@ -23,7 +23,7 @@ from muniment.triggers.schemas import (
 )
 from muniment.wire import TIMESTAMP_MS_MAX, Amount, DateTime, ProvedText, Record, SemVer
 
-# One list that a wallet shows, and one transaction.
+# A wallet shows them in one list, and one transaction deactivates them.
 TRIGGER_SIGS_MAX: Final = 100
 DESCRIPTION_LENGTH_MAX: Final = 1000
 
@@ -51,13 +51,13 @@ MinValidations = Annotated[int, Meta(ge=1, le=255)]
 TimestampMs = Annotated[
     int, Meta(ge=0, le=TIMESTAMP_MS_MAX, description="Milliseconds since 1970", examples=[1_795_204_080_123])
 ]
-# The form of a signed deactivation: text, or typed data.
+# The form of a signed deactivation: text (EIP-191) or typed data (EIP-712).
 DeactivationForm = Literal["eip191", "eip712"]
 TriggerSigs = Annotated[list[Signature], Meta(min_length=1, max_length=TRIGGER_SIGS_MAX)]
 
 
 class Description(ProvedText):
-    """What the owner calls a trigger, 1 to 1000 characters. It is not signed."""
+    """The owner's description of a trigger, 1 to 1000 characters. It is not signed."""
 
     __slots__ = ()
 
@@ -69,7 +69,7 @@ class Description(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidText` for a wrong length, and for U+0000, which no database of ours stores."""
+        """Raises `InvalidText` for a wrong length, and for U+0000, which PostgreSQL cannot store."""
         if not 1 <= len(text) <= DESCRIPTION_LENGTH_MAX:
             raise InvalidText(f"a description has 1 to {DESCRIPTION_LENGTH_MAX} characters")
         if "\0" in text:

@@ -1,4 +1,4 @@
-"""Rules for a trigger's values that are narrower than their EIP-712 types, so that the encoder does not check them."""
+"""The rules for a trigger's values that are narrower than their EIP-712 types, and that no encoder checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muniment.evm.address import Address
 from muniment.evm.words import SAFE_INTEGER_MAX
 from muniment.wire import Amount, json_kind
 
-# One byte in most clients' types; no relayer has as many validators.
+# One byte in the types of most clients; no relayer has so many validators.
 VALIDATIONS_MAX: Final = 255
 
 _DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,77}")
@@ -22,7 +22,7 @@ _TOPIC: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 def check_values(values: object, inputs: Mapping[str, str]) -> None:
     """Check the rules that are narrower than a value's EIP-712 type.
 
-    The encoder refuses missing members and values out of range; `trigger_hash` runs both checks.
+    The encoder refuses missing members and values out of range; `trigger_hash` runs this and the encoder.
     Raises `InvalidTypedData` with a pointer that begins at `/values`.
     """
     top = object_at(values, "/values")
@@ -35,7 +35,7 @@ def check_values(values: object, inputs: Mapping[str, str]) -> None:
 
 
 def object_at(value: object, pointer: str) -> dict[str, object]:
-    """`value` if it is an object, or `InvalidTypedData` with `pointer`."""
+    """`value` if it is an object. Raises `InvalidTypedData` with `pointer` otherwise."""
     if not isinstance(value, dict):
         raise InvalidTypedData(f"expected an object, got {json_kind(value)}", pointer=pointer)
     return cast("dict[str, object]", value)
@@ -48,7 +48,7 @@ def _text(value: object) -> str:
 
 
 def _check_fee_limit(value: object) -> None:
-    if type(value) is not Amount:  # else it was checked when it was made
+    if type(value) is not Amount:  # an `Amount` was checked when it was made
         Amount.parse(_text(value))
 
 

@@ -14,8 +14,8 @@ from muniment.errors import ChainsUnavailable
 from muniment.evm.address import Address
 from muniment.wire import Amount, Record
 
-# Tokens named in a header field, some 50 bytes each: proxies commonly take 4 KB of fields. A token without a price has
-# the price 0 in its record too.
+# Tokens named in a header field, some 50 bytes each: proxies commonly accept 4 KB of fields. The record of such a token
+# has the price 0.
 UNPRICED_NAMED_MAX: Final = 50
 
 ChainId = Annotated[int, Meta(ge=1, le=2**53 - 1, description="EIP-155", examples=[8453])]
@@ -40,7 +40,7 @@ class TokenBalance(Record, frozen=True):
 
 
 def records(portfolio: Portfolio) -> list[TokenBalance]:
-    """The records of a portfolio. Raises `ChainsUnavailable` when there are chains, and none could be read."""
+    """The records of a portfolio. Raises `ChainsUnavailable` if there are chains but none could be read."""
     if portfolio.failed and not portfolio.chains_read:
         reasons = ", ".join(f"{chain}: {reason}" for chain, reason in portfolio.failed.items())
         raise ChainsUnavailable(f"no chain could be read ({reasons})")

@@ -27,7 +27,7 @@ async def ensure_user(transaction: Transaction, address: Address, now_ms: int) -
 
 
 async def find_generation(database: Database | Transaction, address: Address) -> int | None:
-    """The generation of a user's API key, or None when the address has never logged in."""
+    """The generation of a user's API key; None if the address has never logged in."""
     row = await database.fetch_one(_GENERATION, (address.raw,))
     return row[0] if row else None
 
@@ -41,7 +41,7 @@ async def first_generation(transaction: Transaction, address: Address, now_ms: i
 
 
 async def next_generation(transaction: Transaction, address: Address, now_ms: int, grace_until_ms: int) -> int:
-    """Move to the next generation; the previous one is valid until `grace_until_ms`, older ones are invalid."""
+    """Begin the next generation. The previous one stays valid until `grace_until_ms`; older ones are invalid."""
     await ensure_user(transaction, address, now_ms)
     await transaction.execute(
         "UPDATE users SET key_generation = key_generation + 1, grace_until_ms = ? WHERE address = ?",
@@ -51,7 +51,7 @@ async def next_generation(transaction: Transaction, address: Address, now_ms: in
 
 
 async def find_profile(database: Database | Transaction, address: Address) -> Profile | None:
-    """The profile of a user, or None when the address has never logged in."""
+    """The profile of a user; None if the address has never logged in."""
     row = await database.fetch_one(_PROFILE, (address.raw,))
     if row is None:
         return None
@@ -63,7 +63,7 @@ async def find_profile(database: Database | Transaction, address: Address) -> Pr
 
 
 async def update_profile(transaction: Transaction, address: Address, update: ProfileUpdate, now_ms: int) -> Profile:
-    """Change the members in `update`, in one statement: two updates of different members are both kept."""
+    """Change the members in `update` in one statement, so that two updates of different members both take effect."""
     await ensure_user(transaction, address, now_ms)
     await transaction.execute(
         "UPDATE users SET name = coalesce(?, name), intended_use = coalesce(?, intended_use) WHERE address = ?",
@@ -79,6 +79,6 @@ async def update_profile(transaction: Transaction, address: Address, update: Pro
 
 
 async def set_email(transaction: Transaction, address: Address, email: Email | None) -> bool:
-    """Set or remove a user's email; False when the address has never logged in."""
+    """Set or remove a user's email; False if the address has never logged in."""
     text = None if email is None else str(email)
     return await transaction.execute("UPDATE users SET email = ? WHERE address = ?", (text, address.raw)) == 1

@@ -13,7 +13,7 @@ from muniment.evm.hex import HexString
 from muniment.evm.signature import Signature
 from muniment.wire import ProvedText, Record
 
-# Ninety days: with a longer grace, the old key would be a second key.
+# Ninety days. With a longer grace, the old key would amount to a second key.
 GRACE_SECONDS_MAX = 90 * 86_400
 GRACE_SECONDS_DEFAULT = 86_400
 
@@ -107,7 +107,7 @@ class KeySet(Record, frozen=True):
 
 
 class _ProfileText(ProvedText):
-    """A text of the profile, stored as it is given; whoever shows it escapes it."""
+    """A text of the profile, stored unchanged; a client that shows it must escape it."""
 
     __slots__ = ()
 
@@ -116,7 +116,7 @@ class _ProfileText(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidText` for too many characters (not bytes), and for U+0000, which databases do not store."""
+        """Raises `InvalidText` for too many characters (not bytes), and for U+0000, which PostgreSQL cannot store."""
         if len(text) > cls.length_max:
             raise InvalidText(f"at most {cls.length_max} characters")
         if "\0" in text:
@@ -125,7 +125,7 @@ class _ProfileText(ProvedText):
 
 
 class UserName(_ProfileText):
-    """What a user is called."""
+    """The name of a user."""
 
     __slots__ = ()
 
@@ -136,7 +136,7 @@ class UserName(_ProfileText):
 
 
 class IntendedUse(_ProfileText):
-    """What a user means to do here; its length is a rule of the interface."""
+    """The purpose for which a user uses the registry; its length is a rule of the interface."""
 
     __slots__ = ()
 
@@ -147,7 +147,7 @@ class IntendedUse(_ProfileText):
 
 
 class Email(ProvedText):
-    """An address as mail servers take it (RFC 5321 section 4.1.2, the common part), set by an operator."""
+    """An email address (RFC 5321 section 4.1.2, the common part), set by an operator."""
 
     __slots__ = ()
 
@@ -165,7 +165,7 @@ class Email(ProvedText):
 
 
 class NotByCaller(ProvedText):
-    """A member that a profile has, but that its owner does not change."""
+    """A member of a profile that its owner cannot change."""
 
     __slots__ = ()
 
@@ -174,7 +174,7 @@ class NotByCaller(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidBody`, whatever it says."""
+        """Raises `InvalidBody` for every text."""
         del text
         raise InvalidBody("email is set by the operator of the service, not by an update")
 

@@ -1,6 +1,6 @@
 """Logs of settlement contracts, decoded into events about intents. Pure.
 
-Two generations of the contract are understood: the one whose intents this service holds, and the one after it, whose
+Two generations of the contract are decoded: the generation whose intents this service holds, and the next one, whose
 `OperationExecuted` names an intent by its hash. See packages/evm/contracts/Settler.sol of mimic-protocol/contracts.
 """
 
@@ -39,7 +39,7 @@ PROPOSAL_EXECUTED: Final = _topic("ProposalExecuted(bytes32,uint256)")
 OPERATION_EXECUTED: Final = _topic(
     f"OperationExecuted(address,bytes32,uint8,{_OPERATION},(uint256,bytes[],uint256[]),bytes32,uint256,bytes,bytes)"
 )
-# As the generation that has operations emits it: without the index.
+# The same event in the generation with operations: it has no index.
 PROPOSAL_EXECUTED_ALONE: Final = _topic("ProposalExecuted(bytes32)")
 # The choices for the first topic in a request of `eth_getLogs`.
 TOPICS: Final = (INTENT_EXECUTED, PROPOSAL_EXECUTED, OPERATION_EXECUTED, PROPOSAL_EXECUTED_ALONE)
@@ -58,7 +58,7 @@ _NUMBER_MAX: Final = SAFE_INTEGER_MAX
 
 
 class _Log(Record, frozen=True):
-    """An element of the answer to `eth_getLogs` (execution-apis, schema Log); pending ones have no block."""
+    """An element of the answer to `eth_getLogs` (execution-apis, schema Log); a pending log has no block."""
 
     address: Address
     topics: Annotated[list[Bytes32], Meta(max_length=4)]
@@ -89,7 +89,7 @@ class SettlerEvent:
 def event_in(log: object) -> SettlerEvent | None:
     """The event in an element of the answer to `eth_getLogs`.
 
-    None for a log that is malformed, pending (its block is null) or taken back (`removed`), and for another event.
+    None for another event, and for a log that is malformed, pending (its block is null) or `removed` (reorganised).
     """
     try:
         given = convert(log, _Log, dec_hook=decode_text)
@@ -105,7 +105,7 @@ def event_in(log: object) -> SettlerEvent | None:
 
 
 def _subject(log: _Log) -> tuple[Kind, bytes] | None:
-    """The kind and hash of the subject, None for another event. Raises `ValueError` for data that does not decode."""
+    """The kind and hash of the subject, None for another event. Raises `ValueError` for malformed data."""
     match log.topics:
         case [topic, proposal] if topic in (PROPOSAL_EXECUTED, PROPOSAL_EXECUTED_ALONE):
             return "proposal", proposal.raw
@@ -119,7 +119,7 @@ def _subject(log: _Log) -> tuple[Kind, bytes] | None:
 
 
 def _intent(log: _Log) -> tuple[Kind, bytes] | None:
-    """The intent is the first of the event's values. An intent for another settlement contract is none of this one."""
+    """The intent, which is the event's first value; None if it names another settlement contract as its settler."""
     ((op, user, settler, nonce, deadline, data, fees, events, config_sig, validations_min, _),) = decode(
         (_INTENT_TYPE,), log.data.raw
     )

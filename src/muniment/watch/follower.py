@@ -1,4 +1,4 @@
-"""Follows one chain: the events of its settlers in ranges of blocks, its reorganisations, its failed transactions."""
+"""Follows one chain: its settlers' events, range by range, its reorganisations, and its failed transactions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A transaction that was open when a fact was stored is over after this time; writes are given up much earlier.
+# By this time every transaction that was open when a fact was stored has ended: writes time out much earlier.
 _LATE_SECONDS: Final = 30.0
 
 _log = structlog.get_logger(__name__)
@@ -50,9 +50,9 @@ _log = structlog.get_logger(__name__)
 class Step:
     """The result of one step with a chain.
 
-    `next_block` is the next block to follow, `head` the last that may be followed now, `taken_back` the first block of
-    a reorganisation. `at_head`: no more blocks are there to follow; then `all_asked` says whether a node was asked for
-    the receipt of every named transaction. `is_held_back`: the node named a higher head, which is not believed yet.
+    `next_block` is the next block to follow, `head` the last one that may be followed now, `taken_back` the first block
+    of a reorganisation. `at_head`: no blocks are left to follow; then `all_asked` says whether a node was asked for the
+    receipt of every named transaction. `is_held_back`: the node named a higher head, which is not believed yet.
     """
 
     chain_id: int
@@ -68,7 +68,7 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class Follower:
-    """Follows a chain's settlers. `holder` has the lease; a block is read once `confirmations` others are above it."""
+    """Follows a chain's settlers. `holder` has the lease; a block is read when `confirmations` blocks are above it."""
 
     nodes: Nodes
     confirmations: int
@@ -84,7 +84,7 @@ class Follower:
     _late_from: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        """Begin with no knowledge of the head and the receipts."""
+        """Begin without knowledge of the head and the receipts."""
         self._heads = Heads(nodes=self.nodes, now_ms=self.now_ms)
         self._receipts = [
             Receipts(nodes=self.nodes, settler=settler, database=self.database) for settler in self.settlers
@@ -96,7 +96,7 @@ class Follower:
         return self.nodes.chain.settlers
 
     async def step(self, node: Node) -> Step:
-        """Follow the next range, or go back behind a reorganisation; at the head ask for receipts.
+        """Follow the next range, or take back a reorganisation; at the head, ask for receipts.
 
         Raises `Unreachable` when the node fails, `LeaseLostError`, `DatabaseUnavailable`.
         """
@@ -106,7 +106,7 @@ class Follower:
         look = await self.nodes.look(node, newest and newest.number)
         if self._is_behind(look, followed):
             if not self.nodes.all_behind():
-                raise Unreachable(BEHIND, "the node has not come as far as another before")
+                raise Unreachable(BEHIND, "the node lacks blocks that another node had")
             _log.warning("no node has the blocks that were followed", chain=self._chain_id, head=look.number)
             return await self._go_back(node, look.number)
         if newest is not None and look.hash != newest.hash:
@@ -128,7 +128,7 @@ class Follower:
     async def follow_again(self, block: int) -> Step:
         """Take back all facts from `block` on, so that these blocks are read again.
 
-        A settler that was not followed yet begins at `block`. Raises `LeaseLostError`, `DatabaseUnavailable`.
+        A settler without progress begins at `block`. Raises `LeaseLostError`, `DatabaseUnavailable`.
         """
 
         async def start(tx: Transaction) -> None:
@@ -141,7 +141,7 @@ class Follower:
         return Step(self._chain_id, block, block, facts, intents, taken_back=block)
 
     def _is_behind(self, look: Look, followed: Followed) -> bool:
-        """Whether the node lacks the newest followed block. A chain may begin at a block that is still to come."""
+        """Whether the node lacks the newest followed block. The configured first block may lie in the future."""
         if followed.newest is not None:
             return look.hash is None
         configured = self.nodes.chain.settler_block
@@ -176,9 +176,10 @@ class Follower:
         return followed
 
     async def _begin(self, node: Node, head: int) -> Followed:
-        """Begin at the configured block, else at the newest block, which the node must have.
+        """Begin at the configured block, otherwise at the newest block, which the node must have.
 
-        The newest is that of the time when this process first asked: since then nodes may have failed, or lied.
+        The newest block is the one at the time of this process's first question: since then nodes may have failed or
+        lied.
         """
         first, below = self.nodes.chain.settler_block, None
         if first is None:
@@ -219,13 +220,13 @@ class Follower:
             return await apply_to_subjects(tx, [event.subject for event in events], self._moment)
 
         intents = await self._write(work)
-        # Settlers that were behind the others may have caught up, and the newest block may be one of the others'.
+        # Settlers behind the others may have caught up, and the newest block may belong to the others.
         is_alone = followed.others_at is None
         self._followed = replace(followed, next_block=blocks[-1].number + 1, newest=blocks[-1]) if is_alone else None
         return intents
 
     async def _go_back(self, node: Node, head: int) -> Step:
-        """Take back the facts above the last kept block that the chain still has, and follow again from there."""
+        """Take back the facts above the newest kept block that the chain still has, and follow again from there."""
         common = await last_common(self.nodes, node, self._write)
         if common is None:
             down_to = await self._write(lambda tx: first_to_follow(tx, self.nodes.chain, head, self.now_ms()))
@@ -237,7 +238,7 @@ class Follower:
         return Step(self._chain_id, down_to, head - self.confirmations, facts, intents, taken_back=down_to)
 
     async def _take_back_to(self, down_to: int, lost: str) -> tuple[int, int]:
-        """Take back the facts from block `down_to` on; the numbers of facts, and of intents that they were about."""
+        """Take back the facts from block `down_to` on; the numbers of facts and of their intents."""
         facts = intents = 0
         piece = None
         while piece is None or not piece.is_last:
@@ -251,7 +252,7 @@ class Follower:
         return piece, await apply_to_subjects(tx, piece.subjects, self._moment, lost=lost)
 
     async def _ask_for_receipts(self, node: Node, followed: int) -> tuple[int, int]:
-        """Ask for receipts of transactions that operators named; the numbers of failed ones, and of their intents."""
+        """Ask for receipts of named transactions; the numbers of failed transactions and of their intents."""
         failed = intents = 0
         for receipts in self._receipts:
             found = await receipts.ask(node, followed)
@@ -268,7 +269,7 @@ class Follower:
         return await apply_to_subjects(tx, failed, self._moment)
 
     async def _apply_late_facts(self, next_block: int) -> None:
-        """From time to time apply the facts that were stored since the time before the last."""
+        """Every `_LATE_SECONDS`, apply again the facts that were stored since the call before the last."""
         if self.nodes.now_s() < self._late_at_s:
             return
         older, newer = self._late_from or (next_block, next_block)

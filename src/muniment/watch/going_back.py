@@ -1,4 +1,4 @@
-"""How far to go back when a chain was reorganised: to a block that the registry has kept and the chain still has."""
+"""How far to go back after a reorganisation: to a block that the registry has kept and the chain still has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 async def last_common(
     nodes: Nodes, node: Node, fetch: Callable[[Work[list[Block]]], Awaitable[list[Block]]]
 ) -> int | None:
-    """The number of the newest kept block that the node has too, None for no such block. Raises `Unreachable`."""
+    """The number of the newest kept block that the node also has, or None. Raises `Unreachable`."""
     below: int | None = None
     while True:
         kept = await fetch(lambda tx, below=below: kept_blocks(tx, nodes.chain.id, below=below, limit=CALLS_MAX))
@@ -31,10 +31,11 @@ async def last_common(
 
 
 async def first_to_follow(tx: Transaction, chain: Chain, head: int, now_ms: int) -> int:
-    """The block to follow from when the chain has none of the kept blocks: a kept one would be found wrong every time.
+    """The block to follow from when the chain has none of the kept blocks, so that no wrong block stays kept.
 
-    That is the configured block, or the lowest one with a fact or a kept hash if that is lower. A block above `head`
-    proves nothing; with no other, following begins so far back that no event since the registry was made is lost.
+    It is the configured block, or the lowest block with a fact or a kept hash if that is lower. A lowest block above
+    `head` proves nothing. If neither is known, following begins so far back that no event since the registry's first
+    day is lost.
     """
     lowest = await first_known(tx, chain.id)
     known = [chain.settler_block, lowest if lowest is not None and lowest <= head else None]

@@ -1,4 +1,4 @@
-"""The head of a chain that the watcher believes: one node that lies, or errs, does not lead it far away."""
+"""The head of a chain that the watcher believes: a single lying or mistaken node cannot lead it far away."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from muniment.watch.nodes import Look, Node, Nodes
 if TYPE_CHECKING:
     from muniment.watch.node_answers import Block
 
-# The growth of a head that is believed. No chain of the catalogue makes more than 4 blocks a second (Arbitrum One).
+# The growth of a believed head. No chain of the catalogue makes more than 4 blocks a second (Arbitrum One).
 BLOCKS_PER_SECOND: Final = 100
-# The growth in each step beside that, so that a clock that stands still does not stop the watcher.
+# Additional growth in each step, so that a stopped clock does not stop the watcher.
 BLOCKS_PER_STEP: Final = 100
-# The head of another node is not asked for again for this long, in which many ranges may be read.
+# The pause between two requests for the head of another node; many ranges may be read in that time.
 _HEAD_FRESH_SECONDS: Final = 2.0
-# The timeout for the head of another node, shorter than that of the node that is read.
+# The timeout for the head of another node, shorter than that of the node in use.
 _OTHERS_SECONDS_MAX: Final = 5.0
-# A node whose head has not grown for this long stands still, and its head does not count.
+# A node whose head has not grown for this long is stuck, and its head does not count.
 STILL_SECONDS: Final = 120.0
 
 
 class Head(NamedTuple):
-    """The block up to which a chain may be read; `is_held_back` when the node has named a higher one."""
+    """The block up to which a chain may be read; `is_held_back`: the node named a higher one."""
 
     number: int
     is_held_back: bool
@@ -35,7 +35,7 @@ class Head(NamedTuple):
 
 @dataclass(slots=True)
 class _OtherHead:
-    """The head of a node beside the one that is read: its number, when it came, and when it last grew."""
+    """The head of a node other than the one in use: its number, the time of the answer, and of the last growth."""
 
     number: int
     at_s: float
@@ -53,10 +53,10 @@ class Heads:
     _others: dict[Node, _OtherHead] = field(default_factory=dict[Node, _OtherHead])
 
     async def believed(self, node: Node, look: Look, newest: Block | None) -> Head:
-        """The head to follow: at most the one in the `look` of `node`, and at most the second highest of all nodes.
+        """The head to follow: at most the head in the `look` of `node`, and at most the second highest of all nodes.
 
-        It grows by a limited number of blocks a second and a step, from the head that this process believed before. At
-        first it grows from the `newest` block that was followed, at the time that the node gives for that block.
+        It grows by a limited number of blocks per second and per step, from the head that this process believed before.
+        The first time it grows from the `newest` followed block, and from the time that the node gives for that block.
         """
         now_s = self.nodes.now_s()
         named = await self._named_by_two(node, look.number, followed=0 if newest is None else newest.number)
@@ -77,7 +77,7 @@ class Heads:
     async def _named_by_two(self, node: Node, number: int, *, followed: int) -> int:
         """`number`, or the highest head of the other nodes if that is lower.
 
-        Only a node counts that is not resting, goes on, and has come as far as `followed`.
+        A node counts only if it does not rest, is not stuck, and has reached `followed`.
         """
         others = [each for each in self.nodes.nodes if each is not node]
         await asyncio.gather(*(self._ask(each) for each in others))
@@ -89,7 +89,7 @@ class Heads:
         return min(number, max(going_on, default=number))
 
     async def _ask(self, node: Node) -> None:
-        """Ask a node for its head, unless it rests or answered a moment ago."""
+        """Ask a node for its head, unless it rests or answered within `_HEAD_FRESH_SECONDS`."""
         now_s, before = self.nodes.now_s(), self._others.get(node)
         if node.rests_until_s > now_s or (before is not None and now_s - before.at_s < _HEAD_FRESH_SECONDS):
             return

@@ -22,7 +22,7 @@ _HASH_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block that a node has shown."""
+    """The number and hash of a block, as a node gave them."""
 
     number: int
     hash: bytes
@@ -50,13 +50,13 @@ def block_time_in(answer: object) -> int | None:
 def may_be_size(reason: str) -> bool:
     """Whether a request may have failed because its range was too large.
 
-    Status 429 is about the rate of requests: a smaller range would only add one.
+    Status 429 limits the rate of requests; smaller ranges would only mean more of them.
     """
     return reason in {"timeout", "too-large"} or (reason.startswith(("http-4", "http-5")) and reason != "http-429")
 
 
 def blocks_of(logs: Sequence[Any], settlers: Sequence[Address], first: int, last: int) -> dict[int, bytes]:
-    """The hashes of the blocks that hold the logs, by number. Raises `Unreachable` for a log outside the request."""
+    """The hashes of the logs' blocks, by number. Raises `Unreachable` for a log that does not match the request."""
     blocks: dict[int, bytes] = {}
     asked = {settler.raw for settler in settlers}
     for entry in logs:
@@ -78,9 +78,9 @@ def blocks_of(logs: Sequence[Any], settlers: Sequence[Address], first: int, last
 
 
 def pieces(events: Sequence[SettlerEvent], last: Block) -> Iterator[tuple[list[SettlerEvent], Block]]:
-    """The events of a range in pieces, one for each transaction, each with the last block that it completes.
+    """The events of a range in pieces, one for each database transaction, each with the last block that it completes.
 
-    No block is split, so progress can be stored with each piece. `last` is the last block of the range.
+    No block is split, so that progress can be stored with each piece. `last` is the last block of the range.
     """
     piece: list[SettlerEvent] = []
     for event in sorted(events, key=lambda event: (event.block_number, event.log_index)):
@@ -95,7 +95,7 @@ def receipt_in(answer: object, transaction_hash: bytes, followed: int) -> tuple[
     """The block and the outcome of a transaction, in an answer to `eth_getTransactionReceipt`.
 
     None: the transaction is not mined or was dropped, its block is above `followed`, or the answer is an error or has
-    no status. Raises `Unreachable` for an answer that is no receipt of it.
+    no status. Raises `Unreachable` for an answer that is not its receipt.
     """
     if answer is None or isinstance(answer, Failed):
         return None

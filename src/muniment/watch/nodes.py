@@ -1,4 +1,4 @@
-"""The RPC nodes of one chain: the one to ask now, the number of blocks it allows in a range, and its rests."""
+"""The RPC nodes of one chain: which to ask now, how many blocks each allows in a range, and how long each rests."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from muniment.watch.node_answers import block_hash_in, block_time_in
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
 
-# Most public nodes allow this range; the documents of hosted ones name 10 (Alchemy, free) to 10,000 (QuickNode) blocks.
+# Most public nodes allow this range; hosted nodes document 10 (Alchemy, free) to 10,000 (QuickNode) blocks.
 BLOCKS_FIRST: Final = 1_000
 BLOCKS_MAX: Final = 10_000
-# After this many ranges that fitted, a refused size is tried again: the node, or its quota, may have changed.
+# After this many accepted ranges, a refused size is tried again: the node or its quota may have changed.
 _FITTED_MAX: Final = 100
 # A node that fails rests for 1, 2, 4 … 60 seconds: an outage of minutes costs a request a minute.
 REST_SECONDS_FIRST: Final = 1.0
@@ -25,12 +25,12 @@ REST_SECONDS_MAX: Final = 60.0
 SECONDS_MAX: Final = 20.0
 # Calls in one request. A block comes with the hashes of its transactions, some 100 KB; answers are read up to 8 MiB.
 CALLS_MAX: Final = 50
-# A node that lacks followed blocks may lag while its machine starts. When all nodes lack them for this long, the node
-# that named these blocks lied.
+# A node without the followed blocks may still be starting. If all nodes lack them for this long, the node that named
+# these blocks lied.
 BEHIND_SECONDS: Final = 180.0
-# A node that fails for this long counts as one that lacks the followed blocks, so that the others are believed.
+# A node that fails for this long counts as lacking the followed blocks, so that the other nodes are believed.
 SILENT_SECONDS: Final = 1_800.0
-# The reason of a failure: the node has not come as far as another before.
+# The reason of a failure: the node lacks blocks that another node had.
 BEHIND: Final = "behind"
 # As in a chains file: databases and JSON hold numbers up to this one exactly.
 BLOCK_MAX: Final = 2**53 - 1
@@ -40,7 +40,7 @@ BLOCK_MAX: Final = 2**53 - 1
 class Span:
     """The number of blocks to ask a node for.
 
-    It doubles while ranges fit, and is halved when one is refused; then it approaches the refused size by halves.
+    It doubles while the node accepts ranges, and halves when it refuses one; then it approaches the refused size.
     """
 
     blocks: int = BLOCKS_FIRST
@@ -48,7 +48,7 @@ class Span:
     _fitted: int = 0
 
     def fitted(self) -> None:
-        """Note that the node answered for a range of this size."""
+        """Note that the node accepted a range of this size."""
         self._fitted += 1
         if self._fitted >= _FITTED_MAX:
             self._refused, self._fitted = BLOCKS_MAX + 1, 0
@@ -57,7 +57,7 @@ class Span:
         self.blocks = min(2 * self.blocks, between if known_bound else BLOCKS_MAX)
 
     def refused(self, blocks: int) -> bool:
-        """Note that the node refused a range of `blocks`; False when there is no smaller one."""
+        """Note that the node refused a range of `blocks`; False if no smaller range exists."""
         self._refused, self._fitted = max(2, blocks), 0
         self.blocks = max(1, blocks // 2)
         return blocks > 1
@@ -65,7 +65,7 @@ class Span:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One RPC URL and its record. Logs name it by its place among the chain's URLs: the URL may hold a key."""
+    """One RPC URL and its record. Logs name it by its place among the chain's URLs, because a URL may have a key."""
 
     place: int
     url: str = field(repr=False)
@@ -78,7 +78,7 @@ class Node:
 
 
 class Look(NamedTuple):
-    """An answer of a node: the number of its newest block; hash and time (Unix seconds) of the block in question."""
+    """An answer of a node: the number of its newest block, and hash and time (Unix seconds) of the requested block."""
 
     number: int
     hash: bytes | None = None
@@ -104,11 +104,11 @@ class Nodes:
         return next((node for node in self.nodes if node.rests_until_s <= self.now_s()), None)
 
     def seconds_to_wait(self) -> float:
-        """Seconds until the first node has rested."""
+        """Seconds until the first node ends its rest."""
         return max(0.0, min(node.rests_until_s for node in self.nodes) - self.now_s())
 
     def failed(self, node: Node, reason: str) -> None:
-        """Let the node rest: longer each time, and by a random part, so that processes do not ask it all together."""
+        """Let the node rest: longer each time, with a random part, so that processes do not return to it together."""
         now_s = self.now_s()
         rest = min(REST_SECONDS_MAX, REST_SECONDS_FIRST * 2 ** min(node.failures, 16))
         node.failures += 1
@@ -119,7 +119,7 @@ class Nodes:
 
     @staticmethod
     def succeeded(node: Node) -> None:
-        """Clear the record of the node: it answered as it should."""
+        """Clear the failures of the node, because it gave a good answer."""
         node.failures, node.failing_since_s, node.behind_since_s = 0, None, None
 
     def all_behind(self) -> bool:
@@ -163,6 +163,6 @@ class Nodes:
         return Look(newest, block_hash_in(blocks[0], block), block_time_in(blocks[0]))
 
     async def hashes(self, node: Node, numbers: Sequence[int]) -> list[bytes | None]:
-        """The hashes of blocks, None for a block that the node lacks. Raises `Unreachable`."""
+        """The hashes of blocks; None for a block that the node lacks. Raises `Unreachable`."""
         answers = await self.ask(node, [Call("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
         return [block_hash_in(answer, number) for answer, number in zip(answers, numbers, strict=True)]

@@ -13,24 +13,24 @@ if TYPE_CHECKING:
     from muniment.evm.address import Address
     from muniment.storage.database import Transaction
 
-# The hash of at least one block of each range is kept, so these reach back at least as many blocks. No chain of the
-# catalogue has taken back 200.
+# The number of newest block hashes that are kept, at least one of each range, so they reach back at least this many
+# blocks. No chain of the catalogue has ever taken back 200.
 BLOCKS_KEPT: Final = 1_000
-# Of older hashes the first in each run of this many blocks stays: a chain is read again from there if a node lied.
+# Of older hashes, the first in each run of this many blocks is kept: if a node lied, the chain is read again from it.
 BLOCKS_BETWEEN: Final = 100_000
 # A process that has not renewed its lease for this long is dead. A write waits less for a busy database.
 LEASE_MS: Final = 15_000
-# A lease that lasts longer was taken by a clock that was ahead, and does not count. Synchronised clocks differ by less.
+# A lease that ends later was taken with a clock that was ahead, and does not count. Synchronised clocks differ by less.
 _UNTIL_MS_MAX: Final = LEASE_MS + 5 * 60 * 1000
 _LEASE: Final = "intents watch"
 
 
 class LeaseLostError(Exception):
-    """Another process follows the chains now; this one has stored nothing in this transaction."""
+    """Another process follows the chains now; this transaction has stored nothing."""
 
 
 async def take_lease(tx: Transaction, holder: str, now_ms: int) -> bool:
-    """Take the lease if it is free or has lapsed; whether this process holds it now."""
+    """Take the lease if it is free or has expired; whether this process holds it now."""
     await tx.execute(
         "INSERT INTO leases (name, holder, until_ms) VALUES (?, ?, 0) ON CONFLICT DO NOTHING", (_LEASE, "")
     )
@@ -42,9 +42,9 @@ async def take_lease(tx: Transaction, holder: str, now_ms: int) -> bool:
 
 
 async def renew_lease(tx: Transaction, holder: str, now_ms: int) -> None:
-    """Renew the lease, in the same transaction that stores something: a process that lost the lease stores nothing.
+    """Renew the lease. Every transaction that stores facts calls this, so that only the holder can store them.
 
-    A lapsed lease that no other process took is still the holder's. Raises `LeaseLostError`.
+    An expired lease stays with its holder until another process takes it. Raises `LeaseLostError`.
     """
     renewed = await tx.execute(
         "UPDATE leases SET until_ms = ? WHERE name = ? AND holder = ?", (now_ms + LEASE_MS, _LEASE, holder)
@@ -54,7 +54,7 @@ async def renew_lease(tx: Transaction, holder: str, now_ms: int) -> None:
 
 
 async def release_lease(tx: Transaction, holder: str) -> None:
-    """Give the lease up, so that another process can take over at once."""
+    """Give up the lease, so that another process need not wait for its end."""
     await tx.execute("UPDATE leases SET until_ms = 0 WHERE name = ? AND holder = ?", (_LEASE, holder))
 
 
@@ -62,8 +62,8 @@ async def release_lease(tx: Transaction, holder: str) -> None:
 class Followed:
     """The stored progress of a chain: its newest kept block, and the settlers to follow next.
 
-    `settlers` are those that are furthest behind. `next_block` is the first block that they were not followed in; None:
-    they have not begun. The chain's other settlers are further on, the nearest at `others_at`.
+    `settlers` are the settlers that are furthest behind. `next_block` is the next block to follow for them; None: they
+    have no progress. The chain's other settlers are further ahead, the nearest at `others_at`.
     """
 
     newest: Block | None
@@ -73,7 +73,7 @@ class Followed:
 
 
 async def read_progress(tx: Transaction, chain_id: int, settlers: Sequence[Address]) -> Followed:
-    """The progress of those of `settlers` that are furthest behind."""
+    """The progress of the settlers among `settlers` that are furthest behind."""
     rows = await tx.fetch("SELECT settler, next_block FROM chain_progress WHERE chain_id = ?", (chain_id,))
     known: dict[bytes, int] = dict(rows)
     newest = next(iter(await kept_blocks(tx, chain_id, below=None, limit=1)), None)
@@ -85,7 +85,7 @@ async def read_progress(tx: Transaction, chain_id: int, settlers: Sequence[Addre
 
 
 async def kept_blocks(tx: Transaction, chain_id: int, *, below: int | None, limit: int) -> list[Block]:
-    """The newest kept blocks, newest first; with `below` only those of lower numbers."""
+    """The newest kept blocks, newest first; with `below`, only blocks with lower numbers."""
     bound, given = ("AND number < ?", (below,)) if below is not None else ("", ())
     rows = await tx.fetch(
         f"SELECT number, hash FROM chain_blocks WHERE chain_id = ? {bound} ORDER BY number DESC LIMIT ?",  # noqa: S608 - text of ours
@@ -95,7 +95,7 @@ async def kept_blocks(tx: Transaction, chain_id: int, *, below: int | None, limi
 
 
 async def begin(tx: Transaction, chain_id: int, settlers: Sequence[Address], block: int, below: Block | None) -> None:
-    """Store the first block to follow, unless a settler has begun; `below` is the block under it, where it is known."""
+    """Store the first block to follow for settlers without progress; `below` is the block under it, if known."""
     for settler in settlers:
         await tx.execute(
             "INSERT INTO chain_progress (chain_id, settler, next_block) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -141,9 +141,9 @@ async def _keep(tx: Transaction, chain_id: int, blocks: Sequence[Block]) -> None
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """A piece of a chain whose facts were taken back: its first block, and the subjects and number of its facts.
+    """Facts that were taken back in one call: their lowest block, their subjects and their number.
 
-    `is_last`: no facts remain from the wanted block on.
+    `is_last`: no facts remain from the requested block on.
     """
 
     block: int
@@ -155,10 +155,10 @@ class TakenBack:
 async def take_back(
     tx: Transaction, chain_id: int, down_to: int, facts_max: int, lock: Callable[[list[bytes]], Awaitable[None]]
 ) -> TakenBack:
-    """Take back facts from block `down_to` on: from above, and about `facts_max` of them in one call.
+    """Take back facts from block `down_to` on: the highest blocks first, about `facts_max` facts in one call.
 
-    Before they go, `lock` is called with their subjects, so that intents are locked in the same order as by other
-    writers. All settlers of the chain are followed again from there: its blocks are the same for all of them.
+    Before it deletes them, it calls `lock` with their subjects, so that all writers lock intents in the same order. All
+    settlers of the chain are followed again from there, because they share its blocks.
     """
     rows = await tx.fetch(
         """SELECT block_number FROM executions WHERE chain_id = ? AND block_number >= ?
@@ -191,6 +191,6 @@ async def first_known(tx: Transaction, chain_id: int) -> int | None:
 
 
 async def registry_age_s(tx: Transaction, now_ms: int) -> float:
-    """Seconds since this database was made: nothing was followed before. 0 when that time is in the future."""
+    """Seconds since this database was made; nothing was followed before. 0 if that time is in the future."""
     ((made_at_ms,),) = await tx.fetch("SELECT MIN(applied_at_ms) FROM schema_migrations")
     return max(0, now_ms - made_at_ms) / 1000

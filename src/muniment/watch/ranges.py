@@ -1,4 +1,4 @@
-"""One range of blocks, read from one node: the events of settlers in it, and hashes that prove it is of one chain."""
+"""Reads a range of blocks from one node: the settlers' events, and hashes which prove that all are of one chain."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from muniment.watch.nodes import Node, Nodes
 
 
-# How deep below the head blocks are kept beside the ends of ranges, so that a short reorganisation takes back little.
+# Depths below the head at which blocks are kept, besides the last block of each range, so that a short reorganisation
+# takes back few facts.
 _MARKS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Range(NamedTuple):
-    """The events of a range, its last block, and blocks inside it to keep beside that one, lowest first."""
+    """The events of a range, its last block, and further blocks of the range to keep (`marks`), lowest first."""
 
     events: list[SettlerEvent]
     last: Block
@@ -33,8 +34,8 @@ async def read_range(
 ) -> Range | None:
     """Read the blocks from `first` to `last`; None when these are too many for the node.
 
-    The last block, and the `newest` that was followed before, must have the same hash before and after: so all logs
-    are of one chain. Raises `Unreachable`.
+    The last block and the `newest` followed block must have the same hash before and after the read: then all logs are
+    of one chain. Raises `Unreachable`.
     """
     (before,) = await nodes.hashes(node, [last])
     logs = await _read_logs(nodes, node, settlers, first, last)

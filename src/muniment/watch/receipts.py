@@ -1,4 +1,4 @@
-"""Receipts of the transactions that operators named: the next ones to ask for, and the facts in the answers."""
+"""Asks for receipts of the transactions that operators named, and makes facts of the answers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database
     from muniment.watch.nodes import Node, Nodes
 
-# Intents of each kind in one turn.
+# Intents of each kind in one call.
 _INTENTS_PER_TURN: Final = 100
-# The pause after a round of claimed successes. These may be many, and their answers hardly change: each intent that
-# operators call succeeded and that was carried out before the first followed block.
+# The pause after a round of claimed successes. They may be many, and their answers hardly change: they are the intents
+# that operators report as succeeded, but that were carried out before the first followed block.
 _CLAIMS_REST_SECONDS: Final = 60.0
 
 
 class Part(NamedTuple):
-    """Transactions of some intents that have no receipt yet; `last` is the seq to go on after, None at the end."""
+    """Transactions of some intents without a receipt; `last` is the `seq` to continue after, None at the end."""
 
     named: list[bytes]
     last: int | None
@@ -33,13 +33,13 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class _Round:
-    """Rounds through a settler's intents of one kind (a condition in SQL), again and again."""
+    """Repeated rounds through a settler's intents of one kind (a condition in SQL)."""
 
     kind: str
     rest_s: float = 0.0
     after_seq: int = 0
     begins_s: float = 0.0
-    is_over: bool = False  # once at least
+    is_over: bool = False  # at least one round is complete
 
     def go_on(self, part: Part, now_s: float) -> None:
         if part.last is None:
@@ -47,9 +47,9 @@ class _Round:
         self.after_seq = part.last or 0
 
 
-# The kinds of intents: conditions, each with an index that has the intents in order.
+# The kinds of intents: conditions, each with an index in the order of `seq`.
 SUBMITTED: Final = "standing = 'submitted'"
-# A proposal may be under way before operators move its intent.
+# A proposal may have been sent before operators change the status of its intent.
 ENQUEUED: Final = "standing = 'enqueued'"
 CLAIMED: Final = "status = 'succeeded' AND chain_status IS NULL"
 
@@ -60,7 +60,7 @@ def _rounds() -> list[_Round]:
 
 @dataclass(slots=True, kw_only=True)
 class Receipts:
-    """Asks nodes for the receipts of one settler's intents, until it has one of each named transaction."""
+    """Asks nodes for the receipts of one settler's intents, until each named transaction has one."""
 
     nodes: Nodes
     settler: Address
@@ -76,7 +76,7 @@ class Receipts:
     async def ask(self, node: Node, followed: int) -> list[Fact]:
         """The outcomes of the next transactions, in blocks up to `followed`. Raises `Unreachable`.
 
-        After the caller has stored them it calls `kept`; else the next call asks for the same transactions again.
+        The caller stores them and then calls `kept`; otherwise the next call asks for the same transactions again.
         """
         due = [each for each in self._rounds if each.begins_s <= self.nodes.now_s()]
         parts = [await named_transactions(self.database, self.settler.raw, each.kind, each.after_seq) for each in due]
@@ -84,7 +84,7 @@ class Receipts:
         return await self._outcomes(node, list(dict.fromkeys(name for part in parts for name in part.named)), followed)
 
     def kept(self) -> None:
-        """Go on behind the transactions of the last `ask`."""
+        """Continue after the transactions of the last `ask`."""
         for each, part in self._under_way:
             each.go_on(part, self.nodes.now_s())
         self._under_way = []
@@ -105,7 +105,7 @@ class Receipts:
 
 
 async def named_transactions(database: Database, settler: bytes, kind: str, after_seq: int) -> Part:
-    """The transactions without a receipt that operators named for the next intents of a kind, after `after_seq`."""
+    """The named transactions, still without a receipt, of the next intents of a kind after `after_seq`."""
     rows = await database.fetch(
         f"SELECT seq FROM intents WHERE settler = ? AND {kind} AND seq > ? ORDER BY seq LIMIT ?",  # noqa: S608 - text of ours
         (settler, after_seq, _INTENTS_PER_TURN),

@@ -1,4 +1,4 @@
-"""`muniment intents watch`: of several processes one follows all configured chains, with a task for each chain."""
+"""`muniment intents watch`: one of several processes follows all configured chains, with a task for each chain."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
     from muniment.context import Context
 
-# Between two renewals of the lease, which outlives two that fail.
+# The pause between two renewals of the lease, which survives two failed renewals.
 _RENEWED_SECONDS: Final = LEASE_MS / 1000 / 3
-# Between two attempts to take the lease.
+# The pause between two attempts to take the lease.
 _ASKED_SECONDS: Final = 1.0
-# With `once` a chain is given up after this many failures in a row of each of its nodes: some seconds.
+# With `once`, a chain is given up after this many consecutive failures of each of its nodes: a few seconds.
 _FAILURES_MAX: Final = 3
 # The pause after an unexpected error.
 _REST_SECONDS: Final = 5.0
@@ -33,12 +33,12 @@ _log = structlog.get_logger(__name__)
 
 
 def followed_chains(context: Context) -> list[Chain]:
-    """The chains that are followed: those with an RPC URL and a settler."""
+    """The chains to follow: all with an RPC URL and a settler."""
     return [chain for chain in context.chains.values() if chain.rpc_urls and chain.settlers]
 
 
 class Start(NamedTuple):
-    """The block from which on a chain is to be read again."""
+    """The block from which to read a chain again."""
 
     chain_id: int
     block: int
@@ -48,8 +48,8 @@ class Start(NamedTuple):
 class Watcher:
     """Follows chains until cancelled, or with `once` until each was followed to its head.
 
-    `on_step` is called with every step that did something. With a `start` that chain is read again from there. Only
-    this process does so: it ends, and does not wait, when another one leads.
+    `on_step` is called with every step that changed anything. With a `start`, one chain is read again from there; then
+    this process does not wait for the lease, but ends if another process holds it.
     """
 
     context: Context
@@ -59,9 +59,9 @@ class Watcher:
     start: Start | None = None
 
     async def watch(self) -> bool:
-        """Follow; with `once` return whether every chain was followed to its head.
+        """Follow the chains; with `once`, return whether every chain was followed to its head.
 
-        Without `once` this returns only when another process leads and there is a `start`.
+        Without `once` this returns only if there is a `start` and another process holds the lease.
         """
         holder = self.context.random_bytes(16).hex()
         lapsed_s = asyncio.get_running_loop().time() + LEASE_MS / 1000 + 2 * _ASKED_SECONDS
@@ -94,11 +94,11 @@ class Watcher:
             return False
 
     async def _release(self, holder: str) -> None:
-        with suppress(Refusal):  # it lapses by itself
+        with suppress(Refusal):  # it expires by itself
             await self.context.database.write(lambda tx: release_lease(tx, holder))
 
     async def _go_back(self, start: Start, holder: str) -> None:
-        """Have a chain read again. Raises `LeaseLostError`, `DatabaseUnavailable`."""
+        """Take back a chain's facts from `start` on. Raises `LeaseLostError`, `DatabaseUnavailable`."""
         follower = self._follower(self._nodes(self.context.chains[start.chain_id]), holder)
         self._report(await follower.follow_again(start.block))
 
@@ -117,7 +117,7 @@ class Watcher:
             await asyncio.gather(renewing, *following, return_exceptions=True)
 
     async def _renew(self, holder: str) -> None:
-        """Renew the lease, also while no step writes. Raises `LeaseLostError`."""
+        """Renew the lease regularly, also while no step writes. Raises `LeaseLostError`."""
         context = self.context
         while True:
             await asyncio.sleep(_RENEWED_SECONDS)
@@ -127,7 +127,7 @@ class Watcher:
                 _log.warning("cannot renew the lease", detail=error.detail)
 
     async def _follow(self, chain: Chain, holder: str) -> bool:
-        """Follow one chain in spite of errors; with `once` whether its head was reached. Raises `LeaseLostError`."""
+        """Follow one chain despite errors; with `once`, whether it reached the head. Raises `LeaseLostError`."""
         loop, nodes = asyncio.get_running_loop(), self._nodes(chain)
         follower = self._follower(nodes, holder)
         while True:
@@ -147,7 +147,7 @@ class Watcher:
                 continue
             except LeaseLostError:
                 raise
-            except Exception as error:  # noqa: BLE001 - one chain's trouble stops no other, and may pass
+            except Exception as error:  # noqa: BLE001 - an error on one chain must not stop the others, and may pass
                 nodes.failed(node, type(error).__name__)
                 detail = error.detail if isinstance(error, Refusal) else str(error)
                 _log.error("cannot follow", chain=chain.id, error=type(error).__name__, detail=detail)

@@ -1,4 +1,4 @@
-"""The block store in files: what is put is durable, whole and verified."""
+"""The block store in files: stored blocks are durable, whole and verified."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_block_that_grew_without_bound_is_not_read_whole(store: FileBlockStore
     assert store.get(HELLO.digest) == b"hello"
 
 
-def test_files_that_are_no_blocks_are_passed_over(store: FileBlockStore) -> None:
+def test_other_files_than_blocks_are_skipped(store: FileBlockStore) -> None:
     store.put_many([HELLO])
     (store._root / "2c" / "README").write_text("")
     (store._root / "2c" / ("g" * 62)).write_text("")
@@ -83,7 +83,7 @@ for _ in range(3):
 """
 
 
-def test_processes_may_put_the_same_blocks_at_once(store: FileBlockStore) -> None:
+def test_processes_may_put_the_same_blocks_concurrently(store: FileBlockStore) -> None:
     command = [sys.executable, "-c", PUT, str(store._root), str(store._links_unnamed)]
     writers = [subprocess.Popen(command) for _ in range(3)]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""What every block store does, whatever is under it: what is put is durable, whole and verified."""
+"""Every block store: stored blocks are durable, whole and verified."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def store(kept: Kept) -> BlockStore:
     return kept.store
 
 
-def test_what_is_put_is_got(kept: Kept, store: BlockStore) -> None:
+def test_a_stored_block_is_read_back(kept: Kept, store: BlockStore) -> None:
     store.put_many([HELLO, EMPTY, HELLO])
     assert (store.get(HELLO.digest), store.get(EMPTY.digest)) == (b"hello", b"")
     assert (store.size(HELLO.digest), store.size(EMPTY.digest)) == (5, 0)
@@ -43,7 +43,7 @@ def test_what_is_put_is_got(kept: Kept, store: BlockStore) -> None:
     assert kept.count() == 2
 
 
-def test_what_is_not_here_is_not_found(store: BlockStore) -> None:
+def test_an_absent_block_is_not_found(store: BlockStore) -> None:
     store.put_many([EMPTY])
     assert not store.has(HELLO.digest)
     with pytest.raises(ContentNotFound, match=HELLO.digest.hex()):
@@ -63,7 +63,7 @@ def test_another_store_in_the_same_place_sees_the_blocks(kept: Kept, store: Bloc
     assert [again.get(block.digest) for block in MANY] == [block.data for block in MANY]
 
 
-def test_blocks_are_listed_in_order_however_many_there_are(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_number_of_blocks_is_listed_in_order(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "DIGESTS_AT_ONCE", 7)
     store.put_many(MANY)
     assert list(store.digests()) == sorted(block.digest for block in MANY)
@@ -98,7 +98,7 @@ def test_a_block_beyond_the_limit_is_a_mistake_of_the_caller(store: BlockStore) 
     assert (store.has(beyond.digest), store.get(largest.digest)) == (False, largest.data)
 
 
-def test_what_the_source_raises_comes_through_and_leaves_whole_blocks(kept: Kept, store: BlockStore) -> None:
+def test_errors_of_the_source_are_raised_and_leave_whole_blocks(kept: Kept, store: BlockStore) -> None:
     def source() -> Iterator[Block]:
         yield HELLO
         yield from LARGE
@@ -109,7 +109,7 @@ def test_what_the_source_raises_comes_through_and_leaves_whole_blocks(kept: Kept
     assert kept.count() == len([store.get(digest) for digest in store.digests()])
 
 
-def test_threads_may_put_the_same_blocks_at_once(kept: Kept, store: BlockStore) -> None:
+def test_threads_may_put_the_same_blocks_concurrently(kept: Kept, store: BlockStore) -> None:
     orders = [MANY, MANY[::-1], MANY[20:] + MANY[:20]] * 3
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(store.put_many, orders))
@@ -119,7 +119,7 @@ def test_threads_may_put_the_same_blocks_at_once(kept: Kept, store: BlockStore) 
 
 
 @pytest.mark.parametrize("size", [10, SPOOL_MEMORY_MAX, 3 * SPOOL_MEMORY_MAX])
-def test_a_spool_gives_back_what_it_took_and_has_no_name(kept: Kept, store: BlockStore, size: int) -> None:
+def test_a_spool_returns_its_bytes_and_has_no_name(kept: Kept, store: BlockStore, size: int) -> None:
     data = os.urandom(size)
     with store.open_spool() as spool:
         for at in range(0, size, 65_536):

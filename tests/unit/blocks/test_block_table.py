@@ -70,10 +70,10 @@ def used_in_a_thread(database: Any, tmp_path: Path, use: Callable[[BlockStore], 
 
 
 @every_use
-async def test_the_event_loop_itself_is_refused_at_once(tmp_path: Path, use: Callable[[BlockStore], object]) -> None:
+async def test_a_call_on_the_event_loop_itself_is_refused(tmp_path: Path, use: Callable[[BlockStore], object]) -> None:
     database: Any = Database()
     store = TableBlockStore(database, asyncio.get_running_loop(), spools=tmp_path)
-    with pytest.raises(RuntimeError, match="wait here for itself"):
+    with pytest.raises(RuntimeError, match="wait for itself"):
         use(store)
     assert database.written == []
 
@@ -81,7 +81,7 @@ async def test_the_event_loop_itself_is_refused_at_once(tmp_path: Path, use: Cal
 @every_use
 def test_a_store_that_was_made_without_a_loop_is_refused(tmp_path: Path, use: Callable[[BlockStore], object]) -> None:
     database: Any = Database()
-    with pytest.raises(RuntimeError, match="no event loop"):
+    with pytest.raises(RuntimeError, match="without an event loop"):
         use(TableBlockStore(database, None, spools=tmp_path))
 
 
@@ -104,7 +104,7 @@ def test_a_database_that_fails_is_storage_unavailable(
 
 
 @every_use
-def test_a_loop_that_stands_still_is_waited_for_no_longer_than_the_bound(
+def test_a_blocked_loop_is_waited_for_within_the_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[BlockStore], object]
 ) -> None:
     monkeypatch.setattr(table_module, "ANSWER_SECONDS_MAX", 0.05)
@@ -175,7 +175,7 @@ def test_a_sound_row_is_not_written_again(table: Table) -> None:
 @pytest.mark.parametrize(
     "row", [(HELLO.digest[:-1], b"hello"), (HELLO.digest, bytes(BLOCK_SIZE_MAX + 1))], ids=["digest", "data"]
 )
-def test_the_table_itself_refuses_what_is_no_block(table: Table, row: tuple[bytes, bytes]) -> None:
+def test_the_table_itself_refuses_other_rows_than_blocks(table: Table, row: tuple[bytes, bytes]) -> None:
     with pytest.raises(Exception, match=r"(?i)constraint"):
         table.execute("INSERT INTO blocks (digest, data) VALUES (?, ?)", *row)
     assert table.count() == 0

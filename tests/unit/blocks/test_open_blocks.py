@@ -1,4 +1,4 @@
-"""Which store a URL names, and what names none."""
+"""The store that a URL names, and refused URLs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def opened(url: str, database_url: str, data_dir: Path) -> BlockStore:
         ("postgresql:", POSTGRES), ("postgresql:", "postgres://db/m"), ("sqlite:", SQLITE),
     ],
 )  # fmt: skip
-def test_a_table_is_the_word_for_it_and_the_default_beside_postgresql(
+def test_the_table_has_its_own_url_and_is_the_default_with_postgresql(
     tmp_path: Path, url: str, database_url: str
 ) -> None:
     assert isinstance(opened(url, database_url, tmp_path), TableBlockStore)
@@ -45,7 +45,7 @@ def test_a_table_is_the_word_for_it_and_the_default_beside_postgresql(
         ("file://localhost{}/other", SQLITE, "other"), ("file://{}/an%20other", SQLITE, "an other"),
     ],
 )  # fmt: skip
-def test_files_are_a_file_url_and_the_default_beside_sqlite(
+def test_files_have_a_file_url_and_are_the_default_with_sqlite(
     tmp_path: Path, url: str, database_url: str, place: str
 ) -> None:
     assert isinstance(opened(url.format(tmp_path), database_url, tmp_path / "data"), FileBlockStore)
@@ -70,13 +70,13 @@ def test_another_url_is_refused_and_not_repeated(tmp_path: Path, url: str, datab
 def test_the_setting_decides(tmp_path: Path) -> None:
     context = build_context(Settings(data_dir=tmp_path, blocks_url="database:"))
     assert isinstance(context.blocks, TableBlockStore)
-    with pytest.raises(RuntimeError, match="no event loop"):
+    with pytest.raises(RuntimeError, match="without an event loop"):
         context.blocks.has(bytes(32))
     asyncio.run(context.database.close())
 
 
 async def test_the_context_takes_the_loop_that_runs(tmp_path: Path) -> None:
     context = build_context(Settings(data_dir=tmp_path, blocks_url="database:"))
-    with pytest.raises(RuntimeError, match="wait here for itself"):
+    with pytest.raises(RuntimeError, match="wait for itself"):
         context.blocks.has(bytes(32))
     await context.database.close()

@@ -1,4 +1,4 @@
-"""A server of somebody else, on this machine: answers what a test laid ready, and remembers what it was asked."""
+"""A stand-in for a foreign server: gives the answers that a test has prepared, and records the requests."""
 
 from __future__ import annotations
 

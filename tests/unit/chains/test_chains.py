@@ -118,7 +118,7 @@ def test_the_catalogue_has_both_generations_of_settlers() -> None:
         ("not toml s3cr3t", "not TOML"),
     ],
 )
-def test_a_file_that_is_wrong_is_told_with_the_member_and_no_key(tmp_path: Path, text: str, told: str) -> None:
+def test_the_message_about_a_wrong_file_names_the_member_and_no_key(tmp_path: Path, text: str, told: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(ValueError, match="chains") as refusal:
         load_chains(path)

@@ -1,4 +1,4 @@
-"""Prices: what a source says is believed when it is certain, recent and plausible; everything else is unknown."""
+"""Prices: a price counts if it is certain, recent and plausible; every other price is unknown."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_round_has_its_price(answer: int, decimals: int, price: float) -> None
         (1, 19), (1, 37), (1, 1000), (1, -1),
     ],
 )  # fmt: skip
-def test_an_absurd_answer_is_no_price(answer: int, decimals: int) -> None:
+def test_an_absurd_answer_gives_no_price(answer: int, decimals: int) -> None:
     assert price_of_round(FeedRound(round_data(answer), decimals), NOW_S, HOUR) is None
 
 
@@ -56,7 +56,7 @@ def test_a_round_is_good_until_its_heartbeat_and_a_little(age_s: int, *, good: b
 
 
 @pytest.mark.parametrize("returned", [b"", bytes(159), bytes(160), round_data(1) + b"\0", b"\xff" * 160])
-def test_what_is_no_round_has_no_price(returned: bytes) -> None:
+def test_a_malformed_round_has_no_price(returned: bytes) -> None:
     assert price_of_round(FeedRound(returned, 0), NOW_S, HOUR) is None
 
 
@@ -80,7 +80,7 @@ def test_a_price_is_written_in_plain_decimal(price: float, text: str) -> None:
 
 
 @pytest.mark.parametrize("price", [math.nan, math.inf, -math.inf, -1.0, 1e-19, 1.1e12])
-def test_what_is_no_price_is_not_written(price: float) -> None:
+def test_an_implausible_price_is_not_written(price: float) -> None:
     with pytest.raises(ValueError, match="not a price"):
         price_json(price)
 
@@ -163,7 +163,7 @@ async def test_the_first_plausible_price_wins(absurd: float) -> None:
     assert (first.asked, second.asked) == ([[(1, USDC), (1, DAI)]], [[(1, USDC)]])
 
 
-async def test_sources_are_not_asked_for_what_is_known() -> None:
+async def test_sources_are_not_asked_for_known_prices() -> None:
     second = Says({})
     assert await prices([Says({(1, USDC): 1.0}), second], [(1, USDC)], NOW_S * 1000) == {(1, USDC): 1.0}
     assert second.asked == []

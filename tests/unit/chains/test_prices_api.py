@@ -161,7 +161,7 @@ async def test_after_a_failure_the_api_is_left_alone_for_ten_seconds(api: PriceA
     assert await api.prices([COIN], NOW_MS + 10_000) == {COIN: 1.01}
 
 
-async def test_callers_at_once_share_one_request(api: PriceApi, server: ForeignServer) -> None:
+async def test_concurrent_callers_share_one_request(api: PriceApi, server: ForeignServer) -> None:
     server.delay_s = 0.1
     found = await asyncio.gather(*(api.prices([COIN], NOW_MS) for _ in range(20)))
     assert found == [{COIN: 1.01}] * 20

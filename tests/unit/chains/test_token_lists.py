@@ -23,7 +23,7 @@ def parsed(*tokens: Any, **changed: Any) -> list[Token]:
     return parse_token_list(json.dumps(document(*tokens, **changed)).encode())
 
 
-def test_a_token_is_what_the_list_says() -> None:
+def test_a_token_has_the_members_of_the_list() -> None:
     (token,) = parsed(entry(logoURI="https://example.org/usdc.png", extensions={"bridge": 1}, tags=["x"]), more=[1])
     assert token == Token(1, token.address, "USDC", "USD Coin", 6, "https://example.org/usdc.png")
     assert token.address == USDC
@@ -98,7 +98,7 @@ def test_a_broken_list_is_refused_with_the_place(changed: dict[str, Any], place:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"null", b"{", b'{"name":"a","name":"b"}', b"\xff", b"[" * 100_000])
-def test_what_is_no_list_is_refused(data: bytes) -> None:
+def test_a_malformed_list_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own words; that it is no other error is the point
         parse_token_list(data)
 

@@ -152,7 +152,7 @@ async def test_after_a_failure_a_list_is_asked_for_sooner(world: World, server: 
     assert symbols(lists) == ["FIRST"]
 
 
-async def test_a_damaged_file_of_ours_is_fetched_again(world: World, server: ForeignServer) -> None:
+async def test_a_damaged_kept_file_is_fetched_again(world: World, server: ForeignServer) -> None:
     await world.lists(server.url).refresh()
     (kept,) = world.directory.iterdir()
     kept.write_bytes(b"{")

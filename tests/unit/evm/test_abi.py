@@ -59,7 +59,7 @@ def typed_values(draw: st.DrawFn) -> tuple[list[Type], list[Any]]:
 
 
 @given(typed_values())
-def test_what_is_encoded_is_decoded(given_values: tuple[list[Type], list[Any]]) -> None:
+def test_encoded_values_are_decoded(given_values: tuple[list[Type], list[Any]]) -> None:
     kinds, values = given_values
 
     assert decode(kinds, encode_values([name_of(kind) for kind in kinds], values)) == tuple(values)

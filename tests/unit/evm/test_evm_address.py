@@ -44,7 +44,7 @@ def test_one_letter_case_parses_to_the_checksummed_form(text: str) -> None:
         "vitalik.eth",
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_a_malformed_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidAddress):
         Address.parse(text)
 

@@ -16,7 +16,7 @@ def test_a_hex_string_is_kept_in_lower_case(text: str, raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ab", "0X00", "0x0", "0x0g", "0x00\n", "0x 00", "0x００"])
-def test_what_is_no_hex_string_is_refused(text: str) -> None:
+def test_a_malformed_hex_string_is_refused(text: str) -> None:
     with pytest.raises(InvalidHex):
         HexString.parse(text)
 

@@ -43,14 +43,14 @@ NO_UINT8: list[Any] = [
 ]  # fmt: skip
 
 
-def test_what_is_no_uint8_is_refused() -> None:
+def test_a_value_outside_uint8_is_refused() -> None:
     for value in NO_UINT8:
         with pytest.raises(Misfit):
             WORDS["uint8"](value)
 
 
 @pytest.mark.parametrize("value", [128, -129, "128", "-129", -SAFE_INTEGER_MAX - 1])
-def test_what_is_no_int8_is_refused(value: Any) -> None:
+def test_a_value_outside_int8_is_refused(value: Any) -> None:
     with pytest.raises(Misfit):
         WORDS["int8"](value)
 
@@ -65,7 +65,7 @@ def test_what_is_no_int8_is_refused(value: Any) -> None:
         ("string", [None, 1, True, [], {}, "a\0b", "\ud800", b"x"]),
     ],
 )
-def test_what_is_not_of_its_type_is_refused(word: str, values: list[Any]) -> None:
+def test_a_value_of_another_type_is_refused(word: str, values: list[Any]) -> None:
     for value in values:
         with pytest.raises(Misfit):
             WORDS[word](value)
@@ -77,13 +77,13 @@ def test_only_canonical_type_words_exist() -> None:
 
 
 @given(st.lists(texts | st.sampled_from(["a", "a" * 64, "a" * 65, "é" * 64])))
-def test_a_text_is_hashed_as_itself_however_often_it_comes(listed: list[str]) -> None:
+def test_a_repeated_text_has_the_same_hash(listed: list[str]) -> None:
     for text in listed + listed:
         assert WORDS["string"](text) == keccak(text.encode())
 
 
 @pytest.mark.parametrize("word", ["string", "address", "uint256"])
-def test_what_is_long_is_not_remembered(word: str) -> None:
+def test_long_texts_are_not_cached(word: str) -> None:
     tracemalloc.start()
     try:
         for number in range(100):

@@ -96,7 +96,7 @@ async def test_a_client_that_goes_away_gives_its_place_back_when_its_check_ends(
     await asyncio.wait_for(checks.run(THIRD, lambda: None), 60)
 
 
-async def test_a_refusal_of_a_check_is_told_and_its_place_is_free_again() -> None:
+async def test_a_refused_check_raises_and_frees_its_place() -> None:
     checks = Checks(1, "test")
 
     def refuse() -> None:

@@ -1,4 +1,4 @@
-"""CAR files: byte for byte what other tools write, and nothing but a sound one is read."""
+"""CAR files: the same bytes as from other tools; only sound files are read."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_reference_car_file_is_read(case: dict[str, Any], profile: str) -> Non
 
 
 @given(blocks)
-def test_what_is_written_is_read(contents: list[tuple[bytes, tuple[int, int]]]) -> None:
+def test_a_written_car_is_read(contents: list[tuple[bytes, tuple[int, int]]]) -> None:
     sent = [(CidParts(*kind, SHA2_256, block_of(data).digest), data) for data, kind in contents]
     roots = [cid for cid, _ in sent]
     car = car_header(roots) + b"".join(car_section(cid, data) for cid, data in sent)

@@ -32,7 +32,7 @@ def test_a_well_formed_cid_is_taken_apart_and_put_together_again(case: dict[str,
 
 
 @pytest.mark.parametrize("case", MALFORMED, ids=lambda case: case["kind"])
-def test_any_other_text_is_no_cid(case: dict[str, Any]) -> None:
+def test_any_other_text_is_refused(case: dict[str, Any]) -> None:
     with pytest.raises(InvalidCid):
         decode_cid(case["cid"])
 
@@ -101,7 +101,7 @@ def test_text_and_digest_lead_to_each_other(digest: bytes, codec: int) -> None:
 
 
 @given(st.text(max_size=250) | st.text(alphabet="bafkyeizQm123457", max_size=250))
-def test_what_is_taken_has_one_spelling(text: str) -> None:
+def test_an_accepted_cid_has_one_spelling(text: str) -> None:
     try:
         parts = decode_cid(text)
     except InvalidCid:

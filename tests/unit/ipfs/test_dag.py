@@ -1,4 +1,4 @@
-"""Reading back: what was imported comes out, ranges touch only their leaves, hostile trees are refused."""
+"""Reading: an imported file comes out unchanged, ranges read only their leaves, hostile trees are refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_reading_a_range_is_slicing(data: bytes, profile: Profile, start: int, e
 
 @settings(deadline=None, max_examples=60)  # hundreds of blocks for some examples
 @given(contents, profiles, st.integers(-350, 350), st.none() | st.integers(-350, 350))
-def test_a_car_of_a_range_holds_what_its_reader_needs(
+def test_a_car_of_a_range_holds_the_blocks_that_its_reader_needs(
     data: bytes, profile: Profile, first: int, last: int | None
 ) -> None:
     done, blocks = stored({"file": [data]}, profile)
@@ -112,7 +112,7 @@ def test_a_path_to_nothing_is_not_found(path: list[str]) -> None:
         resolve(getter(blocks), done.root.parts, path)
 
 
-def test_a_directory_is_no_file() -> None:
+def test_a_directory_is_not_a_file() -> None:
     done, blocks = stored({"manifest.json": [b"{}"]}, UNIXFS_V0_2015)
     with pytest.raises(ContentNotFound, match="directory"):
         open_file(getter(blocks), done.root.parts)

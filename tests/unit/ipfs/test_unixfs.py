@@ -109,7 +109,7 @@ def test_a_node_is_read_as_it_was_written() -> None:
         "12280a24015512" + "20" + "00" * 31 + "1200",  # a digest cut short by one
     ],
 )
-def test_a_block_that_is_no_canonical_node_is_damaged(block: str) -> None:
+def test_a_block_that_is_not_a_canonical_node_counts_as_damaged(block: str) -> None:
     with pytest.raises(Integrity):
         decode_node(bytes.fromhex(block))
 
@@ -131,7 +131,7 @@ def test_a_block_that_is_no_canonical_node_is_damaged(block: str) -> None:
         "0802" + "1002",  # data that are a number
     ],
 )
-def test_a_message_that_is_no_plain_file_or_directory_is_damaged(message: str) -> None:
+def test_a_message_of_another_kind_than_file_or_directory_counts_as_damaged(message: str) -> None:
     with pytest.raises(Integrity):
         decode_unixfs(bytes.fromhex(message))
 

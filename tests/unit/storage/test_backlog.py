@@ -31,7 +31,7 @@ def test_urgent_writes_pass_by_the_thousand_but_memory_is_bounded() -> None:
     assert not takes(backlog, 100, count=URGENT_WAITING_MAX, oldest_s=100, urgent=True)
 
 
-def test_none_is_taken_once_the_oldest_has_waited_too_long_for_half_a_second_on_end() -> None:
+def test_writes_are_refused_once_the_oldest_was_late_for_half_a_second() -> None:
     backlog = Backlog()
     assert takes(backlog, 100.20, oldest_s=100)
     assert takes(backlog, 100.30, oldest_s=100)  # late from here on
@@ -40,7 +40,7 @@ def test_none_is_taken_once_the_oldest_has_waited_too_long_for_half_a_second_on_
     assert takes(backlog, 100.81, oldest_s=100, urgent=True)
 
 
-def test_a_moment_without_lateness_begins_the_half_second_anew() -> None:
+def test_an_instant_without_lateness_restarts_the_half_second() -> None:
     backlog = Backlog()
     assert takes(backlog, 100.30, oldest_s=100)
     backlog.look(100.55, 100.6)  # a group was taken, and the next one had not waited long

@@ -60,7 +60,7 @@ async def test_one_client_leaves_a_reader_to_others(
         await ended(tasks)
 
 
-async def test_who_goes_away_leaves_its_reader_and_its_slot(database: Database, engine: str) -> None:
+async def test_a_client_that_leaves_frees_its_reader_and_its_slot(database: Database, engine: str) -> None:
     for _ in range(3):
         clients = ("192.0.2.1", "192.0.2.2", "192.0.2.1")
         tasks = [asyncio.create_task(database.fetch_slow(ENDLESS[engine], client=each)) for each in clients]

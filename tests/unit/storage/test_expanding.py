@@ -73,7 +73,7 @@ def test_both_engines_are_at_the_same_level() -> None:
         "INSERT INTO leases VALUES ('a', 'b', 1)",
     ],
 )  # fmt: skip
-def test_what_contracts_or_locks_is_noticed(sql: str) -> None:
+def test_migrations_that_contract_or_lock_are_noticed(sql: str) -> None:
     assert faults("postgres", sql)
 
 
@@ -87,5 +87,5 @@ def test_what_contracts_or_locks_is_noticed(sql: str) -> None:
         ("sqlite", "ALTER TABLE triggers ADD COLUMN a TEXT; ALTER TABLE users ADD COLUMN b TEXT NOT NULL DEFAULT ''"),
     ],
 )  # fmt: skip
-def test_what_expands_is_let_through(engine: str, sql: str) -> None:
+def test_migrations_that_expand_pass(engine: str, sql: str) -> None:
     assert faults(engine, sql) == []

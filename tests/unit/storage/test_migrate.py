@@ -60,7 +60,7 @@ async def test_a_database_without_migrations_is_not_ready(database: SqliteDataba
     await database.check()
 
 
-async def test_one_that_lacks_the_newest_is_not_ready(
+async def test_a_database_without_the_newest_migration_is_not_ready(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await database.migrate()

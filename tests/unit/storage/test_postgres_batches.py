@@ -15,7 +15,7 @@ from muniment.errors import DatabaseUnavailable, TriggerNotFound
 from muniment.evm.address import Address
 from muniment.storage import open_database
 from muniment.storage.database import Transaction
-from muniment.storage.postgres import reader as postgres_reader
+from muniment.storage.postgres import read_queue as postgres_reader
 from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.storage.postgres.slot import Connection
 from muniment.storage.postgres.statements import Kind, Statements

@@ -1,4 +1,4 @@
-"""A PostgreSQL that is away, stopped, killed, locked or slow: 503 at once, and service again without a restart."""
+"""A PostgreSQL that is absent, stopped, killed, locked or slow: quick refusals, and recovery without a restart."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_restart_of_the_server_is_healed_at_the_next_statement(
     assert await add(database, 2) == 1
 
 
-async def test_a_server_that_is_away_is_told_at_once_until_it_is_back(
+async def test_calls_fail_immediately_until_an_absent_server_returns(
     database: PostgresDatabase, own_cluster: Cluster
 ) -> None:
     await add(database, 1)
@@ -119,7 +119,7 @@ async def test_after_a_kill_under_load_every_acknowledged_write_is_there(
     assert set(acknowledged) <= set(await numbers(database))
 
 
-async def test_a_connection_lost_during_commit_is_told_and_not_repeated(
+async def test_a_connection_lost_during_commit_is_reported_and_not_repeated(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []
@@ -134,13 +134,13 @@ async def test_a_connection_lost_during_commit_is_told_and_not_repeated(
 
     with monkeypatch.context() as patch:
         patch.setattr(postgres_transaction, "_make_durable", lose)
-        with pytest.raises(DatabaseUnavailable, match="read whether"):
+        with pytest.raises(DatabaseUnavailable, match="read the record"):
             await database.write(count_and_add)
     assert begun == [1]
     assert await database.fetch("SELECT 1 FROM users") == [(1,)]
 
 
-async def test_a_row_that_another_holds_fails_only_those_who_want_it(
+async def test_a_locked_row_fails_only_the_works_that_want_it(
     database: PostgresDatabase, own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(postgres_slot._SESSION, "lock_timeout", "100")
@@ -192,7 +192,7 @@ async def test_a_long_read_is_cancelled_at_its_deadline(
     assert await database.fetch("SELECT 1") == [(1,)]
 
 
-async def test_a_migration_by_two_at_once_is_applied_once(own_cluster: Cluster) -> None:
+async def test_two_concurrent_processes_apply_a_migration_once(own_cluster: Cluster) -> None:
     url = await own_cluster.create_database("twice")
     databases = [PostgresDatabase(url) for _ in range(3)]
     with pytest.raises(NotReady, match="0001_initial"):

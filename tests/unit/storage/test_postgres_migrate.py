@@ -51,7 +51,7 @@ async def session(url: str) -> AsyncIterator[Any]:
     await made.close()
 
 
-async def test_a_table_in_use_is_changed_in_a_moment_that_others_leave(
+async def test_a_table_in_use_is_changed_between_the_transactions_of_others(
     database: PostgresDatabase, url: str, session: Any, also: Callable[..., None]
 ) -> None:
     also(COLUMN)
@@ -70,7 +70,7 @@ async def test_a_table_in_use_is_changed_in_a_moment_that_others_leave(
     await other.close()
 
 
-async def test_an_index_beside_writers_is_built_outside_of_a_transaction(
+async def test_an_index_is_built_outside_of_a_transaction_while_others_write(
     database: PostgresDatabase, session: Any, also: Callable[..., None]
 ) -> None:
     also(INDEX)
@@ -89,7 +89,9 @@ async def test_a_build_that_was_interrupted_begins_again(
 
 
 @pytest.mark.usefixtures("database")
-async def test_who_waits_for_another_is_not_waited_for(url: str, session: Any, also: Callable[..., None]) -> None:
+async def test_a_process_that_waits_to_migrate_does_not_block_the_migration(
+    url: str, session: Any, also: Callable[..., None]
+) -> None:
     """An index that is built concurrently waits for every statement that began before it."""
     also(COLUMN, INDEX)
     held = session.transaction()
@@ -105,7 +107,7 @@ async def test_who_waits_for_another_is_not_waited_for(url: str, session: Any, a
         await each.close()
 
 
-async def test_those_before_one_that_fails_stay(database: PostgresDatabase, also: Callable[..., None]) -> None:
+async def test_migrations_before_a_failing_one_stay(database: PostgresDatabase, also: Callable[..., None]) -> None:
     bad = Migration("9003_bad.sql", "CREATE TABLE bad (a text);\nCREATE TABLE bad (a text);\n")
     also(COLUMN, bad)
     with pytest.raises(DatabaseUnavailable, match="already exists"):
@@ -115,7 +117,7 @@ async def test_those_before_one_that_fails_stay(database: PostgresDatabase, also
     assert await database.migrate() == [INDEX.name]
 
 
-async def test_one_that_waits_too_long_says_so(
+async def test_a_process_that_waits_too_long_to_migrate_says_so(
     database: PostgresDatabase, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await session.execute("SELECT pg_advisory_lock($1)", postgres_migrate._LOCK_NAME)  # pyright: ignore[reportPrivateUsage] - another release's

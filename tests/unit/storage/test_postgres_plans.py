@@ -12,7 +12,7 @@ from muniment.storage.database import Database, Transaction
 from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.storage.postgres.subset import fetch_some
 from muniment.triggers.listing import TriggerQuery, search
-from muniment.triggers.store import settle_ended
+from muniment.triggers.store import mark_ended
 from postgres import Cluster
 
 NOW_MS = 1_000_000
@@ -72,13 +72,13 @@ def assert_found_by_end(plan: str) -> None:
     assert f"Index Cond: (end_date_ms <= '{NOW_MS}'::bigint)" in plan
 
 
-async def test_the_sweep_finds_those_that_have_ended_by_their_end(database: PostgresDatabase) -> None:
+async def test_the_sweep_finds_ended_triggers_by_the_index_on_their_end(database: PostgresDatabase) -> None:
     explained = Explained(database)
-    await settle_ended(cast("Transaction", explained), NOW_MS)
+    await mark_ended(cast("Transaction", explained), NOW_MS)
     assert_found_by_end(explained.plan)
 
 
-async def test_a_listing_of_those_not_active_finds_them_so_too(database: PostgresDatabase) -> None:
+async def test_a_listing_of_inactive_triggers_uses_that_index_too(database: PostgresDatabase) -> None:
     explained = Explained(database)
     await search(cast("Database", explained), TriggerQuery(active=False), NOW_MS)
     assert_found_by_end(explained.plan)

@@ -21,7 +21,7 @@ async def database(postgres_url: str) -> AsyncIterator[PostgresDatabase]:
 
 async def lose_prepared_statements(database: PostgresDatabase) -> None:
     """Drop the prepared statements of every session, as if it were another session."""
-    for slot in (*database._reader._dispatcher._slots, *database._writer._dispatcher._slots):
+    for slot in (*database._read_queue._dispatcher._slots, *database._writer._dispatcher._slots):
         if slot._connection is not None:
             await slot._connection.execute("DEALLOCATE ALL")
 

@@ -23,7 +23,7 @@ class BrokenLog:
         raise AttributeError("'NoneType' object has no attribute 'write'")
 
 
-async def test_a_log_that_fails_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_log_keeps_no_caller_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_writer, "_log", BrokenLog())
     with socket.socket() as held:  # bound, and nobody listens
         held.bind(("127.0.0.1", 0))

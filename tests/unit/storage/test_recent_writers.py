@@ -36,7 +36,7 @@ def test_a_time_to_come_is_from_before_a_restart_of_the_machine(tmp_path: Path) 
     assert writers.last_ns("192.0.2.1", 1) == 0
 
 
-def test_however_many_clients_write_the_file_stays_as_it_is_and_is_ours_alone(tmp_path: Path) -> None:
+def test_the_file_keeps_its_size_and_mode_for_any_number_of_writers(tmp_path: Path) -> None:
     writers = RecentWriters(tmp_path / "writers")
     for number in range(2 * CELLS):
         writers.note(str(number))

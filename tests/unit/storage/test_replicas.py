@@ -12,7 +12,7 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import open_replicated
-from muniment.storage.database import Reads
+from muniment.storage.database import Reader
 from muniment.storage.postgres import engine as postgres
 from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.storage.postgres.slot import _url_of_each_host
@@ -56,13 +56,13 @@ def values(number: int) -> tuple[bytes | str, ...]:
     return (number.to_bytes(65), bytes(20), number.to_bytes(32), bytes(32), str(number))
 
 
-async def at_the_replica(database: ReplicatedDatabase) -> Reads:
-    """The reads of a client once they go to the replica."""
+async def at_the_replica(database: ReplicatedDatabase) -> Reader:
+    """The reader of a client, once it is that of the replica."""
     async with asyncio.timeout(SECONDS_MAX):
         while True:
             with suppress(DatabaseUnavailable):  # too late for a busy machine, and then there is no primary either
-                if await (reads := database.reads(CLIENT)).fetch("SELECT 1 WHERE pg_is_in_recovery()"):
-                    return reads
+                if await (reader := database.reader_for(CLIENT)).fetch("SELECT 1 WHERE pg_is_in_recovery()"):
+                    return reader
             await asyncio.sleep(0.01)
 
 
@@ -76,7 +76,7 @@ async def replayed(primary: Cluster, replica: Cluster) -> None:
 
 async def never_at_the_replica(database: ReplicatedDatabase) -> None:
     for _ in range(30):
-        assert database.reads(CLIENT) is database
+        assert database.reader_for(CLIENT) is database
         await asyncio.sleep(0.02)
 
 
@@ -94,9 +94,9 @@ async def test_a_row_above_a_writer_that_runs_at_the_primary_is_not_followed_at_
         await running.execute("SELECT pg_current_xact_id()")
     await database.write(lambda tx: tx.execute(INSERT, values(1)))
     await replayed(primary, replica)
-    reads = await at_the_replica(database)
-    assert (await search(reads, TriggerQuery(sort=-1), 1)).records == ["1"]
-    assert (await search(reads, TriggerQuery(sort=1), 1)).records == []
+    reader = await at_the_replica(database)
+    assert (await search(reader, TriggerQuery(sort=-1), 1)).records == ["1"]
+    assert (await search(reader, TriggerQuery(sort=1), 1)).records == []
     await transaction.commit()
     await running.close()
     await replayed(primary, replica)
@@ -114,22 +114,24 @@ async def test_a_client_that_wrote_waits_for_the_replica_and_others_do_not(
     database.wrote(CLIENT)
     await never_at_the_replica(database)
     async with asyncio.timeout(SECONDS_MAX):
-        while database.reads("192.0.2.2") is database:  # noqa: ASYNC110 - nothing tells it
+        while database.reader_for("192.0.2.2") is database:  # noqa: ASYNC110 - nothing tells it
             await asyncio.sleep(0.01)
     await replica.execute("SELECT pg_wal_replay_resume()")
     assert await (await at_the_replica(database)).fetch("SELECT 1 FROM triggers")
 
 
-async def test_only_the_primary_says_that_there_is_none(database: ReplicatedDatabase, replica: Cluster) -> None:
+async def test_only_the_primary_decides_that_a_row_does_not_exist(
+    database: ReplicatedDatabase, replica: Cluster
+) -> None:
     await at_the_replica(database)
     await replica.execute("SELECT pg_wal_replay_pause()")
     await database.write(lambda tx: tx.execute(INSERT, values(3)))
     find = ("SELECT record FROM triggers WHERE sig = ?", [(3).to_bytes(65)])
     async with asyncio.timeout(SECONDS_MAX):
-        while await (reads := await at_the_replica(database)).fetch(*find):
+        while await (reader := await at_the_replica(database)).fetch(*find):
             pass  # on a busy machine the replica's answer came too late
-    assert await reads.fetch_one(*find) == ("3",)
-    assert await reads.fetch(*find) == [("3",)], "and what comes behind is not older"
+    assert await reader.fetch_one(*find) == ("3",)
+    assert await reader.fetch(*find) == [("3",)], "and what comes behind is not older"
     await replica.execute("SELECT pg_wal_replay_resume()")
 
 
@@ -140,7 +142,7 @@ async def test_a_replica_of_another_primary_is_not_used(replica: Cluster, tmp_pa
         await database.close()
 
 
-async def test_a_server_that_is_no_replica_is_not_used(primary: Cluster, tmp_path: Path) -> None:
+async def test_a_server_that_is_not_a_replica_is_not_used(primary: Cluster, tmp_path: Path) -> None:
     database = replicated(primary, primary, tmp_path)
     await never_at_the_replica(database)
     await database.close()
@@ -156,10 +158,10 @@ async def test_a_replica_is_used_no_longer_than_the_bound_without_the_primary(
     try:
         await at_the_replica(database)
         async with asyncio.timeout(SECONDS_MAX):
-            while brief.reads(CLIENT) is not brief:  # noqa: ASYNC110 - nothing tells it
+            while brief.reader_for(CLIENT) is not brief:  # noqa: ASYNC110 - nothing tells it
                 await asyncio.sleep(0.01)
         with pytest.raises(DatabaseUnavailable):
-            await brief.reads(CLIENT).fetch("SELECT 1")
+            await brief.reader_for(CLIENT).fetch("SELECT 1")
         await at_the_replica(database)
     finally:
         primary.start()
@@ -171,14 +173,14 @@ async def test_a_long_read_ends_with_its_replica_and_is_asked_elsewhere(
     database: ReplicatedDatabase, replica: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "SLOW_READ_SECONDS_MAX", 60)
-    reads = await at_the_replica(database)
-    asked = asyncio.create_task(reads.fetch_slow("SELECT pg_sleep(4) IS NULL, pg_is_in_recovery()"))
+    reader = await at_the_replica(database)
+    asked = asyncio.create_task(reader.fetch_slow("SELECT pg_sleep(4) IS NULL, pg_is_in_recovery()"))
     await asyncio.sleep(0.3)
     replica.pause()
     try:
         async with asyncio.timeout(SECONDS_MAX):
             while not asked.done():
-                database.reads(CLIENT)  # its readers keep it being asked
+                database.reader_for(CLIENT)  # its readers keep it being asked
                 await asyncio.sleep(0.05)
         assert await asked == [(False, False)], "answered by the primary"
     finally:
@@ -199,7 +201,7 @@ async def test_a_long_read_ends_with_its_replica_and_is_asked_elsewhere(
         ("postgresql:///db?host=a,b", ["postgresql:///db?host=a,b"]),
     ],
 )
-def test_each_of_several_hosts_has_a_time_limit_of_its_own(url: str, ones: list[str]) -> None:
+def test_each_of_several_hosts_has_its_own_time_limit(url: str, ones: list[str]) -> None:
     assert _url_of_each_host(url) == ones
 
 

@@ -11,7 +11,7 @@ from muniment.storage import open_database
 from muniment.storage.sql import Condition, Where, placeholders
 
 
-def test_no_condition_is_no_text() -> None:
+def test_without_conditions_there_is_no_where_clause() -> None:
     assert str(Where()) == ""
     assert Where().parameters == []
 
@@ -25,7 +25,7 @@ def test_conditions_are_joined_with_and_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("falsy", [0, "", b"", False])
-def test_only_none_means_not_asked_for(falsy: object) -> None:
+def test_only_none_leaves_a_condition_out(falsy: object) -> None:
     where = Where()
     where.add_if("a = ?", falsy)
     where.add_if("b = ?", None)

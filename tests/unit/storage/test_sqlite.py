@@ -1,4 +1,4 @@
-"""The SQLite engine beside its writer: what every connection is, slow reads, and a database that does not answer."""
+"""The SQLite engine without its writer: settings of connections, slow reads, and a database that does not answer."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class LockedAtFirst:
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY])
-def test_a_new_file_may_be_opened_by_two_at_once(code: int) -> None:
+def test_two_processes_may_open_a_new_file_together(code: int) -> None:
     connection = LockedAtFirst(code)
     sqlite_connection._use_wal(connection)  # pyright: ignore[reportArgumentType] - it acts as one
     assert connection.tries == 3
@@ -114,7 +114,7 @@ async def test_a_relative_path_is_inside_the_data_directory(tmp_path: Path) -> N
     assert (tmp_path / "absolute.db").exists()
 
 
-async def test_a_slow_read_ends_at_its_deadline_and_blocks_nobody(
+async def test_a_slow_read_ends_at_its_deadline_and_blocks_no_other_read(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 1.0)
@@ -227,7 +227,7 @@ _held: list[sqlite3.Connection] = []
 
 
 @pytest.mark.parametrize("spoil", [_is_a_directory, _is_below_a_file, _is_something_else, _is_locked])
-async def test_a_file_that_is_no_database_of_ours_is_refused(
+async def test_a_file_that_is_not_a_database_is_refused(
     tmp_path: Path, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", 50)
@@ -253,7 +253,7 @@ async def test_every_method_says_so_when_the_table_is_not_there(tmp_path: Path) 
     await database.close()
 
 
-async def test_a_file_that_is_no_database_any_more_is_unavailable(tmp_path: Path) -> None:
+async def test_an_overwritten_database_is_unavailable(tmp_path: Path) -> None:
     path = tmp_path / "damaged.db"
     database = SqliteDatabase(path)
     await database.write(lambda tx: tx.execute("CREATE TABLE users (name TEXT)"))

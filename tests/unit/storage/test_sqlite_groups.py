@@ -1,4 +1,4 @@
-"""Group commit: many writers, one fsync, and for each of them an outcome of its own."""
+"""Group commit: many writers share one fsync, and each has its own outcome."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_the_sequence_is_the_order_in_which_work_came(database: SqliteData
     [TriggerDeactivated("no"), sqlite3.IntegrityError("no"), RuntimeError("no"), ZeroDivisionError()],
     ids=lambda error: type(error).__name__,
 )
-async def test_one_that_fails_is_told_so_and_its_neighbours_are_kept(
+async def test_a_failing_work_gets_its_error_and_the_others_are_kept(
     database: SqliteDatabase, error: BaseException
 ) -> None:
     outcomes = await in_one_group(database, add("before"), add_then_raise("gone", error), add("after"))
@@ -70,7 +70,7 @@ async def test_a_broken_constraint_is_the_outcome_of_its_writer_alone(database: 
     assert await words(database) == ["same", "other"]
 
 
-async def test_work_sees_what_its_neighbours_did_before_it(database: SqliteDatabase) -> None:
+async def test_a_work_sees_the_changes_of_earlier_works_in_its_group(database: SqliteDatabase) -> None:
     async def count(tx: Transaction) -> int:
         return len(await tx.fetch("SELECT 1 FROM words"))
 
@@ -102,7 +102,7 @@ async def test_work_that_awaits_anything_else_is_refused_and_undone(database: Sq
     assert await words(database) == ["before", "after"]
 
 
-async def test_closing_commits_what_is_queued_and_takes_no_more(tmp_path: Path, database: SqliteDatabase) -> None:
+async def test_closing_commits_the_queue_and_takes_no_more_writes(tmp_path: Path, database: SqliteDatabase) -> None:
     other = SqliteDatabase(tmp_path / "test.db")
     with commit_held(other):
         tasks = [asyncio.create_task(other.write(nothing))]
@@ -118,7 +118,7 @@ async def test_closing_commits_what_is_queued_and_takes_no_more(tmp_path: Path, 
     assert await words(database) == ["a", "b", "c"]
 
 
-async def test_a_failing_commit_keeps_nothing_and_tells_every_caller(
+async def test_a_failing_commit_keeps_nothing_and_fails_every_caller(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: object) -> None:
@@ -151,7 +151,7 @@ class FailsToRollBack:
         return getattr(self._connection, name)
 
 
-async def test_what_could_not_be_undone_is_not_committed_either(database: SqliteDatabase) -> None:
+async def test_changes_that_could_not_be_undone_are_not_committed(database: SqliteDatabase) -> None:
     vars(database._writer)["_connection"] = FailsToRollBack(connection_of(database), 2)
     outcomes = await in_one_group(database, add("a"), add_then_raise("b", TriggerDeactivated("no")))
     assert [type(each) for each in outcomes] == [DatabaseUnavailable, DatabaseUnavailable]
@@ -184,7 +184,7 @@ async def test_work_of_one_turn_of_the_loop_is_one_group(database: SqliteDatabas
 
 
 @pytest.mark.parametrize(("writes", "undone"), [(False, 0), (True, 1)], ids=["has only read", "has written"])
-async def test_a_group_is_run_again_apart_only_when_one_that_fails_has_written(
+async def test_works_run_again_one_by_one_only_if_a_failing_work_has_written(
     database: SqliteDatabase, *, writes: bool, undone: int
 ) -> None:
     async def refuse(tx: Transaction) -> int:
@@ -216,7 +216,7 @@ async def test_statements_run_on_the_event_loop_unless_another_process_is_writin
     assert await waiting != threading.get_ident()
 
 
-async def test_one_that_fails_in_the_thread_is_told_so_and_its_neighbours_are_kept(
+async def test_a_work_failing_in_the_thread_gets_its_error_and_the_others_are_kept(
     database: SqliteDatabase, tmp_path: Path
 ) -> None:
     with write_lock_held(tmp_path / "test.db"):
@@ -228,7 +228,7 @@ async def test_one_that_fails_in_the_thread_is_told_so_and_its_neighbours_are_ke
     assert await words(database) == ["before", "after"]
 
 
-async def test_jobs_of_a_loop_that_is_no_more_are_done(tmp_path: Path) -> None:
+async def test_jobs_of_a_closed_loop_are_done(tmp_path: Path) -> None:
     made = SqliteDatabase(tmp_path / "other.db")
 
     async def leave_one_behind() -> None:

@@ -1,4 +1,4 @@
-"""Reads share a transaction until somebody commits; whoever heard of a commit reads in one begun since."""
+"""Reads share a transaction until any process commits; a read after an acknowledged commit sees that commit."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_reads_share_a_transaction_over_many_turns_until_a_commit(database
     assert said[5:] == ["COMMIT", "BEGIN", COUNT]
 
 
-async def test_when_nobody_reads_the_transaction_ends_by_itself(database: SqliteDatabase) -> None:
+async def test_without_reads_the_transaction_ends_by_itself(database: SqliteDatabase) -> None:
     await database.fetch(COUNT)
     async with asyncio.timeout(10):
         while database._view._connection.in_transaction:  # noqa: ASYNC110 - it tells nobody
@@ -105,7 +105,7 @@ def test_a_view_that_a_loop_left_open_ends_on_the_next_one(tmp_path: Path) -> No
     asyncio.run(database.close())
 
 
-async def test_who_wrote_reads_it_whatever_others_read_meanwhile(database: SqliteDatabase) -> None:
+async def test_a_writer_reads_its_write_while_others_read(database: SqliteDatabase) -> None:
     seen: list[int] = []
     is_over = False
 
@@ -123,7 +123,7 @@ async def test_who_wrote_reads_it_whatever_others_read_meanwhile(database: Sqlit
     assert seen == list(range(1, 101))
 
 
-async def test_a_commit_of_another_process_is_seen_at_once(database: SqliteDatabase, tmp_path: Path) -> None:
+async def test_a_commit_of_another_process_is_visible_immediately(database: SqliteDatabase, tmp_path: Path) -> None:
     command = [sys.executable, "-c", COMMITS, str(tmp_path / "test.db")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin
@@ -137,7 +137,7 @@ async def test_a_commit_of_another_process_is_seen_at_once(database: SqliteDatab
         other.stdin.close()
 
 
-async def test_each_of_two_reads_what_the_other_acknowledged(database: SqliteDatabase, tmp_path: Path) -> None:
+async def test_two_processes_read_each_others_acknowledged_writes(database: SqliteDatabase, tmp_path: Path) -> None:
     """As two workers do, to which a client's requests go in turn."""
     async with another(tmp_path / "test.db") as second:
         for number in range(0, 200, 2):
@@ -157,7 +157,7 @@ async def test_a_commit_without_us_is_missed_for_no_longer_than_a_view_lasts(
     assert await counted(database) == 1
 
 
-async def test_migrations_of_ours_are_seen_at_once(tmp_path: Path) -> None:
+async def test_our_own_migrations_are_visible_immediately(tmp_path: Path) -> None:
     made = SqliteDatabase(tmp_path / "new.db")
     with pytest.raises(NotReady):
         await made.check()
@@ -287,5 +287,5 @@ async def hear_of_a_commit(path: Path) -> int:
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_who_hears_of_a_commit_reads_it_at_once(tmp_path: Path, run: Callable[..., int]) -> None:
+def test_a_reader_that_hears_of_a_commit_reads_it_immediately(tmp_path: Path, run: Callable[..., int]) -> None:
     assert run(hear_of_a_commit(tmp_path / "test.db")) == 1

@@ -77,7 +77,7 @@ def fill_up(database: SqliteDatabase) -> None:
     connection.execute(f"PRAGMA max_page_count={pages}")
 
 
-async def test_a_log_that_fails_keeps_nobody_waiting(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_log_keeps_no_caller_waiting(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     fill_up(database)
     with monkeypatch.context() as patch:
         patch.setattr(sqlite_writer, "_log", BrokenLog())
@@ -100,7 +100,7 @@ async def test_a_log_that_fails_in_the_thread_does_not_end_it(
     assert await words(database) == ["later"]
 
 
-async def test_what_is_raised_on_the_loop_is_the_outcome_of_the_group(
+async def test_an_error_on_the_loop_is_the_outcome_of_the_group(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[Any] = []
@@ -116,7 +116,7 @@ async def test_what_is_raised_on_the_loop_is_the_outcome_of_the_group(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the end of the thread is the test
 @pytest.mark.parametrize("step", ["_finish", "_call_next"])
-async def test_a_writer_whose_thread_ends_tells_all_and_is_not_ready(
+async def test_a_writer_whose_thread_ends_refuses_all_callers_and_is_not_ready(
     database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     await database.migrate()
@@ -134,7 +134,7 @@ async def test_a_writer_whose_thread_ends_tells_all_and_is_not_ready(
     assert await words(database) == kept
     (later,) = await outcomes(database, add("later"))
     assert isinstance(later, DatabaseUnavailable)
-    with pytest.raises(NotReady, match="no writer"):
+    with pytest.raises(NotReady, match="no longer has a writer"):
         await database.check()
     async with asyncio.timeout(ANSWER_SECONDS_MAX):  # the lock of the file was let go
         other = SqliteDatabase(tmp_path / "test.db")
@@ -143,7 +143,7 @@ async def test_a_writer_whose_thread_ends_tells_all_and_is_not_ready(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the end of the thread is the test
-async def test_a_group_that_is_run_while_the_thread_ends_is_told_too_and_undone(
+async def test_a_group_that_runs_while_the_thread_ends_is_also_refused_and_undone(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -156,7 +156,7 @@ async def test_a_group_that_is_run_while_the_thread_ends_is_told_too_and_undone(
     assert not connection_of(database).in_transaction
 
 
-async def test_one_that_has_waited_too_long_is_refused_and_not_done(
+async def test_a_write_that_waited_too_long_is_refused_and_not_done(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -173,7 +173,7 @@ async def test_one_that_has_waited_too_long_is_refused_and_not_done(
     assert await words(database) == ["first", "later"]
 
 
-async def test_closing_waits_for_nobody_who_has_waited_too_long(
+async def test_closing_does_not_wait_for_writes_that_waited_too_long(
     tmp_path: Path, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = SqliteDatabase(tmp_path / "test.db")
@@ -190,7 +190,7 @@ async def test_closing_waits_for_nobody_who_has_waited_too_long(
     assert await words(database) == []
 
 
-async def test_more_than_may_wait_are_refused_at_once(
+async def test_writes_beyond_the_queue_limit_are_refused_immediately(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backlog, "WAITING_MAX", 2)
@@ -207,7 +207,7 @@ async def test_more_than_may_wait_are_refused_at_once(
     assert await words(database) == ["first", "a", "b", "urgent"]
 
 
-async def test_all_who_wait_for_a_lock_that_stays_are_told_in_time(
+async def test_all_callers_behind_a_lasting_lock_are_refused_in_time(
     database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_writer, "WAITING_SECONDS_MAX", 0.3)
@@ -236,7 +236,7 @@ async def test_work_that_ended_the_transaction_is_a_failure_for_all_of_it(
     assert await words(database) == ["later"]
 
 
-async def test_a_caller_that_leaves_at_any_turn_takes_nobody_along(database: SqliteDatabase) -> None:
+async def test_a_caller_that_leaves_at_any_turn_fails_no_other_caller(database: SqliteDatabase) -> None:
     for turns in range(12):
         leaving = asyncio.create_task(database.write(add(f"left {turns}")))
         staying = asyncio.create_task(database.write(add(f"stayed {turns}")))

@@ -1,4 +1,4 @@
-"""Work for the writer: words that go into one table, and what else may be done with a turn."""
+"""Works for the writer: they add words to one table, read them, or fail."""
 
 from __future__ import annotations
 

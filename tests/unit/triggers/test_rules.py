@@ -1,4 +1,4 @@
-"""The rules for a new consent at their edges, and what a deactivation changes."""
+"""The rules for a new consent at their limits, and the changes of a deactivation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a cron trigger runs: agreement with the parser that clients use, and what is refused."""
+"""The runs of a cron trigger: agreement with the parser of clients, and refusals."""
 
 import contextlib
 import json
@@ -45,7 +45,7 @@ def test_runs_when_cron_parser_says_so(case: dict[str, Any]) -> None:
         assert [next_runs(text, start, 5) for start in VECTORS["starts"]] == case["runs"]
 
 
-def test_what_is_refused_beyond_cron_parser_is_listed_above() -> None:
+def test_expressions_refused_beyond_cron_parser_are_listed_above() -> None:
     taken = {case["expression"] for case in VECTORS["cases"] if "runs" in case}
     assert {text for text in taken if not accepted(text)} == set().union(*LOOSER.values())
 
@@ -57,7 +57,7 @@ def test_either_day_field_makes_a_day_match_star_steps_included() -> None:
 
 
 @pytest.mark.parametrize("text", ["0 0 31 2 *", "0 0 30 2 ?", "0 0 31 4,6,9,11 *", "0 0 30-31 2 *"])
-def test_a_schedule_that_never_runs_is_refused_at_once(text: str) -> None:
+def test_a_schedule_that_never_runs_is_refused_quickly(text: str) -> None:
     before = time.process_time()
     with pytest.raises(InvalidConfig, match="never runs"):
         check_cron(text)
@@ -107,7 +107,7 @@ def test_the_length_is_bounded() -> None:
         ("0 0 1 FOO *", "'FOO' as month"),
     ],
 )
-def test_says_what_is_wrong(text: str, why: str) -> None:
+def test_a_refusal_names_the_fault(text: str, why: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
         check_cron(text)
     assert why in refused.value.detail

@@ -105,7 +105,7 @@ def test_once_may_leave_its_start_out() -> None:
 
 
 @pytest.mark.parametrize("struct", ["Trigger", "Config"])
-def test_members_told_apart_by_name_have_any_order(struct: str) -> None:
+def test_members_identified_by_name_have_any_order(struct: str) -> None:
     check_types(altered(struct, types_for(INPUTS, EVENT)[struct][::-1], EVENT), INPUTS, EVENT)
 
 
@@ -134,7 +134,7 @@ def test_every_order_and_spelling_is_hashed_as_its_own_types(
 
 
 @pytest.mark.parametrize("name", ["x y", "x\n", "é", ""])
-def test_an_input_whose_name_is_no_identifier_is_refused(name: str) -> None:
+def test_an_input_must_be_named_with_an_identifier(name: str) -> None:
     inputs = {name: "bool"}
     with pytest.raises(InvalidTypedData) as error:
         trigger_hash(types_for(inputs, ONCE), {"config": {"type": ONCE}}, inputs)

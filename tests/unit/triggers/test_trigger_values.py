@@ -1,4 +1,4 @@
-"""Which values a trigger may have, and that their hash is what wallets sign."""
+"""The values that a trigger may have; their hash is the one that wallets sign."""
 
 from copy import deepcopy
 from typing import Any
@@ -185,7 +185,7 @@ def test_a_value_of_another_type_is_refused_at_its_place(path: str, value: Any) 
 
 
 @pytest.mark.parametrize("chain", [True, 1.0, None, [], {}, "0x", 2**53])
-def test_a_token_like_one_that_was_taken_is_refused_where_it_differs(chain: Any) -> None:
+def test_a_token_that_differs_from_an_accepted_one_is_refused_at_the_difference(chain: Any) -> None:
     taken = trigger_hash(types_for(INPUTS, 1), replaced("/input/at/chainId", 1), INPUTS)
 
     assert refused_at(replaced("/input/at/chainId", chain)) == "/values/input/at/chainId"

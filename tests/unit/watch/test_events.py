@@ -1,4 +1,4 @@
-"""Logs of settlement contracts, as nodes give them and as nobody should."""
+"""Logs of settlement contracts, well-formed and malformed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_log_of_a_real_execution_is_its_event(execution: dict[str, Any], k
     ]
 
 
-def test_a_log_is_read_in_any_letter_case_and_without_what_some_nodes_leave_out() -> None:
+def test_a_log_is_read_in_any_letter_case_and_without_optional_members() -> None:
     log = {name: value for name, value in PROPOSAL_LOG.items() if name not in {"removed", "blockTimestamp"}}
     upper = {name: "0x" + log[name][2:].upper() for name in ("address", "blockHash", "transactionHash")}
 
@@ -106,7 +106,7 @@ HOSTILE: list[Any] = [
 
 
 @pytest.mark.parametrize("log", HOSTILE)
-def test_a_log_that_is_malformed_or_says_nothing_is_no_fact(log: Any) -> None:
+def test_a_malformed_or_irrelevant_log_gives_no_fact(log: Any) -> None:
     assert event_in(log) is None
 
 
@@ -146,7 +146,7 @@ def test_an_intent_of_many_fees_and_events_is_read() -> None:
     assert event_in({**INTENT_LOG, "data": "0x" + data.hex()}) is not None
 
 
-def test_offsets_to_the_same_text_a_thousand_times_are_no_fact() -> None:
+def test_offsets_that_repeat_the_same_text_give_no_fact() -> None:
     # The validations of an intent are the eleventh member; each offset leads to the same 64 KB.
     count, text = 1_000, bytes(65_536)
     intent = {**LEGACY["intent"], "validations": []}

@@ -1,4 +1,4 @@
-"""How many blocks a node is asked for at once, and how long one that fails is left alone."""
+"""The number of blocks in one request to a node, and the rest of a failing node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_refused_range_is_halved() -> None:
 
 
 @given(limit=st.integers(1, BLOCKS_MAX))
-def test_ranges_come_near_what_the_node_takes_and_few_are_refused(limit: int) -> None:
+def test_ranges_approach_the_limit_of_the_node_with_few_refusals(limit: int) -> None:
     span = Span()
     ranges(span, limit, 60)
     asked = ranges(span, limit, 90)

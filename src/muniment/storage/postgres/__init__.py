@@ -1,13 +1,17 @@
-"""The engine for PostgreSQL: statements that wait at the same moment are sent as one, over a few connections.
+"""The engine for PostgreSQL: equal statements of many callers are sent as one, over a few connections.
+
+A *work* is a caller's coroutine, which reads and writes through a `Transaction`. A *group* is either the works that
+share one transaction, or the reads of one statement. A *batch* is the equal statements of a group, sent as one
+statement. A *slot* holds one connection.
 
 The path of a write: `engine` hands the work to `writer`, which queues it. `dispatcher` starts a group when one of the
 writer's slots (`slot`) is free. `transaction` runs the works of the group in step: `steps` runs each work up to its
-next statement, `statements` finds the form in which PostgreSQL takes it, `batches` sends the equal statements of many
-works as one. Then COMMIT. A row that all works of a group add last (`Transaction.add_last`) needs no BEGIN and COMMIT.
+next statement, `statements` puts that statement into PostgreSQL's form, and `batches` sends each batch. Then COMMIT.
+If every work ends with a row for the same table (`Transaction.add_last`), the group needs neither BEGIN nor COMMIT.
 
-The path of a read: `engine` hands the query to `reader`, which queues it by its statement. `dispatcher` starts a group
-when one of the reader's slots is free. `batches` sends the group as one statement and splits the rows again.
+The path of a read: `engine` hands the query to `read_queue`, which queues it by its statement. `dispatcher` starts a
+group when one of the queue's slots is free. `batches` sends the group as one statement and gives each caller its rows.
 
-`driver_errors` says what an error of the driver means. `subset` bounds the bytes of a page. `migrate` and `copying`
-are what the commands use.
+`driver_errors` classifies the errors of the driver; all modules that send statements use it. `subset` limits the bytes
+of a page. `migrate` serves the engine, `copying` the commands that copy a registry.
 """

@@ -1,6 +1,6 @@
-"""Sends the same statement of many callers as one, and gives each caller its own answer.
+"""Sends the equal statements of many callers as one, and gives each caller its own answer.
 
-`reader` and `transaction` call this. A batch is the values of each caller, in the order of the callers.
+`read_queue`, `transaction` and `engine` call this. A `batch` holds the values of each caller, in the callers' order.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ async def execute_batch(connection: Connection, statement: Statement, batch: Seq
 
 
 async def insert_batch(connection: Connection, statement: Statement, batch: Sequence[Parameters]) -> list[int]:
-    """Insert the rows by one statement, so that its transaction holds all of them; 1 for each row that went in.
+    """Insert the rows in one statement, and so in one transaction; 1 for each inserted row, otherwise 0.
 
-    0: the row was there, or it was left out, because the answer could not tell it from another row of the batch.
+    A row with 0 existed already, or was left out because RETURNING could not distinguish it from another row.
     """
     if len(batch) == 1:
         return [await _execute(connection, statement.single, batch[0])]
@@ -55,7 +55,7 @@ async def insert_batch(connection: Connection, statement: Statement, batch: Sequ
 async def _insert_distinct(
     connection: Connection, statement: Statement, batch: Sequence[Parameters]
 ) -> tuple[list[int], Sequence[int]]:
-    """Insert the rows that differ in the columns that come back; 1 for each that went in, and the rows left out."""
+    """Insert the rows that RETURNING can distinguish; 1 for each inserted row, and the indexes of the rows left out."""
     if statement.batched is None:
         await _learn_types(connection, statement)
     returned, sql = statement.returned[:1], statement.batched_by_first
@@ -71,7 +71,7 @@ async def _insert_distinct(
 
 
 def _distinct(batch: Sequence[Parameters], returned: Sequence[int]) -> tuple[Sequence[int], list[int]]:
-    """The rows that differ in the `returned` columns, with the rows equal to one of them; and all other rows."""
+    """The rows that differ in the `returned` columns, duplicates of these rows included; and all other rows."""
     seen: dict[tuple[object, ...], Parameters] = {}
     included: list[int] = []
     left_out: list[int] = []
@@ -84,10 +84,10 @@ def _distinct(batch: Sequence[Parameters], returned: Sequence[int]) -> tuple[Seq
 async def _insert(
     connection: Connection, sql: str, batch: Sequence[Parameters], included: Sequence[int], returned: Sequence[int]
 ) -> list[int]:
-    """Insert the `included` rows of the batch; the numbers of the rows that went in.
+    """Insert the `included` rows of the batch; the indexes of the inserted rows.
 
-    The rows are sorted, so that two writers of the same rows wait for each other in one order and cannot deadlock. Of
-    equal rows the first one counts as the row that went in.
+    The rows are sorted, so that two writers of the same rows lock them in the same order and cannot deadlock. Of equal
+    rows the first one counts as inserted.
     """
     numbers = sorted(included, key=lambda number: _sort_key(batch[number]))
     records = await connection.fetch(sql, *_columns([batch[number] for number in numbers]))
@@ -104,13 +104,13 @@ def _picked(values: Parameters, columns: Sequence[int]) -> tuple[object, ...]:
 
 
 def _sort_key(values: Parameters) -> tuple[bytes, str]:
-    """An order of rows that all processes share: by the first column, which is part of a key."""
+    """An order that is the same in all processes: by the first column, which is part of a key."""
     first = values[0]
     return (bytes(first), "") if isinstance(first, bytes) else (b"", str(first))
 
 
 async def _learn_types(connection: Connection, statement: Statement) -> str:
-    """Ask the server for the types of the parameters; the batched form of the statement."""
+    """Ask the server for the types of the parameters; returns the batched form of the statement."""
     prepared = await connection.prepare(statement.single)
     return statement.learn_types([each.name for each in prepared.get_parameters()])
 
@@ -125,6 +125,6 @@ async def _fetch(connection: Connection, sql: str, values: Parameters) -> list[R
 
 
 async def _execute(connection: Connection, sql: str, values: Parameters) -> int:
-    """Run a statement. The server's answer ends in the number of rows: `INSERT 0 1`, `UPDATE 3`."""
+    """Run a statement; the number of rows at the end of the command tag (`INSERT 0 1`, `UPDATE 3`)."""
     count = (await connection.execute(sql, *values)).rpartition(" ")[2]
     return int(count) if count.isdecimal() else 0

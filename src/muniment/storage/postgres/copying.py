@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from muniment.storage.database import Row
 
-# One statement: to count a hundred million rows takes minutes. A server that does not answer for longer is gone.
+# The time of one statement: counting a hundred million rows takes minutes. A server that is silent for longer is gone.
 STATEMENT_SECONDS_MAX: Final = 600.0
-# How long one side may wait for the other. If this process is killed, the server ends its transaction after this, and
-# releases the locks that would keep the next attempt out.
+# How long one side may wait for the other. If this process is killed, the server ends its transaction after this time,
+# and with it the locks that would stop the next attempt.
 IDLE_SECONDS_MAX: Final = 300.0
-# Whole tables are read here; the sessions of the service avoid that.
+# Unlike the service, this reads whole tables.
 _SESSION: Final = {
     "enable_seqscan": "on",
     "statement_timeout": str(int(STATEMENT_SECONDS_MAX * 1000)),
@@ -70,7 +70,7 @@ class _Side:
         return dict(map(tuple, await self._fetch("SELECT name, sha256 FROM schema_migrations")))
 
     async def columns(self, table: str) -> list[str]:
-        """The names of a table's columns; none where there is no such table."""
+        """The names of a table's columns; empty if there is no such table."""
         sql = """SELECT attname FROM pg_attribute
             WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
         return [name for (name,) in await self._fetch(sql, table)]
@@ -81,7 +81,7 @@ class _Side:
         return count
 
     async def epoch(self) -> Row | None:
-        """The number of its epoch, and how many epochs it had before; None if the row is gone."""
+        """The number of the epoch, and how many epochs came before it; None if the row is missing."""
         return next((tuple(row) for row in await self._fetch(epoch.READ)), None)
 
     async def _fetch(self, sql: str, *values: object) -> list[Any]:
@@ -94,7 +94,7 @@ class _Side:
 
 
 class _Source(_Side):
-    """The database that is read, in one transaction; it may be a replica."""
+    """The database to read, in one transaction; it may be a replica."""
 
     def __init__(self, connection: _Connection, name: str) -> None:
         super().__init__(connection, name)
@@ -108,7 +108,7 @@ class _Source(_Side):
     async def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
         """All rows in the order of their key."""
         self._cursors += 1
-        name = f"rows_{self._cursors}"  # its FETCH stays prepared with these columns, so no other cursor has this name
+        name = f"rows_{self._cursors}"  # unique, because its FETCH stays prepared with these columns
         await self._execute(
             f"DECLARE {name} NO SCROLL CURSOR FOR SELECT {', '.join(columns)} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names from `TABLES` and the catalogue
         )
@@ -117,13 +117,13 @@ class _Source(_Side):
         await self._execute(f"CLOSE {name}")
 
     async def has_changed(self) -> bool:
-        """Whether any row was changed, removed or added since the transaction began, which this ends."""
+        """End the transaction; whether any row was changed, removed or added since it began."""
         before = await self._fingerprints()
         await self._execute("ROLLBACK")
         return await self._fingerprints() != before
 
     async def _fingerprints(self) -> list[tuple[object, ...]]:
-        """For each table the number of rows and the sum of their hashes, which does not depend on their order."""
+        """The number of rows of each table, and the sum of their hashes, which does not depend on their order."""
         return [
             tuple(*await self._fetch(f"SELECT count(*), sum(hash_record_extended(t, 0)::numeric) FROM {table.name} t"))  # noqa: S608 - a table name from `TABLES`
             for table in TABLES
@@ -131,7 +131,7 @@ class _Source(_Side):
 
 
 class _Target(_Side):
-    """The database that is filled, in one transaction."""
+    """The database to fill, in one transaction."""
 
     async def begin(self) -> None:
         """Begin the transaction, and lock out other writers."""
@@ -144,7 +144,7 @@ class _Target(_Side):
             raise
 
     async def has_numbered(self) -> bool:
-        """Whether rows were ever numbered here: a sequence also keeps the numbers of transactions that were undone."""
+        """Whether rows were ever numbered here. A sequence remembers that even if their transactions were undone."""
         ((is_called,),) = await self._fetch("SELECT is_called FROM row_numbers")
         return is_called
 
@@ -164,8 +164,8 @@ class _Target(_Side):
                 raise RowRefused(int(line[1]) - 1 if line else None, _refusal_text(error)) from error
 
     async def commit(self, times_differ_ms: int) -> None:
-        """Commit the rows with the statistics for the planner; new rows are numbered after them."""
-        del times_differ_ms  # only SQLite keeps it: this engine allows for more (`TIMES_DIFFER_MS_MAX`)
+        """Commit the rows, with statistics for the planner. New rows get higher numbers."""
+        del times_differ_ms  # only SQLite stores it; this engine always allows for more (`TIMES_DIFFER_MS_MAX`)
         await self._execute(f"ANALYZE {_TABLE_NAMES}")
         with _failures(self._name):
             await raise_base(self._connection)
@@ -173,12 +173,12 @@ class _Target(_Side):
             await self._execute("COMMIT")
         except DatabaseUnavailable as refusal:
             raise DatabaseUnavailable(
-                f"{refusal.detail}; it was lost while it committed: TO has all or nothing"
+                f"{refusal.detail}; it was lost while it committed: TO is complete or empty"
             ) from refusal
 
 
 def _refusal_text(error: asyncpg.PostgresError) -> str:
-    """The server's reason without the values of the row; with them for a missing reference, which is only a number."""
+    """The server's reason, without the values of the row. A missing reference is shown: it is only a number."""
     detail: object = getattr(error, "detail", None)
     is_reference = isinstance(error, asyncpg.ForeignKeyViolationError)
     return f"{error.args[0]} ({detail})" if is_reference else str(error.args[0])
@@ -186,7 +186,7 @@ def _refusal_text(error: asyncpg.PostgresError) -> str:
 
 @asynccontextmanager
 async def source(url: str, name: str) -> AsyncGenerator[_Source]:
-    """The database at `url`, to be read; `name` stands in errors."""
+    """The database at `url`, to read; errors call it `name`."""
     async with _connected(url, name) as connection:
         side = _Source(connection, name)
         await side.begin()
@@ -195,7 +195,7 @@ async def source(url: str, name: str) -> AsyncGenerator[_Source]:
 
 @asynccontextmanager
 async def target(url: str) -> AsyncGenerator[_Target]:
-    """The database at `url`, to be filled; what is not committed by the end of the block is undone."""
+    """The database at `url`, to fill; an uncommitted transaction is undone at the end of the block."""
     async with _connected(url, "TO") as connection:
         side = _Target(connection, "TO")
         await side.begin()
@@ -204,7 +204,7 @@ async def target(url: str) -> AsyncGenerator[_Target]:
 
 @asynccontextmanager
 async def _connected(url: str, name: str) -> AsyncGenerator[_Connection]:
-    """A connection, terminated at the end of the block: the server undoes what is not committed by then."""
+    """A connection, dropped at the end of the block; the server then undoes an uncommitted transaction."""
     try:
         connection = cast("_Connection", await Connector(url).connect(**_SESSION))
     except DatabaseUnavailable as refusal:
@@ -219,7 +219,7 @@ async def _connected(url: str, name: str) -> AsyncGenerator[_Connection]:
 
 @contextmanager
 def _failures(name: str) -> Generator[None]:
-    """Raise a failure of the server as one word, without the values and hosts in its message."""
+    """Raise an error of the server as its class name only: its message has values and hosts."""
     try:
         yield
     except DRIVER_ERRORS as error:

@@ -1,4 +1,4 @@
-"""Starts the next group of reads or writes when a connection is free for it; `reader` and `writer` each have one.
+"""Starts the next group of reads or writes when a connection is free; `read_queue` and `writer` each have a dispatcher.
 
 The queue belongs to the caller. The dispatcher only says when to take a group from it, and on which connection.
 """
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 G = TypeVar("G")
 
-# How long a group below the minimum size waits for a busy connection. A commit takes less, unless it waits for a lock.
+# How long a group below the minimum size waits for a busy slot. A commit takes less, unless it waits for a lock.
 SMALL_GROUP_SECONDS_MAX: Final = 0.005
 
 
 class Dispatcher(Generic[G]):
-    """Serves groups on the slots that it was given.
+    """Serves groups on a fixed set of slots.
 
-    A slot takes its first group in the next iteration of the event loop, so one group holds all that arrives in one
-    iteration. With a minimum size, the slot waits until no more arrives. Then it takes one group after the other until
-    the queue is empty. While one slot is busy, another one starts only for a group of the minimum size; a smaller group
-    waits for the busy slot, up to `SMALL_GROUP_SECONDS_MAX`.
+    A slot takes its first group in the next iteration of the event loop, so that the group holds all requests of this
+    iteration. With a minimum size, the slot first waits until no more requests arrive. Then it takes group after group
+    until the queue is empty. While one slot is busy, a second one starts only for a group of the minimum size; a
+    smaller group waits for the busy slot, up to `SMALL_GROUP_SECONDS_MAX`.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class Dispatcher(Generic[G]):
         queue_length: Callable[[], int],
         size_min: int = 1,
     ) -> None:
-        """`next_group` takes a group from the queue, None when that is empty; `serve` never raises.
+        """`next_group` takes a group from the queue, None when the queue is empty; `serve` never raises.
 
-        `size_min` is the queue length for which another slot starts beside a busy one.
+        `size_min` is the queue length at which a second slot starts while the first is busy.
         """
         self._slots = slots
         self._idle = list(slots)
@@ -54,7 +54,7 @@ class Dispatcher(Generic[G]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
-        """Start a slot for what is in the queue, if one is due. One slot starts at a time."""
+        """Start a slot for the queue, if one is due. One slot starts at a time."""
         if self._is_starting or not self._idle:
             return
         if self._queue_length() >= self._size_min or len(self._idle) == len(self._slots):
@@ -64,7 +64,7 @@ class Dispatcher(Generic[G]):
             self._small_group_timer = loop.call_later(SMALL_GROUP_SECONDS_MAX, self._start_small_group)
 
     def _start_small_group(self) -> None:
-        """Start a slot for a small group: the busy slot took too long."""
+        """Start a slot for a small group, because the busy slot took too long."""
         self._small_group_timer = None
         if self._queue_length() and self._idle and not self._is_starting:
             self._start_slot()
@@ -91,7 +91,7 @@ class Dispatcher(Generic[G]):
             self._idle.append(slot)
 
     async def _gather(self) -> None:
-        """Wait while more arrives in each iteration of the event loop, within bounds."""
+        """Wait while each iteration of the event loop brings more requests, within bounds."""
         last_length, quiet = self._queue_length(), 0
         until = time.monotonic() + GATHERING_SECONDS_MAX
         for _ in range(ITERATIONS_MAX):
@@ -103,7 +103,7 @@ class Dispatcher(Generic[G]):
             last_length = length
 
     async def close(self) -> None:
-        """Serve what is in the queue, then close the connections."""
+        """Serve the queue until it is empty, then close the connections."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         if self._small_group_timer is not None:

@@ -1,4 +1,4 @@
-"""Says what an error of the driver means: is the connection lost, was anything changed, what does the caller get.
+"""Classifies errors of the driver: whether the connection is lost, whether anything changed, what the caller gets.
 
 All modules of the engine that send statements use this. SQLSTATE codes:
 https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -22,16 +22,16 @@ _FAILING_CLASSES: Final = {"53", "55", "57", "58", "XX"}  # resources, state, in
 _FAILING_STATES: Final = {"42P01", "42703", "42883"}
 # The connection takes no writes: `default_transaction_read_only`, or the server is a standby.
 _READ_ONLY_STATE: Final = "25006"
-# A prepared statement is absent, has another form, or takes other values: another session prepared it. A pooler in
-# transaction mode mixes sessions like this.
+# A prepared statement is absent, has another form, or takes other values, because another session prepared it: a pooler
+# in transaction mode mixes sessions.
 _POOLED_STATES: Final = {"26000", "42P05", "08P01"}
 _RETRYABLE_CLASSES: Final = {"40"}  # deadlock, serialization failure
 _RETRYABLE_STATES: Final = {"0A000"}  # "cached plan must not change result type": after a migration
 
 READ_ONLY: Final = "the database is read-only"
 POOLED: Final = (
-    "a connection pooler gives the statements of one session to another, which has not prepared them: it must keep "
-    "prepared statements, or work in its session mode"
+    "a connection pooler gives the statements of one session to another, which has not prepared them: configure it to "
+    "keep prepared statements, or to use session mode"
 )
 
 
@@ -44,16 +44,16 @@ def _state(error: BaseException) -> str | None:
 def is_loss(error: BaseException) -> bool:
     """Whether the connection cannot be used after this error."""
     state = _state(error)
-    if state is None:  # of a socket, or a time-out: a late answer would be taken for that of the next statement
+    if state is None:  # a socket error or a time-out: a late answer would be taken for the next statement's answer
         return True
     return state[:2] in _LOST_CLASSES or state in _LOST_STATES
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether a statement that was its own transaction changed nothing, by this error.
+    """Whether this error proves that a statement, which was its own transaction, changed nothing.
 
-    An ERROR of the server says so. FATAL and PANIC end the session, perhaps after the commit was on disk. An error
-    without a severity is the driver's: it could not send a value.
+    An ERROR of the server proves it. FATAL and PANIC end the connection, perhaps after the commit was on disk. An error
+    without a severity is the driver's own: it could not encode a value.
     """
     severity: Any = getattr(error, "severity_en", None)
     is_usable = is_read_only(error) or not is_loss(error)
@@ -66,21 +66,21 @@ def is_read_only(error: BaseException) -> bool:
 
 
 def is_pooled(error: BaseException) -> bool:
-    """Whether statements of this session reach another session. A pooler itself ends sessions by a FATAL 08P01."""
+    """Whether statements of one session reach another. A FATAL 08P01 does not count: poolers end sessions with it."""
     severity: Any = getattr(error, "severity_en", None)
     return _state(error) in _POOLED_STATES and severity in {None, "ERROR"}
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same transaction, begun again, may succeed."""
+    """Whether the transaction may succeed if it is run again."""
     state = _state(error) or ""
     return state[:2] in _RETRYABLE_CLASSES or state in _RETRYABLE_STATES
 
 
 def for_caller(error: BaseException) -> BaseException:
-    """The error that the caller of the engine gets: `DatabaseUnavailable` for a failure of the database.
+    """The error for the caller of the engine: `DatabaseUnavailable` for a failure of the database.
 
-    An error in a statement of a store is no failure of the database, and stays as it is.
+    An error in a store's own statement is not a failure of the database, and is returned unchanged.
     """
     state = _state(error) or ""
     if not isinstance(error, DRIVER_ERRORS):
@@ -98,5 +98,5 @@ def for_caller(error: BaseException) -> BaseException:
 
 
 def error_name(error: BaseException) -> str:
-    """An error in one word, without hosts, statements and values, which a client must not see."""
+    """The class of an error: clients must not see the hosts, statements and values in its message."""
     return type(error).__name__

@@ -1,7 +1,7 @@
 """The `Database` on a PostgreSQL server, which any number of processes share; `open_database` makes it.
 
-Each process has a few fixed connections. `reader` and `writer` send equal statements that wait at the same moment as
-one. The server bounds the time of every statement; if it does not answer, this side does.
+Each process has a few fixed connections. `read_queue` and `writer` send equal statements of many callers as one. The
+server limits the time of every statement; if the server itself does not answer, the driver gives up a little later.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muniment.storage.migrate import migrations
 from muniment.storage.postgres.batches import fetch_batch
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, POOLED, READ_ONLY, for_caller
 from muniment.storage.postgres.migrate import migrate
-from muniment.storage.postgres.reader import Reader
+from muniment.storage.postgres.read_queue import ReadQueue
 from muniment.storage.postgres.slot import Connector, Slot
 from muniment.storage.postgres.statements import Statements
 from muniment.storage.postgres.subset import fetch_some
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The time of one long read, its wait for a slot included, before it is cancelled: as long as a client waits.
+# After this time, the wait for a slot included, a long read is cancelled: about as long as a client waits.
 SLOW_READ_SECONDS_MAX: Final = 5.0
-# Long reads of a process at the same time; each occupies a core of the server.
+# Concurrent long reads of a process; each occupies a core of the server.
 SLOW_SLOTS: Final = 2
-# The time of a row is the time of its request, and not before the time of the last row that its transaction saw. So
-# only rows of simultaneous transactions can be out of order: by the wait in the queue (`WAITING_SECONDS_MAX`, ten
-# seconds), and by the difference of two machines' clocks (five seconds if they are synchronised).
+# A row has the time of its request, but is not dated before the last row that its transaction saw. So only rows of
+# concurrent transactions can be out of order: by the wait in the queue (`WAITING_SECONDS_MAX`, ten seconds) plus the
+# difference between the clocks of two machines (five seconds if they are synchronised).
 TIMES_DIFFER_MS_MAX: Final = 15_000
 
 
@@ -48,10 +48,10 @@ class PostgresDatabase:
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 
     def __init__(self, url: str) -> None:
-        """Connections are made when they are needed, so the server may be down now."""
+        """Connect on first use, so the server may be down now."""
         self._connector = Connector(url)
         self._statements = Statements()
-        self._reader = Reader(self._connector, self._statements)
+        self._read_queue = ReadQueue(self._connector, self._statements)
         self._writer = Writer(self._connector, self._statements)
         self._writing_probe = Probe(self._prove_writing, silence="the database does not answer")
         self._slow_slots: list[Slot] = [Slot(self._connector) for _ in range(SLOW_SLOTS)]
@@ -61,22 +61,22 @@ class PostgresDatabase:
 
     @property
     def connections_made(self) -> int:
-        """The number of connections that were made so far."""
+        """The number of connections made so far."""
         return self._connector.connections_made
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
-        """All rows; sent with the equal reads that wait at the same moment."""
-        return await self._reader.fetch(sql, parameters)
+        """All rows; sent in one batch with the equal reads in the queue."""
+        return await self._read_queue.fetch(sql, parameters)
 
     async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
-        """The first row; sent likewise."""
-        rows = await self._reader.fetch(sql, parameters)
+        """The first row; sent like `fetch`."""
+        rows = await self._read_queue.fetch(sql, parameters)
         return rows[0] if rows else None
 
     async def fetch_some(
         self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
-        """The first rows; sent likewise."""
+        """The first rows; sent like `fetch`."""
         return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
 
     async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
@@ -99,15 +99,15 @@ class PostgresDatabase:
         return rows
 
     async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
-        """Run `work` with the writes that wait at the same moment; its result once they are committed."""
+        """Run `work` in one group with other queued writes; returns its result once the group is committed."""
         return await self._writer.submit(work, order, urgent=urgent)
 
     async def migrate(self) -> list[str]:
-        """Apply the missing migrations under a lock; a second process waits for it and finds them applied."""
+        """Apply the missing migrations under a lock. A second process waits, and then finds them applied."""
         return await migrate(self._connector)
 
     async def time_ms(self) -> int | None:
-        """The time of the server."""
+        """The time of the server, in milliseconds since 1970."""
         ((time_ms,),) = await self.fetch("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
         return time_ms
 
@@ -123,14 +123,14 @@ class PostgresDatabase:
     async def check_writes(self) -> None:
         """Return when no pooler mixes the sessions and the server takes writes; raise `NotReady` otherwise.
 
-        A table that somebody has locked does not count: no other process could write to it either.
+        A locked table does not count as a failure: no other process could write to it either.
         """
         if self._connector.is_pooled:
             raise NotReady(POOLED)
         await self._writing_probe.check()
 
     async def _prove_writing(self) -> None:
-        """Return when a write was committed just now, or else when the server would take one."""
+        """Return when a write was committed lately, or when the server would take one."""
         if time.monotonic() - self._writer.succeeded_at > ANSWER_AGE_SECONDS_MAX:
             await self.write(_refuse_if_read_only, urgent=True)
 
@@ -138,7 +138,7 @@ class PostgresDatabase:
         """Finish the accepted reads and writes, then close every connection."""
         await self._writing_probe.close()
         await self._writer.close()
-        await self._reader.close()
+        await self._read_queue.close()
         for slot in self._slow_slots:
             await slot.close()
 

@@ -1,6 +1,6 @@
-"""Applies migrations on PostgreSQL, and moves the base of the sequence numbers; `engine` and `copying` call it.
+"""Applies migrations on PostgreSQL, and raises the base of the sequence numbers; `engine` and `copying` call it.
 
-One process at a time migrates, while other processes go on serving.
+One process at a time migrates, while other processes serve clients.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, i
 if TYPE_CHECKING:
     from muniment.storage.postgres.slot import Connection, Connector
 
-# A migration, with the wait for another process that migrates: an index over a hundred million rows takes so long.
+# The time of a migration, the wait for another migrating process included: an index over a hundred million rows takes
+# that long.
 MIGRATION_SECONDS_MAX: Final = 3_600.0
-# While a change of a table waits for its readers, all later readers wait behind it. They give up after two seconds
-# (`LOCK_SECONDS_MAX`), so the change gives up after half of that, lets them pass, and tries again.
+# While a change of a table waits for its readers, all later readers wait behind it. Readers give up after two seconds
+# (`LOCK_SECONDS_MAX`), so the change gives up after half of that, lets the readers pass, and tries again.
 TABLE_WAIT_SECONDS_MAX: Final = 1.0
 _PAUSE_SECONDS: Final = 0.2
-# The name of the lock that a migrating process holds: any number, the same in every release.
+# The number of the lock that a migrating process holds: arbitrary, but the same in every release.
 _LOCK_NAME: Final = 0x6D756E696D656E74
 # Tables that number their rows by transactions.
 _NUMBERED_TABLES: Final = """SELECT quote_ident(c.relname) FROM pg_attrdef d JOIN pg_class c ON c.oid = d.adrelid
     WHERE pg_get_expr(d.adbin, d.adrelid) = 'next_seq()'"""
-# An index on a table that has rows is built while others write. That needs to be outside of a transaction, so it stands
-# alone in its file (https://www.postgresql.org/docs/current/sql-createindex.html, "Building Indexes Concurrently").
+# An index on a table with rows is built while other processes write. This is impossible inside a transaction, so it has
+# a migration file to itself (https://www.postgresql.org/docs/current/sql-createindex.html, "Building Indexes
+# Concurrently").
 _CONCURRENT_INDEX: Final = re.compile(r"^CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(\w+)", re.MULTILINE)
 
 
 async def migrate(connector: Connector) -> list[str]:
     """Apply the missing migrations under the lock; their names. Raises `DatabaseUnavailable`.
 
-    Each one is a transaction of its own. When one fails, those before it stay, and the next run continues with it.
+    Each migration is a separate transaction. When one fails, the earlier ones stay, and the next run continues with it.
     """
     deadline = time.monotonic() + MIGRATION_SECONDS_MAX
     connection = await connector.connect(statement_timeout=_milliseconds(MIGRATION_SECONDS_MAX))
@@ -59,7 +61,7 @@ async def migrate(connector: Connector) -> list[str]:
 
 
 async def _take_lock(connection: Connection, deadline: float) -> None:
-    """Ask for the lock again and again. An index that is built concurrently would wait for a statement that waits."""
+    """Try to take the lock until it is free. A statement that waited for it would block a concurrent index build."""
     while True:
         ((is_taken,),) = await connection.fetch("SELECT pg_try_advisory_lock($1)", _LOCK_NAME)
         if is_taken:
@@ -108,7 +110,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 async def raise_base(connection: Connection) -> None:
-    """Number new rows after all rows that are there, also after those of a restored dump."""
+    """Give new rows higher numbers than all existing rows, also after a dump was restored."""
     highest = 0
     for (table,) in await connection.fetch(_NUMBERED_TABLES):
         ((last,),) = await connection.fetch(f"SELECT coalesce(max(seq), 0) FROM {table}")  # noqa: S608 - a quoted name

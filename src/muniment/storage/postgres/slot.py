@@ -1,8 +1,8 @@
 """Connects to PostgreSQL: a `Connector` knows the servers of a URL, a `Slot` holds one connection of it.
 
-A connection is made when a slot needs it, kept, and made again after it was lost. `reader`, `writer` and `engine` hold
-slots; `migrate` and `copying` connect for themselves. While no server can be reached, the connector tries at growing
-intervals, and refuses at once in between.
+A slot connects when it is first used, keeps its connection, and connects again after it was lost. `read_queue`,
+`writer` and `engine` hold slots; `migrate` and `copying` use the connector directly. While no server can be reached,
+the connector tries at growing intervals; between two attempts it refuses immediately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Connection(Protocol):
         ...
 
     async def execute(self, query: str, *values: object, timeout: float | None = None) -> str:  # noqa: ASYNC109 - the driver's name
-        """Run a prepared statement, or a script when there are no values; the command tag of the server."""
+        """Run a prepared statement, or a script when there are no values; returns the server's command tag."""
         ...
 
     async def prepare(self, query: str) -> Any:
@@ -45,32 +45,32 @@ class Connection(Protocol):
         ...
 
     def terminate(self) -> None:
-        """End the connection at once, without a message to the server."""
+        """Drop the connection without a message to the server."""
         ...
 
     async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 - the driver's name
-        """End the connection by a message to the server."""
+        """End the connection with a message to the server."""
         ...
 
 
 # A server in the same network answers in milliseconds.
 CONNECT_SECONDS_MAX: Final = 3.0
-# One statement, its wait for a lock included. The statements of the stores take microseconds.
+# The time of one statement, its wait for a lock included. The statements of the stores take microseconds.
 STATEMENT_SECONDS_MAX: Final = 5.0
 LOCK_SECONDS_MAX: Final = 2.0
-# Two seconds more than the server's own bound: a server that does not answer by then is gone.
+# Two seconds more than the server's own limit: a server that does not answer by then is gone.
 ANSWER_SECONDS_MAX: Final = STATEMENT_SECONDS_MAX + 2.0
-# After this the server ends the transaction of a process that is gone or stands still: its locks are free again, and
-# clients that follow a listing are no longer held up.
+# After this time the server ends the transaction of a process that is gone or hangs. This frees its locks, and the rows
+# of later transactions become visible to clients that follow a listing.
 IDLE_TRANSACTION_SECONDS_MAX: Final = 10.0
-# Between two attempts to connect: a restart takes a tenth of a second, a failover half a minute.
+# The pause between two attempts to connect: a restart takes a tenth of a second, a failover half a minute.
 _RETRY_SECONDS_FIRST: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 2.0
-# A pooler that mixes sessions does so now and then. After this time without such an error the process is ready again.
+# A pooler mixes sessions only now and then. After this time without such an error the process is ready again.
 POOLED_SECONDS: Final = 30.0
 
-# The just-in-time compiler is for queries of seconds. A sequential scan is off because every query of the stores has an
-# index, and a planner that overestimates its few rows would read the whole table.
+# The just-in-time compiler pays off only for queries of seconds. Sequential scans are off because every query of the
+# stores has an index, and a planner that overestimates the rows of a query would read the whole table.
 _SESSION: Final = {
     "application_name": "muniment",
     "jit": "off",
@@ -79,27 +79,27 @@ _SESSION: Final = {
     "lock_timeout": str(int(LOCK_SECONDS_MAX * 1000)),
     "idle_in_transaction_session_timeout": str(int(IDLE_TRANSACTION_SECONDS_MAX * 1000)),
 }
-# An answer is sent after the commit is on disk. A setting stricter than `on` is the operator's, and stays.
+# A client gets its answer after the commit is on disk. Stricter settings than `on` are left to the operator.
 _DURABLE: Final = """SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') IN ('off', 'local')"""
-# A URL as the part before the hosts, the hosts, and the part after them (RFC 3986 section 3).
+# Three parts of a URL: before the hosts, the hosts, after the hosts (RFC 3986 section 3).
 _HOSTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 
 
 class Connector:
-    """The servers of one URL, and when the next attempt to connect is due."""
+    """Connects to the servers of one URL, at intervals that grow while none answers."""
 
     def __init__(self, url: str) -> None:
         """`url` is `postgresql://…`, with any parameter that the driver knows (several hosts, `sslmode`).
 
-        Raises `ValueError` for a URL that is wrong; the driver's own message would repeat a part of the password.
+        Raises `ValueError` for a malformed URL; the driver's own message would repeat a part of the password.
         """
         self._urls = _url_of_each_host(url)
         try:
             for each in self._urls:
                 _ = urlsplit(each).port
         except ValueError:
-            raise ValueError("this is no URL of PostgreSQL; in a password / and @ are written %2F and %40") from None
+            raise ValueError("not a PostgreSQL URL; in a password, write / as %2F and @ as %40") from None
         self.connections_made = 0
         self._retry_seconds = 0.0
         self._retry_at = 0.0
@@ -107,7 +107,7 @@ class Connector:
 
     @property
     def is_pooled(self) -> bool:
-        """Whether a statement of one session lately reached another session, as through a pooler."""
+        """Whether a statement for one session has lately reached another session, as behind a pooler."""
         return time.monotonic() - self._pooled_at < POOLED_SECONDS
 
     def note(self, error: BaseException) -> None:
@@ -116,7 +116,7 @@ class Connector:
             self._pooled_at = time.monotonic()
 
     async def connect(self, **settings: str) -> Connection:
-        """A new connection. Raises `DatabaseUnavailable`, at once before the next attempt is due."""
+        """A new connection. Raises `DatabaseUnavailable`, immediately when the next attempt is not due yet."""
         if time.monotonic() < self._retry_at:
             raise DatabaseUnavailable("the database cannot be reached")
         last: BaseException | None = None
@@ -139,10 +139,7 @@ class Connector:
 
 
 def _url_of_each_host(url: str) -> list[str]:
-    """A URL for each host of `url`.
-
-    The driver has one time limit for all hosts, and a machine that is gone uses it up.
-    """
+    """A URL for each host of `url`: the driver has one time limit for all hosts, and a dead one would use it up."""
     match = _HOSTS.fullmatch(url)
     return [f"{match[1]}{host}{match[3]}" for host in match[2].split(",")] if match else [url]
 
@@ -169,7 +166,7 @@ class Slot:
     """Holds one connection, which one task uses at a time."""
 
     def __init__(self, connector: Connector, **settings: str) -> None:
-        """Not connected yet; `settings` are PostgreSQL's, for the session."""
+        """Not connected yet; `settings` are PostgreSQL's settings of the session."""
         self._connector = connector
         self._settings = settings
         self._connection: Connection | None = None
@@ -189,13 +186,13 @@ class Slot:
         return True
 
     def drop(self) -> None:
-        """End the connection at once."""
+        """Drop the connection without a message to the server."""
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
 
     async def close(self) -> None:
-        """End the connection by a message to the server."""
+        """End the connection with a message to the server."""
         if self._connection is not None:
             with suppress(*DRIVER_ERRORS):
                 await self._connection.close(timeout=CONNECT_SECONDS_MAX)

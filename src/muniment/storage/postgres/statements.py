@@ -1,8 +1,8 @@
 """Turns the SQL of the stores into the forms that PostgreSQL takes: for one caller, and for a batch of callers.
 
-`reader`, `steps` and `engine` find a statement here; `batches` sends one of its forms. `?` becomes `$1`, `$2`, …. The
-numbers after LIMIT and OFFSET become part of the SQL: for an unknown number the planner assumes a large one, and sorts
-a table instead of walking its index. A form is made once for each SQL text, and kept.
+`read_queue`, `steps` and `engine` find a statement here; `batches` sends one of its forms. `?` becomes `$1`, `$2`, ….
+The numbers after LIMIT and OFFSET become part of the SQL: for an unknown number the planner assumes a large one, and
+sorts a table instead of walking its index. The forms of each SQL text are kept.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from muniment.storage.database import Parameters
 
-# Statements that are kept, here and by each connection as prepared statements: the few dozen texts of the stores, times
-# the limits and list lengths that clients really use. Beyond this number a statement is made and prepared again.
+# Statements kept here, and prepared statements kept by each connection: the few dozen texts of the stores, times the
+# limits and list lengths in use. A statement that was dropped is made and prepared again.
 STATEMENTS_KEPT: Final = 512
 
 _BOUND: Final = re.compile(r"\b(?:LIMIT|OFFSET)\s*$")
@@ -31,12 +31,12 @@ class Kind(Enum):
     """How equal statements of many callers may be sent."""
 
     READ = auto()  # a query that changes and locks nothing: one query with the values of all callers
-    INSERT = auto()  # an insertion of one row: one insertion of all rows
+    INSERT = auto()  # inserts one row: one statement that inserts all rows
     OTHER = auto()  # one after the other
 
 
 class Statement:
-    """A statement without its values. Equal statements are the same object, so callers can be grouped by it."""
+    """A statement without its values. Equal statements are one object, so that callers can be grouped by it."""
 
     def __init__(self, sql: str, bounds: tuple[int, ...]) -> None:
         """`sql` with `?`; `bounds` are the numbers after LIMIT and OFFSET."""
@@ -50,8 +50,8 @@ class Statement:
         self.is_insert = self.kind is Kind.INSERT
         # The form for many callers, once the types of the parameters are known (`learn_types`).
         self.batched: str | None = None
-        # Of an insertion: which values the batched form returns for each row that went in. `batched_by_first` returns
-        # the first of them alone, which is enough where it differs in all rows.
+        # For an INSERT: the values that the batched form returns for each inserted row, as indexes. `batched_by_first`
+        # returns only the first of them, which is enough when it differs in all rows.
         self.returned: tuple[int, ...] = ()
         self.batched_by_first: str | None = None
 
@@ -68,7 +68,7 @@ class Statement:
         return "".join(parts)
 
     def learn_types(self, types: list[str]) -> str:
-        """Make the batched form, now that the server has named the types of the parameters; that form."""
+        """Make and return the batched form; `types` are the parameters' types as the server names them."""
         arrays = ", ".join(f"${number}::{each}[]" for number, each in enumerate(types, 1))
         names = ", ".join(f"p{number}" for number in range(1, self.parameter_count + 1))
         if self._insert:
@@ -81,8 +81,8 @@ class Statement:
         return self.batched
 
     def _batched_insert(self, arrays: str, types: list[str]) -> str:
-        """Insert many rows; RETURNING names the rows that went in by their short columns (`returned`)."""
-        assert self._insert is not None  # noqa: S101 - only an insertion has this form
+        """The INSERT of many rows; RETURNING identifies the inserted rows by their short columns (`returned`)."""
+        assert self._insert is not None  # noqa: S101 - only an INSERT has this form
         columns = _names(self._insert["columns"])
         self.returned = tuple(index for index, each in enumerate(types) if each != "text") or tuple(range(len(types)))
         insertion = (
@@ -94,15 +94,15 @@ class Statement:
 
 
 class Statements:
-    """The statements of one database, by the SQL of the stores."""
+    """Finds the statement for the SQL of a store."""
 
     def __init__(self) -> None:
-        """No statement is known yet."""
+        """Begin without statements."""
         self._find = lru_cache(STATEMENTS_KEPT)(Statement)
         self._find_unbounded = lru_cache(STATEMENTS_KEPT)(self._unbounded)
 
     def find(self, sql: str, parameters: Parameters) -> tuple[Statement, Parameters]:
-        """The statement, and the values that did not become part of its SQL."""
+        """The statement, and its values: those of `parameters` that did not become part of its SQL."""
         if statement := self._find_unbounded(sql):
             return statement, parameters
         where = _bounds(sql)
@@ -116,21 +116,21 @@ class Statements:
 
 
 def _whole(value: object) -> int:
-    """A whole number, which is safe as a part of SQL."""
+    """`value` as an integer, which is safe to write into SQL."""
     if not isinstance(value, int):
-        raise TypeError("a bound of a query is a whole number")
+        raise TypeError("LIMIT and OFFSET take whole numbers")
     return int(value)
 
 
 @lru_cache(STATEMENTS_KEPT)
 def _bounds(sql: str) -> tuple[int, ...]:
-    """The numbers of the parameters that stand after LIMIT or OFFSET, from 0."""
+    """The indexes of the parameters after LIMIT or OFFSET."""
     pieces = sql.split("?")
     return tuple(index for index, piece in enumerate(pieces[:-1]) if _BOUND.search(piece))
 
 
 def _with_bounds(sql: str, bounds: tuple[int, ...]) -> list[str]:
-    """The pieces of SQL between the parameters that stay; `bounds` are written into them."""
+    """The pieces of SQL between the remaining parameters, with `bounds` written into them."""
     values = dict(zip(_bounds(sql), bounds, strict=True))
     pieces: list[str] = []
     pending = ""

@@ -1,4 +1,4 @@
-"""Runs a work of a caller up to its next statement; `transaction` sends the statement and gives the answer back.
+"""Runs a work up to its next statement; `transaction` sends the statement and hands the answer back.
 
 A work is a coroutine that awaits only the methods of its transaction. Each of these methods yields one `Step`.
 """
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class Expects(IntEnum):
-    """What a work expects as the answer to a statement; a number, because it is hashed for each statement."""
+    """The kind of answer that a work expects. An integer, because it is hashed for each statement."""
 
     ROWS = auto()
-    COUNT = auto()  # how many rows were changed
-    IS_LAST = auto()  # likewise; the work has said that it ends if its row goes in
+    COUNT = auto()  # the number of changed rows
+    IS_LAST = auto()  # the same number; the work promised to end if its row is inserted
 
 
-# A statement that a work waits for, its values, and the expected answer. Thousands are made in a second, and a plain
-# tuple is the fastest to make.
+# A statement that a work waits for, its values, and the expected answer. Thousands are made each second; a plain tuple
+# is the fastest to make.
 Step: TypeAlias = "tuple[Statement, Parameters, Expects]"
 
 
@@ -42,7 +42,7 @@ class PostgresTransaction:
     for_update: str = " FOR UPDATE"
 
     def __init__(self, statements: Statements) -> None:
-        """Find the forms of statements in `statements`."""
+        """`statements` gives the statement for each SQL text."""
         self._statements = statements
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
@@ -59,7 +59,7 @@ class PostgresTransaction:
         return await _answer_to(*self._statements.find(sql, parameters), Expects.COUNT)
 
     async def add_last(self, sql: str, parameters: Parameters = ()) -> bool:
-        """Add a row; whether it went in. If it did, the work ends (see `Transaction.add_last`)."""
+        """Insert a row; whether it was inserted. If it was, the work ends (see `Transaction.add_last`)."""
         return bool(await _answer_to(*self._statements.find(sql, parameters), Expects.IS_LAST))
 
 
@@ -71,33 +71,33 @@ class StepRunner:
     def __init__(self, work: Coroutine[Step, Any, Any]) -> None:
         """Before the first step of `work`."""
         self._work = work
-        # None when the work is over. Then it has a result, or an error that it raised.
+        # None when the work has ended. Then `result` or `error` is its outcome.
         self.step: Step | None = None
         self.result: object = None
         self.error: BaseException | None = None
         self.has_changed = False
-        # The row that the work wanted to add was there. It may be the row of another work of this group, which is not
-        # over. So this work waits until all others are over, and `runs_last` then.
+        # The row that the work wanted to insert existed. Another work of this group, which has not ended, may have
+        # inserted it. So this work waits until all others have ended, and then `runs_last`.
         self.has_lost = False
         self.runs_last = False
-        # The row that the work added last went in.
+        # The row that the work wanted to add last was inserted.
         self._has_ended = False
 
     def advance(self, answer: object) -> None:
-        """Give the answer to the last step, None to begin with; run the work up to its next step."""
+        """Give the work the answer to its step (None at the start), and run it up to its next step."""
         if self.step is not None:
             self._note(self.step, answer)
         try:
             self.step = self._work.send(answer)
             if self._has_ended:
-                raise RuntimeError("the work goes on after the row that it said is its last statement")  # noqa: TRY301 - one way out for every error
+                raise RuntimeError("the work sends a statement after `add_last` has added its row")  # noqa: TRY301 - one way out for every error
         except StopIteration as stop:
             self.step, self.result = None, stop.value
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who gets it
             self.step, self.error = None, error
 
     def _note(self, step: Step, answer: object) -> None:
-        """Remember what the answer says of the work."""
+        """Update the flags of the work from the answer."""
         statement, _, expects = step
         if expects is not Expects.ROWS or not statement.is_read:
             self.has_changed = self.has_changed or bool(answer)
@@ -105,7 +105,7 @@ class StepRunner:
         self._has_ended = expects is Expects.IS_LAST and bool(answer)
 
     def close(self) -> None:
-        """Let go of a work that is not over."""
+        """Close a work that has not ended."""
         self._work.close()
 
 
@@ -119,6 +119,6 @@ def start_all(statements: Statements, works: Sequence[Work[Any]]) -> list[StepRu
 
 
 def close_all(runners: Iterable[StepRunner]) -> None:
-    """Let go of the works that are not over."""
+    """Close the works that have not ended."""
     for runner in runners:
         runner.close()

@@ -1,8 +1,8 @@
-"""Fetches the first rows of a query up to a number of bytes, so that a page needs bounded memory on both sides.
+"""Fetches the first rows of a query up to a number of bytes, so that a page needs limited memory on both sides.
 
-`engine` and `replication.replicated` call it. The server always sends the whole answer, so the statement itself must
-stop in time. It adds up the lengths of texts; PostgreSQL knows the length of a text that it keeps out of line (TOAST)
-without reading it.
+`engine` and `replication.replicated` call it. The server always sends a whole answer, so the limit is in the SQL, which
+adds up the lengths of the records. PostgreSQL knows the length of a text that it keeps out of line (TOAST) without
+reading it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ async def fetch_some(
     rows_max: int,
     bytes_max: int,
 ) -> tuple[list[Row], int]:
-    """See `Reads.fetch_some`; `fetch` sends the statements."""
+    """See `Reader.fetch_some`; `fetch` sends the statements."""
     record_bytes_max = bytes_max // rows_max
     if record_bytes_max >= _USUAL_BYTES_MAX:
-        # To compare each length is cheap; to add them up costs the server half as much as a usual page.
+        # Most pages fit: comparing each length is cheap, and a sum costs the server half as much as a usual page.
         rows = await fetch(
             f"SELECT seq, CASE WHEN octet_length(record) < {record_bytes_max} THEN record END FROM ({sql}) page",  # noqa: S608 - text of a store
             parameters,

@@ -1,7 +1,8 @@
-"""Runs the works of a group in step, in one transaction: equal statements that they wait for are sent as one.
+"""Runs the works of a group in step, in one transaction, and sends their equal statements as one.
 
-`writer` calls `commit` with each group. Most works read, and then add one row by `Transaction.add_last`. Such a group
-needs no BEGIN and no COMMIT: its rows are one statement, which is a transaction by itself. This saves two round trips.
+`writer` calls `commit` with each group. Most works only read before they add one row with `Transaction.add_last`. A
+group of such works needs no BEGIN and no COMMIT: one statement inserts all rows, and is a transaction by itself. This
+saves two round trips.
 """
 
 from __future__ import annotations
@@ -23,32 +24,32 @@ T = TypeVar("T")
 
 
 class CommitLost(Exception):
-    """The connection was lost during the commit: nobody knows whether the changes are in the database."""
+    """The connection was lost during the commit, so it is unknown whether the changes are in the database."""
 
 
 class _Conflict(Exception):
-    """A work that had changed or locked a row wants a row of another work of the group that is not over.
+    """A work has changed or locked a row, and its INSERT meets a row that another work of the group may have inserted.
 
-    Neither can wait for the other inside one transaction.
+    Inside one transaction it cannot wait for the other work.
     """
 
 
 async def commit(
     connection: Connection, statements: Statements, works: Sequence[Work[Any]], *, needs_transaction: bool
 ) -> Sequence[StepRunner | None] | None:
-    """Run `works` as one group and commit it; the runner of each, with its outcome.
+    """Run `works` as one group and commit it; the runner of each work, with its outcome.
 
-    None in place of one runner: the row that this work wanted to add last was there. The work changed nothing; run it
-    again with `needs_transaction`. None in place of the list: nothing was changed, and the works must be run one by
-    one, because one raised after a change that cannot be undone alone, or two were in conflict.
+    None in place of a runner: the row that this work wanted to add last existed. The work changed nothing; run it again
+    with `needs_transaction`. None in place of the list: nothing was changed, and the works must run one by one, because
+    one raised after a change that cannot be undone alone, or two were in conflict.
 
-    Raises the errors of the driver, when nothing was changed, and `CommitLost`.
+    Raises `CommitLost`. Raises an error of the driver only when nothing was changed.
     """
     runners = start_all(statements, works)
     try:
         was_answered = await _read(connection, runners)
-        # A connection that has just answered a query is alive. On any other connection begin a transaction, which
-        # finds out without harm: if it were lost together with a row, nobody would know whether the row is there.
+        # A connection that has just answered a query is alive. On any other connection BEGIN comes first: if that
+        # fails, nothing was sent. If an INSERT failed with the connection, its outcome would be unknown.
         if was_answered and not needs_transaction and (statement := _common_last(runners)):
             return await _add_last(connection, statement, runners)
         return await _transact(connection, runners)
@@ -57,9 +58,9 @@ async def commit(
 
 
 async def _read(connection: Connection, runners: Sequence[StepRunner]) -> bool:
-    """Run all works up to their first statement that is not a plain query; whether the server answered any query.
+    """Run all works up to their first statement that is no plain query; whether the server answered any query.
 
-    No transaction is needed: at READ COMMITTED a statement sees what is committed when it begins, in one or outside.
+    Plain queries need no transaction: at READ COMMITTED each statement has its own snapshot in any case.
     """
     was_answered = False
     while batches := _batched([each for each in runners if each.step is not None and each.step[0].is_read]):
@@ -69,7 +70,7 @@ async def _read(connection: Connection, runners: Sequence[StepRunner]) -> bool:
 
 
 def _common_last(runners: Sequence[StepRunner]) -> Statement | None:
-    """The statement by which all works that are not over add their last row, if it is the same for all."""
+    """The statement with which all unfinished works add their last row, if they share one; otherwise None."""
     steps = {(each.step[0], each.step[2]) for each in runners if each.step is not None}
     if len(steps) != 1:
         return None
@@ -80,7 +81,7 @@ def _common_last(runners: Sequence[StepRunner]) -> Statement | None:
 async def _add_last(
     connection: Connection, statement: Statement, runners: Sequence[StepRunner]
 ) -> Sequence[StepRunner | None]:
-    """Add the last rows in one statement, which is its own transaction; None for a work whose row was there."""
+    """Add the last rows in one statement, which is its own transaction; None for a work whose row existed."""
     adding = [each for each in runners if each.step is not None]
     rows = _values(adding)
     try:
@@ -124,12 +125,12 @@ async def _transact(connection: Connection, runners: Sequence[StepRunner]) -> Se
 
 
 async def _make_durable(commits: Callable[[], Awaitable[T]]) -> T:
-    """Send the statement that commits. PostgreSQL answers when the commit is on disk (see `synchronous_commit`)."""
+    """Send the statement that commits. PostgreSQL answers when the commit is on disk (see `slot._DURABLE`)."""
     return await commits()
 
 
 async def _roll_back(connection: Connection) -> None:
-    """Undo the transaction. If ROLLBACK fails, end the connection: the server undoes the transaction then."""
+    """Undo the transaction. If ROLLBACK fails, drop the connection; then the server undoes the transaction."""
     try:
         await connection.execute("ROLLBACK")
     except BaseException:
@@ -138,18 +139,18 @@ async def _roll_back(connection: Connection) -> None:
 
 
 async def _run_in_step(connection: Connection, runners: Sequence[StepRunner]) -> None:
-    """Run all works to their ends, those whose row was there after all others."""
+    """Run all works to their ends; the works whose row existed run after all others."""
     await _run_to_end(connection, runners)
-    for runner in [each for each in runners if each.has_lost]:  # one by one: its row may be the row of one of these
+    for runner in [each for each in runners if each.has_lost]:  # one by one: two of them may want the same row
         runner.has_lost, runner.runs_last = False, True
         await _run_to_end(connection, [runner])
 
 
 async def _run_to_end(connection: Connection, runners: Sequence[StepRunner]) -> None:
-    """Run the works in step while they only read and add rows, then one after the other.
+    """Run the works in step while they only read and insert, then one after the other.
 
-    In transactions of their own, a work that changed or locked a row would make the others wait until it is over. In
-    one transaction nothing makes them wait. So a work runs alone from its first such statement on.
+    In separate transactions, a work that changes or locks a row makes the others wait for its end. Inside one
+    transaction no lock does that. So a work runs alone from its first UPDATE, DELETE or locking query on.
     """
     while batches := _batched([each for each in runners if not each.has_lost]):
         await _send_batches(connection, batches)
@@ -166,7 +167,7 @@ async def _run_to_end(connection: Connection, runners: Sequence[StepRunner]) -> 
 
 
 async def _send_batches(connection: Connection, batches: dict[tuple[Statement, Expects], list[StepRunner]]) -> None:
-    """Send each batch, and advance its works by their answers."""
+    """Send each batch, and give its works their answers."""
     for (statement, expects), members in batches.items():
         answers = await _send(connection, statement, expects, members)
         for runner, answer in zip(members, answers, strict=True):
@@ -189,7 +190,7 @@ def _values(runners: Sequence[StepRunner]) -> list[Parameters]:
 
 
 def _batched(runners: Sequence[StepRunner]) -> dict[tuple[Statement, Expects], list[StepRunner]]:
-    """The works that wait for a query or an insertion, by that statement, in the order in which they came."""
+    """The works that wait for a query or an INSERT, by statement, in the order of `runners`."""
     batches: dict[tuple[Statement, Expects], list[StepRunner]] = {}
     for runner in runners:
         if runner.step is not None:

@@ -1,7 +1,7 @@
 """Queues the writes of one database, and commits them in groups: the writes of a group share one transaction.
 
-`engine` calls it. When a work of a group fails, the group is undone and each work runs alone, so that no other work
-of the group fails with it.
+`engine` calls it. When a group fails, it is undone and each of its works runs alone, so that one failing work does not
+fail the others.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Connections for writes: one group waits for the disk while the next one runs.
+# Connections for writes: while one group waits for the disk, the next one runs.
 WRITE_SLOTS: Final = 2
 # Jobs in one transaction, as on SQLite: beyond a few hundred the commit is a small part of each.
 GROUP_SIZE_MAX: Final = 256
-# Jobs for which the second connection starts while the first is busy: fewer are not worth its round trips.
+# Queued jobs at which the second connection starts while the first is busy: fewer are not worth its round trips.
 SECOND_GROUP_SIZE_MIN: Final = 8
-# A deadlock has one victim, which begins again. Five deadlocks in a row are no accident.
+# The victim of a deadlock begins again. Five deadlocks in a row are no coincidence.
 TRIES_MAX: Final = 5
-# The victim of a deadlock pauses for a random time up to this, then twice this, …, or the same two would meet again.
+# The pause of a deadlock's victim is random, up to this, then twice this, …: otherwise the same two would meet again.
 _PAUSE_SECONDS: Final = 0.02
 
 _ORDER: Final = attrgetter("order")
@@ -74,9 +74,9 @@ class Writer:
     """Commits the writes of one process to one database."""
 
     def __init__(self, connector: Connector, statements: Statements) -> None:
-        """Connections are made when they are needed."""
+        """Connect on first use."""
         self._statements = statements
-        # When a group that changed something was last committed, by the monotonic clock.
+        # The monotonic time of the last commit that changed anything.
         self.succeeded_at = -math.inf
         self._queue: deque[_Job] = deque()
         self._backlog = Backlog()
@@ -99,23 +99,23 @@ class Writer:
         await self._dispatcher.close()
 
     def _oldest(self) -> float | None:
-        """When the first job of the queue was submitted."""
+        """The monotonic time at which the first job of the queue was submitted."""
         return self._queue[0].until - WAITING_SECONDS_MAX if self._queue else None
 
     def _next_group(self) -> list[_Job] | None:
         count = min(len(self._queue), GROUP_SIZE_MAX)
         jobs = [self._queue.popleft() for _ in range(count)]
         self._backlog.look(self._oldest(), time.monotonic())
-        jobs.sort(key=_ORDER)  # stable: jobs with equal keys stay in the order in which they came
+        jobs.sort(key=_ORDER)  # stable: jobs with equal keys keep their order
         return jobs or None
 
     async def _serve(self, slot: Slot, jobs: list[_Job], *, needs_transaction: bool = False) -> None:
-        """Commit `jobs` as one group, or else each job alone, and give each caller its outcome."""
+        """Commit `jobs` as one group, or each job alone if that fails, and give each caller its outcome."""
         begun = time.monotonic()
         try:
             runners = await self._commit(slot, jobs, needs_transaction=needs_transaction)
             self._backlog.committed(time.monotonic() - begun)
-        except Exception as error:  # noqa: BLE001 - these callers wait for any outcome, and later groups for the slot
+        except Exception as error:  # noqa: BLE001 - every caller must get an outcome, and later groups need the slot
             if len(jobs) == 1 or isinstance(error, DatabaseUnavailable):
                 _fail(jobs, error)
                 return
@@ -138,9 +138,9 @@ class Writer:
     async def _commit(
         self, slot: Slot, jobs: list[_Job], *, needs_transaction: bool
     ) -> Sequence[StepRunner | None] | None:
-        """Commit `jobs` as one group, and try again what another try may mend; returns what `commit` returns.
+        """Commit `jobs` as one group, with further attempts after a lost connection or a deadlock; result as `commit`.
 
-        Raises `DatabaseUnavailable` when the database fails: then no job of the group can succeed alone.
+        Raises `DatabaseUnavailable` when the database fails: then no job of the group could succeed alone either.
         """
         last: BaseException | None = None
         until = min(job.until for job in jobs)
@@ -152,10 +152,12 @@ class Writer:
                 return await commit(await slot.open(), self._statements, works, needs_transaction=needs_transaction)
             except CommitLost as error:
                 raise DatabaseUnavailable(
-                    "the database was lost while it committed: read whether the change is there"
+                    "the database was lost while it committed: read the record to see whether it was changed"
                 ) from error
             except DRIVER_ERRORS as error:
-                if attempt and is_read_only(error):  # the first one may come from a session of before a failover
+                if attempt and is_read_only(
+                    error
+                ):  # the first attempt may have met a connection from before a failover
                     raise for_caller(error) from None
                 last = error
                 if slot.drop_if_lost(error):
@@ -171,7 +173,7 @@ class Writer:
 
 
 def _fail(jobs: list[_Job], error: Exception) -> None:
-    """Give each caller the error, as an exception of its own, because each caller adds to its traceback."""
+    """Give each caller the error, as a separate exception, because each caller adds to its traceback."""
     for job in jobs:
         own = DatabaseUnavailable(error.detail) if isinstance(error, DatabaseUnavailable) else error
         job.resolve(own)

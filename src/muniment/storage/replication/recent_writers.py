@@ -1,7 +1,7 @@
-"""When each client wrote last: a table of times in memory, shared by all processes of one data directory.
+"""The time of each client's last write: a table in memory, shared by all processes of one data directory.
 
-`replicated` uses it. The table has a fixed number of cells, and a client has the cell of the hash of its name, so the
-table never grows. Two clients in one cell count as one: both read from the primary for a while, which is always right.
+`replicated` uses it. The table has a fixed number of cells, and the hash of a client's name selects its cell, so the
+table never grows. Two clients in one cell count as one: both read from the primary for a while, which is always safe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zlib import crc32
 if TYPE_CHECKING:
     from pathlib import Path
 
-# 512 KiB. While a thousand clients have just written, one of 66 others shares a cell with one of them.
+# 512 KiB. If a thousand clients have just written, one in 66 other clients shares a cell with one of them.
 CELLS: Final = 65_536
 _CELL_BYTES: Final = 8
 
@@ -24,7 +24,7 @@ class RecentWriters:
     """For each client a time in nanoseconds of the monotonic clock, which all processes of a machine share."""
 
     def __init__(self, path: Path) -> None:
-        """Share the file at `path`, and make it if it is not there. Raises `OSError`."""
+        """Share the file at `path`, and make it if it does not exist. Raises `OSError`."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.ftruncate(descriptor, CELLS * _CELL_BYTES)
@@ -37,7 +37,7 @@ class RecentWriters:
         self._times[_cell(client)] = time.monotonic_ns()
 
     def last_ns(self, client: str, now_ns: int) -> int:
-        """When `client` wrote last, 0 if unknown. A time in the future was noted before the machine was restarted."""
+        """The time of the last write of `client`, 0 if unknown. A future time is from before a restart."""
         noted = self._times[_cell(client)]
         return noted if noted <= now_ns else 0
 

@@ -1,9 +1,9 @@
-"""A streaming replica, and the time with which it has caught up; `replicated` uses it.
+"""A streaming replica, and the time up to which it has all writes; `replicated` uses it.
 
 At intervals this asks the primary for the position up to which its log is on disk, and the replica for the position
-that it has replayed. Once the replica has reached the primary's position, it has every write that was committed when
-the primary was asked: it has caught up with that time. So a request needs the time of the last write of its client, and
-not its position. Times are nanoseconds of the machine's monotonic clock.
+that it has replayed. Once the replica reaches the primary's position, it has every write that was committed when the
+primary was asked: it has caught up with that time. So it is enough to know the time of a client's last write, not its
+position in the log. Times are nanoseconds of the machine's monotonic clock.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from muniment.storage.postgres.engine import PostgresDatabase
 if TYPE_CHECKING:
     from muniment.storage.database import Parameters, Row
 
-# Between two questions. A client that has written reads from the primary for about this long, plus the replica's lag.
+# The pause between two checks. After a write, a client reads from the primary for about this long, plus the replica's
+# lag.
 ASK_SECONDS: Final = 0.1
 # If a replica does not answer within this time, its readers go to the primary.
 ANSWER_SECONDS_MAX: Final = 1.0
-# After this time without readers the questions stop.
+# After this time without readers the checks stop.
 IDLE_SECONDS: Final = 2.0
-# Between two questions to a replica that fails.
+# The longest pause between two checks of a failing replica.
 _RETRY_SECONDS_MAX: Final = 2.0
-# Positions that a replica has not reached yet: a minute of them. A replica that is further behind is used again when it
-# has reached one of these.
+# Positions of the primary that the replica has not reached yet: those of a minute. A replica that is further behind is
+# used again once it reaches one of them.
 _POSITIONS_KEPT: Final = 600
 
 # A position is a number of bytes; `bigint` holds every position that a server will reach.
@@ -42,7 +43,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Replica:
-    """Reads from one replica. When it fails the answer is None, and the caller asks the primary."""
+    """Reads from one replica. When the replica fails, the answer is None, and the caller asks the primary."""
 
     def __init__(self, url: str, primary: PostgresDatabase, lag_s_max: float) -> None:
         """`url` names one server; its reads are at most `lag_s_max` seconds old."""
@@ -51,8 +52,8 @@ class Replica:
         self._lag_ns_max = int(lag_s_max * 1e9)
         self._caught_up_ns = 0
         self._positions: deque[tuple[int, int]] = deque(maxlen=_POSITIONS_KEPT)
-        # `connections_made` when the replica last named its position. A new connection may lead to a server that was
-        # restarted, which begins at an earlier position.
+        # `connections_made` at the replica's last answer about its position. A new connection may lead to a restarted
+        # server, which begins at an earlier position.
         self._connections = 0
         self._wanted_ns = 0
         self._retry_seconds = 0.0
@@ -60,7 +61,7 @@ class Replica:
         self._long_reads: set[asyncio.Task[list[Row]]] = set()
 
     def serves(self, since_ns: int, now_ns: int) -> bool:
-        """Whether it has every write of before `since_ns`, and is not too far behind. Keeps the questions going."""
+        """Whether it has every write before `since_ns`, and is not too far behind. Keeps the checks running."""
         self._wanted_ns = now_ns
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._follow())
@@ -102,7 +103,7 @@ class Replica:
         return rows if connections == self._database.connections_made else None
 
     async def close(self) -> None:
-        """Stop asking, and close the connections."""
+        """Stop the checks, and close the connections."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -110,7 +111,7 @@ class Replica:
         await self._database.close()
 
     async def _follow(self) -> None:
-        """Ask at intervals until there was no reader for a while."""
+        """Check the replica at intervals, until it has had no reader for `IDLE_SECONDS`."""
         while time.monotonic_ns() - self._wanted_ns < IDLE_SECONDS * 1e9:
             try:
                 await self._ask()
@@ -119,7 +120,7 @@ class Replica:
             await asyncio.sleep(self._retry_seconds or ASK_SECONDS)
 
     async def _ask(self) -> None:
-        """Ask both servers, and note the time with which the replica has caught up."""
+        """Ask both servers for their positions, and note the time with which the replica has caught up."""
         asked_ns = time.monotonic_ns()
         if (flushed := await self._flushed()) is None:
             return
@@ -128,7 +129,7 @@ class Replica:
             row = await self._database.fetch_one(_REPLAYED)
         is_replica, replayed = row or (False, None)
         if not is_replica or replayed is None:
-            self._fail("this server is no replica")
+            self._fail("this server is not a replica")
             return
         if replayed > flushed:
             again = await self._flushed()
@@ -141,7 +142,7 @@ class Replica:
         self._connections = self._database.connections_made
 
     async def _flushed(self) -> int | None:
-        """The position up to which the primary's log is on disk; None when the primary fails, not the replica."""
+        """The position up to which the primary's log is on disk; None if the primary fails."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 row = await self._primary.fetch_one(_FLUSHED)
@@ -158,7 +159,7 @@ class Replica:
         self._retry_seconds = 0.0
 
     def _fail(self, why: str) -> None:
-        """Refuse readers until the replica answers again, and ask it at growing intervals."""
+        """Refuse readers until the replica answers again, and check it at growing intervals."""
         if not self._retry_seconds:
             _log.warning("replica is not used", reason=why)
         self._retry_seconds = min(max(2 * self._retry_seconds, ASK_SECONDS), _RETRY_SECONDS_MAX)

@@ -1,7 +1,7 @@
-"""A PostgreSQL primary with replicas: a request that only reads is answered by a replica that has its client's writes.
+"""A PostgreSQL primary with replicas: a request that only reads goes to a replica that has its client's writes.
 
-`open_replicated` makes it. A request stays with its replica or changes to the primary, so a later statement never sees
-an older state than an earlier one. A client also stays with its replica, as long as that serves.
+`open_replicated` makes it. A request stays with its replica, or changes to the primary for good, so that no statement
+sees an older state than an earlier one. A client also stays with its replica, as long as the replica can serve it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from muniment.storage.database import Parameters, Reads, Row
+    from muniment.storage.database import Parameters, Reader, Row
 
 
 class ReplicatedDatabase(PostgresDatabase):
-    """The `Database` of the primary, with the replicas behind `reads`."""
+    """The `Database` of the primary, with the replicas behind `reader_for`."""
 
     def __init__(self, url: str, read_urls: Sequence[str], *, writers: Path, lag_s_max: float) -> None:
         """`writers` is the file of `RecentWriters`. Raises `OSError` when it cannot be made."""
@@ -32,17 +32,17 @@ class ReplicatedDatabase(PostgresDatabase):
         self._replicas = [Replica(each, self, lag_s_max) for each in read_urls]
 
     def wrote(self, client: str) -> None:
-        """Note that a write of `client` was committed: from now on its reads must show it."""
+        """Note that a write of `client` was committed: its next reads must show it."""
         self._recent_writers.note(client)
 
-    def reads(self, client: str) -> Reads:
-        """The `Reads` for a request of `client` that only reads."""
+    def reader_for(self, client: str) -> Reader:
+        """The `Reader` for a request of `client` that only reads."""
         now_ns = time.monotonic_ns()
         since_ns = self._recent_writers.last_ns(client, now_ns)
         first = crc32(client.encode()) % len(self._replicas)
         for replica in (*self._replicas[first:], *self._replicas[:first]):
             if replica.serves(since_ns, now_ns):
-                return _RequestReads(self, replica)
+                return _RequestReader(self, replica)
         return self
 
     async def close(self) -> None:
@@ -52,8 +52,8 @@ class ReplicatedDatabase(PostgresDatabase):
         await super().close()
 
 
-class _RequestReads:
-    """The `Reads` of one request: of a replica until that fails or lacks a row, then of the primary."""
+class _RequestReader:
+    """The `Reader` of one request: a replica until that fails or lacks a row, then the primary."""
 
     visible_before: str = PostgresDatabase.visible_before
     merges_unions: bool = PostgresDatabase.merges_unions
@@ -77,7 +77,7 @@ class _RequestReads:
         return await self._primary.fetch(sql, parameters)
 
     async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
-        """The first row. If the replica has none, the primary is asked: it may have been added just now."""
+        """The first row. If the replica has none, ask the primary: the row may be new."""
         rows = await self.fetch(sql, parameters)
         if rows or self._replica is None:
             return rows[0] if rows else None

@@ -1,4 +1,4 @@
-"""Commits to an SQLite file, and proves that a restarted process would find the commit; `writer` uses it."""
+"""Commits to an SQLite file, and checks that a restarted process would find the commit; `writer` uses it."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
     from muniment.storage.last_commit import LastCommit
     from muniment.storage.sqlite.files import Files
 
-# The length of a log with `CHECKPOINT_PAGES` pages, each with its header (https://sqlite.org/fileformat2.html#walformat).
+# The length of a log with `CHECKPOINT_PAGES` pages and their headers (https://sqlite.org/fileformat2.html#walformat).
 LOG_BYTES: Final = 32 + CHECKPOINT_PAGES * (24 + 4_096)
-# How long a checkpoint waits for readers: several times as long as a view lasts (`view`).
+# How long a checkpoint waits for readers: several times the life of a view (`view`).
 _VIEWS_MS: Final = 250
 
 
 class Commits:
-    """A connection that writes, the files it has open, and how its last commits went."""
+    """The connection that writes, its open files, and the outcome of its last commits."""
 
     def __init__(self, connection: sqlite3.Connection, files: Files, last_commit: LastCommit) -> None:
-        """Before the first commit. Nothing here waits for the write lock: the event loop would wait with it."""
+        """Before the first commit. No method waits for the write lock, because the event loop would wait with it."""
         connection.execute("PRAGMA busy_timeout=0")
         self.connection = connection
         self.files = files
         self._last_commit = last_commit
-        # When a commit that changed something was last on disk, by the monotonic clock.
+        # The monotonic time of the last commit that changed anything.
         self.succeeded_at = -math.inf
-        # The file was opened read-only, and stays so until it is opened again.
+        # SQLite opened the file read-only; that lasts until the file is opened again.
         self.is_read_only = False
         # The files were not in their places at the last check.
         self._is_lost = False
         self._changes: int = connection.total_changes
         # A longer log is copied into the database.
         self._log_bytes_max = LOG_BYTES
-        # SQLite's own checkpoint after a commit waits for no reader. So it never reaches the end of the log while any
-        # reader has a view from before that commit, and the log would grow without end.
+        # SQLite's own checkpoint after a commit does not wait for readers. While any reader has an older view, it never
+        # reaches the end of the log, and the log would grow without limit.
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
 
     def begin(self) -> bool:
-        """Begin a transaction that writes; False when another process is writing."""
+        """Begin a write transaction; False if another process is writing."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
@@ -57,8 +57,8 @@ class Commits:
     def commit(self) -> None:
         """Return once the transaction is on disk: in WAL mode with synchronous=FULL a COMMIT ends with an fsync.
 
-        The files must also be in their places, where other processes look for them. If they were at the last commit,
-        they are checked only after this one. Raises `DatabaseUnavailable` when they are not.
+        The files must also be in their places, where other processes look for them; otherwise this raises
+        `DatabaseUnavailable`. If the last check succeeded, they are checked only after the commit.
         """
         if self._is_lost:
             self._check_files()
@@ -73,12 +73,12 @@ class Commits:
             self._changes, self.succeeded_at = changes, time.monotonic()
 
     def shorten_log(self) -> None:
-        """Copy a long log into the database, so that it begins anew; called between two transactions.
+        """Copy a long log into the database, so that the log begins again; call this between two transactions.
 
-        This waits until no view is older than the last commit, and then until none reads from the log. It does not wait
-        for a longer reader, such as a backup: the next try comes when the log has grown by as much again.
+        It waits until no view is older than the last commit, and then until none reads from the log. It does not wait
+        for a longer reader, such as a backup: it tries again when the log has grown by the same length.
         """
-        with suppress(OSError, sqlite3.Error):  # no commit is lost, and the next commit fails with the reason
+        with suppress(OSError, sqlite3.Error):  # no commit is lost; the next one fails with the reason
             log_bytes = self.files.log_bytes()
             if log_bytes <= LOG_BYTES:
                 self._log_bytes_max = LOG_BYTES
@@ -92,7 +92,7 @@ class Commits:
         self._is_lost = False
 
     def failed(self, error: BaseException) -> str:
-        """Note an error that ended a transaction, which was rolled back; the reason for the callers."""
+        """Note the error of a transaction that was rolled back; returns the reason for the callers."""
         self._changes = self.connection.total_changes
         if isinstance(error, DatabaseUnavailable):
             self._save_log()
@@ -101,9 +101,9 @@ class Commits:
         return f"the database cannot write now: {self.files.reason(error)}"
 
     def _save_log(self) -> None:
-        """Copy the log into the database if only the log was removed: its content would end with this process.
+        """Copy the log into the database if only the log file was removed: its content would end with this process.
 
-        Pages after an older view are not copied, so this waits for the views of other processes to end.
+        A checkpoint skips pages that are newer than an open view, so it waits for the views of other processes to end.
         """
         with suppress(sqlite3.Error):  # the callers get the reason in any case
             if self.files.have_lost_the_log_alone():

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-# How long a process waits for the write lock of another: ten group commits of a slow disk; then 503.
+# How long a process waits for the write lock of another: ten group commits of a slow disk. Then clients get a 503.
 BUSY_TIMEOUT_MS: Final = 5_000
-# The page cache of a connection. SQLite's default of 2 MiB holds a few thousand rows with their indexes, and all other
-# pages are copied from the kernel at each read.
+# The page cache of a connection. SQLite's default of 2 MiB holds a few thousand rows with their indexes; each read of
+# another page copies it from the kernel.
 CACHE_KIBIBYTES: Final = 32 * 1024
 # Pages in the log (32 MiB) before they are copied into the database. A new trigger changes a page in each of several
 # indexes, and the next triggers change the same pages: SQLite's default of 1,000 would double the bytes written.
@@ -21,9 +21,9 @@ _STATEMENTS_CACHED: Final = 256
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection with the settings of this engine, `synchronous=FULL` among them (an fsync per commit).
+    """A connection with the settings of this engine, such as `synchronous=FULL` (an fsync per commit).
 
-    With `read_only` it makes no file where none is.
+    With `read_only` the file must exist.
     """
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rw' if read_only else 'rwc'}",
@@ -47,8 +47,8 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Set a new file to write-ahead logging.
 
-    When two processes do that at once, SQLite refuses one of them as locked, without a wait
-    (https://sqlite.org/c3ref/busy_handler.html: a wait could be a deadlock), so the wait is here.
+    If two processes do that at the same time, SQLite refuses one of them without waiting, because it could deadlock
+    (https://sqlite.org/c3ref/busy_handler.html). So this function waits.
     """
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:

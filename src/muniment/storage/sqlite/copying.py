@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from muniment.storage.database import Row
 
-# The page cache while the file is filled. Index entries are added at random places; pages that do not fit are written
-# and read again. The indexes of a million triggers take some 200 MB.
+# The page cache while the file is filled. Index entries go to random pages; a page that does not fit into the cache is
+# written and read again. The indexes of a million triggers take some 200 MB.
 CACHE_KIBIBYTES: Final = 256 * 1024
 # A signed number of 32 bits (https://sqlite.org/pragma.html#pragma_user_version): as milliseconds, 24 days.
 USER_VERSION_MAX: Final = 2**31 - 1
@@ -42,7 +42,7 @@ class _Side:
             return dict(self._connection.execute("SELECT name, sha256 FROM schema_migrations").fetchall())
 
     async def columns(self, table: str) -> list[str]:
-        """The names of a table's columns; none where there is no such table."""
+        """The names of a table's columns; empty if there is no such table."""
         with self._failures(table):
             return [name for _, name, *_ in self._connection.execute(f"PRAGMA table_info({table})").fetchall()]
 
@@ -53,13 +53,13 @@ class _Side:
             return count
 
     async def epoch(self) -> Row | None:
-        """The number of its epoch, and how many epochs it had before; None if the row is gone."""
+        """The number of the epoch, and how many epochs came before it; None if the row is missing."""
         with self._failures("epoch"):
             return self._connection.execute(epoch.READ).fetchone()
 
     @contextmanager
     def _failures(self, table: str) -> Generator[None]:
-        """Raise a failure of the file as one word, without the values in the driver's message."""
+        """Raise an error of the driver as its name only: its message may have values."""
         try:
             yield
         except sqlite3.Error as error:
@@ -67,14 +67,14 @@ class _Side:
 
 
 class _Source(_Side):
-    """The file that is read, in one transaction."""
+    """The file to read, in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, watch: sqlite3.Connection, name: str) -> None:
         super().__init__(connection, name)
         self._watch = watch
         self._version = self._data_version()
         connection.execute("BEGIN")
-        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the snapshot begins with the first read
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # the first read begins the snapshot
 
     async def rows(self, table: Table, columns: Sequence[str]) -> AsyncGenerator[list[Row]]:
         """All rows in the order of their key."""
@@ -93,7 +93,7 @@ class _Source(_Side):
             yield rows
 
     def _undecodable(self, table: Table, columns: Sequence[str]) -> str | None:
-        """The first row with a text that is not UTF-8, if there is one; SQLite does not check the encoding."""
+        """The name of the first row with text that is not UTF-8, if any; SQLite does not check the encoding."""
         others = ", ".join(column for column in columns if column not in table.key)
         sql = f"SELECT {table.order}, {others or 'NULL'} FROM {table.name} ORDER BY {table.order}"  # noqa: S608 - names from `TABLES` and the catalogue
         wrong: list[bytes] = []
@@ -117,7 +117,7 @@ class _Source(_Side):
         return None
 
     async def has_changed(self) -> bool:
-        """Whether any process committed since the snapshot began, which this ends."""
+        """End the snapshot; whether any process has committed since it began."""
         with self._failures("its end"):
             self._connection.execute("ROLLBACK")
             return self._data_version() != self._version
@@ -129,7 +129,7 @@ class _Source(_Side):
 
 
 class _Target(_Side):
-    """The file that is filled, in one transaction."""
+    """The file to fill, in one transaction."""
 
     async def has_numbered(self) -> bool:
         """Whether rows were ever numbered here: SQLite remembers the highest number of each table."""
@@ -153,15 +153,15 @@ class _Target(_Side):
             raise RowRefused(counted_rows.last, str(error)) from error
 
     async def commit(self, times_differ_ms: int) -> None:
-        """Commit the rows. New rows are numbered after them, because SQLite keeps the highest number."""
+        """Commit the rows. New rows get higher numbers, because SQLite remembers the highest one."""
         with self._failures("its end"):
-            # SQLite silently stores 0 for a number that does not fit.
+            # For a number that is too large, SQLite stores 0 without an error.
             self._connection.execute(f"PRAGMA user_version = {min(times_differ_ms, USER_VERSION_MAX):d}")
             self._connection.execute("COMMIT")
 
 
 class _CountedRows:
-    """Iterates over rows, and knows the index of the last row that the driver took."""
+    """Iterates over rows; `last` is the index of the last row that the driver took."""
 
     def __init__(self, rows: list[Row]) -> None:
         self._rows = rows
@@ -175,7 +175,7 @@ class _CountedRows:
 
 @asynccontextmanager
 async def source(path: Path, name: str) -> AsyncGenerator[_Source]:
-    """The file at `path`, to be read; `name` stands in errors. Raises `ValueError` if there is none."""
+    """The file at `path`, to read; errors call it `name`. Raises `ValueError` if there is none."""
     url = _url(path, name)
     try:
         with (
@@ -191,7 +191,7 @@ async def source(path: Path, name: str) -> AsyncGenerator[_Source]:
 
 @asynccontextmanager
 async def target(path: Path) -> AsyncGenerator[_Target]:
-    """The file at `path`, to be filled; what is not committed by the end of the block is undone."""
+    """The file at `path`, to fill; an uncommitted transaction is undone at the end of the block."""
     try:
         with closing(connect(path)) as connection:
             connection.execute(f"PRAGMA cache_size=-{CACHE_KIBIBYTES}")
@@ -212,10 +212,10 @@ def _begin(connection: sqlite3.Connection) -> None:
 
 
 def _url(path: Path, name: str) -> str:
-    """The URL to open a file that must exist. In WAL mode a reader, too, makes files beside it."""
+    """The URL of a file that must exist. In WAL mode even a reader needs to make files next to it (`mode=rw`)."""
     if not path.is_file():
         raise ValueError(f"{name}: there is no database at {path}")
-    return f"{path.absolute().as_uri()}?mode=rw"  # also for a name that is not UTF-8
+    return f"{path.absolute().as_uri()}?mode=rw"  # `as_uri` also takes a name that is not UTF-8
 
 
 def _failed(what: str, error: sqlite3.Error) -> DatabaseUnavailable:

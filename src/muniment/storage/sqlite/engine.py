@@ -1,8 +1,8 @@
-"""The `Database` in an SQLite file, which `open_database` makes: statements run on the event loop, commits in a thread.
+"""The `Database` in an SQLite file, made by `open_database`: statements run on the event loop, commits in a thread.
 
-A statement takes tens of microseconds, less than a call into a thread. A commit waits for an fsync, so all writes that
-wait at the same moment share one transaction and one fsync, each with its own outcome. Processes share the file. One at
-a time holds SQLite's write lock, and only the holder takes sequence numbers, so these are the order of commits.
+A statement takes tens of microseconds, less than a call into a thread. A commit waits for an fsync, so all queued
+writes share one transaction and one fsync; each has its own outcome. Several processes share the file. Only the process
+that holds SQLite's write lock takes sequence numbers, so they are in the order of commits.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.storage.client_slots import ClientSlots
 from muniment.storage.last_commit import LastCommit
 from muniment.storage.migrate import migrations
+from muniment.storage.pages import utf8_length
 from muniment.storage.probe import ANSWER_AGE_SECONDS_MAX, Probe
 from muniment.storage.sqlite.commits import Commits
 from muniment.storage.sqlite.connection import BUSY_TIMEOUT_MS, connect
@@ -38,36 +39,36 @@ T = TypeVar("T")
 
 # STRICT tables, https://sqlite.org/stricttables.html
 SQLITE_VERSION_MIN: Final = (3, 37, 0)
-# The time of one long read, its wait for a reader included, before it is interrupted: as long as a client waits.
+# After this time, the wait for a thread included, a long read is interrupted: about as long as a client waits.
 SLOW_READ_SECONDS_MAX: Final = 5.0
-# Long reads of a process at the same time; each may occupy a core.
+# Concurrent long reads of a process; each may occupy a core.
 SLOW_READERS: Final = 2
-# Virtual machine steps between two looks at the clock: about a tenth of a millisecond.
+# Virtual machine steps between two checks of the deadline: about a tenth of a millisecond.
 _STEPS_PER_LOOK: Final = 10_000
 
 
 class SqliteDatabase:
-    """A `Database` in one file (and its -wal, -shm and -commits beside it)."""
+    """A `Database` in one file, with the files `-wal`, `-shm` and `-commits` next to it."""
 
     visible_before: str = ""
     merges_unions: bool = True
     times_differ_ms: int
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file at `path`; raises `DatabaseUnavailable` when that cannot be."""
+        """Open or create the file at `path`; raises `DatabaseUnavailable` when that fails."""
         if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:
             raise DatabaseUnavailable(f"SQLite {sqlite3.sqlite_version} is older than 3.37, which STRICT tables need")
         self._path = path
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with suppress(FileExistsError):  # SQLite gives the files beside it the same mode
+            with suppress(FileExistsError):  # SQLite gives its other files the same mode
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             self._last_commit = LastCommit(path.with_name(f"{path.name}-commits"))
             commits, reader = _open(path, self._last_commit)
-            self._last_commit.share()  # last: no file is made beside a file that is no database
+            self._last_commit.share()  # last: it makes a file, and only a real database may get one
         except (OSError, sqlite3.Error) as error:
             raise DatabaseUnavailable(f"cannot open the database: {error}") from error
-        # 0, unless rows were copied here from an engine where times do not follow the order (`sqlite_copying`).
+        # 0, unless rows were copied here from an engine whose times do not follow the order (`copying`).
         (self.times_differ_ms,) = reader.execute("PRAGMA user_version").fetchone()
         self._view = View(reader, self._last_commit)
         self._writer = Writer(commits, patience_s=BUSY_TIMEOUT_MS / 1000)
@@ -96,15 +97,14 @@ class SqliteDatabase:
         self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
         """The first rows, read on the event loop one by one."""
-        del rows_max  # rows are read as they are taken
+        del rows_max  # only PostgreSQL needs it: here rows are read one by one
         try:
             cursor = self._view.connection().execute(sql, parameters)
             rows: list[Row] = []
             length = 0
             for row in cursor:
                 rows.append(row)
-                text: str = row[1]
-                length += len(text) if text.isascii() else len(text.encode())
+                length += utf8_length(row[1])
                 if length >= bytes_max:
                     cursor.close()
                     break
@@ -113,21 +113,21 @@ class SqliteDatabase:
         return rows, length
 
     async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
-        """All rows, read in a thread of its own connection, interrupted at the deadline."""
+        """All rows, read in a thread on a new connection, and interrupted at the deadline."""
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(0)  # a cancelled caller ends here, before the read begins
+        await asyncio.sleep(0)  # a cancelled caller ends here, before its read begins
         is_over = threading.Event()
         try:
             async with asyncio.timeout(SLOW_READ_SECONDS_MAX), self._client_slots.of(client):
                 try:
                     return await loop.run_in_executor(self._slow_readers, self._fetch_until, is_over, sql, parameters)
-                finally:  # the caller has its outcome, and the slot is free
+                finally:  # the caller has its outcome: the thread must stop
                     is_over.set()
         except TimeoutError as error:
             raise DeadlineExceeded(f"the read took more than {SLOW_READ_SECONDS_MAX:g} s") from error
 
     def _fetch_until(self, is_over: threading.Event, sql: str, parameters: Parameters) -> list[Row]:
-        if is_over.is_set():  # its caller went away while it waited for a reader
+        if is_over.is_set():  # its caller left while it waited for a thread
             return []
         self._writer.commits.files.check()
         try:
@@ -141,13 +141,13 @@ class SqliteDatabase:
 
     async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
         """Queue `work` for the next group; its result once that group is on disk."""
-        del order  # one writer at a time holds the lock of the whole file
+        del order  # not needed: one writer at a time locks the whole file
         if self._writer.commits.is_read_only:
             self._open_again()
         return await self._writer.submit(work, urgent=urgent)
 
     async def migrate(self) -> list[str]:
-        """Apply the missing migrations under the write lock; a second process waits and finds them applied."""
+        """Apply the missing migrations under the write lock. A second process waits, and then finds them applied."""
         applied = await asyncio.to_thread(_migrate, self._path)
         self._last_commit.advance()
         return applied
@@ -159,7 +159,7 @@ class SqliteDatabase:
     async def check(self) -> None:
         """Return when the file answers a read, has every migration and has a writer; raise `NotReady` otherwise."""
         if self._writer.is_over:
-            raise NotReady("the database has no writer any more: start the service again")
+            raise NotReady("the database no longer has a writer: start the service again")
         ledger = await self.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'")
         rows = await self.fetch("SELECT name FROM schema_migrations") if ledger else []
         applied = {str(name) for (name,) in rows}
@@ -176,17 +176,17 @@ class SqliteDatabase:
         await self._writing_probe.check()
 
     async def _prove_writing(self) -> None:
-        """Return when a write was committed just now, or else after a write of an unchanged page.
+        """Return when a write was committed lately, or after rewriting an unchanged page.
 
-        An empty transaction, or an UPDATE of a row to its own values, would write nothing to the disk.
+        An empty transaction, or an UPDATE that changes no value, would write nothing to the disk.
         """
         if time.monotonic() - self._writer.commits.succeeded_at > ANSWER_AGE_SECONDS_MAX:
             await self.write(_write_first_page, urgent=True)
 
     def _open_again(self) -> None:
-        """Open the file again if it was opened read-only and can be written now; SQLite itself never tries again.
+        """Open the file again if it was opened read-only and is writable now; SQLite itself never tries again.
 
-        All connections of a process share the mode of the first one, so all are closed before.
+        All connections of a process share the mode of the first one, so all are closed first.
         """
 
         def opened() -> Commits:
@@ -214,13 +214,13 @@ class SqliteDatabase:
 
 
 async def _write_first_page(tx: Transaction) -> None:
-    """Write the page that holds the version of the file, with the same version."""
+    """Write the page of the file that holds the user version, without changing it."""
     row = await tx.fetch_one("PRAGMA user_version")
     await tx.execute(f"PRAGMA user_version={row[0] if row else 0}")
 
 
 def _open(path: Path, last_commit: LastCommit) -> tuple[Commits, sqlite3.Connection]:
-    """A connection that writes, and one that reads. Raises `OSError` or `sqlite3.Error`."""
+    """A connection for writes, and one for reads. Raises `OSError` or `sqlite3.Error`."""
     with ExitStack() as opened:
         writing = opened.enter_context(closing(connect(path)))
         reading = opened.enter_context(closing(connect(path, read_only=True)))
@@ -240,7 +240,7 @@ def _migrate(path: Path) -> list[str]:
 
 
 def _unavailable(error: sqlite3.DatabaseError) -> DatabaseUnavailable:
-    """The error for a database that fails. An error in a statement of a store is raised as it is."""
+    """The error for a failing database. An error in a store's own statement is raised unchanged."""
     if not is_failure(error):
         raise error
     return DatabaseUnavailable(f"the database does not answer: {getattr(error, 'sqlite_errorname', error)}")

@@ -1,7 +1,7 @@
 """Checks that the files of an SQLite database are still in their places; `commits` calls it at each commit.
 
-A process that has a file open can go on reading and writing it after its name was removed or names another file (a
-volume mounted over it, a copy in its place). Such writes are lost when the process ends.
+A process can read and write an open file even after its name was removed, or after another file took its name (a
+mounted volume, a copy). Such writes are lost when the process ends.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _MEANINGS: Final = {
     sqlite3.SQLITE_CORRUPT: "the file is damaged",
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk fails",
-    sqlite3.SQLITE_NOTADB: "the file is no database",
+    sqlite3.SQLITE_NOTADB: "the file is not a database",
     sqlite3.SQLITE_READONLY: "it is read-only",
 }
 
 
 class Files:
-    """The open files by device and inode, which no other file has while they are open."""
+    """The open files, by device and inode: no other file has the same pair while they are open."""
 
     def __init__(self, path: Path) -> None:
-        """The files of the database at `path`, which is open and was read. Raises `OSError`."""
+        """The files of the database at `path`, which was opened and read. Raises `OSError`."""
         self._directory = path.parent
         self._names = [f"{path.name}{suffix}" for suffix in _SUFFIXES]
         self._paths = [f"{path}{suffix}" for suffix in _SUFFIXES]
         self._opened = [_identity(each) for each in self._paths]
 
     def check(self) -> None:
-        """Return when a process that starts now would open the same files. Raises `DatabaseUnavailable`."""
+        """Return if a process that starts now would open the same files. Raises `DatabaseUnavailable`."""
         for name, path, opened in zip(self._names, self._paths, self._opened, strict=True):
             try:
                 is_same = _identity(path) == opened
@@ -64,11 +64,11 @@ class Files:
         return os.stat(self._paths[1]).st_size  # noqa: PTH116 - as in `_identity`
 
     def are_writable(self) -> bool:
-        """Whether a process that opens the files now may write to them, by their permissions."""
+        """Whether permissions allow a process that opens the files now to write them."""
         return all(os.access(path, os.W_OK) for path in (self._directory, *self._paths))
 
     def reason(self, error: BaseException) -> str:
-        """The reason of a failure in a few words, without a path."""
+        """The reason for a failure in a few words, without a path."""
         code = getattr(error, "sqlite_errorcode", None)
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         if code is None:
@@ -85,7 +85,7 @@ class Files:
 
 
 def _identity(path: str) -> tuple[int, int]:
-    status = os.stat(path)  # noqa: PTH116 - at each commit; to make a Path takes longer than the system call
+    status = os.stat(path)  # noqa: PTH116 - at each commit: making a Path takes longer than the system call
     return status.st_dev, status.st_ino
 
 

@@ -28,9 +28,9 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Jobs that share a transaction. After they have run, the commit is due, unless the transaction was undone.
+    """Jobs that share a transaction. After they have run, the commit follows, unless the transaction was undone.
 
-    A group that needs care runs each job in a savepoint of its own.
+    A group that `needs_care` runs each job in its own savepoint.
     """
 
     jobs: list[Job]
@@ -38,14 +38,14 @@ class Group:
     is_undone: bool = False
     needs_care: bool = False
 
-    def let_go(self) -> None:
-        """Forget the works, which will not run again: their memory is freed on this thread, not on another core."""
+    def drop_works(self) -> None:
+        """Drop the works, which will not run again, to free their memory on this thread, not on another core."""
         for job in self.jobs:
             job.work = _done
 
 
 async def _done(_: Transaction) -> None:
-    """Stands for a work that is over."""
+    """Takes the place of a work that has ended."""
 
 
 class SqliteTransaction:
@@ -54,7 +54,7 @@ class SqliteTransaction:
     for_update: str = ""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Work on `connection`, inside the transaction that it has open."""
+        """Use `connection`, which has an open transaction."""
         self._connection = connection
         self.has_executed = False
 
@@ -77,27 +77,27 @@ class SqliteTransaction:
 
 
 def is_run_cleanly(connection: sqlite3.Connection, job: Job) -> bool:
-    """Run a job in the shared transaction; whether it left all of its changes, or none if it failed.
+    """Run a job in the shared transaction; False if it failed and may have left changes.
 
-    A savepoint around each job would cost about as much as its insert, and most jobs that fail have only read.
+    A savepoint around each job would cost about as much as its INSERT, and most failing jobs have only read.
     """
     transaction, before = SqliteTransaction(connection), connection.total_changes
     try:
         job.result = _drive(job.work(transaction))
-    except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who gets it; the others go on
+    except BaseException as error:  # noqa: BLE001 - the caller of this job gets it; the other jobs go on
         _raise_failure(connection, error)
         job.error = error
-    # A statement that changed no row may have taken a sequence number.
+    # Even a statement that changed no row may have taken a sequence number.
     return job.error is None or (not transaction.has_executed and connection.total_changes == before)
 
 
 def run_apart(connection: sqlite3.Connection, job: Job) -> None:
-    """Run a job in a savepoint, perhaps again, and undo it alone if it fails."""
+    """Run a job in a savepoint, possibly for the second time, and undo only this job if it fails."""
     connection.execute("SAVEPOINT job")
     job.result = job.error = None
     try:
         job.result = _drive(job.work(SqliteTransaction(connection)))
-    except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who gets it; the others go on
+    except BaseException as error:  # noqa: BLE001 - the caller of this job gets it; the other jobs go on
         _raise_failure(connection, error)
         job.error = error
         connection.execute("ROLLBACK TO job")
@@ -105,7 +105,7 @@ def run_apart(connection: sqlite3.Connection, job: Job) -> None:
 
 
 def _raise_failure(connection: sqlite3.Connection, error: BaseException) -> None:
-    """Raise `error` if the database itself fails or the transaction has ended: then no job of the group is kept.
+    """Raise `error` if the database itself fails or the transaction has ended: then the whole group fails.
 
     SQLite ends a transaction when memory or the disk is full; later statements would be committed one by one.
     """
@@ -126,4 +126,4 @@ def _drive(work: Awaitable[T]) -> T:
     except StopIteration as stop:
         return cast("T", stop.value)
     coroutine.close()
-    raise RuntimeError("a transaction awaits nothing but its own statements")
+    raise RuntimeError("a work awaits only the methods of its transaction")

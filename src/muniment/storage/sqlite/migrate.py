@@ -8,7 +8,7 @@ from typing import Final
 
 from muniment.storage.migrate import LEDGER, migrations, missing
 
-# How long a process waits for the migrations of another, which may rebuild an index over every row.
+# How long a process waits for the migrations of another process, which may build an index over every row.
 MIGRATION_TIMEOUT_MS: Final = 60_000
 
 

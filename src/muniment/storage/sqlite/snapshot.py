@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
     from muniment.storage.database import Parameters, Row
 
-# Pages of one step (4 MiB): Ctrl-C and a progress bar wait for a step.
+# Pages per step (4 MiB): Ctrl-C and the progress bar wait for the end of a step.
 _STEP_PAGES: Final = 1_000
 
 
 def take_snapshot(source: Path, target: Path, advance: Callable[[int, int], None]) -> None:
-    """Copy all rows that are committed now to the new file `target`, durably; other processes may write `source`.
+    """Copy all committed rows to the new file `target`, durably, while other processes may write to `source`.
 
     `advance` is called after each step with the number of copied pages and of all pages. Raises `DatabaseUnavailable`,
-    and `OSError` when `target` is there.
+    and `OSError` when `target` exists.
     """
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         with closing(connect(source, read_only=True)) as reading, closing(sqlite3.connect(target)) as writing:
-            writing.execute("PRAGMA journal_mode=OFF")  # no process uses it before it is complete
+            writing.execute("PRAGMA journal_mode=OFF")  # no process uses an incomplete copy
             writing.execute("PRAGMA synchronous=OFF")
-            # Without a transaction SQLite starts again whenever another process has written between two steps, so under
-            # constant writes it never ends (https://sqlite.org/c3ref/backup_finish.html). In WAL mode no writer waits.
+            # Without a transaction SQLite starts again whenever another process writes between two steps, and under
+            # constant writes never ends (https://sqlite.org/c3ref/backup_finish.html). In WAL mode no writer waits.
             reading.execute("BEGIN")
             reading.execute("SELECT 1 FROM sqlite_master").fetchone()
             reading.backup(
@@ -46,7 +46,7 @@ def take_snapshot(source: Path, target: Path, advance: Callable[[int, int], None
 
 
 class StillDatabase:
-    """A database file that no process writes, read without locks and without a file beside it.
+    """A database file that no process writes, read without locks and without further files.
 
     Every method raises `Integrity` when the file is damaged, or is not a database.
     """
@@ -58,7 +58,7 @@ class StillDatabase:
         )
 
     def check(self) -> None:
-        """Return when every page and index is sound, and the schema is this service's."""
+        """Return if every page and index is sound, and the schema is that of this service."""
         for (finding,) in self.fetch("PRAGMA integrity_check(1)"):
             if finding != "ok":
                 raise Integrity(f"the database is damaged: {' '.join(str(finding).split())}")
@@ -66,9 +66,9 @@ class StillDatabase:
             raise Integrity("the database is not one of this service")
 
     def newer_migrations(self) -> list[str]:
-        """Applied migrations of a newer release than this one.
+        """The applied migrations of newer releases.
 
-        Raises `ValueError` when one that is known here was applied with other contents.
+        Raises `ValueError` when a migration of this release was applied with other contents.
         """
         applied = {str(name): str(sha256) for name, sha256 in self.fetch("SELECT name, sha256 FROM schema_migrations")}
         known = migrations("sqlite")
@@ -76,7 +76,7 @@ class StillDatabase:
         return sorted(applied.keys() - {migration.name for migration in known})
 
     def fetch(self, sql: str, parameters: Parameters = ()) -> Iterator[Row]:
-        """The rows of a query, one after the other."""
+        """The rows of a query, one by one."""
         try:
             yield from self._connection.execute(sql, parameters)
         except sqlite3.DatabaseError as error:

@@ -24,26 +24,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Jobs in one transaction. Beyond a few hundred the fsync is a small part of each, and the first waits for the last.
+# Jobs in one transaction. With more, the fsync is a small part of each job, and the first job waits for the last.
 GROUP_SIZE_MAX: Final = 256
-# Between two attempts to begin while another process writes. That one commits for milliseconds, and pauses for some
-# tenths of one; SQLite's own wait tries every tenth of a second in the end, and rarely meets such a pause.
+# The pause between two attempts to begin while another process writes. That process commits for milliseconds and pauses
+# for tenths of one. SQLite's own wait grows to a tenth of a second between attempts, and rarely meets such a pause.
 LOOK_SECONDS: Final = 0.004
 
 _log = structlog.get_logger(__name__)
 
 
 class Writer:
-    """Takes works from the tasks of any loop and commits them, group after group, in the order in which they came.
+    """Takes works from the tasks of any event loop and commits them in groups, in the order of their arrival.
 
-    The statements of a group run on the event loop, and a thread commits. A statement takes microseconds; a thread
-    would wait for the interpreter lock each time, and take it from the loop, which costs more. A commit waits for
-    the disk, and the loop serves others meanwhile. When another process is writing, the whole group goes to the thread,
-    which waits for the write lock.
+    The statements of a group run on the event loop: each takes microseconds, less than handing the interpreter lock to
+    a thread. A thread commits, so that the loop serves other requests while the commit waits for the disk. If another
+    process is writing, the whole group goes to the thread, which waits for the write lock.
     """
 
     def __init__(self, commits: Commits, *, patience_s: float) -> None:
-        """Own the connection of `commits`; `close` ends the thread. `patience_s` is the wait for other processes."""
+        """Own the connection of `commits`, and start the thread. `patience_s` is the wait for other processes."""
         self._patience_s = patience_s
         self.commits = commits
         self._connection = commits.connection
@@ -51,14 +50,14 @@ class Writer:
         self._backlog = Backlog()
         # One group at a time has the connection, from its first statement to the end of its commit.
         self._is_busy = False
-        # The loop that waits for more jobs before it starts the next group, if one does.
+        # The loop that gathers jobs for the next group, if one does.
         self._gathering: asyncio.AbstractEventLoop | None = None
         self._closing = False
-        # The thread has ended: no more writes.
+        # The thread has ended: there are no more writes.
         self.is_over = False
-        self._lock = threading.Condition()  # around all of these; it is notified when a group is over
+        self._lock = threading.Condition()  # guards all of these; notified when a group has ended
         self._handed_over: SimpleQueue[Group | None] = SimpleQueue()
-        self._finishing: Group | None = None  # the thread has taken it, and its callers have no outcome yet
+        self._finishing: Group | None = None  # the group of the thread, whose callers have no outcome yet
         self._thread = threading.Thread(target=self._serve, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -79,7 +78,7 @@ class Writer:
         return await job.future
 
     def close(self) -> None:
-        """Commit the queue, then close the connection. Blocks; never call it on a loop that has jobs."""
+        """Commit the queue, then close the connection. Blocks, so never call it on a loop with jobs."""
         with self._lock:
             self._closing = True
             while self._is_busy or self._queue:
@@ -92,7 +91,7 @@ class Writer:
         self._connection.close()
 
     def exchange(self, connect: Callable[[], Commits]) -> None:
-        """Close this connection and own the one that `connect` makes, unless this one is busy."""
+        """Replace the connection by the one that `connect` makes, unless it is busy."""
         with self._lock:
             if not self._is_busy and not self._closing:
                 self._connection.close()
@@ -101,11 +100,11 @@ class Writer:
 
     @property
     def _is_gathering(self) -> bool:
-        """Whether a loop will start the next group; a loop that was closed will not."""
+        """Whether a loop will start the next group; a closed loop will not."""
         return self._gathering is not None and not self._gathering.is_closed()
 
     def _gather(self, seen: int, quiet: int, iterations: int) -> None:
-        """Start the next group after quiet iterations of the loop, or after enough of any."""
+        """Start the next group after enough iterations of the loop without new jobs, or after enough of any kind."""
         loop = asyncio.get_running_loop()
         with self._lock:
             count = len(self._queue)
@@ -118,7 +117,7 @@ class Writer:
             self._start_next()
 
     def _start_next(self) -> None:
-        """Run the next group on the loop. If one is running or being committed, its end calls this again."""
+        """Run the next group on the loop. If a group is in progress, its end calls this again."""
         with self._lock:
             group = self._take()
         if group is None:
@@ -130,25 +129,25 @@ class Writer:
                     group.needs_care = True
                     self._connection.execute("ROLLBACK")
                 else:
-                    group.let_go()
+                    group.drop_works()
         except BaseException as error:
             self._undo(group, error)
-            if not isinstance(error, Exception):  # such as Ctrl-C: it belongs to the loop, and ends the group too
+            if not isinstance(error, Exception):  # such as Ctrl-C, which also ends the loop
                 raise
         finally:
             self._give(group)
 
     def _is_early(self) -> bool:
-        """Whether the oldest job may wait longer for others to join its group; the lock is held."""
+        """Whether the oldest job may wait longer for others. Call it with the lock."""
         oldest = self._oldest()
         return oldest is None or time.monotonic() - oldest < GATHERING_SECONDS_MAX
 
     def _oldest(self) -> float | None:
-        """When the first job of the queue was submitted."""
+        """The monotonic time at which the first job of the queue was submitted."""
         return self._queue[0].until - WAITING_SECONDS_MAX if self._queue else None
 
     def _take(self) -> Group | None:
-        """The next group, if the connection is free; the lock is held. Jobs that waited for too long are refused."""
+        """The next group, if the connection is free; refuses jobs that waited for too long. Call it with the lock."""
         if self._is_busy:
             return None
         now, late = time.monotonic(), list[Job]()
@@ -163,7 +162,7 @@ class Writer:
         return group
 
     def _serve(self) -> None:
-        """Finish groups until the writer is closed. If an error ends this, all jobs are refused, now and later."""
+        """Finish groups until the writer is closed. If an error ends the thread, refuse all jobs from then on."""
         try:
             while group := self._handed_over.get():
                 self._finishing = group
@@ -191,7 +190,7 @@ class Writer:
             self._refuse_all()
 
     def _refuse_all(self) -> None:
-        """Undo and refuse all jobs that the thread would have finished; it has ended."""
+        """Undo and refuse all jobs, because the thread has ended."""
         with self._lock:
             left = list(self._queue)
             self._queue.clear()
@@ -202,7 +201,7 @@ class Writer:
                         self._roll_back()
                         self._is_busy = False
             self._lock.notify_all()
-        _refuse(left, "the database has no writer any more")
+        _refuse(left, "the database no longer has a writer")
 
     def _finish(self, group: Group) -> None:
         try:
@@ -210,7 +209,7 @@ class Writer:
                 self._run(group)
             if not group.is_undone:
                 self._make_durable()
-        except BaseException as error:  # noqa: BLE001 - if the thread ended, every later caller would wait for ever
+        except BaseException as error:  # noqa: BLE001 - the thread must go on: every later caller waits for it
             self._undo(group, error)
 
     def _call_next(self) -> None:
@@ -229,13 +228,13 @@ class Writer:
                 self._give(group)
 
     def _begin_when_free(self) -> None:
-        """Begin a transaction as soon as no other process is writing."""
+        """Begin a transaction once no other process is writing."""
         until = time.monotonic() + self._patience_s
         while time.monotonic() < until:
             if self.commits.begin():
                 return
             time.sleep(LOOK_SECONDS)
-        self._connection.execute("BEGIN IMMEDIATE")  # the last attempt: its error is the outcome
+        self._connection.execute("BEGIN IMMEDIATE")  # the last attempt, which raises
 
     def _run(self, group: Group) -> None:
         """Run a group on the thread, which may wait for other processes."""
@@ -255,39 +254,39 @@ class Writer:
     def _undo(self, group: Group, error: BaseException) -> None:
         """Undo a group after a failure of the database itself, and give each caller the failure.
 
-        A caller whose work was refused gets it too: the reason may be a row of another job, which is undone now.
+        This includes callers whose work was refused: the reason may be a row of another job, which is undone now.
         """
         group.is_undone = True
         self._roll_back()
         detail = self.commits.failed(error)
         for job in group.jobs:
             job.error = DatabaseUnavailable(detail)
-        with suppress(Exception):  # a log that cannot be written must not keep the callers waiting
+        with suppress(Exception):  # a failing log must not keep the callers waiting
             _log.error("write failed", error=detail, detail=str(error), jobs=len(group.jobs))
 
     def _roll_back(self) -> None:
-        with suppress(Exception):  # if it fails, BEGIN fails for the next group, which tries again
+        with suppress(Exception):  # if it fails, the BEGIN of the next group fails too
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
 
 def _refuse(jobs: list[Job], detail: str) -> None:
-    """Give each caller the refusal: nothing of its work was kept."""
+    """Give each caller the refusal: its work changed nothing."""
     for job in jobs:
         job.error = DatabaseUnavailable(detail)
     _report(jobs)
 
 
 def _report(jobs: list[Job]) -> None:
-    """Give each caller its outcome, with one call into each event loop."""
+    """Give each caller its outcome, with one call per event loop."""
     for loop in {job.loop for job in jobs}:
-        with suppress(RuntimeError):  # the loop is closed, and its callers with it
+        with suppress(RuntimeError):  # the loop is closed, and its callers have ended
             loop.call_soon_threadsafe(_resolve, [job for job in jobs if job.loop is loop])
 
 
 def _resolve(jobs: list[Job]) -> None:
     for job in jobs:
-        if job.future.done():  # its caller was cancelled
+        if job.future.done():  # the caller was cancelled
             continue
         if job.error is None:
             job.future.set_result(job.result)

@@ -1,6 +1,6 @@
-"""Queues the reads of one database by their statement, and sends each group as one; `engine` calls it.
+"""Queues the reads of one database by their statement, and sends each group as one statement; `engine` calls it.
 
-No read waits for others. A group starts as soon as a slot is free; while all are busy, more reads join the next group.
+A group starts as soon as a slot is free. While all slots are busy, more reads join the next group.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from muniment.storage.database import Parameters, Row
     from muniment.storage.postgres.statements import Statement, Statements
 
-# Connections for reads: the server works on one while this process reads the answer of the other.
+# Connections for reads: the server works on one group while this process takes the answer to the other.
 READ_SLOTS: Final = 2
 # Reads in one group. The server answers them one after the other, in a few microseconds each.
 GROUP_SIZE_MAX: Final = 128
-# Reads in the queue: a second of the work of one process. More are refused.
+# Reads in the queue: about a second of one process's work. More are refused.
 READS_QUEUED_MAX: Final = 20_000
 
 
-# The values of a read, and the future that its caller awaits. Tens of thousands are made in a second, and a plain tuple
-# is the fastest to make.
+# The values of a read, and the future that its caller awaits. Tens of thousands are made each second; a plain tuple is
+# the fastest to make.
 _Read: TypeAlias = "tuple[Parameters, asyncio.Future[list[Row]]]"
 
 
-class Reader:
-    """Answers the reads of one database."""
+class ReadQueue:
+    """Answers the reads of one process from one database."""
 
     def __init__(self, connector: Connector, statements: Statements) -> None:
-        """Connections are made when they are needed."""
+        """Connect on first use."""
         self._statements = statements
         self._queue: dict[Statement, list[_Read]] = {}
         self._queue_length = 0
@@ -69,11 +69,11 @@ class Reader:
         return None
 
     async def _serve(self, slot: Slot, group: tuple[Statement, list[_Read]]) -> None:
-        """Answer a group. If its statement is refused, send each read alone, so that only the wrong read fails."""
+        """Answer a group. If the server refuses it, send each read alone, so that only the refused read fails."""
         statement, reads = group
         try:
             answers = await _fetch(slot, statement, reads)
-        except Exception as error:  # noqa: BLE001 - these callers wait for any outcome, and later groups for the slot
+        except Exception as error:  # noqa: BLE001 - every caller must get an outcome, and later groups need the slot
             refusal = for_caller(error)
             if len(reads) == 1 or isinstance(refusal, DatabaseUnavailable):
                 _refuse(reads, refusal)
@@ -87,7 +87,7 @@ class Reader:
 
 
 async def _fetch(slot: Slot, statement: Statement, reads: list[_Read]) -> list[list[Row]]:
-    """The rows of each read; once more on a new connection if this one was lost, for example while it was idle."""
+    """The rows of each read; asks once more on a new connection if this one was lost, for example while idle."""
     batch = [values for values, _ in reads]
     try:
         return await fetch_batch(await slot.open(), statement, batch)
@@ -102,7 +102,7 @@ async def _fetch(slot: Slot, statement: Statement, reads: list[_Read]) -> list[l
 
 
 def _refuse(reads: list[_Read], error: BaseException) -> None:
-    """Give each caller the error, as an exception of its own, because each caller adds to its traceback."""
+    """Give each caller the error, as a separate exception, because each caller adds to its traceback."""
     for _, future in reads:
         if not future.done():
             own = DatabaseUnavailable(error.detail) if isinstance(error, DatabaseUnavailable) else error
