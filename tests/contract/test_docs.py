@@ -74,7 +74,7 @@ def _named_files(page: str) -> list[str]:
     return [path for path in named if Path(path).name not in new]
 
 
-@pytest.mark.parametrize("page", _OURS, ids=[str(page.relative_to(ROOT)) for page in _OURS])
+@pytest.mark.parametrize("page", _PAGES, ids=[str(page.relative_to(ROOT)) for page in _PAGES])
 def test_a_line_of_prose_has_at_most_120_characters(page: Path) -> None:
     assert _wide_lines(page.read_text("utf-8")) == []
 
@@ -199,7 +199,7 @@ async def test_every_code_has_a_page(client: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("code", ["no-such-code", "Integrity", "%3Cscript%3E", "a" * 300])
-async def test_what_is_no_code_has_no_page(client: httpx2.AsyncClient, code: str) -> None:
+async def test_an_unknown_code_has_no_page(client: httpx2.AsyncClient, code: str) -> None:
     response = await client.get(f"/errors/{code}")
     assert response.status_code == 404
     assert response.json()["code"] == "unknown-path"
