@@ -90,9 +90,7 @@ async def test_an_idle_connection_with_bytes_unread_is_aborted() -> None:
     assert wire.transport.is_aborted
 
 
-async def test_when_memory_is_short_connections_of_the_largest_client_are_aborted() -> (
-    None
-):
+async def test_when_memory_is_short_connections_of_the_largest_client_are_aborted() -> None:
     together = shared(streaming(100), unread=UnreadAnswers(bytes_max=16 * SLICE))
     honest = await stuck(Wire(None, shared=together, peer="192.0.2.1"))
     greedy = [await stuck(Wire(None, shared=together, peer="192.0.2.2")) for _ in range(20)]
