@@ -1,4 +1,4 @@
-"""A gateway over a block store on disk, with the sample bundles in it, and a client that asks it."""
+"""A gateway over a block store on disk, with the sample bundles in it, and a client."""
 
 from __future__ import annotations
 

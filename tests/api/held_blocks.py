@@ -1,4 +1,4 @@
-"""The blocks that an application under test holds, in whichever store: look at them, damage them, take them away."""
+"""The blocks of an application under test, in either store: read them, damage them, remove them."""
 
 from __future__ import annotations
 

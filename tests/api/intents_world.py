@@ -1,4 +1,4 @@
-"""What tests of intents share: intents as operators would send them, recorded without a request."""
+"""Intents for tests: as operators send them, recorded without a request."""
 
 from __future__ import annotations
 

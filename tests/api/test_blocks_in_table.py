@@ -57,7 +57,7 @@ async def test_a_range_is_a_part(client: httpx2.AsyncClient, asked: str, start: 
     assert (response.status_code, response.content) == (206, WASM[start:end])
 
 
-async def test_a_car_and_a_raw_block_hold_what_was_uploaded(client: httpx2.AsyncClient, context: Context) -> None:
+async def test_a_car_and_a_raw_block_hold_the_uploaded_bytes(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await upload(client)
     roots, blocks = read_car(io.BytesIO((await client.get(f"/ipfs/{cid}?format=car")).content))
     held = {block_cid.digest: data for block_cid, data in blocks}
@@ -67,12 +67,12 @@ async def test_a_car_and_a_raw_block_hold_what_was_uploaded(client: httpx2.Async
     assert raw.content == held[decode_cid(cid).digest]
 
 
-async def test_what_is_not_held_is_not_found(client: httpx2.AsyncClient) -> None:
+async def test_content_that_is_not_held_is_not_found(client: httpx2.AsyncClient) -> None:
     answer = await client.get("/ipfs/QmbFMke1KXqnYyBBWxB74N4c5SBnJMVAiMNRcGu6x1AwQH?format=raw")
     assert (answer.status_code, answer.json()["code"]) == (404, "content-not-found")
 
 
-async def test_a_damaged_row_is_an_integrity_problem_until_the_same_upload_mends_it(
+async def test_a_damaged_row_is_an_integrity_problem_until_the_same_upload_repairs_it(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     cid = await deploy(client)
@@ -103,7 +103,7 @@ async def test_a_table_that_does_not_answer_is_unavailable_and_no_record_is_stor
     assert (await client.get("/functions")).json() == []
 
 
-async def test_many_at_once_are_served(client: httpx2.AsyncClient) -> None:
+async def test_many_simultaneous_requests_are_served(client: httpx2.AsyncClient) -> None:
     cid = await upload(client)
     answers = await asyncio.gather(*(client.get(f"/functions/{cid}/wasm") for _ in range(40)))
     assert all(answer.content == WASM for answer in answers)

@@ -1,4 +1,4 @@
-"""The JSON manners that every POST shares: what is no acceptable body, whatever the operation."""
+"""The bodies that every operation with a JSON body refuses, and those that it accepts."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ def test_every_operation_named_here_takes_a_json_body() -> None:
         pytest.param(b"<html></html>", "invalid-json", id="HTML"),
     ],
 )
-async def test_bad_input_1_what_is_no_json_object_is_400(post: Post, content: bytes, code: str) -> None:
+async def test_a_body_that_is_not_a_json_object_is_400(post: Post, content: bytes, code: str) -> None:
     await refuse(post, 400, code, content)
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path != "/users/api-key/rotate"])
-async def test_bad_input_1_no_body_is_400_where_one_is_due(post: Post, path: str) -> None:
+async def test_a_missing_body_is_400(post: Post, path: str) -> None:
     for content, media_type in ((b"", "application/json"), (b"", None), (b"null", "application/json")):
         response = await post(path, content, media_type)
         assert response.status_code == 400
@@ -118,7 +118,7 @@ async def test_bad_input_1_no_body_is_400_where_one_is_due(post: Post, path: str
         "application/json; charset=utf-8; charset=utf-16",
     ],
 )
-async def test_bad_input_4_another_media_type_is_415(post: Post, media_type: str | None) -> None:
+async def test_another_media_type_is_415(post: Post, media_type: str | None) -> None:
     await refuse(post, 415, "unsupported-media-type", b"{}", media_type)
 
 
@@ -132,9 +132,7 @@ async def test_bad_input_4_another_media_type_is_415(post: Post, media_type: str
         "application/json ; charset=utf8",
     ],
 )
-async def test_bad_input_4_json_in_utf_8_is_read_however_it_is_named(
-    client: httpx2.AsyncClient, media_type: str
-) -> None:
+async def test_every_name_of_json_in_utf_8_is_accepted(client: httpx2.AsyncClient, media_type: str) -> None:
     content = b'{"address":"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"}'
     response = await client.post("/users/nonce", content=content, headers={"content-type": media_type})
     assert response.status_code == 200
@@ -154,17 +152,17 @@ async def test_a_body_that_is_not_coded_may_say_so(client: httpx2.AsyncClient, c
     assert (await client.post("/users/nonce", content=content, headers=headers)).status_code == 200
 
 
-async def test_bad_input_5_a_body_over_the_limit_is_413(post: Post) -> None:
+async def test_a_body_over_the_limit_is_413(post: Post) -> None:
     await refuse(post, 413, "body-too-large", b" " * (BODY_BYTES_MAX + 1))
 
 
-async def test_bad_input_5_a_body_at_the_limit_is_read(client: httpx2.AsyncClient) -> None:
+async def test_a_body_at_the_limit_is_read(client: httpx2.AsyncClient) -> None:
     content = b'{"address":"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"}'.ljust(BODY_BYTES_MAX)
     headers = {"content-type": "application/json"}
     assert (await client.post("/users/nonce", content=content, headers=headers)).status_code == 200
 
 
-async def test_bad_input_5_of_50_mb_without_a_length_no_more_than_the_limit_is_read(post: Post) -> None:
+async def test_of_50_mb_without_a_length_no_more_than_the_limit_is_read(post: Post) -> None:
     taken = 0
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -178,7 +176,7 @@ async def test_bad_input_5_of_50_mb_without_a_length_no_more_than_the_limit_is_r
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_bad_input_5_of_an_announced_50_mb_nothing_is_read(app: Any, path: str, token: str) -> None:
+async def test_of_an_announced_50_mb_nothing_is_read(app: Any, path: str, token: str) -> None:
     async def receive() -> dict[str, Any]:
         raise AssertionError("the body was asked for")
 
@@ -199,7 +197,7 @@ async def test_bad_input_5_of_an_announced_50_mb_nothing_is_read(app: Any, path:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_bad_input_6_two_members_of_one_name_are_400(post: Post, path: str) -> None:
+async def test_two_members_of_one_name_are_400(post: Post, path: str) -> None:
     name = PATHS[path]
     for content in (
         f'{{"{name}":"a","{name}":"b"}}',

@@ -1,4 +1,4 @@
-"""A clock that steps: what waits, what goes on, and that nothing changes for good."""
+"""A clock that steps: creates are refused, other requests go on, and no wrong mark stays."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def rows_of(context: Context) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("step_ms", [3 * HOUR_MS, -3 * HOUR_MS, 50 * 365 * 24 * HOUR_MS])
-async def test_after_a_step_creates_wait_and_all_else_goes_on(settings: Settings, step_ms: int) -> None:
+async def test_after_a_step_creates_are_refused_and_everything_else_goes_on(settings: Settings, step_ms: int) -> None:
     async with process(settings) as one:
         cid = await deploy(one.client)
         known = TriggerDraft(cid, OWNER, config=cron(endDate=one.machine.wall_ms() + 2 * HOUR_MS)).signed()
@@ -196,7 +196,7 @@ async def test_a_sweep_undoes_no_deactivation(client: httpx2.AsyncClient, contex
 
 
 @pytest.mark.parametrize("ahead_ms", [3 * HOUR_MS, 40 * 24 * HOUR_MS])
-async def test_rows_that_were_dated_ahead_bind_no_others_and_hide_none(
+async def test_rows_dated_ahead_move_no_other_dates_and_hide_no_row(
     client: httpx2.AsyncClient, clock: Clock, ahead_ms: int
 ) -> None:
     """In every listing by time, also at the times that pass later."""
@@ -274,7 +274,7 @@ async def test_a_forgotten_nonce_is_good_at_no_time_and_log_in_works_at_every(
         clock.advance(hours=-100)
 
 
-async def test_a_grace_given_by_a_clock_that_was_ahead_is_none(client: httpx2.AsyncClient, clock: Clock) -> None:
+async def test_a_grace_given_by_a_clock_that_was_ahead_does_not_count(client: httpx2.AsyncClient, clock: Clock) -> None:
     key = await api_key_of(client, OWNER)
     year_ms = 365 * 24 * HOUR_MS
     clock.now_ms += year_ms

@@ -77,7 +77,7 @@ async def test_in_the_first_epoch_cursors_have_the_form_that_they_always_had(
 @every_listing
 @either_way
 @pytest.mark.usefixtures("filled")
-async def test_a_cursor_of_an_earlier_epoch_is_refused_and_told_how_to_begin_again(
+async def test_a_cursor_of_an_earlier_epoch_is_refused_and_the_answer_says_how_to_begin_again(
     client: httpx2.AsyncClient, context: Context, path: str, sort: int, nothing_stored: Callable[[], Any]
 ) -> None:
     links = [await first_link(client, path, sort)]
@@ -163,7 +163,7 @@ class Counted:
 
 
 @pytest.mark.usefixtures("filled")
-async def test_what_is_known_is_asked_for_again_after_two_seconds_and_no_sooner(context: Context) -> None:
+async def test_the_epoch_is_read_again_after_two_seconds_and_no_sooner(context: Context) -> None:
     counted, now = Counted(context), [100.0]
     epochs = Epochs(counted, seconds=lambda: now[0])  # pyright: ignore[reportArgumentType] - it has all of a database
     numbers = epochs.numbers(counted, "triggers")  # pyright: ignore[reportArgumentType] - likewise
@@ -182,7 +182,7 @@ async def test_what_is_known_is_asked_for_again_after_two_seconds_and_no_sooner(
 
 
 @pytest.mark.usefixtures("filled")
-async def test_a_cursor_of_an_epoch_that_another_process_has_just_begun_is_good_at_once(
+async def test_a_cursor_of_an_epoch_that_another_process_has_just_begun_is_accepted(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     link = await first_link(client, "/triggers", 1)

@@ -1,4 +1,4 @@
-"""What a bundle may hold, and whose it is: the rules of manifest.json and function.wasm, the same bytes again."""
+"""The rules of manifest.json and function.wasm, the creator of a bundle, and the same bytes again."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_the_same_bytes_again_are_the_first_record(client: httpx2.AsyncCli
     assert await created_by(client, 3) == []
 
 
-async def test_the_same_bytes_at_once_are_one_record(client: httpx2.AsyncClient) -> None:
+async def test_simultaneous_uploads_of_the_same_bytes_make_one_record(client: httpx2.AsyncClient) -> None:
     keys = [await key_of(client, number // 2) for number in range(2, 18)]
     answers = await asyncio.gather(*(post_bundle(client, key, Bundle()) for key in keys))
     assert {answer.status_code for answer in answers} == {200}
@@ -180,7 +180,7 @@ async def test_other_bytes_of_the_same_name_and_version_are_refused(
     assert await deploy(client, Bundle(version="1.0.1", description="Logs two lines"))
 
 
-async def test_a_module_that_is_none_is_refused_as_such_under_a_taken_version_too(
+async def test_an_invalid_module_is_refused_as_such_under_a_taken_version_too(
     client: httpx2.AsyncClient, nothing_stored: NothingStored
 ) -> None:
     await deploy(client, Bundle())
@@ -190,7 +190,9 @@ async def test_a_module_that_is_none_is_refused_as_such_under_a_taken_version_to
     assert (response.status_code, response.json()["code"]) == (400, "invalid-wasm")
 
 
-async def test_other_bytes_at_once_under_one_name_and_version_leave_one(client: httpx2.AsyncClient) -> None:
+async def test_simultaneous_uploads_of_other_bytes_under_one_version_leave_one_function(
+    client: httpx2.AsyncClient,
+) -> None:
     key = await key_of(client)
     bundles = [Bundle(description=f"Variant {number}") for number in range(8)]
     answers = await asyncio.gather(*(post_bundle(client, key, bundle) for bundle in bundles))

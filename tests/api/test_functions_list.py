@@ -1,4 +1,4 @@
-"""GET /functions: filters, pages, and what is refused."""
+"""GET /functions: filters, pages and refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def refused(client: httpx2.AsyncClient, query: str) -> tuple[str, str]:
     return response.json()["code"], response.json()["errors"][0]["parameter"]
 
 
-async def test_nothing_deployed_is_an_empty_list(client: httpx2.AsyncClient) -> None:
+async def test_without_functions_the_list_is_empty(client: httpx2.AsyncClient) -> None:
     response = await client.get("/functions")
     assert (response.text, response.headers["content-type"]) == ("[]", "application/json")
     assert "link" not in response.headers
@@ -49,7 +49,7 @@ async def test_newest_come_first_unless_sorted_otherwise(client: httpx2.AsyncCli
     assert await listed(client, "?sort=1") == cids
 
 
-async def test_a_page_has_ten_records_unless_told(client: httpx2.AsyncClient) -> None:
+async def test_a_page_has_ten_records_by_default(client: httpx2.AsyncClient) -> None:
     cids = await deploy_many(client, 12)
     assert await listed(client) == cids[:1:-1]
     assert await listed(client, "?limit=100") == cids[::-1]

@@ -43,7 +43,7 @@ async def test_a_percent_encoded_cid_finds_the_record(client: httpx2.AsyncClient
 
 
 @pytest.mark.parametrize("tail", ["", "/manifest", "/wasm"])
-async def test_the_raw_cid_of_one_file_is_told_from_a_bundle(client: httpx2.AsyncClient, tail: str) -> None:
+async def test_the_raw_cid_of_one_file_is_distinguished_from_a_bundle(client: httpx2.AsyncClient, tail: str) -> None:
     cid = await deploy(client)
     response = await client.get(f"/functions/{spelled(cid, 0x55)}{tail}")
     assert (response.status_code, response.json()["code"]) == (404, "function-not-found")
@@ -174,7 +174,7 @@ async def test_an_answer_breaks_off_where_its_content_is_damaged(client: httpx2.
         await client.get(f"/functions/{cid}/wasm")
 
 
-async def test_the_same_upload_again_mends_what_is_damaged(client: httpx2.AsyncClient, context: Context) -> None:
+async def test_the_same_upload_again_repairs_damaged_content(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await deploy(client)
     for each in await digests(context):
         await damage(context, each)

@@ -1,4 +1,4 @@
-"""POST /functions: the form, the credential, and what the record says."""
+"""POST /functions: the form, the credential and the record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CAR files: which blocks, in which order, and what happens when one is damaged or missing."""
+"""CAR files: their blocks, the order of these, and a block that is damaged or missing."""
 
 from __future__ import annotations
 

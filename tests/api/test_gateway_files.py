@@ -77,7 +77,7 @@ async def test_one_range_is_given(client: httpx2.AsyncClient, wasm: str, given: 
     [f"bytes={SIZE}-", "bytes=9999999-99999999", "bytes=-0", "bytes=5-4", "bytes=", "bytes=-", "bytes=a-b",
      "bytes=0-1,x", "bytes=1-2-3", "bytes=0x1-2", "bytes=٣-٤", "nonsense", f"bytes={'9' * 5000}-"],
 )  # fmt: skip
-async def test_nonsense_and_what_lies_outside_is_not_satisfiable(
+async def test_a_nonsensical_range_and_one_outside_are_not_satisfiable(
     client: httpx2.AsyncClient, wasm: str, given: str
 ) -> None:
     reply = await client.get(wasm, headers={b"range": given.encode()})

@@ -1,4 +1,4 @@
-"""What the gateway specifications ask, a row for each rule."""
+"""The rules of the gateway specifications, a row for each."""
 
 from __future__ import annotations
 

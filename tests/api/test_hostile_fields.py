@@ -1,4 +1,4 @@
-"""Whatever stands in a field, a target or a query, the request is answered at once and is never an error of ours."""
+"""A hostile header field, target or query costs little and never causes an internal error."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def test_a_proposal_is_answered_with_every_field_and_its_hash(feeder: Feed
     assert (await feeder.read(of))["proposals"] == [answer.json()]
 
 
-async def test_the_same_proposal_is_one_and_its_status_goes_forward(feeder: Feeder) -> None:
+async def test_the_same_proposal_is_recorded_once_and_its_status_moves_forward(feeder: Feeder) -> None:
     of = await feeder.recorded()
     await feeder.append(of, "proposals", proposal(description="first"))
     for status in ("accepted", "received", "submitted"):
@@ -92,7 +92,7 @@ async def test_a_proposal_says_whether_its_solver_signed_it(
     assert put.json()["proposals"][0]["verified"] is True
 
 
-async def test_a_signature_for_a_settler_that_no_chain_has_is_not_judged(feeder: Feeder) -> None:
+async def test_a_signature_for_a_settler_of_no_configured_chain_is_not_judged(feeder: Feeder) -> None:
     other = Address.parse(Wallet(9).address)
     draft = IntentDraft().saying(settler=str(other))
     of = await feeder.recorded(draft)
@@ -110,7 +110,7 @@ async def test_a_log_without_a_time_is_of_now_and_each_is_another_line(feeder: F
     assert (await feeder.read(of))["logs"] == [first.json(), second.json()]
 
 
-async def test_the_same_log_is_one_by_its_id_or_else_by_time_level_and_text(feeder: Feeder) -> None:
+async def test_the_same_log_by_id_or_else_by_time_level_and_text_is_recorded_once(feeder: Feeder) -> None:
     of = await feeder.recorded()
     line = {"level": "info", "data": "x", "createdAt": "2026-11-20T19:00:00.000Z"}
     for body in (line, line, {**line, "level": "debug"}, {**line, "id": "a"}, {**line, "id": "a", "data": "y"}):
@@ -121,7 +121,9 @@ async def test_the_same_log_is_one_by_its_id_or_else_by_time_level_and_text(feed
 
 
 @pytest.mark.parametrize(("kind", "body"), [("proposals", proposal()), ("logs", log())], ids=["proposal", "log"])
-async def test_the_same_from_many_writers_at_once_is_one(feeder: Feeder, kind: str, body: dict[str, Any]) -> None:
+async def test_the_same_proposal_and_log_of_many_simultaneous_writers_are_recorded_once(
+    feeder: Feeder, kind: str, body: dict[str, Any]
+) -> None:
     of = await feeder.recorded()
     answers = await asyncio.gather(*(feeder.append(of, kind, body) for _ in range(40)))
     assert {answer.status_code for answer in answers} == {200}
@@ -129,7 +131,7 @@ async def test_the_same_from_many_writers_at_once_is_one(feeder: Feeder, kind: s
     assert {answer.content for answer in answers} == {answers[0].content}
 
 
-async def test_what_many_writers_append_at_once_is_all_there_in_lists_of_the_newest(feeder: Feeder) -> None:
+async def test_everything_that_many_simultaneous_writers_append_is_there_in_lists_of_the_newest(feeder: Feeder) -> None:
     of = await feeder.recorded()
     await asyncio.gather(*(
         feeder.append(of, kind, make(n)) for n in range(60) for kind, make in (("proposals", proposal), ("logs", log))
@@ -146,7 +148,7 @@ async def test_what_many_writers_append_at_once_is_all_there_in_lists_of_the_new
     [("proposals", proposal, "intent_proposals", 1_000), ("logs", log, "intent_logs", 10_000)],
     ids=["proposals", "logs"],
 )
-async def test_one_more_than_an_intent_holds_is_refused_and_those_it_has_are_not(
+async def test_a_full_intent_refuses_new_entries_and_accepts_known_ones(
     feeder: Feeder, context: Context, nothing_stored: NothingStored, kind: str, make: Any, table: str, holds: int
 ) -> None:
     of = await feeder.recorded()

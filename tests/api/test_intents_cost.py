@@ -130,7 +130,7 @@ async def test_one_intent_costs_the_same_among_few_and_many(
     assert costs[1] <= costs[0] + STEPS_COUNTED
 
 
-async def test_a_sweep_looks_only_at_what_has_expired(database: SqliteDatabase) -> None:
+async def test_a_sweep_looks_only_at_intents_that_have_expired(database: SqliteDatabase) -> None:
     await fill(database, range(MANY))
     assert 0 < await database.write(lambda tx: mark_expired(tx, Moment(NOW_MS, HOUR))) < 40
     with steps(database._writer._connection) as counted:

@@ -175,7 +175,7 @@ async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
     assert seen > MIXES
 
 
-async def test_what_a_listing_shows_is_what_its_filter_says(client: httpx2.AsyncClient, world: Shelf) -> None:
+async def test_the_rows_of_a_listing_fulfil_its_filter(client: httpx2.AsyncClient, world: Shelf) -> None:
     for status in STATUSES:
         page = (await client.get("/intents", params={"status": status, "limit": 100})).json()
         assert len(page) == len(world.expected({"status": status}, NOW_MS)) > 0
@@ -275,7 +275,7 @@ async def test_a_parameter_given_twice_is_refused(client: httpx2.AsyncClient, sh
 
 
 @pytest.mark.parametrize("value", [10**12 - 1, 10**14 + 1, UINT256_MAX])
-async def test_what_no_clock_shows_in_milliseconds_is_a_deadline(client: httpx2.AsyncClient, value: int) -> None:
+async def test_a_deadline_may_be_later_than_any_time_in_milliseconds(client: httpx2.AsyncClient, value: int) -> None:
     assert (await client.get("/intents", params={"deadlineAfter": value})).json() == []
 
 

@@ -78,13 +78,13 @@ async def test_a_cursor_and_an_offset_are_refused_together(client: httpx2.AsyncC
     check_refusal(response, 400, "invalid-parameter", parameter="cursor")
 
 
-async def test_a_cursor_before_everything_is_no_fault(client: httpx2.AsyncClient, rows: list[dict[str, Any]]) -> None:
+async def test_a_cursor_before_every_row_is_accepted(client: httpx2.AsyncClient, rows: list[dict[str, Any]]) -> None:
     first = Cursor.after(0)
     assert (await read_page(client, f"/intents?cursor={first}"))[0] == []
     assert (await read_page(client, f"/intents?sort=1&cursor={first}"))[0] == rows
 
 
-async def test_whoever_follows_cursors_sees_what_two_others_write_once_each(
+async def test_a_client_that_follows_cursors_sees_each_row_of_two_writers_once(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     url, data_dir = context.settings.database_url, context.settings.data_dir
@@ -156,7 +156,7 @@ async def test_a_page_ends_where_the_next_intent_would_make_it_too_long(
         assert await walk(client, f"/intents?limit=100&sort={sort}") == rows[::sort], bytes_max
 
 
-async def test_what_is_read_at_once_is_bounded_in_rows() -> None:
+async def test_the_rows_that_one_statement_reads_are_bounded() -> None:
     def head(proposal_count: int, log_count: int) -> store.Head:
         return store.Head(1, b"", "created", 1, None, None, proposal_count, log_count, "{}")
 

@@ -57,7 +57,7 @@ async def test_every_member_of_an_intent_is_kept(feeder: Feeder) -> None:
     assert await feeder.read(draft.hash) == answer
 
 
-async def test_the_same_put_twice_is_one_record(feeder: Feeder, context: Context) -> None:
+async def test_the_same_put_twice_makes_one_record(feeder: Feeder, context: Context) -> None:
     draft = IntentDraft(members={"proposals": [proposal(), proposal()], "logs": [log(), log()], "status": "enqueued"})
     first = await feeder.put(draft)
     before = await written(context)
@@ -87,7 +87,7 @@ async def test_the_answer_to_get_can_be_put_and_changes_nothing(
     assert (again.content, again.headers["etag"]) == (answer.content, answer.headers["etag"])
 
 
-async def test_new_proposals_and_logs_join_the_recorded_ones(feeder: Feeder) -> None:
+async def test_new_proposals_and_logs_are_added_to_the_recorded_ones(feeder: Feeder) -> None:
     draft = IntentDraft(members={"proposals": [proposal(1)], "logs": [log(1)]})
     await feeder.recorded(draft)
     more = IntentDraft(members={

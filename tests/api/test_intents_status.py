@@ -51,7 +51,7 @@ async def test_a_refused_move_names_those_that_are_allowed(feeder: Feeder) -> No
 
 
 @pytest.mark.parametrize("status", PROPOSAL_MOVES)
-async def test_a_proposal_moves_to_whatever_can_follow(
+async def test_a_proposal_moves_to_any_status_that_can_follow(
     feeder: Feeder, nothing_stored: NothingStored, status: str
 ) -> None:
     for number, wanted in enumerate(PROPOSAL_MOVES):
@@ -108,7 +108,7 @@ async def test_a_transaction_is_set_once(feeder: Feeder, nothing_stored: Nothing
 
 
 @pytest.mark.parametrize(("status", "seconds"), [("created", DAY_S), ("enqueued", DAY_S), ("submitted", DAY_S + 3_600)])
-async def test_an_intent_that_reads_as_expired_moves_no_more(
+async def test_an_intent_with_the_status_expired_does_not_move(
     feeder: Feeder, clock: Clock, nothing_stored: NothingStored, status: str, seconds: int
 ) -> None:
     of = await feeder.recorded(IntentDraft(members={"status": status}))

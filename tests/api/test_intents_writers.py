@@ -94,7 +94,7 @@ async def test_of_two_moves_that_exclude_each_other_one_is_refused(feeder: Feede
         assert (await feeder.read(of))["status"] == ("succeeded" if kinds[0] == {200} else "failed")
 
 
-async def test_an_intent_that_many_put_at_once_is_one(feeder: Feeder) -> None:
+async def test_simultaneous_puts_of_an_intent_record_it_once(feeder: Feeder) -> None:
     drafts = [IntentDraft(members={"proposals": [proposal(n)], "logs": [log(n), log(99)]}) for n in range(20)]
     answers = await asyncio.gather(*(feeder.put(draft) for draft in drafts))
     assert {answer.status_code for answer in answers} == {200}

@@ -105,7 +105,7 @@ def as_sent(query: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("times_follow", [True, False], ids=["times follow the order", "times may differ"])
-async def test_a_page_far_behind_holds_what_anybody_would_count(
+async def test_a_page_at_a_far_offset_holds_the_same_rows_as_a_plain_count(
     caller: httpx2.AsyncClient, context: Context, *, times_follow: bool
 ) -> None:
     if not times_follow:  # as on PostgreSQL, and in a file that was copied from there

@@ -1,4 +1,4 @@
-"""Pages that are longer than what is held for one client at once: in slices, and behind a cursor up to 1 MiB."""
+"""Pages longer than the memory for one client: they leave in slices, and behind a cursor end at 1 MiB."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Held:
 
 @pytest.mark.parametrize("length", [1_500, LONG_BYTES, 100 * KIB])
 @pytest.mark.parametrize("search", [search_triggers_of, search_functions_of])
-async def test_nothing_is_read_ahead_of_who_takes_a_page_slowly(context: Context, search: Any, length: int) -> None:
+async def test_no_row_is_read_ahead_of_a_client_that_reads_slowly(context: Context, search: Any, length: int) -> None:
     records = await fill(context, [length] * COUNT)
     for query in ({}, {"offset": 5}):
         held = Held(context.database)
@@ -199,7 +199,7 @@ LENGTHS = st.one_of(
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_whoever_follows_cursors_over_long_pages_loses_and_doubles_no_row(
+async def test_a_client_that_follows_cursors_over_long_pages_gets_every_row_once(
     caller: httpx2.AsyncClient, context: Context, path: str
 ) -> None:
     drawn: list[tuple[list[int], int, int]] = []

@@ -59,6 +59,6 @@ async def test_an_element_of_a_later_part_is_checked_too(client: httpx2.AsyncCli
         check_refusal(await client.get(f"/triggers?{query}"), 400, "invalid-signature", parameter="sigs")
 
 
-async def test_what_is_no_list_comes_once(client: httpx2.AsyncClient) -> None:
+async def test_a_parameter_that_is_not_a_list_comes_once(client: httpx2.AsyncClient) -> None:
     for query in ("active=true&active=true", "limit=1&limit=1", f"sigs={SIG}&sort=1&sort=1"):
         check_refusal(await client.get(f"/triggers?{query}"), 400, "invalid-parameter")

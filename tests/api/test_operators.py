@@ -1,4 +1,4 @@
-"""Operators: a key lets one in until it is revoked, is kept nowhere, and names them in the audit log."""
+"""Operators: a key is good until it is revoked, is stored nowhere, and names its operator in the audit log."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_without_a_good_key_nothing_is_written(
             check_refusal(answer, status, code)
 
 
-async def test_a_revoked_key_is_refused_at_once_and_a_new_one_for_the_name_is_good(
+async def test_a_revoked_key_is_refused_immediately_and_a_new_key_for_the_name_is_good(
     feeder: Feeder, context: Context, nothing_stored: NothingStored
 ) -> None:
     of = await feeder.recorded()
@@ -162,7 +162,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("words", "reason"), REFUSED.values(), ids=REFUSED)
-async def test_what_cannot_be_done_is_told_in_one_line(
+async def test_a_command_that_fails_prints_one_line(
     context: Context, nothing_stored: NothingStored, words: list[str], reason: str
 ) -> None:
     await operator_key(context)
@@ -174,6 +174,6 @@ async def test_what_cannot_be_done_is_told_in_one_line(
     assert reason in said.output
 
 
-async def test_an_operator_is_no_user_of_other_operations(feeder: Feeder) -> None:
+async def test_an_operators_key_is_refused_by_other_operations(feeder: Feeder) -> None:
     assert (await feeder.client.get("/users/api-key", headers=feeder.headers)).status_code == 401
     assert (await feeder.client.get(f"/intents/{HEX32}", headers=feeder.headers)).status_code == 404

@@ -1,4 +1,4 @@
-"""What a wallet may add in a time, and what is free."""
+"""The limit of new records of one wallet in a time, and requests that do not count."""
 
 from __future__ import annotations
 

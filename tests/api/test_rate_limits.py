@@ -1,4 +1,4 @@
-"""What a client may use: charged once, told in every answer, refused with a time that is never too early."""
+"""The units of a client: charged once, shown in every answer, refused with a time that is never too early."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def drain(client: httpx2.AsyncClient, method: str, path: str, **given: Any
     raise AssertionError("it is never refused")
 
 
-async def test_so_many_units_are_served_and_then_no_more_until_the_time_that_is_told(
+async def test_beyond_the_quota_requests_are_refused_until_the_announced_time(
     app: Application, client: httpx2.AsyncClient, ticks: Ticks
 ) -> None:
     served, refused = await drain(client, "GET", "/triggers?limit=1")
@@ -91,7 +91,7 @@ async def test_so_many_units_are_served_and_then_no_more_until_the_time_that_is_
         assert (await other.get("/triggers")).status_code == 200, "another address has limits of its own"
 
 
-async def test_every_answer_tells_what_is_left_but_those_that_caches_keep(client: httpx2.AsyncClient) -> None:
+async def test_every_answer_shows_the_remaining_units_except_cacheable_ones(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     record = await register(client, TriggerDraft(cid))
     for path in (f"/triggers/{record['sig']}", "/triggers", "/nowhere", "/triggers/0x"):
@@ -111,8 +111,10 @@ async def test_health_costs_nothing_and_is_never_refused(client: httpx2.AsyncCli
         assert (answer.status_code, "ratelimit" in answer.headers) == (200, False)
 
 
-async def test_a_nonce_counts_as_a_login_of_whoever_asks(app: Application, client: httpx2.AsyncClient) -> None:
-    """Bad input 3: 10,000 requests for a stranger's address are refused to that caller, and the owner logs in."""
+async def test_a_nonce_counts_as_a_login_of_the_client_that_asked_for_it(
+    app: Application, client: httpx2.AsyncClient
+) -> None:
+    """10,000 requests for a stranger's address are refused to that caller, and the owner logs in."""
     wallet = Wallet()
     async with of(app, "192.0.2.7") as stranger:
         served, refused = await drain(stranger, "POST", "/users/nonce", json={"address": wallet.address})
@@ -203,7 +205,7 @@ async def test_a_long_body_with_a_token_is_charged_to_its_wallet(client: httpx2.
     assert [each.status_code for each in answers] == [400, 400, 400, 429, 429]
 
 
-def test_a_refusal_is_parked_for_the_seconds_that_it_tells(app: Application) -> None:
+def test_a_refusal_is_parked_for_the_seconds_that_it_announces(app: Application) -> None:
     client = app.admission._limiter.client("192.0.2.1")
     request = Request("GET", "/", b"", (), NO_BODY, peer="192.0.2.1", named={}, head_bytes_max=0)
     request.charge(client.client, QUOTA)
@@ -212,7 +214,7 @@ def test_a_refusal_is_parked_for_the_seconds_that_it_tells(app: Application) -> 
     assert request.wait_s == refused.value.facts["retryAfter"] == 1
 
 
-async def test_who_waits_for_a_body_is_not_in_flight(app: Application) -> None:
+async def test_a_request_that_waits_for_its_body_is_not_in_flight(app: Application) -> None:
     seen: list[int] = []
 
     async def pieces() -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""`/`: where a person arrives who opens the address that the service printed."""
+"""`/`: the page for a person who opens the address that the service printed."""
 
 from __future__ import annotations
 

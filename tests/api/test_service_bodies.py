@@ -77,7 +77,7 @@ def push(connection: socket.socket, piece: bytes, bytes_max: int) -> int:
         pytest.param((b"Transfer-Encoding: chunked",), b"10000\r\n" + b" " * 65_536 + b"\r\n", id="chunked"),
     ],
 )
-def test_bad_input_5_of_50_mb_the_service_reads_little_and_answers_413(
+def test_of_50_mb_the_service_reads_little_and_answers_413(
     patient: Service, connection: socket.socket, fields: tuple[bytes, ...], piece: bytes
 ) -> None:
     connection.sendall(head("/users/nonce", *fields))
@@ -89,7 +89,7 @@ def test_bad_input_5_of_50_mb_the_service_reads_little_and_answers_413(
     is_served(patient)
 
 
-def test_bad_input_5_an_ordinary_client_that_posts_50_mb_reads_the_413(patient: Service) -> None:
+def test_an_ordinary_client_that_posts_50_mb_reads_the_413(patient: Service) -> None:
     response = httpx2.post(
         f"{patient.url}/triggers", content=b" " * 52_428_800, headers={"content-type": "application/json"}
     )
@@ -97,7 +97,7 @@ def test_bad_input_5_an_ordinary_client_that_posts_50_mb_reads_the_413(patient: 
     assert response.json()["code"] == "body-too-large"
 
 
-def test_bad_input_5_a_byte_per_second_is_cut_off_and_others_are_served_meanwhile(running: Service) -> None:
+def test_a_byte_per_second_is_cut_off_and_others_are_served_meanwhile(running: Service) -> None:
     started = time.monotonic()
     said = b""
     with running.connect() as connection:
@@ -123,7 +123,7 @@ def test_bad_input_5_a_byte_per_second_is_cut_off_and_others_are_served_meanwhil
 ATTEMPTS = 10
 
 
-def test_bad_input_5_the_time_of_a_body_that_begins_late_does_not_begin_anew(running: Service) -> None:
+def test_the_time_of_a_body_that_begins_late_does_not_begin_anew(running: Service) -> None:
     def seconds() -> float:
         started = time.monotonic()
         with running.connect() as connection:
@@ -137,7 +137,7 @@ def test_bad_input_5_the_time_of_a_body_that_begins_late_does_not_begin_anew(run
     assert any(seconds() < 1.6 * BODY_TIMEOUT_S for _ in range(ATTEMPTS))
 
 
-def test_bad_input_5_a_slow_body_that_keeps_its_pace_is_read(running: Service) -> None:
+def test_a_slow_body_that_keeps_its_pace_is_read(running: Service) -> None:
     content = ADDRESS.ljust(60_000)  # at 16 KiB a second it may take 3.7 s longer than the time-out
 
     def answer() -> bytes:
@@ -152,7 +152,7 @@ def test_bad_input_5_a_slow_body_that_keeps_its_pace_is_read(running: Service) -
     assert any(answer().startswith(b"HTTP/1.1 200 ") for _ in range(ATTEMPTS))
 
 
-def test_a_body_that_ends_too_early_stores_nothing_and_hurts_nobody(
+def test_a_body_that_ends_too_early_stores_nothing_and_harms_no_other_request(
     patient: Service, connection: socket.socket
 ) -> None:
     connection.sendall(head("/users/nonce", b"Content-Length: 10240") + ADDRESS)
@@ -173,9 +173,7 @@ def test_a_body_that_ends_too_early_stores_nothing_and_hurts_nobody(
         pytest.param(b"x-auth-token: a\nx-auth-token: b", id="twice, by a bare LF"),
     ],
 )
-def test_bad_input_14_a_token_with_line_ends_is_refused(
-    patient: Service, connection: socket.socket, field: bytes
-) -> None:
+def test_a_token_with_line_ends_is_refused(patient: Service, connection: socket.socket, field: bytes) -> None:
     request = b"GET /users/api-key HTTP/1.1\r\nHost: test\r\nConnection: close\r\n" + field + b"\r\n\r\n"
     with contextlib.suppress(ConnectionError):
         connection.sendall(request)

@@ -1,4 +1,4 @@
-"""Logins against several processes at once, and that nothing of them gets into a log."""
+"""Logins against several processes at the same time; no part of a login gets into a log."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Ser
         yield first, second
 
 
-def test_bad_input_7_one_login_sent_to_two_processes_at_once_counts_once(two: tuple[Service, Service]) -> None:
+def test_one_login_sent_to_two_processes_at_the_same_time_succeeds_once(two: tuple[Service, Service]) -> None:
     for number in range(100, 115):
         wallet = Wallet(number)
         login = {"address": wallet.address, "signature": wallet.sign_text(ask(two[0].url, wallet))}
@@ -63,7 +63,7 @@ def test_bad_input_7_one_login_sent_to_two_processes_at_once_counts_once(two: tu
         assert statuses_at_once(urls, login) == [200] + [401] * (AT_ONCE - 1)
 
 
-def test_bad_input_7_one_login_sent_to_two_workers_at_once_counts_once(tmp_path: Path) -> None:
+def test_one_login_sent_to_two_workers_at_the_same_time_succeeds_once(tmp_path: Path) -> None:
     with Service(tmp_path / "data", workers=2) as service:
         for number in range(120, 130):
             wallet = Wallet(number)
@@ -71,7 +71,7 @@ def test_bad_input_7_one_login_sent_to_two_workers_at_once_counts_once(tmp_path:
             assert statuses_at_once([service.url] * AT_ONCE, login) == [200] + [401] * (AT_ONCE - 1)
 
 
-def test_what_one_process_made_the_other_takes(two: tuple[Service, Service]) -> None:
+def test_a_token_that_one_process_made_is_accepted_by_the_other(two: tuple[Service, Service]) -> None:
     first, second = two
     wallet = Wallet(140)
     login = {"address": wallet.address, "signature": wallet.sign_text(ask(first.url, wallet))}
@@ -80,7 +80,7 @@ def test_what_one_process_made_the_other_takes(two: tuple[Service, Service]) -> 
     assert len(keys) == 1
 
 
-def test_bad_input_17_first_calls_to_two_processes_at_once_get_one_key(two: tuple[Service, Service]) -> None:
+def test_simultaneous_first_calls_to_two_processes_get_one_key(two: tuple[Service, Service]) -> None:
     headers = {"x-auth-token": log_in(two[0].url, Wallet(150))}
 
     def read(number: int) -> str:
@@ -96,7 +96,7 @@ def secrets_command(data_dir: Path, name: str) -> str:
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def test_bad_input_15_running_services_take_up_a_rotation_and_a_retirement(two: tuple[Service, Service]) -> None:
+def test_running_services_take_up_a_rotation_and_a_retirement(two: tuple[Service, Service]) -> None:
     first, second = two
 
     def taken(token: str) -> list[int]:

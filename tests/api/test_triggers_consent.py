@@ -1,4 +1,4 @@
-"""One consent, one record: whatever comes again, at once, late, respelled or under another signature."""
+"""One consent, one record: sent again, simultaneously, late, in another spelling or under another signature."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def respelled(sig: str) -> list[str]:
     return [sig, "0x" + sig[2:].upper(), counted_from_0, "0x" + counted_from_0[2:].upper()]
 
 
-async def test_fifty_at_once_are_one_record(client: httpx2.AsyncClient, context: Context) -> None:
+async def test_fifty_simultaneous_requests_are_one_record(client: httpx2.AsyncClient, context: Context) -> None:
     cid = await deploy(client)
     bodies = [TriggerDraft(cid, description=f"Number {number}").signed() for number in range(50)]
     answers = await at_once(context.database, *(client.post("/triggers", json=body) for body in bodies))
@@ -43,7 +43,7 @@ async def test_fifty_at_once_are_one_record(client: httpx2.AsyncClient, context:
     assert (await client.get("/triggers")).json() == [answers[0].json()]
 
 
-async def test_fifty_at_once_under_fifty_signatures_are_one_record(
+async def test_fifty_simultaneous_requests_under_fifty_signatures_are_one_record(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     body = TriggerDraft(await deploy(client)).signed()
@@ -151,7 +151,7 @@ async def test_a_signature_that_names_a_record_names_no_other(
 
 
 @pytest.mark.parametrize(("place", "expected"), [(0, [404, 200, 200]), (1, [200, 204, 409]), (2, [200, 200, 204])])
-async def test_deactivation_and_creation_at_once_never_leave_it_active(
+async def test_a_deactivation_and_a_creation_at_the_same_time_never_leave_the_trigger_active(
     client: httpx2.AsyncClient, context: Context, place: int, expected: list[int]
 ) -> None:
     body = TriggerDraft(await deploy(client)).signed()
@@ -180,7 +180,7 @@ async def test_a_signature_taken_meanwhile_is_refused(client: httpx2.AsyncClient
     assert (await client.get("/triggers")).json() == [taken.json()]
 
 
-async def test_an_owner_whose_signature_was_taken_is_told_what_to_change(
+async def test_the_refusal_of_a_taken_signature_says_what_to_change(
     client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
 ) -> None:
     """Who saw it elsewhere registered it first, over other typed data, for the address that it recovers to there."""

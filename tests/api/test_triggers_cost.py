@@ -1,4 +1,4 @@
-"""What a listing costs the database: an index leads to the page, however many rows there are around it."""
+"""The cost of a listing in the database: an index leads to the page, however many other rows there are."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ async def test_a_page_far_behind_a_bound_on_the_time_costs_no_walk_from_there(
     assert counted() < STEPS_MAX
 
 
-async def test_a_sweep_looks_only_at_what_has_ended(database: SqliteDatabase) -> None:
+async def test_a_sweep_looks_only_at_triggers_that_have_ended(database: SqliteDatabase) -> None:
     with steps(database._writer._connection) as counted:
         assert await database.write(lambda tx: mark_ended(tx, NOW_MS)) == 0
     assert counted() < STEPS_COUNTED * 3
 
 
-async def test_what_ended_since_the_last_sweep_is_no_longer_active(
+async def test_a_trigger_that_ended_since_the_last_sweep_is_no_longer_active(
     client: httpx2.AsyncClient, database: SqliteDatabase
 ) -> None:
     update = "UPDATE triggers SET live = 1, end_date_ms = ? WHERE seq % 3 = 1 AND seq > ?"

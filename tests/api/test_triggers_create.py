@@ -1,4 +1,4 @@
-"""POST /triggers: what is taken as clients spell it, what is refused, and vectors that wallets' libraries made."""
+"""POST /triggers: accepted spellings of clients, refusals, and vectors that wallets' libraries made."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def from_zero(sig: str) -> str:
 
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("scheme", ["text", "typed-data"])
-async def test_what_sign_params_answers_signed_by_eth_account_deactivates(
+async def test_eth_account_signs_the_answer_of_sign_params_and_the_signature_deactivates(
     client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], count: int, scheme: str
 ) -> None:
     listed = sigs[:count]
@@ -110,7 +110,7 @@ LISTS: dict[str, tuple[Change, int, str]] = {
 
 
 @pytest.mark.parametrize(("listed", "status", "code"), LISTS.values(), ids=LISTS)
-async def test_one_bad_entry_and_none_is_deactivated(
+async def test_one_bad_entry_stops_the_whole_deactivation(
     client: httpx2.AsyncClient,
     nothing_stored: Callable[[], Any],
     sigs: list[str],
@@ -192,7 +192,7 @@ async def test_the_first_deactivation_stays(client: httpx2.AsyncClient, sigs: li
     assert await states(client, sigs) == [first["signature"]] * 2 + [wider["signature"]] * 2
 
 
-async def test_a_hundred_at_once_are_deactivated(client: httpx2.AsyncClient) -> None:
+async def test_one_request_deactivates_a_hundred_triggers(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     many = [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in range(100)]
     assert (await post(client, consent(many))).status_code == 204
@@ -200,7 +200,7 @@ async def test_a_hundred_at_once_are_deactivated(client: httpx2.AsyncClient) -> 
     assert len((await client.get("/triggers?active=false&limit=100")).json()) == 100
 
 
-async def test_overlapping_sets_at_once_are_all_deactivated(
+async def test_simultaneous_deactivations_of_overlapping_lists_all_succeed(
     client: httpx2.AsyncClient, context: Context, sigs: list[str]
 ) -> None:
     bodies = [consent(listed) for listed in (sigs[:3], sigs[:0:-1], [sigs[2], sigs[0]], sigs)]

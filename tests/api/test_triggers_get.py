@@ -1,4 +1,4 @@
-"""GET /triggers/{sig}: every spelling of a signature, and the ETag that tells of a deactivation."""
+"""GET /triggers/{sig}: every spelling of a signature, and the ETag that changes with a deactivation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_every_spelling_of_a_signature_finds_the_record(client: httpx2.Asy
     [UNKNOWN[:-2], UNKNOWN + "00", "0X" + UNKNOWN[2:], UNKNOWN[2:], UNKNOWN + "%00", UNKNOWN + "%20", "%ff", "0x", "x",
      high_twin(Wallet().sign_text("x")), "0x" + "0" * 128 + "1b", "%D9%A3" * 132],
 )  # fmt: skip
-async def test_what_is_no_signature_is_refused(client: httpx2.AsyncClient, sig: str) -> None:
+async def test_a_text_that_is_not_a_signature_is_refused(client: httpx2.AsyncClient, sig: str) -> None:
     response = await client.get(f"/triggers/{sig}")
     check_refusal(response, 400, response.json()["code"], parameter="sig")
     assert response.json()["code"] in {"invalid-signature", "invalid-parameter"}

@@ -1,4 +1,4 @@
-"""POST /triggers/preview: what a trigger would let happen, in plain words; nothing is stored."""
+"""POST /triggers/preview: the effects of a trigger in plain words; nothing is stored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_a_schedule_shows_its_next_five_runs(
     assert "0 */6 * * *" in shown["summary"][0]
 
 
-async def test_runs_are_those_after_now(client: httpx2.AsyncClient, clock: Clock) -> None:
+async def test_the_next_runs_are_after_now(client: httpx2.AsyncClient, clock: Clock) -> None:
     cid = await deploy(client)
     clock.advance(hours=6)
     assert (await preview(client, params(cid)))["nextRuns"][0] == "2026-11-21T06:00:00.000Z"
@@ -77,14 +77,14 @@ async def test_every_input_is_named_with_its_value(client: httpx2.AsyncClient) -
     assert str(2**256 - 1) in text
 
 
-async def test_an_event_is_told_with_its_contract_chain_and_topics(client: httpx2.AsyncClient) -> None:
+async def test_an_event_is_described_with_its_contract_chain_and_topics(client: httpx2.AsyncClient) -> None:
     shown = await preview(client, params(await deploy(client), config=event()))
     summary = shown["summary"][0]
     for part in (Wallet(99).address, "8453", "0x" + "ab" * 32, "topic 1 anything"):
         assert part in summary
 
 
-async def test_once_is_told_with_its_start(client: httpx2.AsyncClient) -> None:
+async def test_a_single_run_is_described_with_its_start(client: httpx2.AsyncClient) -> None:
     cid = await deploy(client)
     assert "as soon as possible" in (await preview(client, params(cid, config=once())))["summary"][0]
     started = await preview(client, params(cid, config=once(startDate=NOW_MS)))
@@ -92,7 +92,7 @@ async def test_once_is_told_with_its_start(client: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("far_ms", [253_402_300_799_999, 253_402_300_800_000, TIMESTAMP_MS_MAX])
-async def test_times_beyond_the_year_9999_are_told_too(client: httpx2.AsyncClient, far_ms: int) -> None:
+async def test_times_beyond_the_year_9999_are_described_too(client: httpx2.AsyncClient, far_ms: int) -> None:
     cid = await deploy(client)
     for config in (cron(endDate=far_ms), once(endDate=far_ms), once(startDate=far_ms)):
         summary = (await preview(client, params(cid, config=config)))["summary"][0]
@@ -114,7 +114,7 @@ async def test_the_last_runs_of_the_calendar_are_shown(client: httpx2.AsyncClien
         ("\ufe0f", "\\ufe0f"), ("\U000e0041", "\\udb40\\udc41"), ("\U000e0100", "\\udb40\\udd00"),
     ],
 )  # fmt: skip
-async def test_what_nobody_sees_or_what_turns_a_text_around_is_written_out(
+async def test_invisible_and_direction_changing_characters_are_written_out(
     client: httpx2.AsyncClient, hidden: str, shown: str
 ) -> None:
     cid = await deploy(client, Bundle(inputs={"text": "string"}))

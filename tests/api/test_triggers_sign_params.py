@@ -1,4 +1,4 @@
-"""POST /triggers/sign-params: the typed data that every wallet signs, and what is refused before anybody signs."""
+"""POST /triggers/sign-params: the typed data that every wallet signs, and refusals before anybody signs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_each_variant_of_config_has_its_members(
     assert answer["types"]["Input"] == []
 
 
-async def test_a_once_without_start_gets_one_that_can_be_signed(client: httpx2.AsyncClient) -> None:
+async def test_a_single_run_without_a_start_gets_a_start_that_can_be_signed(client: httpx2.AsyncClient) -> None:
     config = once()
     del config["startDate"]
     answer = (await ask(client, params(await deploy(client), config=config))).json()
@@ -129,7 +129,7 @@ SIGNED = {
 
 
 @pytest.mark.parametrize(("inputs", "given", "config"), SIGNED.values(), ids=SIGNED)
-async def test_what_it_answers_signed_by_eth_account_is_registered(
+async def test_eth_account_signs_the_answer_and_the_trigger_is_registered(
     client: httpx2.AsyncClient, inputs: dict[str, Any], given: dict[str, Any], config: dict[str, Any]
 ) -> None:
     cid = await deploy(client, Bundle(inputs=inputs))
@@ -163,7 +163,7 @@ CIDS = {
 
 
 @pytest.mark.parametrize("cid", CIDS.values(), ids=CIDS)
-async def test_what_is_no_cid_of_a_bundle_is_refused(
+async def test_a_text_that_is_not_the_cid_of_a_bundle_is_refused(
     client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], cid: Any
 ) -> None:
     async with nothing_stored():
@@ -175,7 +175,7 @@ VERSIONS = ["1.0", "01.0.0", "1.0.0-01", "v1.0.0", "1.0.0 ", "", "1.0.٣", "1" *
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: repr(version[:8]))
-async def test_what_is_no_semantic_version_is_refused(client: httpx2.AsyncClient, version: str) -> None:
+async def test_a_text_that_is_not_a_semantic_version_is_refused(client: httpx2.AsyncClient, version: str) -> None:
     response = await ask(client, params(await deploy(client), version=version))
     check_refusal(response, 400, "invalid-version", pointer="/version")
 

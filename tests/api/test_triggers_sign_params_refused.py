@@ -1,4 +1,4 @@
-"""POST /triggers/sign-params and /triggers/preview: inputs and configs that nobody should be asked to sign."""
+"""POST /triggers/sign-params and /triggers/preview: inputs and configs that no wallet should be asked to sign."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a trigger may be: its request when it is new, and what a wallet is asked to sign."""
+"""The largest new trigger, and the largest typed data that a wallet is asked to sign."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_a_new_trigger_has_at_most_128_kib(
     assert (response.status_code, response.json()["sig"]) == (200, json.loads(body)["sig"])
 
 
-async def test_what_was_stored_under_another_limit_is_still_answered(
+async def test_a_trigger_that_was_stored_under_another_limit_is_still_answered(
     client: httpx2.AsyncClient, context: Context, cid: str
 ) -> None:
     body = body_of(cid, BYTES_MAX + 1000)
@@ -73,7 +73,7 @@ async def test_what_was_stored_under_another_limit_is_still_answered(
     check_refusal(await client.post("/triggers", content=body, headers=JSON), 409, "trigger-deactivated")
 
 
-async def test_what_a_wallet_is_asked_to_sign_can_be_posted_with_any_description(
+async def test_typed_data_that_a_wallet_is_asked_to_sign_can_be_posted_with_any_description(
     client: httpx2.AsyncClient, cid: str
 ) -> None:
     draft = TriggerDraft(cid, inputs=INPUTS, description="\U0001f600" * 1000)

@@ -47,7 +47,7 @@ async def test_the_key_is_shown_again_at_every_call_and_never_cached(client: htt
     assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
 
 
-async def test_bad_input_17_fifty_first_calls_at_once_get_one_key(client: httpx2.AsyncClient, context: Context) -> None:
+async def test_fifty_simultaneous_first_calls_get_one_key(client: httpx2.AsyncClient, context: Context) -> None:
     token = await log_in(client, OWNER)
     await context.database.write(lambda tx: tx.execute("DELETE FROM users"))  # as after a restored backup
     headers = {"x-auth-token": token}
@@ -81,7 +81,9 @@ async def test_a_key_in_the_query_string_is_ignored(
     assert response.status_code == 401
 
 
-async def test_a_token_is_no_key_and_a_key_is_no_token(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
+async def test_a_token_does_not_serve_as_a_key_nor_a_key_as_a_token(
+    client: httpx2.AsyncClient, nothing_stored: Unchanged
+) -> None:
     token, key = await log_in(client, OWNER), await api_key_of(client, OWNER)
     async with nothing_stored():
         await refuse(client, token)
@@ -151,7 +153,7 @@ async def test_rotating_gives_a_new_key_that_is_the_current_one(client: httpx2.A
     [(None, 86_400), ({}, 86_400), ({"graceSeconds": 1}, 1), ({"graceSeconds": 7_776_000}, 7_776_000)],
     ids=["no body", "default", "a second", "ninety days"],
 )
-async def test_the_key_before_is_good_until_its_grace_ends(
+async def test_the_previous_key_is_good_until_its_grace_ends(
     client: httpx2.AsyncClient, clock: Clock, body: dict[str, Any] | None, grace_s: int
 ) -> None:
     token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
@@ -163,14 +165,14 @@ async def test_the_key_before_is_good_until_its_grace_ends(
     assert (await use(client, new)).status_code == 200
 
 
-async def test_a_grace_of_0_ends_the_key_before_at_once(client: httpx2.AsyncClient) -> None:
+async def test_a_grace_of_0_ends_the_previous_key_immediately(client: httpx2.AsyncClient) -> None:
     token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
     new = await rotate(client, token, {"graceSeconds": 0})
     await refuse(client, old)
     assert (await use(client, new)).status_code == 200
 
 
-async def test_only_the_one_key_before_is_ever_in_grace(client: httpx2.AsyncClient) -> None:
+async def test_only_the_previous_key_is_ever_in_grace(client: httpx2.AsyncClient) -> None:
     token, first = await log_in(client, OWNER), await api_key_of(client, OWNER)
     second = await rotate(client, token)
     third = await rotate(client, token)
@@ -182,7 +184,7 @@ async def test_only_the_one_key_before_is_ever_in_grace(client: httpx2.AsyncClie
     assert (await use(client, fourth)).status_code == 200
 
 
-async def test_rotations_at_once_are_each_counted(client: httpx2.AsyncClient) -> None:
+async def test_simultaneous_rotations_are_each_counted(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, OWNER)
     keys = await asyncio.gather(*[rotate(client, token) for _ in range(10)])
     assert len(set(keys)) == 10
@@ -209,7 +211,7 @@ async def test_rotating_for_one_address_leaves_the_others_alone(client: httpx2.A
     assert (await use(client, other)).status_code == 200
 
 
-async def test_a_key_of_the_secret_rotated_out_is_good_until_that_is_retired(
+async def test_a_key_of_a_replaced_secret_is_good_until_that_secret_is_retired(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     ring, old = RingFile(context.settings.data_dir), await api_key_of(client, OWNER)
@@ -222,7 +224,7 @@ async def test_a_key_of_the_secret_rotated_out_is_good_until_that_is_retired(
     assert (await use(client, new)).status_code == 200
 
 
-async def test_bad_input_18_a_rotation_during_an_upload_lets_it_finish(client: httpx2.AsyncClient) -> None:
+async def test_a_rotation_during_an_upload_lets_it_finish(client: httpx2.AsyncClient) -> None:
     token, old = await log_in(client, OWNER), await api_key_of(client, OWNER)
     upload = client.build_request("POST", "/functions", files=Bundle().files, headers={"x-api-key": old})
     body = upload.read()

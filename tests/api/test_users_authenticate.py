@@ -1,4 +1,4 @@
-"""POST /users/authenticate: who gets a token, and that everybody else hears one and the same answer."""
+"""POST /users/authenticate: logins that get a token, and the one answer to all others."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_answers_the_email_that_an_operator_has_set(client: httpx2.AsyncCl
     assert (await send(client, OWNER.sign_text(await ask(client)))).json()["email"] == email
 
 
-async def test_the_token_says_who_for_whom_and_how_long(client: httpx2.AsyncClient, clock: Clock) -> None:
+async def test_the_token_names_its_user_its_issuer_and_its_lifetime(client: httpx2.AsyncClient, clock: Clock) -> None:
     tokens = [(await send(client, OWNER.sign_text(await ask(client)))).json()["token"] for _ in range(2)]
     first, second = (jwt.decode(token, options={"verify_signature": False}) for token in tokens)
     now_s = clock.now_ms // 1000
@@ -66,20 +66,20 @@ async def test_the_token_says_who_for_whom_and_how_long(client: httpx2.AsyncClie
     assert header == {"alg": "EdDSA", "typ": "JWT", "kid": header["kid"]}
 
 
-async def test_bad_input_7_a_nonce_is_good_for_one_login(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
+async def test_a_nonce_is_good_for_one_login(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
     signature = OWNER.sign_text(await ask(client))
     assert (await send(client, signature)).status_code == 200
     async with nothing_stored():
         assert (await send(client, signature)).status_code == 401
 
 
-async def test_bad_input_7_text_and_bytes_of_one_nonce_are_one_login(client: httpx2.AsyncClient) -> None:
+async def test_text_and_bytes_of_one_nonce_are_one_login(client: httpx2.AsyncClient) -> None:
     nonce = await ask(client)
     assert (await send(client, OWNER.sign_text(nonce))).status_code == 200
     assert (await send(client, OWNER.sign_bytes(bytes.fromhex(nonce[2:])))).status_code == 401
 
 
-async def test_bad_input_8_every_cause_of_a_failed_login_has_one_answer(
+async def test_every_cause_of_a_failed_login_has_the_same_answer(
     client: httpx2.AsyncClient, clock: Clock, nothing_stored: Unchanged
 ) -> None:
     used = OWNER.sign_text(await ask(client))
@@ -107,16 +107,14 @@ async def test_bad_input_8_every_cause_of_a_failed_login_has_one_answer(
     assert headers[0]["www-authenticate"].startswith("Bearer ")
 
 
-async def test_bad_input_8_five_devices_that_ask_at_once_all_log_in(client: httpx2.AsyncClient) -> None:
+async def test_five_devices_log_in_at_the_same_time(client: httpx2.AsyncClient) -> None:
     nonces = [await ask(client) for _ in range(5)]
     answers = [await send(client, OWNER.sign_text(nonce)) for nonce in nonces]
     assert [answer.status_code for answer in answers] == [200] * 5
     assert len({answer.json()["token"] for answer in answers}) == 5
 
 
-async def test_bad_input_8_five_devices_one_after_the_other_all_log_in(
-    client: httpx2.AsyncClient, clock: Clock
-) -> None:
+async def test_five_devices_log_in_one_after_the_other(client: httpx2.AsyncClient, clock: Clock) -> None:
     for _ in range(5):
         assert (await send(client, OWNER.sign_text(await ask(client)))).status_code == 200
         clock.advance(seconds=12)
@@ -156,7 +154,7 @@ def changed(**given: int) -> Callable[[str], str]:
         pytest.param(lambda signature: int(signature[:20], 16), id="number"),
     ],
 )
-async def test_bad_input_9_what_is_no_canonical_signature_is_400_and_the_nonce_stays_good(
+async def test_a_signature_that_is_not_canonical_is_400_and_the_nonce_stays_good(
     client: httpx2.AsyncClient, nothing_stored: Unchanged, spoil: Callable[[str], Any]
 ) -> None:
     signature = OWNER.sign_text(await ask(client))
@@ -167,7 +165,7 @@ async def test_bad_input_9_what_is_no_canonical_signature_is_400_and_the_nonce_s
     assert (await send(client, signature)).status_code == 200
 
 
-async def test_bad_input_9_v_0_and_1_are_lifted(client: httpx2.AsyncClient) -> None:
+async def test_v_0_and_1_are_lifted(client: httpx2.AsyncClient) -> None:
     seen = set[int]()
     for number in range(40, 60):
         wallet = Wallet(number)
@@ -183,20 +181,18 @@ async def test_a_signature_in_upper_case_is_the_same(client: httpx2.AsyncClient)
     assert (await send(client, "0x" + signature[2:].upper())).status_code == 200
 
 
-async def test_bad_input_10_the_nonce_may_be_signed_as_text_or_as_bytes(client: httpx2.AsyncClient) -> None:
+async def test_the_nonce_may_be_signed_as_text_or_as_bytes(client: httpx2.AsyncClient) -> None:
     assert (await send(client, OWNER.sign_text(await ask(client)))).status_code == 200
     raw = bytes.fromhex((await ask(client))[2:])
     assert (await send(client, OWNER.sign_bytes(raw))).status_code == 200
 
 
 @pytest.mark.parametrize("form", [str.upper, lambda nonce: nonce[2:], lambda nonce: nonce + " "])
-async def test_bad_input_10_another_form_of_the_nonce_is_not_what_was_asked(
-    client: httpx2.AsyncClient, form: Callable[[str], str]
-) -> None:
+async def test_another_form_of_the_nonce_is_refused(client: httpx2.AsyncClient, form: Callable[[str], str]) -> None:
     assert (await send(client, OWNER.sign_text(form(await ask(client))))).status_code == 401
 
 
-async def test_bad_input_11_anothers_signature_leaves_the_owners_nonce_good(
+async def test_the_signature_of_another_wallet_leaves_the_owners_nonce_good(
     client: httpx2.AsyncClient, nothing_stored: Unchanged
 ) -> None:
     nonce = await ask(client)

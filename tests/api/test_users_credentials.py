@@ -1,4 +1,4 @@
-"""How a token is sent, what happens when two are, and that others can check one with the published keys."""
+"""How a token is sent, requests with two tokens, and a check of a token with the published keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_bearer_is_the_same_as_x_auth_token(client: httpx2.AsyncClient) ->
         assert response.json()["address"] == Wallet(1).address
 
 
-async def test_another_scheme_is_no_credential(client: httpx2.AsyncClient) -> None:
+async def test_another_scheme_is_not_accepted_as_a_credential(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, Wallet(1))
     response = await client.get("/users/api-key", headers={"authorization": f"Basic {token}"})
     assert response.status_code == 401
@@ -48,7 +48,7 @@ async def test_another_scheme_is_no_credential(client: httpx2.AsyncClient) -> No
         pytest.param(lambda a, _: [("x-auth-token", a), ("authorization", "Bearer x")], id="one of them no token"),
     ],
 )
-async def test_bad_input_14_two_tokens_are_400(
+async def test_two_tokens_are_400(
     client: httpx2.AsyncClient, nothing_stored: Unchanged, carry: Callable[[str, str], Headers]
 ) -> None:
     first, second = await log_in(client, Wallet(1)), await log_in(client, Wallet(2))
@@ -79,7 +79,7 @@ async def test_a_token_in_the_query_string_is_ignored(client: httpx2.AsyncClient
     assert response.json()["code"] == "missing-credential"
 
 
-async def test_whoever_has_the_published_keys_can_check_a_token(client: httpx2.AsyncClient, context: Context) -> None:
+async def test_the_published_keys_suffice_to_check_a_token(client: httpx2.AsyncClient, context: Context) -> None:
     ring = RingFile(context.settings.data_dir)
     old = await log_in(client, Wallet(1))
     ring.rotate()

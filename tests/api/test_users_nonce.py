@@ -1,4 +1,4 @@
-"""POST /users/nonce: what is asked, what is answered, and that asking leaves no trace."""
+"""POST /users/nonce: accepted addresses, the answer, and that a request stores nothing."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ async def test_answers_the_address_and_a_nonce_of_32_bytes(client: httpx2.AsyncC
     [CHECKSUMMED, CHECKSUMMED.lower(), "0x" + CHECKSUMMED[2:].upper()],
     ids=["eip-55", "all-lower", "all-upper"],
 )
-async def test_bad_input_2_every_honest_spelling_of_an_address_is_taken(
-    client: httpx2.AsyncClient, spelled: str
-) -> None:
+async def test_every_valid_spelling_of_an_address_is_accepted(client: httpx2.AsyncClient, spelled: str) -> None:
     response = await client.post("/users/nonce", json={"address": spelled})
     assert response.status_code == 200
     assert response.json()["address"] == CHECKSUMMED
@@ -72,7 +70,7 @@ async def test_bad_input_2_every_honest_spelling_of_an_address_is_taken(
         pytest.param([CHECKSUMMED], "invalid-body", id="list"),
     ],
 )
-async def test_bad_input_2_other_addresses_are_refused_with_a_pointer(
+async def test_other_addresses_are_refused_with_a_pointer(
     client: httpx2.AsyncClient, nothing_stored: Unchanged, address: object, code: str
 ) -> None:
     async with nothing_stored():
@@ -83,7 +81,7 @@ async def test_bad_input_2_other_addresses_are_refused_with_a_pointer(
 
 
 @pytest.mark.parametrize("body", [{}, {"Address": CHECKSUMMED}, {"user": CHECKSUMMED}])
-async def test_bad_input_2_a_missing_address_is_refused_with_a_pointer(
+async def test_a_missing_address_is_refused_with_a_pointer(
     client: httpx2.AsyncClient, nothing_stored: Unchanged, body: dict[str, str]
 ) -> None:
     async with nothing_stored():
@@ -98,7 +96,7 @@ async def test_unknown_members_are_ignored(client: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.slow
-async def test_bad_input_3_ten_thousand_asks_by_a_stranger_store_nothing_and_leave_the_owners_nonce_good(
+async def test_ten_thousand_requests_of_a_stranger_store_nothing_and_leave_the_owners_nonce_good(
     client: httpx2.AsyncClient, app: Any, nothing_stored: Unchanged
 ) -> None:
     nonce = await ask(client, OWNER.address)

@@ -1,4 +1,4 @@
-"""How long a nonce lives, whatever the clock does, and that random signatures are refused and nothing worse."""
+"""How long a nonce is good when the clock jumps; random signatures are refused and cause no error."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ async def status_of(client: httpx2.AsyncClient, login: dict[str, str]) -> int:
         pytest.param(-WINDOW_MS - 1, 401, id="two-windows-back"),
         pytest.param(2 * WINDOW_MS - 1, 200, id="last-moment-of-the-next-window"),
         pytest.param(2 * WINDOW_MS, 401, id="two-windows-on"),
-        pytest.param(-3_600_000, 401, id="bad-input-12-an-hour-back"),
-        pytest.param(3_600_000, 401, id="bad-input-12-an-hour-on"),
+        pytest.param(-3_600_000, 401, id="an-hour-back"),
+        pytest.param(3_600_000, 401, id="an-hour-on"),
     ],
 )
 async def test_a_nonce_is_good_in_its_window_and_in_those_beside_it(
@@ -54,9 +54,7 @@ async def test_a_nonce_is_good_in_its_window_and_in_those_beside_it(
     assert await status_of(client, login) == status
 
 
-async def test_bad_input_12_a_clock_that_was_an_hour_ahead_leaves_no_eternal_nonce(
-    client: httpx2.AsyncClient, clock: Clock
-) -> None:
+async def test_a_clock_that_was_an_hour_ahead_leaves_no_eternal_nonce(client: httpx2.AsyncClient, clock: Clock) -> None:
     login = await signed_nonce(client)
     clock.advance(hours=-1)
     assert await status_of(client, login) == 401
@@ -87,7 +85,7 @@ async def test_a_used_nonce_stays_used_while_it_could_be_accepted(client: httpx2
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(raw=st.binary(min_size=65, max_size=65) | st.binary(min_size=64, max_size=64).map(lambda rs: rs + b"\x1b"))
-def test_bad_input_9_random_signatures_are_never_more_than_refused(raw: bytes, tmp_path: Path) -> None:
+def test_random_signatures_are_refused_and_cause_no_error(raw: bytes, tmp_path: Path) -> None:
     async def answer() -> httpx2.Response:
         context = build_context(Settings(data_dir=tmp_path, log_level="warning"), now_ms=Clock())
         await context.database.migrate()

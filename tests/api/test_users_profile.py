@@ -1,4 +1,4 @@
-"""The profile: one's own only, changed member by member (bad inputs 16, 23, 24)."""
+"""The profile: a user reads and changes only their own, member by member."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_the_first_login_makes_an_empty_profile(owner: httpx2.AsyncClient)
     assert response.headers["cache-control"] == "no-store"
 
 
-async def test_an_update_changes_what_it_names_and_nothing_else(owner: httpx2.AsyncClient) -> None:
+async def test_an_update_changes_the_members_that_it_names_and_no_other(owner: httpx2.AsyncClient) -> None:
     first = await owner.post(PATH, json={"name": "Ada", "intendedUse": "Rebalancing"})
     assert first.json() == {**EMPTY, "name": "Ada", "intendedUse": "Rebalancing"}
     assert first.headers["cache-control"] == "no-store"
@@ -110,7 +110,7 @@ async def test_an_empty_update_is_200_and_changes_nothing(
         assert (await owner.post(PATH, json={})).json() == EMPTY
 
 
-async def test_updates_of_different_members_at_once_are_both_kept(owner: httpx2.AsyncClient) -> None:
+async def test_simultaneous_updates_of_different_members_are_both_kept(owner: httpx2.AsyncClient) -> None:
     for number in range(20):
         await asyncio.gather(
             owner.post(PATH, json={"name": f"n{number}"}), owner.post(PATH, json={"intendedUse": f"u{number}"})

@@ -1,4 +1,4 @@
-"""The token of a login, on the routes that need one: which are taken, and that every other is 401."""
+"""The token of a login, on the routes that need one: good tokens are accepted, every other is 401."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_bad_input_13_forged_tokens_are_401_and_nothing_is_fetched(
 
 
 @pytest.mark.parametrize("header", ["jwk", "jku", "x5u"])
-async def test_bad_input_13_keys_named_in_the_header_of_a_good_token_are_ignored(
+async def test_keys_named_in_the_header_of_a_good_token_are_ignored(
     client: httpx2.AsyncClient, secret: Secret, claims: dict[str, Any], header: str
 ) -> None:
     value = ANOTHERS_JWK if header == "jwk" else "http://127.0.0.1/key"
@@ -184,7 +184,7 @@ async def test_bad_input_13_keys_named_in_the_header_of_a_good_token_are_ignored
         pytest.param({"sub": "0x1234"}, id="sub no address"),
     ],
 )
-async def test_bad_input_14_claims_that_are_wrong_or_missing_are_401(
+async def test_claims_that_are_wrong_or_missing_are_401(
     client: httpx2.AsyncClient,
     secret: Secret,
     claims: dict[str, Any],
@@ -197,14 +197,14 @@ async def test_bad_input_14_claims_that_are_wrong_or_missing_are_401(
 
 
 @pytest.mark.parametrize("payload", [b"[]", b'"x"', b"null", b"{", b"\xff", b"[" * 1000])
-async def test_bad_input_14_a_signed_payload_that_is_no_object_is_401(
+async def test_a_signed_payload_that_is_not_an_object_is_401(
     client: httpx2.AsyncClient, secret: Secret, payload: bytes
 ) -> None:
     signed = f"{segment({'alg': 'EdDSA', 'kid': secret.id})}.{segment(payload)}"
     await refuse(client, f"{signed}.{segment(secret.signing_key.sign(signed.encode()))}")
 
 
-async def test_bad_input_14_a_token_ends_after_its_24_hours(client: httpx2.AsyncClient, clock: Clock) -> None:
+async def test_a_token_ends_after_its_24_hours(client: httpx2.AsyncClient, clock: Clock) -> None:
     token = await log_in(client, OWNER)
     clock.now_ms = clock.now_ms // 1000 * 1000
     clock.advance(seconds=86_399.999)
@@ -213,7 +213,7 @@ async def test_bad_input_14_a_token_ends_after_its_24_hours(client: httpx2.Async
     await refuse(client, token)
 
 
-async def test_bad_input_14_a_token_is_not_good_before_it_was_made(client: httpx2.AsyncClient, clock: Clock) -> None:
+async def test_a_token_is_not_good_before_it_was_made(client: httpx2.AsyncClient, clock: Clock) -> None:
     token = await log_in(client, OWNER)
     clock.advance(minutes=-4)  # clocks of honest machines differ
     assert (await client.get("/users/api-key", headers={"x-auth-token": token})).status_code == 200
@@ -226,20 +226,18 @@ async def test_bad_input_14_a_token_is_not_good_before_it_was_made(client: httpx
     [b"", b"a", b"..", b"a.b.c", b"null", b"undefined", b"Bearer", b"\xff\xfe", b"\0", b"e30.e30.", b"=" * 2000],
     ids=repr,
 )
-async def test_bad_input_14_what_is_no_token_is_401(client: httpx2.AsyncClient, token: bytes) -> None:
+async def test_another_text_than_a_token_is_401(client: httpx2.AsyncClient, token: bytes) -> None:
     assert (await client.get("/users/api-key", headers=[(b"x-auth-token", token)])).status_code == 401
 
 
 @pytest.mark.parametrize("size", [2_049, 20_000])
-async def test_bad_input_14_an_overlong_token_is_401(
+async def test_an_overlong_token_is_401(
     client: httpx2.AsyncClient, secret: Secret, claims: dict[str, Any], size: int
 ) -> None:
     await refuse(client, token_of(secret, {**claims, "padding": "x" * size}))
 
 
-async def test_bad_input_14_a_token_of_100_kb_is_431(
-    client: httpx2.AsyncClient, secret: Secret, claims: dict[str, Any]
-) -> None:
+async def test_a_token_of_100_kb_is_431(client: httpx2.AsyncClient, secret: Secret, claims: dict[str, Any]) -> None:
     token = token_of(secret, {**claims, "padding": "x" * 100_000})
     assert (await client.get("/users/api-key", headers={"x-auth-token": token})).status_code == 431
 
@@ -254,7 +252,7 @@ async def test_a_token_altered_by_one_character_is_401(client: httpx2.AsyncClien
         await refuse(client, other)
 
 
-async def test_bad_input_15_a_token_of_the_secret_rotated_out_is_good_until_that_is_retired(
+async def test_a_token_of_a_replaced_secret_is_good_until_that_secret_is_retired(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     ring = RingFile(context.settings.data_dir)  # as `muniment secrets` does beside a running service

@@ -1,4 +1,4 @@
-"""When more writes wait than may, creates are refused; what ends a trigger is taken all the same."""
+"""When too many writes wait, creates are refused and deactivations are accepted all the same."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_creates_are_refused_and_deactivations_are_not(
     await register(client, refused)
 
 
-async def test_creates_beyond_those_that_may_wait_for_their_turn_are_refused_and_not_stored(
+async def test_creates_beyond_the_bound_of_the_queue_are_refused_and_not_stored(
     client: httpx2.AsyncClient,
 ) -> None:
     cid = await deploy(client)

@@ -1,4 +1,4 @@
-"""What tests of triggers over HTTP share: refusals, pages and links, and signatures that no honest wallet makes."""
+"""For tests of triggers over HTTP: refusals, pages and links, and signatures that no honest wallet makes."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_a_registry_comes_back_as_it_was(data: Path, backup: Path, tmp_path: Pat
     assert run("verify", data=new).exit_code == 0
 
 
-def test_what_is_there_and_what_comes_next_is_said(data: Path, tmp_path: Path) -> None:
+def test_the_summary_says_what_is_there_and_what_comes_next(data: Path, tmp_path: Path) -> None:
     told = run("backup", tmp_path / "backup", data=data).output
     assert told.startswith(f"backed up to {tmp_path}/backup: a database of ")
     assert "users: 1, functions: 1, triggers: 3), new blocks: 3, secrets: 1\n" in told
@@ -81,7 +81,7 @@ def test_a_full_ring_is_rotated_too(data: Path, tmp_path: Path) -> None:
     assert new not in ids(data)
 
 
-def test_nobody_else_may_read_a_backup_or_what_is_restored(data: Path, tmp_path: Path) -> None:
+def test_no_other_user_may_read_a_backup_or_a_restored_registry(data: Path, tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         done("backup", tmp_path / "backup", data=data)

@@ -1,4 +1,4 @@
-"""`muniment restore`: what is not a whole backup is not restored, nor anything over a registry."""
+"""`muniment restore`: only a whole backup is restored, and never over a registry."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_backup_that_is_not_whole_is_not_restored(data: Path, tmp_path: Path, 
     assert not new.exists()
 
 
-def test_a_directory_that_is_none_is_not_restored(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_backup_is_not_restored(tmp_path: Path) -> None:
     assert "no whole backup" in refused("restore", tmp_path / "backup", "--rotate", data=tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""`muniment backup`: what is not whole takes the place of nothing, and what is in the way stays."""
+"""`muniment backup`: an incomplete backup replaces no earlier one, and foreign files in the directory stay."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def test_blocks_are_not_backed_up_to_themselves(data: Path, tmp_path: Path) -> N
     assert "where the service keeps its own blocks" in said
 
 
-def test_what_is_damaged_is_not_backed_up_and_an_earlier_backup_stays(data: Path, backup: Path, tmp_path: Path) -> None:
+def test_a_damaged_registry_is_not_backed_up_and_an_earlier_backup_stays(
+    data: Path, backup: Path, tmp_path: Path
+) -> None:
     fill(data, with_more)
     before = {name: content for name, content in tree(backup).items() if "/blocks/" not in name}
     kept = {path.name for path in blocks(backup)}
@@ -124,7 +126,7 @@ def test_a_backup_that_this_release_cannot_read_is_left_alone(data: Path, backup
         assert tree(backup) == before
 
 
-def test_one_backup_at_a_time(data: Path, backup: Path, tmp_path: Path) -> None:
+def test_only_one_backup_runs_at_a_time(data: Path, backup: Path, tmp_path: Path) -> None:
     before = tree(backup)
     with (backup / "lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_SH)  # as a restore does
@@ -138,7 +140,7 @@ def test_one_backup_at_a_time(data: Path, backup: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "two").exists()
 
 
-def test_deploying_again_mends_what_a_backup_complained_of(data: Path, tmp_path: Path) -> None:
+def test_deploying_again_repairs_the_block_that_a_backup_complained_of(data: Path, tmp_path: Path) -> None:
     blocks(data)[0].unlink()
     assert "Upload these bundles again to repair them" in refused("backup", tmp_path / "backup", data=data)
 

@@ -1,4 +1,4 @@
-"""`muniment restore` at a terminal, and what an interrupted one leaves."""
+"""`muniment restore` at a terminal, and the remains of an interrupted one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_terminal_is_asked_whether_to_rotate(
     assert (ids(tmp_path / "new") == ids(data)) is not rotated
 
 
-def test_who_does_not_answer_restores_nothing(backup: Path, tmp_path: Path) -> None:
+def test_without_an_answer_to_the_question_nothing_is_restored(backup: Path, tmp_path: Path) -> None:
     status, told, shown = at_a_terminal("restore", backup, data=tmp_path / "new", types=b"\x04")
     assert (status, told) == (1, "")
     assert "Aborted!" in shown
@@ -90,7 +90,7 @@ def test_where_a_restore_is_not_finished_nothing_is_served(backup: Path, tmp_pat
     assert run("verify", data=new).exit_code == 0
 
 
-def test_one_restore_at_a_time(backup: Path, tmp_path: Path) -> None:
+def test_only_one_restore_runs_at_a_time(backup: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     new.mkdir()
     (new / "muniment.db").write_bytes(PLACEHOLDER)

@@ -1,4 +1,4 @@
-"""The copy of a database: of one moment, however much is written meanwhile, and nobody waits for it."""
+"""The copy of a database: a snapshot, however much is written meanwhile, and writers are never blocked."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_copy_is_of_the_moment_it_began_however_much_is_written_meanwhile(
         assert list(copy.fetch("SELECT count(*) FROM rows")) == [(ROWS,)]
 
 
-def test_what_only_the_log_has_is_copied_too(source: sqlite3.Connection, tmp_path: Path) -> None:
+def test_rows_that_only_the_log_has_are_copied_too(source: sqlite3.Connection, tmp_path: Path) -> None:
     source.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     source.execute("INSERT INTO rows (text) VALUES ('last')")
     take_snapshot(tmp_path / "source.db", tmp_path / "copy.db", lambda *_: None)
@@ -59,7 +59,7 @@ def test_what_only_the_log_has_is_copied_too(source: sqlite3.Connection, tmp_pat
         assert list(copy.fetch("SELECT text FROM rows ORDER BY seq DESC LIMIT 1")) == [("last",)]
 
 
-def test_what_is_not_committed_is_not_copied(source: sqlite3.Connection, tmp_path: Path) -> None:
+def test_rows_that_are_not_committed_are_not_copied(source: sqlite3.Connection, tmp_path: Path) -> None:
     source.execute("BEGIN IMMEDIATE")
     source.execute("INSERT INTO rows (text) VALUES ('never')")
     take_snapshot(tmp_path / "source.db", tmp_path / "copy.db", lambda *_: None)

@@ -1,4 +1,4 @@
-"""`muniment blocks copy`: the same bytes in another store, whatever happens on the way."""
+"""`muniment blocks copy`: the same bytes in another store, also after interruptions and faults."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_from_files_to_a_table_and_back_are_the_same_bytes(
     assert all_of(FileBlockStore(tmp_path / "again")) == BLOCKS
 
 
-def test_what_is_there_is_not_copied_again(source: FileBlockStore, database: str, tmp_path: Path) -> None:
+def test_blocks_that_the_target_has_are_not_copied_again(source: FileBlockStore, database: str, tmp_path: Path) -> None:
     some = FileBlockStore(tmp_path / "some")
     some.put_many(BLOCKS[::3])
     other = block_of(b"of another registry")
@@ -158,7 +158,7 @@ def test_a_target_that_fails_ends_the_copy_which_goes_on_later(
 
 
 @pytest.mark.parametrize(("bad", "copied"), [({5}, 59), ({5, 6, 20, 21}, 56)], ids=["one", "two and two"])
-def test_a_block_that_cannot_be_read_is_that_block_alone(
+def test_an_unreadable_block_does_not_stop_the_others(
     source: FileBlockStore, tmp_path: Path, bad: set[int], copied: int
 ) -> None:
     class Scratched(FileBlockStore):
@@ -240,7 +240,7 @@ def test_a_terminal_is_shown_a_bar(source: FileBlockStore, tmp_path: Path) -> No
         ("file:", "", "no database engine for ''"),
     ],
 )
-def test_a_place_that_cannot_be_is_told_in_one_line(
+def test_an_impossible_place_is_reported_in_one_line(
     tmp_path: Path, source_url: str, target_url: str, said: str
 ) -> None:
     FileBlockStore(tmp_path / "blocks")

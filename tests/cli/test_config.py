@@ -36,7 +36,7 @@ def test_every_setting_is_shown_as_its_variable() -> None:
     assert shown(run()) == Settings().environment()
 
 
-def test_what_is_shown_can_be_read_again() -> None:
+def test_the_printed_settings_can_be_read_again() -> None:
     assert load_settings(environ=shown(run(MUNIMENT_PORT="99"))) == Settings(port=99)
 
 
@@ -66,11 +66,11 @@ def test_flags_files_and_the_environment_are_all_heeded(tmp_path: Path) -> None:
     [("MUNIMENT_PORT", "http"), ("MUNIMENT_LOG_LEVEL", "loud"), ("MUNIMENT_SECRET_FILE", "/does/not/exist")],
 )
 @pytest.mark.parametrize("command", ["config", "serve", "migrate", "verify"])
-def test_a_setting_that_cannot_be_read_is_told_in_one_line(command: str, name: str, value: str) -> None:
+def test_a_setting_that_cannot_be_read_is_reported_in_one_line(command: str, name: str, value: str) -> None:
     is_one_line(run(command=command, **{name: value}).output)
 
 
-def test_an_unknown_name_in_the_file_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_unknown_name_in_the_file_is_reported_in_one_line(tmp_path: Path) -> None:
     config = tmp_path / "muniment.toml"
     config.write_text("prot = 1\n")
     result = run("--config", str(config))
@@ -79,7 +79,9 @@ def test_an_unknown_name_in_the_file_is_told_in_one_line(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["migrate", "verify"])
-def test_a_database_of_an_unknown_kind_is_told_in_one_line_without_its_password(tmp_path: Path, command: str) -> None:
+def test_a_database_of_an_unknown_kind_is_reported_in_one_line_without_its_password(
+    tmp_path: Path, command: str
+) -> None:
     result = run(command=command, MUNIMENT_DATABASE_URL=MYSQL, MUNIMENT_DATA_DIR=str(tmp_path))
     assert result.exit_code == 1
     is_one_line(result.output)
@@ -94,7 +96,7 @@ def test_a_database_of_an_unknown_kind_is_told_in_one_line_without_its_password(
         pytest.param("MUNIMENT_SECRET", f"{SECRET},{SECRET}", id="one secret twice"),
     ],
 )
-def test_serve_does_not_start_with_what_cannot_work_and_does_not_repeat_it(
+def test_serve_does_not_start_with_an_impossible_setting_and_does_not_repeat_its_value(
     tmp_path: Path, name: str, value: str
 ) -> None:
     # A process of its own, because serve sets up the logs of its process.

@@ -1,4 +1,4 @@
-"""`muniment database copy`: the new service answers what the old one did, and goes on where it stopped."""
+"""`muniment database copy`: the new service answers as the old one did, and goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_new_service_answers_byte_for_byte_what_the_old_one_does(filled: Fil
 
 
 @both_ways
-def test_what_was_given_or_taken_stays_so_on_the_new_side(filled: Filled, target: Place) -> None:
+def test_credentials_stay_valid_or_revoked_on_the_new_side(filled: Filled, target: Place) -> None:
     copy_all(filled.place, target)
 
     async def use() -> None:
@@ -122,7 +122,7 @@ def test_a_cursor_of_the_old_service_goes_on_at_the_new_one(filled: Filled, targ
 
 
 @all_ways
-def test_new_rows_come_behind_for_those_who_follow(filled: Filled, target: Place) -> None:
+def test_a_client_that_follows_a_listing_gets_new_rows_behind_the_copied_ones(filled: Filled, target: Place) -> None:
     if target.is_sqlite is False and filled.place.is_sqlite:
         # Above what the transactions of this cluster have come to: as after years on another one.
         filled.place.change(("UPDATE triggers SET seq = seq + ?", (2**50,)))

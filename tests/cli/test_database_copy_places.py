@@ -1,4 +1,4 @@
-"""`muniment database copy` at odd places: what is refused is left as it was, and no part of a password is told."""
+"""`muniment database copy` at odd places: a refused place stays as it was, and no part of a password is printed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
     assert target.rows() == source.rows()
 
 
-def test_times_that_differ_by_more_than_a_file_can_say_are_not_told_as_none(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_difference_of_times_too_large_for_the_file_is_not_shown_as_none(tmp_path: Path, cluster: Cluster) -> None:
     source = asyncio.run(new_database(cluster, f"far-{tmp_path.name}", tmp_path))
     for n, at in ((1, 2**32), (2, 5)):
         source.change((ADD_TRIGGER, (bytes([n]) * 65, OWNER, bytes([n]) * 32, bytes(32), at)))

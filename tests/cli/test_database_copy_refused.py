@@ -1,4 +1,4 @@
-"""`muniment database copy` when it cannot be, or is cut short: TO has all or nothing, and what was wrong is said."""
+"""`muniment database copy` that is refused or interrupted: TO has all rows or none, and the message says why."""
 
 from __future__ import annotations
 
@@ -146,14 +146,14 @@ def test_a_text_that_postgresql_cannot_hold_is_named(file: Place, postgres_url: 
         ("postgresql://user:hidden@127.0.0.1:1/x", "FROM: the database cannot be reached"),
     ],
 )
-def test_a_place_that_is_none_is_told_in_one_line(target: Place, tmp_path: Path, url: str, said: str) -> None:
+def test_an_invalid_place_is_reported_in_one_line(target: Place, tmp_path: Path, url: str, said: str) -> None:
     told = refused(Place.at(url, tmp_path), target)
     assert told.startswith(said)
     assert "hidden" not in told
     assert not (tmp_path / "nowhere.db").exists()
 
 
-def test_a_file_that_is_no_database_is_told_in_one_line(target: Place, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported_in_one_line(target: Place, tmp_path: Path) -> None:
     (tmp_path / "old.db").write_bytes(b"not a database" * 1_000)
     assert refused(Place.at("sqlite:///old.db", tmp_path), target).endswith("SQLITE_NOTADB")
 
@@ -215,7 +215,7 @@ main({arguments!r})
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGINT", "SIGTERM"])
-def test_what_was_interrupted_has_left_nothing_and_is_done_again(file: Place, target: Place, name: str) -> None:
+def test_an_interrupted_copy_leaves_nothing_and_is_made_again(file: Place, target: Place, name: str) -> None:
     module = "sqlite_copying" if target.is_sqlite else "postgres_copying"
     arguments = ["database", "copy", file.url, target.url, "--data-dir", str(file.settings.data_dir)]
     code = CODE.format(module=module, signal=name, arguments=arguments)

@@ -1,4 +1,4 @@
-"""URLs of databases that are none, and what is said of them."""
+"""Invalid URLs of databases, and the messages about them."""
 
 from __future__ import annotations
 

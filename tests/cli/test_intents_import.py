@@ -138,7 +138,7 @@ def test_one_bad_line_in_10_000_is_reported_and_9_999_are_in(file: Path, data: P
     assert rows(data, "SELECT COUNT(*) FROM intents") == [(9_999,)]
 
 
-def test_a_mended_file_is_read_from_its_beginning(file: Path, data: Path) -> None:
+def test_a_corrected_file_is_read_from_its_beginning(file: Path, data: Path) -> None:
     file.write_bytes(joined([line(1), b"{", line(3)]))
     assert intents(data, "import", file).exit_code == 1
     file.write_bytes(joined([line(1), line(2), line(3)]))
@@ -165,7 +165,7 @@ def test_standard_input_is_read(data: Path) -> None:
     ],
     ids=["no JSON", "not UTF-8", "an address", "a status that goes backwards"],
 )
-def test_a_bad_line_is_told_with_its_number_and_reason(file: Path, data: Path, bad: bytes, told: str) -> None:
+def test_a_bad_line_is_reported_with_its_number_and_reason(file: Path, data: Path, bad: bytes, told: str) -> None:
     file.write_bytes(joined([line(1, status="enqueued"), bad, line(3)]))
     result = intents(data, "import", file)
     assert result.exit_code == 1
@@ -174,7 +174,7 @@ def test_a_bad_line_is_told_with_its_number_and_reason(file: Path, data: Path, b
 
 
 @pytest.mark.parametrize("name", ["absent.ndjson", "."])
-def test_what_cannot_be_read_is_status_2(tmp_path: Path, data: Path, name: str) -> None:
+def test_a_file_that_cannot_be_read_is_status_2(tmp_path: Path, data: Path, name: str) -> None:
     result = intents(data, "import", tmp_path / name)
     assert result.exit_code == 2
     assert "Error: " in result.stderr

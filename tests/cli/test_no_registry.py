@@ -1,4 +1,4 @@
-"""What every command does in a data directory that holds no registry (a typing error, most of the time)."""
+"""Every command in a data directory that holds no registry (a typing error, most of the time)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_command_is_listed() -> None:
 
 @pytest.mark.parametrize("name", NEEDS)
 @pytest.mark.parametrize("is_there", [False, True], ids=["no directory", "an empty directory"])
-def test_without_a_registry_it_says_so_in_one_line_and_makes_nothing(
+def test_without_a_registry_a_command_says_so_in_one_line_and_makes_no_file(
     tmp_path: Path, name: str, *, is_there: bool
 ) -> None:
     data = tmp_path / "typo"
@@ -94,7 +94,7 @@ def test_a_registry_of_an_absolute_path_needs_no_data_directory(tmp_path: Path, 
     assert (result.exit_code, result.stderr) == (2, f"Error: there is no registry: no file {tmp_path}/elsewhere.dbx\n")
 
 
-def test_blocks_that_are_not_where_they_are_looked_for_are_told(tmp_path: Path) -> None:
+def test_blocks_that_are_not_in_the_configured_place_are_reported(tmp_path: Path) -> None:
     # Nothing is asked of the server before.
     url, blocks = "postgresql://muniment@127.0.0.1:9/x", tmp_path / "typo/blocks"
     options = ["--database-url", url, "--data-dir", str(tmp_path / "typo")]

@@ -1,4 +1,4 @@
-"""`muniment secrets`: what an operator sees of the ring, and never a secret."""
+"""`muniment secrets`: an operator sees ids and times of the ring, and never a secret."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_list_shows_the_ids_newest_first_and_no_secret(tmp_path: Path) -> None:
         assert raw.hex() not in result.output
 
 
-def test_rotate_tells_the_id_of_the_new_secret(tmp_path: Path) -> None:
+def test_rotate_prints_the_id_of_the_new_secret(tmp_path: Path) -> None:
     (old,) = ids(tmp_path)
     result = run(tmp_path, "rotate")
     assert result.exit_code == 0
@@ -40,7 +40,7 @@ def test_rotate_tells_the_id_of_the_new_secret(tmp_path: Path) -> None:
     assert result.output == f"new secret {new}\n"
 
 
-def test_retire_tells_the_id_of_the_secret_that_is_gone(tmp_path: Path) -> None:
+def test_retire_prints_the_id_of_the_removed_secret(tmp_path: Path) -> None:
     (old,) = ids(tmp_path)
     run(tmp_path, "rotate")
     result = run(tmp_path, "retire")
@@ -80,7 +80,7 @@ def test_secrets_of_the_environment_are_not_changed_here(tmp_path: Path, name: s
 
 @pytest.mark.parametrize("name", ["list", "rotate", "retire"])
 @pytest.mark.parametrize("content", [b"c0ffee", b"\xff" * 64], ids=["short", "not ASCII"])
-def test_a_damaged_file_is_told_in_one_line_and_left_as_it_is(tmp_path: Path, name: str, content: bytes) -> None:
+def test_a_damaged_file_is_reported_in_one_line_and_left_unchanged(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / "secrets").write_bytes(content)
     result = run(tmp_path, name)
     assert result.exit_code == 1

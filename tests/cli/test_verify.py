@@ -1,4 +1,4 @@
-"""`muniment verify`: it says that all is well when it is, and names each thing that is not."""
+"""`muniment verify`: it says that a sound registry is sound, and names every fault of another."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_tampered_trigger_is_named(registry: Registry, members: dict[str, Any]
     assert trigger.startswith(f"trigger {registry.live}: ")
 
 
-def test_a_trigger_that_is_no_json_is_named(registry: Registry) -> None:
+def test_a_trigger_that_is_not_json_is_named(registry: Registry) -> None:
     registry.sql("UPDATE triggers SET record = '{' WHERE sig = ?", bytes.fromhex(registry.live[2:]))
     (trigger,) = registry.wrong()
     assert trigger.startswith(f"trigger {registry.live}: ")

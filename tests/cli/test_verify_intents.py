@@ -52,7 +52,9 @@ def test_intents_as_they_were_hashed_are_well(data_dir: Path) -> None:
     ],
     ids=["nonce", "deadline", "proposal"],
 )
-def test_what_no_longer_has_its_hash_is_named(data_dir: Path, table: str, what: str, old: str, new: str) -> None:
+def test_content_that_no_longer_has_its_hash_is_named(
+    data_dir: Path, table: str, what: str, old: str, new: str
+) -> None:
     tampered(data_dir, table, old, new)
     result = verify(data_dir)
     assert result.exit_code == 1
@@ -62,6 +64,6 @@ def test_what_no_longer_has_its_hash_is_named(data_dir: Path, table: str, what: 
     assert wrong[0].endswith("its hash is not that of its fields")
 
 
-def test_a_record_that_is_no_json_is_named(data_dir: Path) -> None:
+def test_a_record_that_is_not_json_is_named(data_dir: Path) -> None:
     tampered(data_dir, "intent_proposals", '"0x00000002"', '"0x')
     assert "its record cannot be read" in verify(data_dir).output

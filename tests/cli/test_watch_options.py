@@ -1,4 +1,4 @@
-"""`muniment intents watch --from BLOCK`: whose block it is must be clear."""
+"""`muniment intents watch --from BLOCK`: the chain of the block must be clear."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _named_files(page: str) -> list[str]:
     return [path for path in named if Path(path).name not in new]
 
 
-@pytest.mark.parametrize("page", _OURS, ids=[str(page.relative_to(ROOT)) for page in _OURS])
+@pytest.mark.parametrize("page", _PAGES, ids=[str(page.relative_to(ROOT)) for page in _PAGES])
 def test_a_line_of_prose_has_at_most_120_characters(page: Path) -> None:
     assert _wide_lines(page.read_text("utf-8")) == []
 

@@ -14,8 +14,6 @@ from golden import ROOT
 _SOURCE: Final = ROOT / "src" / "muniment"
 _MODULES_MAX: Final = 16
 _LINES_MAX: Final = 300
-# Folders that are larger, each with the number of modules at which its exception ends.
-_LARGE_FOLDERS: Final[dict[str, int]] = {}
 # Files that are longer, each with the number of lines at which its exception ends.
 _LONG_FILES: Final = {
     "tests/support/decoders.py": 600,  # one list of all decoders: a test compares it with the code
@@ -119,8 +117,7 @@ def test_no_folder_has_more_than_16_modules() -> None:
         str(folder.relative_to(ROOT)): sum(file.name != "__init__.py" for file in folder.glob("*.py"))
         for folder in folders
     }
-    assert {name: count for name, count in counts.items() if count > _LARGE_FOLDERS.get(name, _MODULES_MAX)} == {}
-    assert {name for name in _LARGE_FOLDERS if counts[name] <= _MODULES_MAX} == set(), "delete these exceptions"
+    assert {name: count for name, count in counts.items() if count > _MODULES_MAX} == {}
 
 
 def test_no_file_has_more_than_300_lines() -> None:

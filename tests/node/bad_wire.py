@@ -1,4 +1,4 @@
-"""A proxy before the service that changes what passes: a network, or a host, that is not to be trusted."""
+"""A proxy before the service that changes the bytes: a network, or a host, that is not to be trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Install the npm packages that the tests use, by their lock file, where Node.js is there."""
+"""Install the npm packages of the tests by their lock file, if Node.js is there."""
 
 from __future__ import annotations
 

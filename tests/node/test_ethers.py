@@ -1,4 +1,4 @@
-"""ethers signs what the service asks for, and verifies what the service has stored and what this code has signed."""
+"""ethers signs the typed data of the service, and verifies stored triggers and signatures of this code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of the IPFS field read a bundle from the gateway and check for themselves what they get."""
+"""Clients of the IPFS field read a bundle from the gateway and check its hashes themselves."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ def test_a_client_reads_through_an_honest_wire(registry: Registry, form: str) ->
         ("car", cut_short, "Unexpected end of data"),
     ],
 )
-def test_a_client_refuses_what_the_wire_has_changed(registry: Registry, form: str, change: Change, said: str) -> None:
+def test_a_client_refuses_bytes_that_the_wire_has_changed(
+    registry: Registry, form: str, change: Change, said: str
+) -> None:
     with bad_wire(registry.url, change) as url, pytest.raises(ScriptFailed, match=said):
         read_bundle(url, registry.cid, form)
 

@@ -1,4 +1,4 @@
-"""The clients of Node.js send a whole body before they read: a refusal reaches them, whoever stands between."""
+"""Clients of Node.js send a whole body before they read: a refusal reaches them, also through a proxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TypeScript client of which the types are generated from the OpenAPI document compiles and does the main job."""
+"""A TypeScript client with types generated from the OpenAPI document compiles and does the main job."""
 
 from __future__ import annotations
 

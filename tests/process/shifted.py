@@ -1,4 +1,4 @@
-"""`muniment` as it is, but that a clock must be steady for STEADY_SECONDS only. It is run under libfaketime."""
+"""`muniment`, except that a clock must be steady for STEADY_SECONDS only. It runs under libfaketime."""
 
 from __future__ import annotations
 

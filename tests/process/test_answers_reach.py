@@ -1,4 +1,4 @@
-"""Clients that send all of a large body before they read: the refusal reaches them, whoever stands between."""
+"""Clients that send all of a large body before they read: the refusal reaches them, also through a proxy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def url(request: pytest.FixtureRequest, service: Service, tmp_path: Path) -> Ite
 
 
 @pytest.mark.parametrize(("method", "target", "fields", "status"), REFUSED, ids=lambda each: str(each)[:12])
-def test_a_refusal_reaches_who_sends_everything_first(
+def test_a_refusal_reaches_a_client_that_sends_everything_first(
     url: str, method: str, target: str, fields: dict[str, str], status: int
 ) -> None:
     seen: list[int] = []

@@ -1,4 +1,4 @@
-"""Backups of a service that is at work, and what is good and what has ended where one was restored."""
+"""Backups of a running service, and the credentials that are good after a restore."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Writers:
 
 
 @pytest.mark.slow
-async def test_whatever_was_acknowledged_before_is_in_a_backup_and_all_of_it_is_sound(tmp_path: Path) -> None:
+async def test_a_backup_has_every_write_acknowledged_before_it_and_all_of_it_is_sound(tmp_path: Path) -> None:
     backup, meanwhile = tmp_path / "backup", 0
     with Service(tmp_path / "data", workers=2) as service:
         writers = Writers(service.url)
@@ -168,7 +168,9 @@ async def restored(tmp_path: Path) -> Credentials:
     return credentials
 
 
-async def test_a_restored_backup_revives_what_was_good_at_its_time(restored: Credentials, tmp_path: Path) -> None:
+async def test_a_restored_backup_revives_credentials_that_were_good_at_its_time(
+    restored: Credentials, tmp_path: Path
+) -> None:
     with Service(tmp_path / "kept") as service:
         async with httpx2.AsyncClient(base_url=service.url) as client:
             assert await upload(client, restored.key) == 200, "which was rotated out after the backup"

@@ -1,4 +1,4 @@
-"""GET /users/tokens over HTTP against two real nodes that stand for two chains (bad inputs 19 to 22)."""
+"""GET /users/tokens over HTTP against two real nodes that stand for two chains."""
 
 from __future__ import annotations
 
@@ -163,7 +163,9 @@ async def test_a_price_comes_from_the_feed_and_the_rest_is_named(tmp_path: Path,
 
 
 @pytest.mark.parametrize("answer", [0, -5, 10**30], ids=["zero", "negative", "absurd"])
-async def test_an_answer_of_a_feed_that_is_no_price_is_none(tmp_path: Path, chains: Chains, answer: int) -> None:
+async def test_an_answer_of_a_feed_that_is_not_a_price_gives_no_price(
+    tmp_path: Path, chains: Chains, answer: int
+) -> None:
     chains.first.send(selector("set(int256,uint256)") + encoded((answer, int(time.time()))), chains.feed)
     async with registry(tmp_path, chains, {FIRST: [chains.first.url]}) as asked:
         response = await asked.ask()
@@ -213,7 +215,7 @@ async def test_a_chain_that_hangs_costs_no_more_than_the_time_box(tmp_path: Path
     assert response.headers["x-partial"] == f"chain={SECOND}; reason=timeout"
 
 
-async def test_a_node_of_another_chain_is_not_believed(tmp_path: Path, chains: Chains) -> None:
+async def test_a_node_of_another_chain_is_not_used(tmp_path: Path, chains: Chains) -> None:
     urls = {FIRST: [chains.first.url], SECOND: [chains.first.url]}
     async with registry(tmp_path, chains, urls) as asked:
         response = await asked.ask()
@@ -267,7 +269,7 @@ async def test_no_chain_configured_is_an_empty_list(client: httpx2.AsyncClient) 
     assert response.json() == []
 
 
-async def test_askers_at_the_same_moment_share_one_request(tmp_path: Path, chains: Chains) -> None:
+async def test_simultaneous_requests_of_balances_share_one_request_to_the_node(tmp_path: Path, chains: Chains) -> None:
     with RpcProxy(chains.first.url) as proxy:
         async with registry(tmp_path, chains, {FIRST: [proxy.url]}) as asked:
             answers = await asyncio.gather(*(asked.ask() for _ in range(20)))

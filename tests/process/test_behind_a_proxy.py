@@ -1,4 +1,4 @@
-"""Clients of one proxy: what one of them uses up, another does not miss."""
+"""Clients of one proxy: one of them does not use up the units of another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two machines, each with a directory of its own, over one PostgreSQL: what one was given, the other serves."""
+"""Two machines, each with a directory of its own, over one PostgreSQL: each serves the bundles of the other."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_bundle_outlives_the_machine_that_took_it(machines: list[Service
     assert await wasm_of(two, cid) == FILES["function.wasm"]
 
 
-async def test_both_machines_may_take_the_same_bundle_at_once(machines: list[Service]) -> None:
+async def test_both_machines_may_accept_the_same_bundle_at_the_same_time(machines: list[Service]) -> None:
     cids = await asyncio.gather(*(upload(machines[owner % 2], owner) for owner in range(1, 9)))
     assert len(set(cids)) == 1
     assert await wasm_of(machines[1], cids[0]) == FILES["function.wasm"]

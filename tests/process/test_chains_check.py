@@ -32,7 +32,9 @@ async def checked(local: LocalChain, chain: Chain, tokens: list[Address], late_s
     return exit_status(reports), f"{shown(reports)}\n"
 
 
-async def test_a_chain_that_is_well_is_told_with_the_generation_of_its_settlers_and_0(local: LocalChain) -> None:
+async def test_a_chain_without_faults_is_printed_with_the_generation_of_its_settlers_and_status_0(
+    local: LocalChain,
+) -> None:
     token, feed = local.deploy("MockERC20", "T", "T", 6), local.deploy("MockAggregatorV3", 8, "ETH / USD", 1)
     settlers = local.deploy("MiniSettlerOps"), local.deploy("MiniSettlerLegacy")
     chain = Chain(8453, "Local", rpc_urls=(local.url,), settlers=settlers, feeds={NATIVE: (feed, 3600)})
@@ -42,7 +44,7 @@ async def test_a_chain_that_is_well_is_told_with_the_generation_of_its_settlers_
     assert (status, told) == (0, f"8453 Local, URL 1: block {block}, 7 s old\n{told_of}")
 
 
-async def test_every_fault_is_told_and_the_url_is_not(local: LocalChain) -> None:
+async def test_every_fault_is_printed_and_the_url_is_not(local: LocalChain) -> None:
     reverting = local.deploy("RevertingToken")
     urls = (local.url, "http://127.0.0.1:9/s3cr3t")
     chain = Chain(8453, "Local", rpc_urls=urls, settlers=(NO_CODE,), feeds={NATIVE: (NO_CODE, 3600)})

@@ -1,4 +1,4 @@
-"""The commands, as they are typed."""
+"""The commands, each as a process."""
 
 from __future__ import annotations
 
@@ -60,40 +60,40 @@ def test_every_command_has_help(words: list[str]) -> None:
     assert helped.stdout.splitlines()[2].strip()  # what it does, in a sentence
 
 
-def test_migrate_tells_what_it_did(tmp_path: Path) -> None:
+def test_migrate_prints_what_it_did(tmp_path: Path) -> None:
     told = "".join(f"applied {migration.name}\n" for migration in migrations("sqlite"))
     assert muniment("migrate", "--data-dir", tmp_path / "data").stdout == told
     assert muniment("migrate", "--data-dir", tmp_path / "data").stdout == "the database is up to date\n"
 
 
 @pytest.mark.parametrize("words", ["serve", "serve --workers 2", "migrate"])
-def test_a_data_directory_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, words: str) -> None:
+def test_a_data_directory_that_cannot_be_written_is_reported_in_one_line(tmp_path: Path, words: str) -> None:
     (tmp_path / "file").touch()
     assert_told_in_one_line(muniment(*words.split(), "--data-dir", tmp_path / "file" / "data"), "Not a directory")
 
 
-def test_blocks_that_cannot_be_written_are_told_in_one_line(tmp_path: Path) -> None:
+def test_blocks_that_cannot_be_written_are_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "blocks").touch()
     for workers in ("1", "2"):
         ended = muniment("serve", "--data-dir", tmp_path, "--port", "0", "--workers", workers)
         assert_told_in_one_line(ended, "the block store does not answer")
 
 
-def test_a_secret_that_is_none_is_told_in_one_line_and_not_repeated(tmp_path: Path) -> None:
+def test_an_invalid_secret_is_reported_in_one_line_and_not_repeated(tmp_path: Path) -> None:
     for workers in ("1", "2"):
         ended = muniment("serve", "--data-dir", tmp_path, "--workers", workers, MUNIMENT_SECRET="hunter2")
         assert_told_in_one_line(ended, "64 hex digits")
         assert "hunter2" not in ended.stderr
 
 
-def test_a_file_that_is_no_database_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "muniment.db").write_bytes(b"something else" * 1000)
     assert_told_in_one_line(muniment("serve", "--data-dir", tmp_path), "file is not a database")
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("listens", [True, False], ids=["served", "only taken"])
-def test_a_port_in_use_is_told_in_one_line(tmp_path: Path, workers: str, *, listens: bool) -> None:
+def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path, workers: str, *, listens: bool) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         if listens:
@@ -119,7 +119,7 @@ def test_demo_walks_through_a_running_service(service: Service) -> None:
         assert len(httpx2.get(f"{service.url}/functions").json()) == 1
 
 
-def test_demo_against_no_service_is_told_in_one_line() -> None:
+def test_demo_without_a_service_is_reported_in_one_line() -> None:
     assert_told_in_one_line(muniment("demo", "--url", "http://127.0.0.1:9"), "does not answer")
 
 

@@ -1,4 +1,4 @@
-"""What must hold for a consent, when two processes get the requests at once."""
+"""The rules about a consent hold when two processes get requests at the same time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def client(service: Service) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=service.url, limits=httpx2.Limits(max_keepalive_connections=0))
 
 
-async def test_fifty_creates_at_once_are_one_record(client: httpx2.AsyncClient) -> None:
+async def test_fifty_simultaneous_creates_are_one_record(client: httpx2.AsyncClient) -> None:
     async with client:
         body = TriggerDraft(await deploy(client)).signed()
         answers = await asyncio.gather(*(client.post("/triggers", json=body) for _ in range(50)))
@@ -38,7 +38,7 @@ async def test_fifty_creates_at_once_are_one_record(client: httpx2.AsyncClient) 
         assert (await client.get("/triggers")).json() == [answers[0].json()]
 
 
-async def test_overlapping_deactivations_at_once_all_hold(client: httpx2.AsyncClient) -> None:
+async def test_overlapping_simultaneous_deactivations_all_hold(client: httpx2.AsyncClient) -> None:
     async with client:
         cid = await deploy(client)
         sigs = [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in range(12)]

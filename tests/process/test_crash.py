@@ -1,4 +1,4 @@
-"""SIGKILL at any moment: what was acknowledged stays, and the service starts again by itself."""
+"""SIGKILL at any moment: every acknowledged write stays, and the service starts again without repair."""
 
 from __future__ import annotations
 

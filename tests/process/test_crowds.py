@@ -1,4 +1,4 @@
-"""Many connections at once, of many addresses: who is taken is answered, and those who look after it find room."""
+"""Many connections of many addresses at the same time: accepted ones are answered, and /readyz finds room."""
 
 from __future__ import annotations
 
@@ -57,11 +57,13 @@ async def eventually_ok(url: str) -> bool:
     return False
 
 
-async def test_nine_hundred_at_once_are_all_answered(service: Service) -> None:
+async def test_nine_hundred_simultaneous_connections_are_all_answered(service: Service) -> None:
     assert await crowd(service, 900) == [200] * 900
 
 
-async def test_under_a_small_descriptor_limit_who_is_taken_is_answered_and_it_recovers(tmp_path: Path) -> None:
+async def test_under_a_small_descriptor_limit_accepted_connections_are_answered_and_the_process_recovers(
+    tmp_path: Path,
+) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     service = Service(tmp_path / "data", environment={"MUNIMENT_CONNECTIONS_MAX": "128"})
     with service:

@@ -1,4 +1,4 @@
-"""A service that has no file descriptor left: it says so, serves who is connected, and recovers by itself."""
+"""A service that has no file descriptor left: it says so, serves open connections, and recovers by itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def use_up_descriptors(pid: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest_free, hard))
 
 
-def test_without_descriptors_it_is_not_ready_says_why_and_is_ready_again_when_there_are_some(tmp_path: Path) -> None:
+def test_without_descriptors_a_process_is_not_ready_and_says_why_until_there_are_some(tmp_path: Path) -> None:
     with Service(tmp_path / "data") as service, httpx2.Client(base_url=service.url, trust_env=False) as client:
         assert client.get("/readyz").status_code == 200
         before = resource.prlimit(service.pid, resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""What the service and its commands make on disk is its user's alone, whatever the umask they are started with."""
+"""Only their user may read the files of the service and its commands, under any umask."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def deployed(url: str) -> str:
         return await deploy(client)
 
 
-def test_what_serve_and_backup_make_is_nobody_elses(tmp_path: Path) -> None:
+def test_files_that_serve_and_backup_make_are_readable_by_their_user_alone(tmp_path: Path) -> None:
     data, backup, copy = tmp_path / "data", tmp_path / "backup", tmp_path / "copy"
     with Service(data) as service:
         asyncio.run(deployed(service.url))
@@ -52,7 +52,7 @@ def test_what_serve_and_backup_make_is_nobody_elses(tmp_path: Path) -> None:
     assert open_to_others(copy) == []
 
 
-def test_what_other_commands_make_is_nobody_elses(tmp_path: Path) -> None:
+def test_files_that_other_commands_make_are_readable_by_their_user_alone(tmp_path: Path) -> None:
     data = tmp_path / "data"
     command("migrate", "--data-dir", str(data))
     assert open_to_others(data) == []

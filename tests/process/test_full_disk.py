@@ -1,4 +1,4 @@
-"""A service whose files cannot grow: writers are told to come back, readers are served, and it recovers by itself."""
+"""A service whose files cannot grow: writes get 503 with Retry-After, reads are served, and it recovers by itself."""
 
 from __future__ import annotations
 

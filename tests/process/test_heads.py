@@ -1,4 +1,4 @@
-"""A request's head comes in time and within its bound, or the connection ends (bad input 66)."""
+"""A request's head comes in time and within its bound, or the connection ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Header fields that come more than once, or behind a body, do not count as one that came once."""
+"""Repeated header fields, and fields behind a body, do not count as a single header field."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def said(service: Service, request: str) -> Answer:
 
 @pytest.mark.parametrize("target", ["/triggers", "/healthz"], ids=["at once", "later"])
 @pytest.mark.parametrize("sent", [[0], [0, 1], [0, 0], [1, 0, 1]])
-async def test_a_trace_is_continued_only_when_it_is_the_only_one(
+async def test_a_trace_is_continued_only_when_the_request_has_one(
     service: Service, target: str, sent: list[int]
 ) -> None:
     lines = "".join(f"traceparent: 00-{TRACES[at]}-00f067aa0ba902b7-01\r\n" for at in sent)
@@ -42,7 +42,7 @@ async def test_a_trace_is_continued_only_when_it_is_the_only_one(
             assert answer.headers["x-request-id"] not in TRACES
 
 
-async def test_a_trailer_is_no_header_field(service: Service) -> None:
+async def test_a_trailer_does_not_count_as_a_header_field(service: Service) -> None:
     body = "Transfer-Encoding: chunked\r\n\r\n0\r\nX-Request-Id: trailer\r\n\r\n"
     answer = await said(service, f"POST /users/nonce HTTP/1.1\r\nHost: test\r\n{body}")
     assert answer.status == 400

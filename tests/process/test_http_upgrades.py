@@ -1,4 +1,4 @@
-"""HTTP/1.1 requests that offer HTTP/2, as Java's client sends them by default: the offer is ignored, the rest holds."""
+"""HTTP/1.1 requests that offer HTTP/2, as Java's client sends them by default: served as HTTP/1.1."""
 
 from __future__ import annotations
 

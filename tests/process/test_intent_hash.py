@@ -167,7 +167,7 @@ def test_the_logs_of_an_execution_carry_the_hashes_of_the_vectors(
     assert all(event and event.subject == Bytes32(case["intentHash"]).raw for event in of_intent)
 
 
-def test_an_intent_for_another_settlement_contract_is_no_fact(chain: LocalChain, settler: Address) -> None:
+def test_an_intent_for_another_settlement_contract_makes_no_fact(chain: LocalChain, settler: Address) -> None:
     dice = dice_of(5)
     intent = {**intent_of(dice, Address.parse("0x" + "77" * 20)), "events": events_of(dice, 2)}
 

@@ -22,7 +22,9 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         yield Site(started.data_dir, [started], environment)
 
 
-async def test_what_processes_acknowledge_is_there_once_and_the_status_is_one(site: Site) -> None:
+async def test_every_acknowledged_write_of_several_processes_is_there_once_and_the_status_is_one_of_theirs(
+    site: Site,
+) -> None:
     # A new connection for each request: the kernel gives them to both processes.
     limits = httpx2.Limits(max_connections=20, max_keepalive_connections=0)
     async with httpx2.AsyncClient(base_url=site.urls[0], limits=limits) as client:

@@ -205,7 +205,7 @@ def test_workers_end_by_themselves_when_their_supervisor_was_killed(tmp_path: Pa
         assert answers(again.url)
 
 
-def test_two_services_may_start_at_once_on_one_fresh_directory(tmp_path: Path) -> None:
+def test_two_services_may_start_at_the_same_time_on_one_fresh_directory(tmp_path: Path) -> None:
     both = [Service(tmp_path / "data") for _ in range(2)]
     for each in both:
         each.launch()
@@ -220,7 +220,7 @@ def test_two_services_may_start_at_once_on_one_fresh_directory(tmp_path: Path) -
     assert [each.stop() for each in both] == [0, 0]
 
 
-def test_a_second_start_finds_what_the_first_one_left(serving: Service) -> None:
+def test_a_second_start_finds_the_data_of_the_first(serving: Service) -> None:
     api_key, cid = asyncio.run(signed_in(serving.url))
     record = httpx2.get(f"{serving.url}/functions/{cid}").json()
     assert serving.stop() == 0

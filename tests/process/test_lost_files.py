@@ -1,4 +1,4 @@
-"""A service whose files are removed or replaced under it: it acknowledges nothing that a restart does not find."""
+"""A service whose files are removed or replaced while it runs: every acknowledged write survives a restart."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def stop(service: Service) -> None:
 
 
 @pytest.mark.parametrize("end", [stop, Service.kill], ids=["stopped", "killed"])
-def test_without_its_log_nothing_is_acknowledged_and_a_restart_finds_what_was(
+def test_without_its_log_nothing_is_acknowledged_and_a_restart_finds_every_acknowledged_write(
     registry: Registry, end: Callable[[Service], None]
 ) -> None:
     (registry.service.data_dir / "muniment.db-wal").unlink()
@@ -153,7 +153,7 @@ def test_without_the_memory_that_processes_share_nothing_is_acknowledged_until_a
     registry.write_often()
 
 
-def test_what_is_stopped_leaves_the_files_alone_that_lie_in_the_places_of_its_own(registry: Registry) -> None:
+def test_a_process_that_stops_leaves_files_alone_that_replaced_its_own(registry: Registry) -> None:
     """SQLite removes the log of a database that nobody uses any more, by its name: it may be another's by then."""
     data = registry.service.data_dir
     for path in data.glob("muniment.db*"):
@@ -180,7 +180,9 @@ def test_nothing_is_acknowledged_while_another_volume_hides_the_data_directory(r
 
 @needs_mounts
 @pytest.mark.parametrize("workers", [1, 2])
-def test_on_a_read_only_file_system_it_says_so_and_goes_on_when_that_takes_writes(tmp_path: Path, workers: int) -> None:
+def test_on_a_read_only_file_system_readyz_says_so_and_writes_go_on_when_it_is_writable(
+    tmp_path: Path, workers: int
+) -> None:
     with mounted(tmp_path) as volume, Service(tmp_path / "data", workers=workers) as service:
         registry = registry_of(service)
         service.kill()  # a log is left, without which SQLite opens nothing there
@@ -199,7 +201,7 @@ def test_on_a_read_only_file_system_it_says_so_and_goes_on_when_that_takes_write
         registry.assert_all_there()
 
 
-def test_a_block_directory_that_is_gone_is_not_ready_until_it_is_back(registry: Registry) -> None:
+def test_without_its_block_directory_a_process_is_not_ready(registry: Registry) -> None:
     blocks = registry.service.data_dir / "blocks"
     aside = blocks.rename(blocks.with_name("aside"))
     registry.wait_until_ready_says(503, "the block store does not answer")

@@ -1,4 +1,4 @@
-"""Clients that ask for long answers and read nothing: what they hold is bounded, ends, and harms nobody."""
+"""Clients that ask for long answers and read nothing: their memory is bounded, and their connections are ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pip install muniment` brings, and what only `muniment[server]` does."""
+"""The contents of `pip install muniment`, and of `muniment[server]` only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_it_is_small(bare: Path) -> None:
+def test_the_package_is_small(bare: Path) -> None:
     [packages] = bare.glob("lib/python3.*/site-packages")
     mib = sum(each.stat().st_size for each in packages.rglob("*") if each.is_file()) / 2**20
     print(f"a bare installation has {mib:.1f} MiB")  # noqa: T201 - shown with -s
@@ -49,7 +49,7 @@ def test_the_pure_rules_can_be_imported(bare: Path) -> None:
 
 
 @pytest.mark.slow
-def test_help_is_there_and_a_command_of_the_server_says_what_to_type(bare: Path, tmp_path: Path) -> None:
+def test_a_bare_installation_has_help_and_names_the_missing_extra(bare: Path, tmp_path: Path) -> None:
     assert "serve" in run(bare, "muniment", "--help").stdout
     done = run(bare, "muniment", "serve", "--data-dir", str(tmp_path / "data"))
     assert done.returncode == 1

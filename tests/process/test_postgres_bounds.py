@@ -1,4 +1,4 @@
-"""No statement without a bound: what the server was told by each session that the engine opens."""
+"""No statement without a bound: the settings of each session that the engine opens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The primary is lost for good and its replica takes over: what was promised is kept if replication is synchronous."""
+"""The primary is lost and its replica takes over: with synchronous replication no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_with_a_synchronous_replica_no_acknowledged_write_is_lost(tmp_path
         await load.check()
 
 
-async def test_with_an_asynchronous_one_what_it_had_not_received_is_lost_and_nothing_else(tmp_path: Path) -> None:
+async def test_with_an_asynchronous_replica_only_writes_that_it_had_not_received_are_lost(tmp_path: Path) -> None:
     async with two_servers(tmp_path, synchronous=False) as (site, replica):
         assert site.cluster is not None
         async with await site.load() as load:

@@ -1,4 +1,4 @@
-"""PostgreSQL that hangs up, restarts or hangs: 503 within a bound at most, and service again by itself."""
+"""PostgreSQL that hangs up, restarts or hangs: 503 within a bound, and recovery without help."""
 
 from __future__ import annotations
 

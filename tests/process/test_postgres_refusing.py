@@ -98,7 +98,7 @@ async def is_refused(caller: httpx2.AsyncClient, body: dict[str, Any]) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # refused by the server, the driver
-async def test_when_others_use_up_the_connections_it_is_503_until_some_are_free(
+async def test_while_others_use_up_the_connections_requests_are_503(
     site: Site, caller: httpx2.AsyncClient, admin: Any, draft: Draft
 ) -> None:
     held: list[Any] = []

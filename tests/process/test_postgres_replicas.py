@@ -1,4 +1,4 @@
-"""Reads on a real streaming replica that lags, dies or stands still: a client always sees what it has written."""
+"""Reads on a real streaming replica that lags, dies or stands still: a client always sees its own writes."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def until(condition: Callable[[], Awaitable[bool]], *, holds: bool = True)
             pass
 
 
-async def test_a_writer_sees_its_writes_at_once_and_others_when_the_replica_has_them(
+async def test_a_writer_sees_its_writes_immediately_and_others_when_the_replica_has_them(
     service: Service, replica: Cluster
 ) -> None:
     async with a_client(service) as writer, a_client(service) as other:
@@ -146,7 +146,7 @@ async def test_a_writer_sees_its_writes_at_once_and_others_when_the_replica_has_
         assert await sees(other, last)
 
 
-async def test_a_writer_sees_its_changes_at_once(service: Service, replica: Cluster) -> None:
+async def test_a_writer_sees_its_changes_immediately(service: Service, replica: Cluster) -> None:
     async with a_client(service) as owner, a_client(service) as other:
         wallet = Wallet(2)
         trigger = await register(owner, new_draft(await deploy(owner), wallet))
@@ -176,7 +176,7 @@ async def test_a_record_that_the_replica_lacks_is_found_by_its_key(service: Serv
         assert (await other.get(f"/functions/{cid}/manifest")).status_code == 200
 
 
-async def test_what_lets_somebody_in_is_never_read_from_a_replica(service: Service, replica: Cluster) -> None:
+async def test_credentials_are_never_read_from_a_replica(service: Service, replica: Cluster) -> None:
     async with a_client(service) as owner, a_client(service) as thief:
         token = await log_in(owner, Wallet(4))
         stolen = await api_key_of(owner, Wallet(4))

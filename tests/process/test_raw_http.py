@@ -136,7 +136,7 @@ async def is_refused(service: Service, request: bytes, status: int, code: str) -
     "host", ["", "Host: a\r\nHost: a\r\n", "Host: a\r\nX-A: 1\r\nHost: b\r\n"], ids=["none", "two", "other"]
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
-async def test_host_is_due_exactly_once(service: Service, method: str, host: str) -> None:
+async def test_a_request_has_exactly_one_host(service: Service, method: str, host: str) -> None:
     await is_refused(service, f"{method} /functions HTTP/1.1\r\n{host}\r\n".encode(), 400, "malformed-request")
 
 
@@ -163,7 +163,7 @@ async def test_another_transfer_coding_is_501(service: Service, coding: str) -> 
 
 
 @pytest.mark.parametrize("cut", [None, 1, 3, 20])
-async def test_a_method_that_nobody_knows_is_405_and_the_connection_goes_on(service: Service, cut: int | None) -> None:
+async def test_an_unknown_method_is_405_and_the_connection_goes_on(service: Service, cut: int | None) -> None:
     request = (
         b"FOO /functions HTTP/1.1\r\nHost: test\r\nAccept: application/problem+json\r\nContent-Length: 3\r\n\r\nxyz"
     )
@@ -219,7 +219,7 @@ async def test_requests_in_a_row_are_answered_in_their_order(service: Service) -
     await connection.close()
 
 
-async def test_a_client_that_half_closes_hears_what_is_wrong_with_its_body(service: Service) -> None:
+async def test_a_client_that_half_closes_gets_the_refusal_of_its_body(service: Service) -> None:
     connection = await Connection.open(service.url)
     before = b"GET /readyz HTTP/1.1\r\nHost: test\r\n\r\n" * 3  # its turn comes after the end was seen
     body = POST + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"
@@ -232,7 +232,7 @@ async def test_a_client_that_half_closes_hears_what_is_wrong_with_its_body(servi
 
 
 @pytest.mark.parametrize("method", ["FOO", "GET"])
-async def test_an_offer_behind_a_method_that_nobody_knows_is_ignored(service: Service, method: str) -> None:
+async def test_an_offer_behind_an_unknown_method_is_ignored(service: Service, method: str) -> None:
     """Whichever of two requests that come at once makes it."""
     offer = b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"
     connection = await Connection.open(service.url)

@@ -1,4 +1,4 @@
-"""Balances read from a real node: with tokens that break the rules, and with nodes that do."""
+"""Balances read from a real node, with tokens and nodes that break the rules."""
 
 from __future__ import annotations
 
@@ -114,9 +114,7 @@ def read(outgoing: Outgoing, state: ReadingState) -> Callable[..., Any]:
     return reading
 
 
-async def test_every_token_is_read_as_direct_calls_read_it_and_odd_ones_harm_only_themselves(
-    world: World, read: Any
-) -> None:
+async def test_every_token_is_read_as_by_direct_calls_and_an_odd_token_harms_no_other(world: World, read: Any) -> None:
     found = await read(world.chain.url, tokens=world.tokens)
     assert found.holdings == world.expected
     balance = world.chain.call(world.plain, "balanceOf(address)", WALLET)
@@ -125,7 +123,7 @@ async def test_every_token_is_read_as_direct_calls_read_it_and_odd_ones_harm_onl
     assert found.block == int(world.chain.ask("eth_blockNumber"), 16)
 
 
-async def test_a_feed_comes_with_the_balances_and_one_that_is_none_is_left_out(world: World, read: Any) -> None:
+async def test_a_feed_is_read_with_the_balances_and_an_invalid_feed_is_left_out(world: World, read: Any) -> None:
     found = await read(world.chain.url, tokens=[], feeds=(world.feed, NO_CODE, world.plain))
     assert list(found.rounds) == [world.feed]
     last = found.rounds[world.feed]
@@ -151,7 +149,7 @@ async def test_a_thousand_tokens_are_read_at_one_block(world: World, read: Any) 
     assert all(found.holdings[token] == UNREAD for token in filler)
 
 
-async def test_chunks_that_saw_different_blocks_are_all_asked_again_at_one(world: World, read: Any) -> None:
+async def test_chunks_from_different_blocks_are_all_read_again_at_one_block(world: World, read: Any) -> None:
     shots: list[dict[str, Any]] = []
 
     def later_block(call: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
@@ -181,7 +179,7 @@ async def test_a_node_that_refuses_creation_calls_is_read_through_multicall3_and
     assert not any("to" not in c["params"][0] for r in proxy.requests for c in r if c["method"] == "eth_call")
 
 
-async def test_a_gas_burner_among_300_tokens_spoils_none_of_them_in_the_fall_back(
+async def test_in_the_fall_back_a_token_that_burns_all_gas_harms_none_of_300_others(
     world: World, read: Any, state: ReadingState
 ) -> None:
     filler = [Address.from_raw(bytes([6] * 18) + n.to_bytes(2)) for n in range(280)]
@@ -216,7 +214,7 @@ async def test_a_paused_node_is_a_timeout_within_the_time_given(world: World, re
         world.chain.resume()
 
 
-async def test_a_node_of_another_chain_is_not_believed(world: World, read: Any) -> None:
+async def test_a_node_of_another_chain_is_not_used(world: World, read: Any) -> None:
     with pytest.raises(Unreachable) as refusal:
         await read(world.chain.url, tokens=world.tokens, chain=replace(CHAIN, id=10))
     assert refusal.value.reason == "wrong-chain"

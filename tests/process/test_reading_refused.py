@@ -1,4 +1,4 @@
-"""Nodes that give no answer: each has one word for it, and is left alone after five failures."""
+"""Nodes without a usable answer: each failure has one word for it, and after five the node is left alone."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ HEADER = {"number": "0x1", "timestamp": "0x2"}
         pytest.param((200, {}, b" " * (ANSWER_BYTES_MAX + 1)), "too-large", id="too large"),
     ],
 )
-async def test_an_answer_that_is_none_has_one_word(reply: Reply, reason: str) -> None:
+async def test_an_invalid_answer_has_one_word_for_it(reply: Reply, reason: str) -> None:
     with RpcProxy(reply=reply) as node:
         assert await refused(node.url) == reason
 

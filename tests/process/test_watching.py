@@ -129,7 +129,7 @@ async def test_another_contract_says_nothing(watched: Registry, chain: LocalChai
     assert await watched.executions() == []
 
 
-async def test_a_settler_that_is_not_the_intents_says_nothing(
+async def test_an_event_of_another_settler_than_the_intents_changes_nothing(
     watched: Registry, chain: LocalChain, settler: Address
 ) -> None:
     # The followed contract reports a proposal whose intent names another contract.

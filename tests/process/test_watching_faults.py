@@ -104,7 +104,7 @@ async def test_without_a_node_that_answers_nothing_is_followed(tmp_path: Path, s
     assert (reached, status, stored) == (False, "submitted", [])
 
 
-async def test_a_node_of_another_chain_is_not_believed(tmp_path: Path, chain: LocalChain, settler: Address) -> None:
+async def test_a_node_of_another_chain_is_not_used(tmp_path: Path, chain: LocalChain, settler: Address) -> None:
     body = intent_body(settler, 1)
     execute(chain, body)
     async with registry(tmp_path, chains_file(tmp_path, {SECOND_CHAIN: (settler, [chain.url])})) as watched:
@@ -149,7 +149,7 @@ def other_log(**members: Any) -> Change:
         "no number", "no block", "no chain id",
     ],
 )  # fmt: skip
-async def test_what_does_not_fit_is_refused_whole(
+async def test_an_answer_that_does_not_fit_is_refused_whole(
     tmp_path: Path, chain: LocalChain, settler: Address, change: Change
 ) -> None:
     body = intent_body(settler, 1)
@@ -179,7 +179,7 @@ async def test_a_receipt_that_does_not_fit_is_refused(
     assert (reached, status) == (False, "submitted")
 
 
-async def test_the_same_log_twice_is_one(tmp_path: Path, chain: LocalChain, settler: Address) -> None:
+async def test_the_same_log_twice_is_stored_once(tmp_path: Path, chain: LocalChain, settler: Address) -> None:
     body = intent_body(settler, 1, events=2)
     execute(chain, body)
 
@@ -226,7 +226,7 @@ async def test_a_chain_that_changes_while_it_is_read_is_read_again(tmp_path: Pat
         assert snapshots == []
 
 
-async def test_trouble_of_one_chain_does_not_stop_another(tmp_path: Path, chain: LocalChain, settler: Address) -> None:
+async def test_a_fault_of_one_chain_does_not_stop_another(tmp_path: Path, chain: LocalChain, settler: Address) -> None:
     body = intent_body(settler, 1)
     execute(chain, body)
     settlers = {SECOND_CHAIN: (settler, ["http://127.0.0.1:1"]), CHAIN_ID: (settler, [chain.url])}

@@ -47,7 +47,7 @@ async def renew(watched: Registry, holder: str, now_ms: int) -> None:
     await watched.context.database.write(lambda tx: renew_lease(tx, holder, now_ms))
 
 
-async def test_one_holds_the_lease_until_it_lapses(watched: Registry) -> None:
+async def test_one_watcher_holds_the_lease_until_it_lapses(watched: Registry) -> None:
     assert await takes(watched, "first", NOW_MS)
     assert not await takes(watched, "second", NOW_MS + LEASE_MS - 1)
     await renew(watched, "first", NOW_MS + 10)
@@ -63,13 +63,13 @@ async def test_a_lease_that_lapsed_and_was_not_taken_is_renewed(watched: Registr
     assert not await takes(watched, "second", NOW_MS + 10 * LEASE_MS + 1)
 
 
-async def test_a_lease_of_a_clock_that_was_ahead_holds_nobody_up(watched: Registry) -> None:
+async def test_a_lease_of_a_clock_that_was_ahead_does_not_block_other_watchers(watched: Registry) -> None:
     await takes(watched, "first", NOW_MS + 3 * 3_600_000)
     assert await takes(watched, "second", NOW_MS)
     assert not await takes(watched, "third", NOW_MS)
 
 
-async def test_a_lease_given_back_is_free_at_once_and_only_by_its_holder(watched: Registry) -> None:
+async def test_only_its_holder_gives_a_lease_back_and_it_is_free_immediately(watched: Registry) -> None:
     await takes(watched, "first", NOW_MS)
     await watched.context.database.write(lambda tx: release_lease(tx, "second"))
     assert not await takes(watched, "second", NOW_MS)
@@ -109,7 +109,7 @@ async def test_a_process_that_lost_the_lease_in_the_middle_stores_nothing_more(
     assert await watched.status(intent) == "succeeded"
 
 
-async def test_two_processes_that_believe_to_lead_do_not_store_one_range_twice(
+async def test_two_processes_that_believe_they_hold_the_lease_do_not_store_one_range_twice(
     watched: Registry, chain: LocalChain, settler: Address
 ) -> None:
     await takes(watched, "both", NOW_MS)

@@ -129,7 +129,7 @@ async def assert_canonical(world: World, intents: list[str]) -> None:
         assert [each["level"] for each in found["logs"]] == ["info"]
 
 
-async def test_a_watcher_killed_in_the_middle_is_followed_by_the_one_that_waits(world: World) -> None:
+async def test_after_a_watcher_was_killed_in_the_middle_the_waiting_one_takes_over(world: World) -> None:
     intents = await intents_executed(world)
     world.go_on.clear()
     first = world.watch()
@@ -167,7 +167,7 @@ async def true_when(value: Awaitable[str]) -> bool:
     return bool(await value)
 
 
-async def test_the_one_that_waits_takes_over_at_once_from_one_that_was_stopped(world: World) -> None:
+async def test_the_waiting_watcher_takes_over_immediately_from_one_that_was_stopped(world: World) -> None:
     first = world.watch()
     await until(lambda: true_when(world.holder()))
     leader = await world.holder()

@@ -121,7 +121,7 @@ async def test_a_success_that_operators_claim_of_a_reverted_transaction_is_corre
     assert await watched.status(intent) == "succeeded"
 
 
-async def test_a_success_stays_while_one_of_its_transactions_may_have_been_it(
+async def test_a_success_stays_while_one_of_its_transactions_may_be_the_successful_one(
     watched: Registry, chain: LocalChain, settler: Address
 ) -> None:
     named = [proposal_body(1, transactionHash=mined(chain)), proposal_body(2, transactionHash=fail(chain, settler))]
@@ -133,7 +133,7 @@ async def test_a_success_stays_while_one_of_its_transactions_may_have_been_it(
 
 
 @pytest.mark.parametrize("status", ["submitted", "succeeded"])
-async def test_a_good_receipt_is_asked_for_once_and_says_nothing(
+async def test_a_good_receipt_is_asked_for_once_and_changes_no_status(
     watched: Registry, chain: LocalChain, settler: Address, proxy: RpcProxy, status: str
 ) -> None:
     done = mined(chain)

@@ -172,7 +172,7 @@ async def test_of_older_blocks_the_first_of_each_so_many_stays_to_go_back_to(
     assert await watched.executions() == canonical(chain, settler)
 
 
-async def test_another_chain_is_followed_anew_when_the_settler_block_is_above_what_was_kept(
+async def test_another_chain_is_followed_anew_when_the_settler_block_is_above_the_kept_blocks(
     opened: OpenRegistry, chain: LocalChain, settler: Address
 ) -> None:
     snapshot, head = chain.ask("evm_snapshot"), int(chain.ask("eth_blockNumber"), 16)

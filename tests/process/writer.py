@@ -1,4 +1,4 @@
-"""A client that writes one request after another, each until it is answered, and notes every answer.
+"""A client that sends one write after another, repeats each until it is answered, and notes every answer.
 
 Run as a program: `writer.py PORT REQUESTS ANSWERS`. A line of REQUESTS is a path, headers and body; a line of ANSWERS
 is the number of that line, the status and the body, written when the answer has come.

@@ -20,7 +20,7 @@ class Greeting(asyncio.Protocol):
         transport.close()
 
 
-async def test_all_who_wait_are_accepted_in_a_few_turns() -> None:
+async def test_all_waiting_connections_are_accepted_in_a_few_turns() -> None:
     loop, made = asyncio.get_running_loop(), list[Greeting]()
 
     def make() -> Greeting:
@@ -43,7 +43,7 @@ async def test_all_who_wait_are_accepted_in_a_few_turns() -> None:
             assert await asyncio.wait_for(loop.sock_recv(client, 10), 5) == b"here"
 
 
-async def test_nothing_is_wrong_when_nobody_waits_or_the_listener_is_closed() -> None:
+async def test_no_waiting_connection_and_a_closed_listener_cause_no_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         accepting = Accepting(listener, asyncio.get_running_loop())

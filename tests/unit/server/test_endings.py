@@ -33,7 +33,7 @@ async def lingering() -> Wire:
     return wire
 
 
-async def test_what_comes_behind_a_refusal_is_dropped_while_it_comes_fast_enough() -> None:
+async def test_bytes_behind_a_refusal_are_dropped_while_they_come_fast_enough() -> None:
     wire = await lingering()
     for _ in range(10):
         wire.send(b"x" * int(LINGERING_BYTES_PER_SECOND_MIN * LOOK_SECONDS))
@@ -45,7 +45,7 @@ async def test_what_comes_behind_a_refusal_is_dropped_while_it_comes_fast_enough
     assert wire.transport.statuses == [401]
 
 
-async def test_no_more_is_dropped_than_anybody_sends() -> None:
+async def test_the_dropped_bytes_of_a_connection_are_bounded() -> None:
     wire = await lingering()
     for _ in range(LINGERING_BYTES_MAX // 2**20):
         wire.send(b"x" * 2**20)
@@ -87,7 +87,7 @@ async def test_bytes_now_and_then_gain_a_head_no_time() -> None:
     assert wire.transport.statuses[:1] in ([408], [400])
 
 
-async def test_the_stop_answers_what_is_due_and_no_more() -> None:
+async def test_the_stop_answers_running_requests_and_closes_idle_connections() -> None:
     gate = asyncio.Event()
     wire, idle = Wire(create_answering(gate)), Wire(create_answering())
     wire.send(GET)
@@ -123,7 +123,7 @@ async def test_a_body_that_a_half_closed_client_did_not_send_is_not_waited_for()
     assert (wire.transport.written, wire.transport.is_closed) == ([], True)
 
 
-async def test_one_connection_too_many_is_closed_at_once_and_others_go_on() -> None:
+async def test_one_connection_too_many_is_closed_immediately_and_others_go_on() -> None:
     together = shared(create_answering(), connections_max=3, connections_per_client_max=2)
     first = [Wire(None, shared=together, peer="192.0.2.1") for _ in range(3)]
     assert [wire.transport.is_aborted for wire in first] == [False, False, True]

@@ -15,7 +15,7 @@ MANY = 1_000
 BROKEN = CHUNKED + b"zz\r\n"
 
 
-async def test_reads_that_all_end_within_a_head_are_no_long_head() -> None:
+async def test_reads_that_all_end_within_a_head_do_not_count_as_a_long_head() -> None:
     wire = Wire(create_answering())
     request = b"GET / HTTP/1.1\r\nhost: test\r\ncookie: " + b"x" * 1_000 + b"\r\n\r\n"
     count = 2 * HEAD_BYTES_MAX // len(request)
@@ -27,7 +27,7 @@ async def test_reads_that_all_end_within_a_head_are_no_long_head() -> None:
     assert not wire.transport.is_closed
 
 
-async def test_trailers_are_no_header_fields() -> None:
+async def test_trailers_do_not_count_as_header_fields() -> None:
     wire = Wire(create_reading())
     wire.send(CHUNKED + b"3\r\nabc\r\n0\r\nx-request-id: a\r\nx-b: c\r\n\r\n" + GET)
     await turns()
@@ -72,7 +72,7 @@ async def test_requests_behind_a_chunked_one_are_not_taken_for_its_trailers() ->
 
 
 @pytest.mark.parametrize("behind", [b"\0\r\n", b"GET /a b HTTP/1.1\r\n\r\n", b"CONNECT test:443 HTTP/1.1\r\n\r\n"])
-async def test_what_is_malformed_is_refused_behind_the_answers_that_are_due(behind: bytes) -> None:
+async def test_a_malformed_request_is_refused_behind_the_answers_that_are_due(behind: bytes) -> None:
     gate = asyncio.Event()
     wire = Wire(create_answering(gate))
     wire.send(GET, behind)
@@ -144,7 +144,7 @@ async def test_a_method_that_was_cut_behind_another_request_is_not_taken_for_its
     assert wire.transport.statuses == [200, 400]
 
 
-async def test_a_head_of_many_fields_is_refused_at_once() -> None:
+async def test_a_head_of_many_fields_is_refused_before_its_end() -> None:
     wire = Wire(create_answering())
     wire.send(b"GET / HTTP/1.1\r\nhost: test\r\n" + b"a:\r\n" * (FIELDS_MAX + 1))
     await turns()
@@ -169,7 +169,7 @@ async def test_trailers_are_dropped_and_few() -> None:
     assert wire.transport.statuses == [431]
 
 
-async def test_a_client_of_http_1_0_is_not_told_to_continue() -> None:
+async def test_a_client_of_http_1_0_gets_no_100_continue() -> None:
     wire = Wire(create_reading())
     wire.send(b"POST / HTTP/1.0\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n")
     await turns()
@@ -197,7 +197,7 @@ async def test_an_upgrade_is_ignored_wherever_the_bytes_are_cut(upgrade: str, bo
         wire.lose()
 
 
-async def test_thousands_of_upgrades_in_one_read_are_no_deep_matter() -> None:
+async def test_thousands_of_upgrades_in_one_read_cause_no_deep_recursion() -> None:
     wire = Wire(create_answering())
     offer = b"GET / HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
     wire.send(offer * MANY)

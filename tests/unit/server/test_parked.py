@@ -38,7 +38,7 @@ async def test_a_refusal_is_parked_and_the_connection_is_not_read_meanwhile() ->
 
 
 @pytest.mark.parametrize(("is_proxied", "room"), [(True, 8), (False, 1)])
-async def test_where_there_is_no_room_a_refusal_leaves_at_once(*, is_proxied: bool, room: int) -> None:
+async def test_without_room_a_refusal_leaves_immediately(*, is_proxied: bool, room: int) -> None:
     together: Any = shared(
         limiting(60), chance=lambda: 0.5, is_proxy=lambda _: is_proxied, connections_max=4 if not is_proxied else 12
     )

@@ -123,9 +123,7 @@ async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 @pytest.mark.parametrize(
     "request_line", ["GET /healthz", "GET /nowhere", "HEAD /healthz", "GET /triggers/0x", "POST /triggers"]
 )
-async def test_a_request_leaves_nothing_that_only_the_garbage_collector_finds(
-    app: Application, request_line: str
-) -> None:
+async def test_a_request_leaves_no_garbage_for_the_collector(app: Application, request_line: str) -> None:
     wire = Wire(app)
     request = f"{request_line} HTTP/1.1\r\nhost: test\r\ncontent-length: 0\r\n\r\n".encode()
     await wire.answered(request)
@@ -134,7 +132,7 @@ async def test_a_request_leaves_nothing_that_only_the_garbage_collector_finds(
     assert found < 20, "less than one object a request"
 
 
-async def test_a_client_that_goes_away_leaves_no_more(app: Application) -> None:
+async def test_a_client_that_goes_away_leaves_no_garbage_either(app: Application) -> None:
     async def leave() -> None:
         wire = Wire(app)
         wire.send(b"POST /triggers HTTP/1.1\r\nhost: test\r\ncontent-length: 100\r\n\r\n{")

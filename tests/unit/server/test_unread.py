@@ -40,7 +40,7 @@ async def stuck(wire: Wire) -> Wire:
     return wire
 
 
-async def test_no_more_is_made_than_the_client_reads() -> None:
+async def test_no_more_of_an_answer_is_made_than_the_client_reads() -> None:
     wire = await stuck(Wire(streaming(100)))
     assert wire.transport.get_write_buffer_size() < 3 * SLICE
     wire.transport.is_stuck, wire.transport.sent_bytes = False, len(wire.transport.said)
@@ -90,7 +90,7 @@ async def test_an_idle_connection_with_bytes_unread_is_aborted() -> None:
     assert wire.transport.is_aborted
 
 
-async def test_where_memory_is_short_whoever_holds_most_is_aborted_the_longest_stalled_first() -> None:
+async def test_when_memory_is_short_connections_of_the_largest_client_are_aborted() -> None:
     together = shared(streaming(100), unread=UnreadAnswers(bytes_max=16 * SLICE))
     honest = await stuck(Wire(None, shared=together, peer="192.0.2.1"))
     greedy = [await stuck(Wire(None, shared=together, peer="192.0.2.2")) for _ in range(20)]

@@ -1,4 +1,4 @@
-"""A GET that is answered while it is read says what it says on the long way, in its turn."""
+"""A GET has the same answer with no body and with an empty one, in one piece or many, and in its turn."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from builders import TriggerDraft, Wallet, deploy, register
 from connection import Connection
 from service import Service
 
-# Says that there is no body, which sends a request on the long way.
-LONG = "content-length: 0\r\n"
+# Announces an empty body.
+EMPTY_BODY = "content-length: 0\r\n"
 
 
 class World:
@@ -32,7 +32,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with Service(tmp_path_factory.mktemp("at-once") / "data") as started:
+    with Service(tmp_path_factory.mktemp("gets") / "data") as started:
         yield World(started)
 
 
@@ -50,7 +50,7 @@ def targets(world: World) -> list[str]:
     ]  # fmt: skip
 
 
-async def said(world: World, target: str, more: str) -> tuple[int, dict[str, str], bytes]:
+async def fetch(world: World, target: str, more: str) -> tuple[int, dict[str, str], bytes]:
     connection = await Connection.open(world.service.url)
     await connection.send(f"GET {target} HTTP/1.1\r\nhost: test\r\nx-request-id: same\r\n{more}\r\n".encode())
     answer = await connection.answer()
@@ -62,15 +62,15 @@ HEADERS = ["", "accept: application/xml\r\n", 'if-none-match: "no"\r\n', "if-non
 
 
 @pytest.mark.parametrize("more", [*HEADERS, "if-none-match: a\r\nif-none-match: b\r\n"])
-async def test_both_ways_say_the_same(world: World, more: str) -> None:
+async def test_a_get_has_the_same_answer_with_an_empty_body(world: World, more: str) -> None:
     for target in targets(world):
-        assert await said(world, target, more) == await said(world, target, more + LONG), target
+        assert await fetch(world, target, more) == await fetch(world, target, more + EMPTY_BODY), target
 
 
 async def test_a_pipeline_is_answered_in_its_order(world: World) -> None:
     kinds = [
         (f"GET /triggers/{world.sigs[0]}", "", world.sigs[0]), ("GET /triggers?limit=1", "", world.sigs[-1]),
-        ("GET /healthz", "", "ok"), (f"GET /triggers/{world.sigs[1]}", LONG, world.sigs[1]),
+        ("GET /healthz", "", "ok"), (f"GET /triggers/{world.sigs[1]}", EMPTY_BODY, world.sigs[1]),
         ("POST /users/nonce", "content-length: 0\r\n", "invalid-body"),
         (f"GET /triggers/{world.sigs[2]}", "", world.sigs[2]), ("GET /triggers?offset=2000", "", "[]"),
     ]  # fmt: skip
