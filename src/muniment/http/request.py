@@ -160,7 +160,9 @@ class Request:
         self._body.take()
 
     def owe_for(self, refusal: Refusal) -> None:
-        """Charge the work that led to a refusal, such as the check of a wrong signature."""
+        """Charge the work that led to a refusal, such as the check of a wrong signature; count an `Overloaded`."""
+        if isinstance(refusal, Overloaded) and self.overload is not None:
+            self.overload.refused += 1
         if units := DEBTS.get(type(refusal)):
             self.client.client.owe(units)
         if isinstance(refusal, (RateLimited, Overloaded)) and not self.wait_s:

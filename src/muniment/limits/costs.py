@@ -78,6 +78,8 @@ class Cost:
 READ: Final = Cost(1)
 # A read with a token, whose signature takes a fifth of a millisecond to verify.
 TOKEN_READ: Final = Cost(16)
+# A write with a token. The process spends most of its time on the token; the write itself waits for the database.
+TOKEN_WRITE: Final = Cost(16)
 NONCE: Final = Cost(4, policy="login")
 LOGIN: Final = Cost(8, policy="login")
 PAGE: Final = Cost(1, records_per_unit=25)

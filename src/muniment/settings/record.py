@@ -91,7 +91,8 @@ class Settings:
         "", "Base URL of a price API in the format of DefiLlama's `coins`; empty: no price API"
     )
     prices_file: str = _setting(
-        "", "TOML or JSON file of fixed prices, `chainId:address` to US dollars; they take precedence over the API"
+        "",
+        "TOML or JSON file of fixed prices, `chainId:address` to US dollars; used after price feeds, before the price API",
     )
     balances_timeout_s: int = _setting(5, "Timeout of GET /users/tokens in seconds", at_least=1)
     settlement_grace_s: int = _setting(
