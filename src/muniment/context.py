@@ -1,4 +1,4 @@
-"""The outside world as handlers see it: one frozen value, made once by `muniment.app`, passed to whoever asks."""
+"""The outside world as handlers see it: one frozen value, which `muniment.app` makes once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muniment.storage.epoch import Epochs
 
 # A function's inputs by name, in manifest order, or None when no such function is registered here. Triggers need
-# it and functions know it; the two are strangers to each other.
+# it and functions have it; neither package imports the other.
 FindInputs = Callable[[bytes], Awaitable[Mapping[str, str] | None]]
 
 
@@ -41,7 +41,7 @@ class Context:
     clients: ClientAddresses
     limiter: Limiter
     blocks: BlockStore
-    # Returns when the block store takes uploads, raises `NotReady` when not; asking often costs nothing more.
+    # Returns when the block store takes uploads, raises `NotReady` when not; frequent calls cost nothing more.
     check_blocks: Callable[[], Awaitable[None]]
     profile: Profile
     chains: Mapping[int, Chain]
@@ -53,7 +53,7 @@ class Context:
     holdings: Holdings
     outgoing: Outgoing
     is_stopping: Callable[[], bool]
-    # Returns when requests can be served. Raises `NotReady`; asking often costs nothing more.
+    # Returns when requests can be served. Raises `NotReady`; frequent calls cost nothing more.
     check_ready: Callable[[], Awaitable[None]]
 
     def client(self, request: Request) -> str:

@@ -25,7 +25,7 @@ _CHEAP_BYTES_MAX: Final = 6_000
 # Brackets, digits and exponents of either spelling become one of each.
 _KINDS: Final = bytes.maketrans(b"{}123456789E+", b"[]000000000e-")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]")
-# How much of a text is looked through again to say what is wrong with it: a millisecond at this size.
+# Bytes of a text that are searched again for the cause of an error: a millisecond at this size.
 _SEARCHED_BYTES_MAX: Final = 16 * 1024
 _NAME_SHOWN: Final = 40
 # Half a surrogate pair (Unicode D75), once the escaped backslashes are gone.
@@ -40,9 +40,9 @@ _encoder: Final = msgspec.json.Encoder()
 def parse_json(data: bytes) -> Any:
     """One JSON text (RFC 8259) as Python values, members in their order; raises `InvalidJson`.
 
-    Refused besides what is no JSON: a byte order mark, bytes that are not UTF-8, two members of one name in an
+    Refuses malformed JSON, a byte order mark, bytes that are not UTF-8, two members of one name in an
     object, NaN and Infinity, numbers beyond a double or of thousands of digits, lone surrogates, more than
-    `JSON_DEPTH_MAX` levels, and what `_check_cost` says. NUL is a matter of the field it stands in.
+    `JSON_DEPTH_MAX` levels, and whatever `_check_cost` refuses. Each field decides about NUL itself.
 
     The time is linear in the length whatever the text says; decision 0023 says how that is kept.
     """
@@ -77,7 +77,7 @@ def _check_cost(outside: bytes, length: int) -> None:
     if opened > JSON_DEPTH_MAX:
         _check_depth(kinds.translate(None, _NOT_BRACKETS))
     if opened > _CONTAINERS_FREE + length // _BYTES_PER_CONTAINER:
-        raise InvalidJson(f"more arrays and objects than one for each {_BYTES_PER_CONTAINER} bytes")
+        raise InvalidJson(f"more than one array or object for each {_BYTES_PER_CONTAINER} bytes")
     if kinds.count(b"e000") + kinds.count(b"e-000") > _WIDE_EXPONENTS_MAX:
         raise InvalidJson(f"more than {_WIDE_EXPONENTS_MAX} numbers have an exponent of three digits")
     if kinds.count(_LONG_DIGITS) > _LONG_DIGITS_MAX:

@@ -1,4 +1,4 @@
-"""Requests that this service makes: only to hosts that an operator named, bounded in size and time.
+"""Requests by this service: only to hosts that an operator named, bounded in size and time.
 
 A name is resolved where its connection is opened, every address it has is checked, and the connection goes to an
 address that was checked: a name that later points inward (DNS rebinding) changes nothing. Connections are kept by
@@ -23,7 +23,7 @@ import httpcore2
 
 # The largest token list in use has 1.5 MB, the logs of a thousand blocks some megabytes.
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
-# What is decoded on the event loop of a service, in at most 20 ms. An RPC answer of 500 tokens is under 100 KB.
+# The largest answer that is decoded on the event loop, in at most 20 ms. An RPC answer of 500 tokens is under 100 KB.
 SMALL_ANSWER_BYTES_MAX: Final = 256 * 1024
 CONNECT_SECONDS_MAX: Final = 1.0
 CONNECTIONS_MAX: Final = 64
@@ -38,7 +38,7 @@ _IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Unreachable(Exception):
-    """Another server did not give what was asked; `reason` is one word for it, such as `timeout` or `http-500`."""
+    """Another server gave no usable answer; `reason` is one word for the cause, such as `timeout` or `http-500`."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         """Say why, without the URL: RPC URLs carry keys."""
@@ -125,7 +125,7 @@ class Outgoing:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._pool.aclose()
 
     async def post(
@@ -156,7 +156,7 @@ class Outgoing:
 
 
 def _target(url: str) -> tuple[httpcore2.URL, list[tuple[str, str]]]:
-    """What is asked of whom, and the headers that follow from the URL. Raises `Unreachable` for one that is none."""
+    """The target of a request to `url`, and its headers. Raises `Unreachable` for a malformed URL."""
     try:
         parts = urlsplit(url)
         port = parts.port

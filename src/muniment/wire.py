@@ -84,7 +84,7 @@ class Amount(ProvedText):
     def parse(cls, text: str) -> Self:
         """Raises `InvalidAmount` for a sign, an exponent, a leading zero, other digits or 2^256 and more."""
         if not _AMOUNT.fullmatch(text):
-            raise InvalidAmount("an amount is decimal digits without sign, exponent or leading zero")
+            raise InvalidAmount("an amount must be decimal digits without sign, exponent or leading zero")
         if int(text) > UINT256_MAX:
             raise InvalidAmount("an amount is at most 2^256 - 1")
         return cls(text)
@@ -117,7 +117,7 @@ class SemVer(ProvedText):
 def check_timestamp_ms(value: object, what: str) -> int:
     """`value` as a time in milliseconds since 1970, or `InvalidTimestamp`. A JSON integer, never a boolean."""
     if type(value) is not int or not 0 <= value <= TIMESTAMP_MS_MAX:
-        raise InvalidTimestamp(f"{what} is an integer of milliseconds since 1970, 0 to {TIMESTAMP_MS_MAX}")
+        raise InvalidTimestamp(f"{what} must be an integer: milliseconds since 1970, from 0 to {TIMESTAMP_MS_MAX}")
     return value
 
 
@@ -127,7 +127,7 @@ def iso_time(timestamp_ms: int) -> str:
     return f"{_iso_second(seconds)}.{milliseconds:03d}Z"
 
 
-@lru_cache(maxsize=16)  # what is written now is of this second
+@lru_cache(maxsize=16)  # most written times are in the present second
 def _iso_second(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
 

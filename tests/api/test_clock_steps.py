@@ -154,7 +154,7 @@ async def test_a_process_that_stepped_keeps_no_other_from_writing(settings: Sett
 async def test_a_process_that_starts_with_a_wrong_clock_is_found_by_others(settings: Settings) -> None:
     async with process(settings) as right, process(settings, Machine(ahead_ms=3 * HOUR_MS)) as wrong:
         cid = await deploy(right.client)
-        assert "the clock stands 3 h ahead of that of " in await wrong.why_not_ready()
+        assert "the clock is 3 h ahead of that of " in await wrong.why_not_ready()
         await right.timekeeper.look()
         assert await right.is_ready()
         await register(right.client, TriggerDraft(cid, OWNER))

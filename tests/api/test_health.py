@@ -78,7 +78,7 @@ async def test_too_little_room_on_the_disk_is_not_ready(
     if ready:
         assert (await client.get("/readyz")).status_code == 200
     else:
-        await assert_not_ready(client, "the disk has less than 64 MiB left")
+        await assert_not_ready(client, "the disk has less than 64 MiB free")
         assert (await client.get("/triggers")).status_code == 200
 
 

@@ -156,7 +156,7 @@ REFUSED = {
     "the name of imports in the audit log": (["add", "import"], "import"),
     "a name with a line feed": (["add", "a\n"], "1 to 100"),
     "a name in other letters": (["add", "é"], "1 to 100"),
-    "nobody to revoke": (["revoke", "nobody"], "no operator nobody"),
+    "nobody to revoke": (["revoke", "nobody"], "no operator named nobody"),
     "a hash that is none": (["audit", "--intent", "0x12"], "64 hex digits"),
 }
 

@@ -174,7 +174,7 @@ def test_secrets_from_outside_are_no_part_of_a_backup(tmp_path: Path) -> None:
     assert "The backup holds no secrets" in result.output
     assert done("backup", tmp_path / "backup", data=tmp_path / "data", **given)["secrets"] is None
     said = refused("restore", tmp_path / "backup", "--rotate", data=tmp_path / "new")
-    assert "the backup holds no secrets: take --no-rotate, and put a new secret, alone, into MUNIMENT_SECRET" in said
+    assert "the backup holds no secrets: use --no-rotate, and set MUNIMENT_SECRET to one new secret" in said
     assert not (tmp_path / "new").exists()
     restored = run("restore", tmp_path / "backup", "--no-rotate", data=tmp_path / "new", **given)
     assert restored.exit_code == 0

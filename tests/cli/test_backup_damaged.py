@@ -51,7 +51,7 @@ def sql(statement: str) -> Callable[[Path], None]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no description": (lambda backup: (backup / "backup.json").unlink(), "no whole backup in"),
+    "no description": (lambda backup: (backup / "backup.json").unlink(), "no complete backup in"),
     "no JSON": (lambda backup: change(backup / "backup.json", lambda text: text[:-9]), "backup.json is damaged"),
     "a list": (lambda backup: (backup / "backup.json").write_text("[]"), "backup.json is damaged"),
     "newer": (lambda backup: describe(backup, format=2), "newer release, in format 2"),
@@ -112,7 +112,7 @@ def test_a_backup_that_is_not_whole_is_not_restored(data: Path, tmp_path: Path, 
 
 
 def test_a_directory_that_is_not_a_backup_is_not_restored(tmp_path: Path) -> None:
-    assert "no whole backup" in refused("restore", tmp_path / "backup", "--rotate", data=tmp_path / "new")
+    assert "no complete backup" in refused("restore", tmp_path / "backup", "--rotate", data=tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,5 +135,5 @@ def test_a_whole_registry_is_left_alone(data: Path, backup: Path) -> None:
 
 
 def test_without_a_terminal_one_of_both_must_be_said(backup: Path, tmp_path: Path) -> None:
-    assert "give --rotate or --no-rotate" in refused("restore", backup, data=tmp_path / "new")
+    assert "give --rotate to end" in refused("restore", backup, data=tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -75,7 +75,7 @@ def test_an_unknown_name_in_the_file_is_reported_in_one_line(tmp_path: Path) -> 
     config.write_text("prot = 1\n")
     result = run("--config", str(config))
     assert result.exit_code == 1
-    assert result.output == f"Error: {config}: no setting is called prot\n"
+    assert result.output == f"Error: {config}: there is no setting prot\n"
 
 
 @pytest.mark.parametrize("command", ["migrate", "verify"])

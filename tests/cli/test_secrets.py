@@ -64,7 +64,7 @@ def test_a_full_ring_is_not_rotated(tmp_path: Path) -> None:
     before = ids(tmp_path)
     result = run(tmp_path, "rotate")
     assert result.exit_code == 1
-    assert result.output.startswith("Error: the ring has 8 secrets already")
+    assert result.output.startswith("Error: the ring already has 8 secrets")
     assert ids(tmp_path) == before
 
 

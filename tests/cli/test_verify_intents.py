@@ -61,7 +61,7 @@ def test_content_that_no_longer_has_its_hash_is_named(
     wrong = [each for each in result.output.splitlines() if each.startswith("WRONG ")]
     assert len(wrong) == 1
     assert wrong[0].startswith(f"WRONG {what} 0x")
-    assert wrong[0].endswith("its hash is not that of its fields")
+    assert wrong[0].endswith("its hash does not match its fields")
 
 
 def test_a_record_that_is_not_json_is_named(data_dir: Path) -> None:

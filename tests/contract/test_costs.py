@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muniment.app.operations import OPERATIONS
-from muniment.limits.costs import CONTENT, DEACTIVATION, PAGE, UNIT_NS, UPLOAD, Shed
+from muniment.limits.costs import CONTENT, DEACTIVATION, PAGE, TOKEN_READ, UNIT_NS, UPLOAD, Shed
 
 COSTS = {f"{each.method} {each.path}": each.cost for each in OPERATIONS}
 SHEDS = {f"{each.method} {each.path}": each.sheds for each in OPERATIONS}
@@ -61,3 +61,8 @@ def test_listings_are_distinguished_from_single_records() -> None:
     assert {name for name, shed in SHEDS.items() if shed is Shed.PAGE} == {
         name for name, cost in COSTS.items() if cost.records_per_unit
     } == {"GET /triggers", "GET /intents", "GET /functions"}  # fmt: skip
+
+
+def test_a_write_with_a_token_costs_as_much_as_a_read_with_a_token() -> None:
+    for name in ("POST /users/api-key/rotate", "POST /users/{address}/data", "GET /users/{address}/data"):
+        assert COSTS[name].units == TOKEN_READ.units

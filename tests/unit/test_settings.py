@@ -72,17 +72,17 @@ def test_a_toml_file_sets_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param("prot = 99", "no setting is called prot", id="unknown name"),
-        pytest.param("[muniment]\nport = 99", "no setting is called muniment", id="table"),
+        pytest.param("prot = 99", "there is no setting prot", id="unknown name"),
+        pytest.param("[muniment]\nport = 99", "there is no setting muniment", id="table"),
         pytest.param("port = ", "Invalid value", id="not TOML"),
         pytest.param("port = 1\nport = 2", "Cannot overwrite", id="given twice"),
-        pytest.param("port = true", "port is a whole number", id="boolean for a number"),
-        pytest.param("port = 80.5", "port is a whole number", id="fraction"),
-        pytest.param("port = [80]", "port is a whole number", id="list for a number"),
-        pytest.param("log_requests = 1", "log_requests is true or false", id="number for a boolean"),
-        pytest.param("issuer = 5", "issuer is text", id="number for text"),
-        pytest.param('issuer = ["a"]', "issuer is text", id="list for text"),
-        pytest.param("data_dir = 2026-11-20", "data_dir is text", id="date for a path"),
+        pytest.param("port = true", "port must be a whole number", id="boolean for a number"),
+        pytest.param("port = 80.5", "port must be a whole number", id="fraction"),
+        pytest.param("port = [80]", "port must be a whole number", id="list for a number"),
+        pytest.param("log_requests = 1", "log_requests must be true or false", id="number for a boolean"),
+        pytest.param("issuer = 5", "issuer must be text", id="number for text"),
+        pytest.param('issuer = ["a"]', "issuer must be text", id="list for text"),
+        pytest.param("data_dir = 2026-11-20", "data_dir must be text", id="date for a path"),
     ],
 )
 def test_a_toml_file_that_cannot_be_meant_is_an_error(tmp_path: Path, text: str, said: str) -> None:
@@ -115,7 +115,7 @@ def test_a_flag_comes_before_the_environment_and_that_before_the_file(tmp_path: 
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_work_is_an_error_that_names_the_setting(name: str, value: str) -> None:
-    with pytest.raises(SettingError, match=f"^{name.lower()} is "):
+    with pytest.raises(SettingError, match=f"^{name.lower()} must be "):
         load(**{name: value})
 
 

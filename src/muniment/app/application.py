@@ -73,7 +73,7 @@ class Application(AsgiAdapter):
             addresses=context.clients, note_writer=context.wrote, log_requests=settings.log_requests,
         )  # fmt: skip
         super().__init__(envelope.respond, self._lifespan)
-        # The answer to a request; raises `ClientGone` when nobody waits for one.
+        # The answer to a request; raises `ClientGone` when the client has gone away.
         self.respond = envelope.respond
         # The answer to a request that the server could not read.
         self.refuse = envelope.refuse

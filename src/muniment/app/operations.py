@@ -81,7 +81,7 @@ async def get_readiness(context: Context) -> Health:
 async def get_root(request: Request) -> Ready[None]:
     """Lead a browser to the reference.
 
-    There is nothing else here: whose `Accept` does not name `text/html` is told so.
+    For a client whose `Accept` does not name `text/html`, there is nothing here.
     """
     if not named_quality(media_ranges(request.headers(b"accept")), "text/html"):
         raise UnknownPath("no operation has this path; /docs lists them all")

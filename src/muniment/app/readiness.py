@@ -13,11 +13,11 @@ from muniment.context import Context
 from muniment.errors import NotReady, Unavailable
 from muniment.settings import MIB
 
-# Below this a bundle and the write-ahead log may not fit any more: no longer ready, before writes fail.
+# Below this a bundle and the write-ahead log may not fit any more: not ready, before writes fail.
 DISK_BYTES_MIN: Final = 64 * MIB
-# How often the checks are made, each time half a millisecond; who asks more often is told the last outcome.
+# Checks take half a millisecond. More frequent questions get the last outcome.
 CHECKS_PER_SECOND_MAX: Final = 50
-# Returns when the thing is as it must be. Raises `NotReady`, or what else is `Unavailable`, that says what is wrong.
+# Returns when the part is in order. Raises `Unavailable`, often a `NotReady`, with the reason when it is not.
 Check = Callable[[Context], Awaitable[None]]
 
 
@@ -50,9 +50,9 @@ async def check_disk(context: Context) -> None:
     try:
         free = shutil.disk_usage(context.settings.data_dir).free
     except OSError as error:
-        raise NotReady(f"the data directory does not answer: {error.strerror}") from error
+        raise NotReady(f"the data directory cannot be read: {error.strerror}") from error
     if free < DISK_BYTES_MIN:
-        raise NotReady(f"the disk has less than {DISK_BYTES_MIN // MIB} MiB left")
+        raise NotReady(f"the disk has less than {DISK_BYTES_MIN // MIB} MiB free")
 
 
 async def check_clock(context: Context) -> None:
@@ -67,14 +67,14 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 
 class Readiness:
-    """The checks of one process, and what they found. Anybody may ask as often as they like."""
+    """The checks of one process and their last outcome. Asking is cheap at any rate."""
 
     def __init__(self) -> None:
-        """Nothing was checked."""
+        """Begin without an outcome."""
         self._checking: asyncio.Task[Unavailable | None] | None = None
         self._second_began = float("-inf")
         self._made = 0
-        self._told = ""
+        self._logged = ""
 
     async def check(self, context: Context) -> None:
         """Make the checks, or share those that are being made or were made just now; raises as they did."""
@@ -88,14 +88,14 @@ class Readiness:
             raise refusal.with_traceback(None)
 
     async def _check(self, context: Context) -> Unavailable | None:
-        """Why the process is not ready, if it is not. The log is told when that changes."""
+        """Why the process is not ready, if it is not. A new reason is logged."""
         found: Unavailable | None = None
         try:
             await check_readiness(context)
         except Unavailable as refusal:
             found = refusal
-        told, self._told = self._told, found.detail if found else ""
-        if found and self._told != told:
+        logged, self._logged = self._logged, found.detail if found else ""
+        if found and self._logged != logged:
             _log.error("not ready", detail=found.detail)
         return found
 
@@ -103,10 +103,10 @@ class Readiness:
 async def check_readiness(context: Context) -> None:
     """Make every check; the first that fails raises.
 
-    A check that the system does not let happen has failed too: without a free file descriptor none gets far.
+    A check that the system prevents has failed too, for instance without a free file descriptor.
     """
     for check in CHECKS:
         try:
             await check(context)
         except OSError as error:
-            raise NotReady(f"the system refuses a check: {error.strerror or error}") from error
+            raise NotReady(f"a check failed: {error.strerror or error}") from error

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from muniment.clock import Clock
     from muniment.context import Context
 
-# Between two looks at other clocks. This process's own steps are noticed whenever it reads the time.
+# Between two comparisons. A process notices steps of its own clock whenever it reads the time.
 _LOOK_SECONDS: Final = 1.0
 
 _log = structlog.get_logger(__name__)
@@ -24,14 +24,14 @@ class Timekeeper:
     """Compares the clock of a process with others for as long as it runs."""
 
     def __init__(self, context: Context) -> None:
-        """Compare `context.clock`, unless it is believed whatever it shows."""
+        """Compare `context.clock`, unless it is one that is never in doubt."""
         self._context = context
         self._servers = Steadiness(context.clock.steady_ms)
         self._servers_offset_ms: int | None = None
         self._neighbours: Neighbours | None = None
 
     async def run(self) -> None:
-        """Compare every now and then; ends by cancellation alone."""
+        """Compare every second until it is cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             await self.look()
@@ -44,7 +44,7 @@ class Timekeeper:
             await self._compare(self._context.clock)
         except Unavailable:  # nothing is written meanwhile
             return
-        except Exception as error:  # noqa: BLE001 - the next turn may succeed; nobody would start this again
+        except Exception as error:  # noqa: BLE001 - the next comparison may succeed; this task must not end
             _log.warning("clocks not compared", error=type(error).__name__, detail=str(error))
 
     async def _compare(self, clock: Clock) -> None:

@@ -48,4 +48,4 @@ async def check_generation(context: Context, address: Address, generation: int) 
     # A longer grace than the longest came from a clock that was ahead.
     in_grace = generation == current - 1 and 0 < grace_until_ms - context.now_ms() <= GRACE_MS_MAX
     if generation != current and not in_grace:
-        raise InvalidApiKey("this API key was rotated out; GET /users/api-key tells the current one")
+        raise InvalidApiKey("this API key was replaced; GET /users/api-key returns the current one")

@@ -43,7 +43,7 @@ class TokenCaller:
             raise ConflictingCredentials("the request carries two different tokens")
         token = next(iter(tokens), None)
         if token is None:
-            raise MissingCredential("x-auth-token is missing; POST /users/authenticate gives one")
+            raise MissingCredential("x-auth-token is missing; POST /users/authenticate returns one")
         address = check_token(Context.from_request(request), token)
         request.charge_wallet(address.raw)
         return cls(address)
@@ -64,7 +64,7 @@ class KeyCaller:
         context = Context.from_request(request)
         key = only(request.headers(b"x-api-key"), "x-api-key")
         if key is None:
-            raise MissingCredential("x-api-key is missing; GET /users/api-key tells it")
+            raise MissingCredential("x-api-key is missing; GET /users/api-key returns it")
         address, generation = read_api_key(ring_of(context.secrets()), key)
         await check_generation(context, address, generation)
         request.charge_wallet(address.raw)

@@ -79,9 +79,9 @@ def check_name(name: str) -> str:
     Raises it for the name of imports in the audit log too: no operator may have that name.
     """
     if name == IMPORT:
-        raise ValueError(f"{IMPORT} is what the audit log calls an import from a file")
+        raise ValueError(f"the name {IMPORT} is reserved: the audit log uses it for imports from files")
     if not _NAME.fullmatch(name):
-        raise ValueError("an operator's name has 1 to 100 of the characters A-Z a-z 0-9 . _ -")
+        raise ValueError("an operator's name must have 1 to 100 of the characters A-Z a-z 0-9 . _ -")
     return name
 
 
@@ -98,7 +98,7 @@ async def add(tx: Transaction, name: str, key: str, now_ms: int) -> None:
         (check_name(name), _hash(key), now_ms),
     )
     if not added:
-        raise ValueError(f"{name} has a key; revoke it first, or add another name")
+        raise ValueError(f"{name} already has a key; revoke it first, or choose another name")
 
 
 async def revoke(tx: Transaction, name: str, now_ms: int) -> None:
@@ -107,7 +107,7 @@ async def revoke(tx: Transaction, name: str, now_ms: int) -> None:
         "UPDATE operators SET revoked_at_ms = ? WHERE name = ? AND revoked_at_ms IS NULL", (now_ms, name)
     )
     if not revoked:
-        raise ValueError(f"no operator {name} has a key")
+        raise ValueError(f"no operator named {name} has a key")
 
 
 async def fetch_all(database: Database) -> list[Operator]:

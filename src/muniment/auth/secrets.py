@@ -1,6 +1,6 @@
 """The ring of secrets, newest first, and the keys that HKDF-SHA256 (RFC 5869) derives from each.
 
-One secret gives a key for each use, with a label of its own, so that a value made for one use is invalid for another.
+One secret gives a key for each use, with its own label, so that a value made for one use is invalid for another.
 Values made under an older secret stay valid while that secret is in the ring.
 """
 
@@ -81,9 +81,9 @@ def parse_secrets(text: str) -> tuple[bytes, ...]:
     """Secrets from text, separated by commas or line ends. Raises `SettingError`, which does not repeat them."""
     parts = [part for part in re.split(r"[,\s]+", text) if part]
     if not 1 <= len(parts) <= RING_SIZE_MAX or not all(_SECRET.fullmatch(part) for part in parts):
-        raise SettingError(f"secret is 1 to {RING_SIZE_MAX} secrets of 64 hex digits, newest first")
+        raise SettingError(f"secret must be 1 to {RING_SIZE_MAX} secrets of 64 hex digits, newest first")
     if len({part.lower() for part in parts}) != len(parts):
-        raise SettingError("secret names one secret twice")
+        raise SettingError("secret contains the same secret twice")
     return tuple(bytes.fromhex(part) for part in parts)
 
 
@@ -131,7 +131,7 @@ class RingFile:
             new = chance.token_bytes(SECRET_BYTES)
             ring = (new, *self())
             if len(ring) > RING_SIZE_MAX:
-                raise SettingError(f"the ring has {RING_SIZE_MAX} secrets already; retire one first")
+                raise SettingError(f"the ring already has {RING_SIZE_MAX} secrets; retire one first")
             self._replace(ring)
         return Secret.derived_from(new)
 

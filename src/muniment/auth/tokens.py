@@ -50,7 +50,7 @@ def check_token(context: Context, token: str) -> Address:
     now_s = context.now_ms() // 1000
     not_before, expires = claims.get("nbf"), claims.get("exp")
     if type(not_before) is not int or type(expires) is not int:
-        raise InvalidToken("the token lacks its times")
+        raise InvalidToken("the token lacks nbf or exp")
     if not not_before - SKEW_S <= now_s < expires:
         raise InvalidToken("the token has expired or is not valid yet; log in again")
     if claims.get("iss") != context.settings.issuer or claims.get("aud") != context.settings.issuer:
@@ -58,25 +58,25 @@ def check_token(context: Context, token: str) -> Address:
     try:
         return Address.parse(claims.get("sub", ""))
     except (Invalid, TypeError):
-        raise InvalidToken("the token names nobody") from None
+        raise InvalidToken("the token has no valid subject") from None
 
 
 def _signed_claims(ring: Ring, token: str) -> dict[str, Any]:
     """The claims of a token that a secret of `ring` signed. Keys in the token's own header are ignored."""
     if len(token) > _TOKEN_LENGTH_MAX:
-        raise InvalidToken("the token is longer than any of this service's")
+        raise InvalidToken("the token is too long to be one of this service's")
     if not _TOKEN.fullmatch(token):
-        raise InvalidToken("the token is not one of this service's")
+        raise InvalidToken("this service did not issue the token")
     try:
         header = jwt.get_unverified_header(token)
         kid = header.get("kid")
         secret = ring.find(kid) if isinstance(kid, str) else None
         if secret is None or header.get("alg") != _ALGORITHM:
-            raise InvalidToken("the token is not one of this service's")
+            raise InvalidToken("this service did not issue the token")
         key = secret.signing_key.public_key()
         return jwt.decode(token, key, algorithms=[_ALGORITHM], options=_SIGNATURE_ONLY)
     except (jwt.PyJWTError, ValueError, RecursionError):
-        raise InvalidToken("the token is not one of this service's") from None
+        raise InvalidToken("this service did not issue the token") from None
 
 
 def key_set(ring: Ring) -> dict[str, list[dict[str, str]]]:

@@ -57,7 +57,7 @@ def restore(config: Path | None, directory: Path, *, rotate: bool | None, as_jso
     settings = settings_of(config, **flags)
     with output.errors_on_one_line():
         if rotate is None and not sys.stdin.isatty():
-            raise ValueError("give --rotate or --no-rotate: whether every earlier API key, token and nonce ends")
+            raise ValueError("give --rotate to end every earlier API key, token and nonce, or --no-rotate to keep them")
         with output.progress_bars() as on_progress:
             summary = restore_backup(
                 settings, directory,

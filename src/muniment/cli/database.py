@@ -23,9 +23,7 @@ def database() -> None:
 @common_options
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option(
-    "--blocks", "blocks_url", help="Place of the blocks beside TO; default: the value of MUNIMENT_BLOCKS_URL."
-)
+@click.option("--blocks", "blocks_url", help="Place of the blocks of TO; default: the value of MUNIMENT_BLOCKS_URL.")
 @json_summary_option
 def copy_database(
     config: Path | None, source: str, target: str, blocks_url: str | None, *, as_json: bool, **flags: object
@@ -52,7 +50,7 @@ def copy_database(
     else:
         output.print_text(str(summary))
     if summary.changed_meanwhile is None:
-        output.print_warning("TO is a complete copy, but FROM does not answer any more: it may have newer rows")
+        output.print_warning("TO is a complete copy, but FROM no longer answers: it may have newer rows")
     elif summary.changed_meanwhile:
         output.print_warning("FROM was written to during the copy, and TO lacks the newer rows")
     raise SystemExit(int(summary.changed_meanwhile is not False))

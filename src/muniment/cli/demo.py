@@ -44,10 +44,13 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
         if url is not None:
             _walk(Client(url))
             return
-        with _service(settings) as (service, client):
+        # SIGTERM reaches only this process. Ctrl-C reaches the service too, because both have the same terminal.
+        stop = output.StopRequest(signals=(signal.SIGTERM,))
+        with stop.listening(), _service(settings) as (service, client):
             _walk(client, development_nodes(settings))
             output.print_text(f"\n{_where_next(client.url)}\n\nThe service stays up; Ctrl-C stops it.")
-            service.wait()
+            with stop.waiting():
+                service.wait()
 
 
 def _walk(client: Client, nodes: Sequence[str] = ()) -> None:
@@ -70,12 +73,6 @@ def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], Clien
     command = [sys.executable, "-m", "muniment", "serve"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as service:  # noqa: S603 - this program
         assert service.stdout is not None  # noqa: S101 - it is a pipe
-
-        # SIGTERM reaches only this process. Ctrl-C reaches the service too, because both have the same terminal.
-        def stop(*_: object) -> None:
-            service.terminate()
-
-        signal.signal(signal.SIGTERM, stop)
         try:
             line = service.stdout.readline()
             if "listens on " not in line:
@@ -84,7 +81,7 @@ def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], Clien
             _wait_until_ready(client)
             output.print_text(line.strip())
             yield service, client
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, output.StoppedWhileWaiting):
             output.print_text("\nStopping.")
         finally:
             service.terminate()

@@ -79,7 +79,7 @@ def _draw_nothing(_step: str, _done: int, _count: int) -> None:
 def progress_bars(*, shows_count: bool = False, unit: str | None = None) -> Generator[Callable[[str, int, int], None]]:
     """A function that draws progress on standard error, if that is a terminal.
 
-    The function takes the name of a step, the work that is done, and all the work. Each step has a bar of its own.
+    The function takes the name of a step, the work that is done, and all the work. Each step has its own bar.
     With `unit` a bar shows a rate in `unit` per second.
     """
     if not shows_progress():

@@ -23,5 +23,5 @@ def verify(config: Path | None, **flags: object) -> None:
             on_finding=output.print_text,
             on_checked=lambda name, count: output.print_text(f"{name}: {count} checked"),
         )
-    output.print_text(f"{summary.wrong} wrong" if summary.wrong else "everything is as it was signed and hashed")
+    output.print_text(f"{summary.wrong} wrong" if summary.wrong else "everything matches its signatures and hashes")
     raise SystemExit(int(summary.wrong > 0))

@@ -50,7 +50,7 @@ class Clock:
         self._reference: int | None = None
         self._apart_at_ms: int | None = None
         self._apart = ""
-        self._told = ""
+        self._logged = ""
         self._read()
 
     @classmethod
@@ -99,7 +99,7 @@ class Clock:
         if abs(apart_ms) > APART_MS_MAX:
             self._apart_at_ms = monotonic_ms
             where = "ahead of" if apart_ms > 0 else "behind"
-            self._apart = f"the clock stands {span(apart_ms)} {where} that of {whose}"
+            self._apart = f"the clock is {span(apart_ms)} {where} that of {whose}"
         elif self._apart_at_ms is not None and monotonic_ms - self._apart_at_ms >= self.steady_ms:
             self._apart_at_ms = None
 
@@ -113,7 +113,7 @@ class Clock:
             found = Doubt(self._apart, max(1, self._apart_at_ms + self.steady_ms - monotonic_ms))
         else:
             found = None
-        self._tell(found)
+        self._log_change(found)
         return found
 
     def require(self) -> None:
@@ -125,10 +125,10 @@ class Clock:
         monotonic_ms = self._monotonic_ms()
         return monotonic_ms, self._own.read(self._wall_ms() - monotonic_ms, monotonic_ms)
 
-    def _tell(self, found: Doubt | None) -> None:
+    def _log_change(self, found: Doubt | None) -> None:
         reason = found.reason if found else ""
-        if reason != self._told:
-            self._told = reason
+        if reason != self._logged:
+            self._logged = reason
             if reason:
                 _log.warning("the clock is in doubt", reason=reason)
             else:

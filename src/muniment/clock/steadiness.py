@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-# How far a clock may be moved within the time in which it must be steady, and how far two clocks may stand apart: the
-# length of a nonce's window, so that a log-in succeeds whichever of two processes is asked.
+# How far a clock may be moved within the time in which it must be steady, and how far two clocks may differ: the
+# length of a nonce's window, so that a log-in succeeds at each of two processes.
 APART_MS_MAX: Final = 5 * 60 * 1000
 
 
@@ -32,7 +32,7 @@ class Steadiness:
         self.has_moved = False
 
     def read(self, offset_ms: int, now_ms: int) -> int:
-        """Take note of the offset at `now_ms` of the monotonic clock; returns the trusted one."""
+        """Record the offset at `now_ms` of the monotonic clock; returns the trusted one."""
         if not self._is_read:
             self._is_read = True
             self.steady_since_ms = now_ms

@@ -1,8 +1,8 @@
-"""Every reason this software has to refuse a request, one class each.
+"""The reasons to refuse a request, one class each.
 
-A refusal carries a stable `code` (the class's), a `detail` for this occurrence and, where one part of
-the request is to blame, `faults` that point at it. What status a refusal has over HTTP is not known here:
-`muniment.http.problems` holds that table. The docstring of a class is the page that explains its code.
+A refusal has a stable `code`, a `detail` for this occurrence, and `faults` that point at the wrong parts of the
+request. `muniment.http.problems` maps refusals to HTTP statuses. The docstring of a class is the text of the page
+`/errors/{code}`.
 
     Refusal
     ├── Invalid                 the request itself is wrong; sending it again unchanged cannot help

@@ -1,4 +1,4 @@
-"""What all refusals share: a code, a detail, and the parts of the request that are to blame."""
+"""The root of all refusals: a code, a detail, and the wrong parts of the request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One part of a request that is to blame, and why.
+    """One wrong part of a request, and the reason.
 
     `pointer` is a JSON pointer (RFC 6901) into the body; `parameter` the name of a path, query or header
     parameter. Exactly one of them is set.
@@ -22,14 +22,14 @@ class Fault:
     parameter: str | None = None
 
     def under(self, prefix: str) -> Fault:
-        """The same fault seen from further out: `prefix` goes before its pointer; a parameter stays one."""
+        """The same fault with `prefix` before its pointer; the fault of a parameter is unchanged."""
         if self.parameter is not None:
             return self
         return replace(self, pointer=prefix + (self.pointer or ""))
 
 
 class Refusal(Exception):
-    """The root: something was asked that is not done, for a reason that the caller is told."""
+    """The root: a request is refused, for a reason that the client gets."""
 
     code: ClassVar[str]
     title: ClassVar[str]
@@ -45,7 +45,7 @@ class Refusal(Exception):
         """Refuse for the reason `detail`.
 
         `pointer` is short for a single fault with the same detail. `facts` are further members of the
-        problem document (RFC 9457 section 3.2), for what the caller needs to find the error.
+        problem document (RFC 9457 section 3.2), which help the client to find the error.
         """
         super().__init__(detail)
         self.detail = detail
@@ -53,6 +53,6 @@ class Refusal(Exception):
         self.facts: dict[str, Any] = dict(facts or {})
 
     def under(self, prefix: str) -> Self:
-        """The same refusal seen from further out: `prefix` goes before the pointer of each fault."""
+        """The same refusal with `prefix` before the pointer of each fault."""
         faults = [fault.under(prefix) for fault in self.faults] or [Fault(self.detail, prefix)]
         return type(self)(self.detail, faults=faults, facts=self.facts)

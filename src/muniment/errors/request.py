@@ -1,4 +1,4 @@
-"""The request itself is wrong: its form, its size, or what it says."""
+"""Refusals of a request for its form, its size or its content."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from muniment.errors.refusal import Refusal
 
 
 class Invalid(Refusal, ValueError):
-    """The request is malformed or breaks a rule. A `ValueError`, so that decoders add the place."""
+    """The request is malformed or breaks a rule. It is a `ValueError`, so that decoders add the place."""
 
 
 class InvalidJson(Invalid):
@@ -24,7 +24,7 @@ class InvalidBody(Invalid):
 
 
 class InvalidParameter(Invalid):
-    """A path, query or header parameter is out of its range or form, or one that is no list was given twice."""
+    """A path, query or header parameter has a wrong value, or was sent twice although it takes one value."""
 
     code = "invalid-parameter"
     title = "Invalid parameter"
@@ -66,14 +66,14 @@ class InvalidAmount(Invalid):
 
 
 class InvalidCid(Invalid):
-    """Not a content identifier of the kind that is due: a CIDv0, or a CIDv1 in lower-case base32."""
+    """Not a content identifier of the expected kind: a CIDv0, or a CIDv1 in lower-case base32."""
 
     code = "invalid-cid"
     title = "Invalid content identifier"
 
 
 class InvalidTimestamp(Invalid):
-    """Not a time in milliseconds since 1970, or a time that cannot be meant here, such as an end in the past."""
+    """Not a time in milliseconds since 1970, or a time that makes no sense here, such as an end in the past."""
 
     code = "invalid-timestamp"
     title = "Invalid timestamp"
@@ -108,21 +108,21 @@ class InvalidConfig(Invalid):
 
 
 class SignatureMismatch(Invalid):
-    """The signature is by another key, or over other data; the digest computed here is in the body."""
+    """The signature is by another key, or over other data; the answer has the digest that this service computed."""
 
     code = "signature-mismatch"
     title = "Signature does not match"
 
 
 class InvalidIntent(Invalid):
-    """The intent, proposal, log or status breaks a rule: its size, its times, or what belongs together."""
+    """The intent, proposal, log or status breaks a rule about its size, its times, or members that must match."""
 
     code = "invalid-intent"
     title = "Invalid intent"
 
 
 class HashMismatch(Invalid):
-    """The hash is not that of the intent's fields; the hash computed here is in the body."""
+    """The hash does not match the intent's fields; the answer has the hash that this service computed."""
 
     code = "hash-mismatch"
     title = "Hash does not match"
@@ -164,46 +164,46 @@ class VersionTaken(Invalid):
 
 
 class MalformedRequest(Invalid):
-    """What came is no HTTP/1.1 request, or not one that can be understood in one way only; the connection ends."""
+    """The bytes are not an HTTP/1.1 request, or are an ambiguous one; the service closes the connection."""
 
     code = "malformed-request"
     title = "Malformed request"
 
 
 class Unanswerable(Refusal):
-    """The request has a form that this service has no answer for."""
+    """The service has no answer in the requested form."""
 
 
 class MethodNotAllowed(Unanswerable):
-    """The path exists, but not with this method; `Allow` lists those it has."""
+    """The path exists, but not with this method; `Allow` lists the methods that it has."""
 
     code = "method-not-allowed"
     title = "Method not allowed"
 
 
 class NotAcceptable(Unanswerable):
-    """None of the media types that the request accepts can be given."""
+    """The service has the answer in none of the media types that the request accepts."""
 
     code = "not-acceptable"
     title = "Not acceptable"
 
 
 class NotCached(Unanswerable):
-    """`Cache-Control: only-if-cached` was asked and the content is not here."""
+    """The request has `Cache-Control: only-if-cached`, and this service does not hold the content."""
 
     code = "not-cached"
     title = "Not held here"
 
 
 class RangeNotSatisfiable(Unanswerable):
-    """The requested range lies outside the content."""
+    """The requested range is outside the content."""
 
     code = "range-not-satisfiable"
     title = "Range not satisfiable"
 
 
 class UnsupportedMediaType(Unanswerable):
-    """The body's media type, charset or content coding is not one that this operation takes."""
+    """The body's media type, charset or content coding is not supported by this operation."""
 
     code = "unsupported-media-type"
     title = "Unsupported media type"
@@ -224,32 +224,32 @@ class TransferCodingNotSupported(Unanswerable):
 
 
 class HttpVersionNotSupported(Unanswerable):
-    """The request is of a version of HTTP other than 1.1 and 1.0."""
+    """The version of HTTP is neither 1.1 nor 1.0."""
 
     code = "http-version-not-supported"
     title = "HTTP version not supported"
 
 
 class TooLarge(Refusal):
-    """A limit on size stands in the way."""
+    """A part of the request is larger than its limit."""
 
 
 class BodyTooLarge(TooLarge):
-    """The body, or a file in it, is larger than this service takes."""
+    """The body, or a file in it, is larger than the limit of this service."""
 
     code = "body-too-large"
     title = "Body too large"
 
 
 class UriTooLong(TooLarge):
-    """The request target is longer than this service takes."""
+    """The request target is longer than the limit of this service."""
 
     code = "uri-too-long"
     title = "Request target too long"
 
 
 class HeadersTooLarge(TooLarge):
-    """The request's header fields are larger than this service takes."""
+    """The request's header fields are larger than the limit of this service."""
 
     code = "headers-too-large"
     title = "Header fields too large"

@@ -1,4 +1,4 @@
-"""The request is fine; it is this side that cannot answer."""
+"""Refusals of requests that are correct, but that the service cannot answer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from muniment.errors.refusal import Refusal
 
 
 class Unavailable(Refusal):
-    """Something this service depends on does not answer; nothing was half done, try again."""
+    """A part that this service depends on does not answer. Nothing was half done; try again."""
 
 
 class DatabaseUnavailable(Unavailable):
     """The database cannot be reached, is busy, or cannot write.
 
-    Nothing was stored, unless `detail` says that it was lost while it committed: then send the same again, or read.
+    Nothing was stored, unless `detail` says that it was lost during the commit: then send the request again, or read.
     """
 
     code = "database-unavailable"
@@ -20,7 +20,7 @@ class DatabaseUnavailable(Unavailable):
 
 
 class ChainsUnavailable(Unavailable):
-    """None of the configured chains could be read; an empty answer would say that the wallet has nothing."""
+    """None of the configured chains could be read; an empty answer would mean that the wallet has nothing."""
 
     code = "chains-unavailable"
     title = "Chains unavailable"
@@ -34,28 +34,28 @@ class StorageUnavailable(Unavailable):
 
 
 class TooManyUploads(Unavailable):
-    """Uploads of the same creator wait to be checked for longer than a client should; send them one by one."""
+    """Too many uploads of this creator wait for their check; send them one by one."""
 
     code = "too-many-uploads"
     title = "Too many uploads at once"
 
 
 class DeadlineExceeded(Unavailable):
-    """Reading took longer than this service allows one request; ask for less, or by cursor."""
+    """The read took longer than one request may; ask for fewer records, or use a cursor."""
 
     code = "deadline-exceeded"
     title = "Deadline exceeded"
 
 
 class Overloaded(Unavailable):
-    """This process has more to do than it can; nothing was begun. `Retry-After` says when to try again."""
+    """This process is overloaded; nothing was begun. `Retry-After` says when to try again."""
 
     code = "overloaded"
     title = "Overloaded"
 
 
 class ClockInDoubt(Unavailable):
-    """The clock of this process stepped, or stands apart from others: nothing new is registered until it is steady."""
+    """The clock of this process stepped, or differs from others: nothing new is registered until it is steady."""
 
     code = "clock-in-doubt"
     title = "Clock in doubt"
@@ -69,18 +69,18 @@ class NotReady(Unavailable):
 
 
 class Broken(Refusal):
-    """Something is wrong on this side that trying again will not mend."""
+    """The service has an error that another try cannot repair."""
 
 
 class Integrity(Broken):
-    """Stored content no longer has the hash it is stored under, and is withheld. The operator has been told."""
+    """Stored content no longer matches its hash, and is withheld. The operator finds the error in the log."""
 
     code = "integrity"
     title = "Stored content is damaged"
 
 
 class InternalError(Broken):
-    """An error of this software. It is in the log under the request id; nothing of it is shown."""
+    """An error of this software. The log has its details under the request id; the answer has none."""
 
     code = "internal-error"
     title = "Internal error"

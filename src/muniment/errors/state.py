@@ -1,4 +1,4 @@
-"""The request is well formed, but does not fit who asks, how often they ask, or what is recorded here."""
+"""Refusals of well-formed requests: the caller, the rate of requests, or the recorded data do not allow them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from muniment.errors.refusal import Refusal
 
 
 class Unauthenticated(Refusal):
-    """Nobody in particular is asking, as far as can be told."""
+    """The request does not prove who its caller is."""
 
 
 class MissingCredential(Unauthenticated):
@@ -17,7 +17,7 @@ class MissingCredential(Unauthenticated):
 
 
 class InvalidToken(Unauthenticated):
-    """The token is not one of this service's, has expired, or its secret was retired."""
+    """This service did not issue the token, or the token has expired, or its secret was retired."""
 
     code = "invalid-token"
     title = "Invalid token"
@@ -31,25 +31,25 @@ class LoginFailed(Unauthenticated):
 
 
 class Forbidden(Refusal):
-    """It is known who asks, and it is not theirs."""
+    """The caller is known, but has no right to this."""
 
 
 class InvalidApiKey(Forbidden):
-    """The API key is not a current one of this service."""
+    """The API key is not a current key of this service."""
 
     code = "invalid-api-key"
     title = "Invalid API key"
 
 
 class InvalidOperatorKey(Forbidden):
-    """The operator key is not one of this service, or was revoked."""
+    """This service does not know the operator key, or it was revoked."""
 
     code = "invalid-operator-key"
     title = "Invalid operator key"
 
 
 class ForeignProfile(Forbidden):
-    """A profile is read and changed by its own address only."""
+    """Only the address of a profile may read and change it."""
 
     code = "foreign-profile"
     title = "Not your profile"
@@ -63,7 +63,7 @@ class NotTheOwner(Forbidden):
 
 
 class Absent(Refusal):
-    """What was asked for is not here."""
+    """The requested record or content is not here."""
 
 
 class UnknownPath(Absent):
@@ -109,7 +109,7 @@ class ContentNotFound(Absent):
 
 
 class CursorTooOld(Absent):
-    """The cursor is of a state of the registry that is gone, since it was restored or moved: begin again without it."""
+    """The registry was restored or moved since it issued the cursor: start again without the cursor."""
 
     code = "cursor-too-old"
     title = "Cursor is too old"
@@ -138,28 +138,28 @@ class SignatureTaken(Conflicting):
 
 
 class StatusConflict(Conflicting):
-    """The status cannot be reached from the one that is recorded: a status only moves forward."""
+    """The recorded status cannot change to this one: a status only moves forward."""
 
     code = "status-conflict"
     title = "Status cannot move there"
 
 
 class IntentDiffers(Conflicting):
-    """The intent is recorded with another execution hash or other transactions; the first fact is kept."""
+    """The intent is recorded with another execution hash or other transactions; the first record is kept."""
 
     code = "intent-differs"
     title = "Recorded otherwise"
 
 
 class IntentFull(Conflicting):
-    """The intent has as many proposals, or logs, as one may have."""
+    """The intent has as many proposals, or logs, as the limit allows."""
 
     code = "intent-full"
     title = "Intent is full"
 
 
 class Limited(Refusal):
-    """The same request is fine a little later: `Retry-After` says when."""
+    """The same request is allowed later: `Retry-After` says when."""
 
 
 class RateLimited(Limited):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-# Elements between commas, parameters between semicolons; either may stand in quotes. A quote that is not closed takes
+# Elements between commas, parameters between semicolons; either may be quoted. A quote that is not closed takes
 # the rest, and nothing is given back: the cost is that of the length.
 _ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*+"?)++', re.DOTALL)
 _PART: Final = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*+"?)++', re.DOTALL)

@@ -1,4 +1,4 @@
-"""Whether a request is served now: what its client may use, and what the process can do."""
+"""Whether a request is served now: the limits of its client, and the load of the process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from muniment.limits.limiter import Client, Limiter
     from muniment.limits.overload import Overload
 
-# Seconds after which an overloaded process may be asked again.
+# Seconds after which a client may send to an overloaded process again.
 _OVERLOADED_SECONDS: Final = 1.0
 _LIMIT: Final = re.compile(rb"(?:^|&)limit=([0-9]{1,3})(?:&|$)")
 _OFFSET: Final = re.compile(rb"(?:^|&)offset=([0-9]{1,20})(?:&|$)")
-# Peers that were seen to forward although no proxy is trusted; only private addresses get here.
+# Peers with a private address that forwarded requests although no proxy is trusted.
 _FORWARDERS_MAX: Final = 64
 
 
@@ -31,7 +31,7 @@ class Admission:
     """The gate before the operations: it charges each request to its client once, whatever server received it."""
 
     def __init__(self, limiter: Limiter, addresses: ClientAddresses, overload: Overload) -> None:
-        """Charge to `limiter`; `overload` tells what the process refuses."""
+        """Charge to `limiter`; `overload` decides which requests an overloaded process refuses."""
         self._limiter = limiter
         self._addresses = addresses
         self.overload = overload
@@ -50,7 +50,7 @@ class Admission:
     def admit(self, request: Request, operation: Operation | None) -> None:
         """Charge a request before it is served. Raises `RateLimited` or `Overloaded`.
 
-        Where an operation takes a credential, whoever reads that charges its wallet.
+        Where an operation takes a credential, the code that checks the credential charges its wallet.
         """
         client = request.client = self._client(request)
         if operation is None:
@@ -69,7 +69,7 @@ class Admission:
         if self.overload.refuses(operation.sheds, by_offset=b"offset=" in request.query):
             self.overload.refused += 1
             request.wait_s = _OVERLOADED_SECONDS
-            raise Overloaded("this process has more to do than it can; try again in a second")
+            raise Overloaded("this process is overloaded; try again in a second")
 
     def charge_refused(self, request: Request) -> None:
         """Charge a request whose credential was refused. Raises `RateLimited` when the client's limit is used up."""
@@ -77,7 +77,7 @@ class Admission:
         request.charge(request.client.client, READ.units)
 
     def owe(self, request: Request, operation: Operation, reply: Reply) -> Reply:
-        """Charge what turned out while a request was served; what a long answer costs is charged while it leaves."""
+        """Charge the costs that are known only now; those of a long answer are charged while it is sent."""
         cost, key = operation.cost, request.wallet or request.client.client
         is_operator = operation.takes_credential and request.wallet is None
         if not is_operator and not cost.counts_cpu and (units := request.units_of_body()):
@@ -109,6 +109,6 @@ class Admission:
 
 
 def _number(form: re.Pattern[bytes], query: bytes) -> int:
-    """The first number of this form in a query, 0 without one. What is malformed is refused elsewhere."""
+    """The first number of this form in a query, 0 without one. Malformed queries are refused elsewhere."""
     found = form.search(query)
     return int(found[1]) if found else 0

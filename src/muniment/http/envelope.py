@@ -61,7 +61,7 @@ class Envelope:
         self._log_requests = log_requests
 
     async def respond(self, request: Request) -> Reply:
-        """The answer to a request. Raises `ClientGone` when nobody waits for one."""
+        """The answer to a request. Raises `ClientGone` when the client has gone away."""
         named = request.named
         request.context = self._context
         request.limits = self._limits

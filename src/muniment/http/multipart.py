@@ -77,7 +77,7 @@ class FormParser:
     def close(self) -> None:
         """Raise `InvalidUpload` unless the form ended with the body."""
         if not self._is_closed:
-            raise InvalidUpload("the form is not closed by its boundary and --")
+            raise InvalidUpload("the form does not end with its boundary and --")
 
     def _end_header(self) -> None:
         self._headers.append((bytes(self._field), bytes(self._value)))
@@ -101,13 +101,13 @@ def _part(headers: list[tuple[bytes, bytes]]) -> Part:
     dispositions = [value for name, value in fields if name == "content-disposition"]
     encodings = {value.strip().lower() for name, value in fields if name == "content-transfer-encoding"}
     if not encodings <= _ENCODING_NOTHING:
-        raise InvalidUpload("a part's bytes are due as they are, without Content-Transfer-Encoding")
+        raise InvalidUpload("send the bytes of a part unencoded, without Content-Transfer-Encoding")
     disposition = _DISPOSITION.fullmatch(dispositions[0]) if len(dispositions) == 1 else None
     found = re.findall(_PARAMETER, disposition[1]) if disposition else []
     parameters = {name.lower(): quoted or token for name, quoted, token in found}
     extended = parameters.pop("filename*", None)
     if len(found) != len(parameters) + (extended is not None) or parameters.keys() != {"name", "filename"}:
-        raise InvalidUpload("a part is a file with one Content-Disposition: form-data, one name and one filename")
+        raise InvalidUpload("every part must be a file: Content-Disposition: form-data with one name and one filename")
     # Section 4.2 forbids `filename*`, but clients of .NET send it. Two names that differ are refused.
     if extended is not None and _extended_text(extended) != parameters["filename"]:
         raise InvalidUpload("filename* of a part is not its filename in UTF-8")

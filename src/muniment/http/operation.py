@@ -6,7 +6,7 @@
 - a parameter that the path names is a path parameter, and parses itself;
 - `query` is a record read from the query string, `body` one from the JSON body (optional if it may be None);
 - a parameter whose type has `from_request` is made from the request (the context, a caller, an upload);
-- what comes back is a `Reply`, None (204), or a value that is encoded as JSON.
+- the result is a `Reply`, None (204), or a value that is encoded as JSON.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Operation:
         Raises `ClientGone` when the client has gone away.
         """
         try:
-            if self.takes_credential and request.turns is not None:  # to verify it takes as long as a create
+            if self.takes_credential and request.turns is not None:  # a token takes as long to verify as a create
                 await request.turns.wait(request.client.name)
             values: dict[str, Any] = {}
             for name, source, is_awaited in self.sources:
@@ -112,7 +112,7 @@ class Operation:
             return refused(refusal, request)
         except ClientGone:
             raise
-        except Exception:  # noqa: BLE001 - the last resort: logged whole, shown not at all
+        except Exception:  # noqa: BLE001 - the last resort: the log has all of it, the answer nothing
             return crashed(request, f"{self.method} {self.path}")
 
 
@@ -128,7 +128,7 @@ def operation(
 ) -> Callable[[Handler], Operation]:
     """Declare a handler as the operation `method path`.
 
-    `refuses` are the refusals of its own rules; those of its parameters are added. `answers` are the answers beside
+    `refuses` are the refusals of its own rules; those of its parameters are added. `answers` are the answers besides
     that of its return annotation, `headers_read` the optional header fields that it reads, each with its purpose.
     `cost` is what a request costs in units, `sheds` when it is refused under overload: see `muniment.limits.costs`.
     """
@@ -208,11 +208,11 @@ def _path_source(name: str, kind: type[ProvedText]) -> Source:
 
 
 async def _wait_for_turn(request: Request, size: int) -> None:
-    """Charge a body of `size` bytes, and wait until it may be decoded. Raises what the two raise, and `ClientGone`."""
+    """Charge a body of `size` bytes; wait until it may be decoded. Raises `RateLimited`, `Overloaded`, `ClientGone`."""
     if request.turns is None:
         return
     request.charge_body()
-    weight = (0 if request.wallet else 1) + size // BYTES_PER_WEIGHT  # a credential has had its turn
+    weight = (0 if request.wallet else 1) + size // BYTES_PER_WEIGHT  # the check of a credential already had a turn
     if weight:
         await request.turns.wait(request.client.name, weight)
         request.require_client()
@@ -239,4 +239,4 @@ def _body_source(kind: Any) -> Source:
 
 def _refuse_other_media(content_type: str | None) -> None:
     if content_type is None or not _JSON_TYPE.fullmatch(content_type.strip()):
-        raise UnsupportedMediaType("the body is due as application/json in UTF-8, named so by Content-Type")
+        raise UnsupportedMediaType("send the body as JSON in UTF-8, with Content-Type: application/json")

@@ -60,7 +60,7 @@ class Cursor(ProvedText):
         except (binascii.Error, ValueError):
             seq, epoch = -1, None
         if not (0 <= seq <= OFFSET_MAX and 0 <= (epoch or 0) <= _EPOCH_MAX) or cls.after(seq, epoch) != text:
-            raise InvalidParameter("the cursor is not one that this service gave out")
+            raise InvalidParameter("this service did not issue the cursor")
         return cls(text)
 
     @classmethod

@@ -148,7 +148,7 @@ def _said(fault: Fault) -> str:
 
 
 def _headers_of(refusal: Refusal, status: int) -> list[tuple[bytes, bytes]]:
-    """The header fields that RFC 9110 wants beside a status."""
+    """The header fields that RFC 9110 requires with a status."""
     headers: list[tuple[bytes, bytes]] = []
     if status == 401:  # noqa: PLR2004 - section 15.5.2: a challenge; browsers show no dialogue for this scheme
         headers.append((b"www-authenticate", b'Bearer realm="muniment"'))

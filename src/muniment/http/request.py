@@ -35,7 +35,7 @@ class ClientGone(Exception):
 
 
 class Body(Protocol):
-    """Where the body of a request comes from: the server that receives it."""
+    """The body of a request as its server receives it."""
 
     def take(self) -> tuple[bytes, bool] | None:
         """The bytes that came since the last call, and whether more follow; None while neither is known.
@@ -53,11 +53,11 @@ class NoBody:
     """The body of a request that announces none."""
 
     def take(self) -> tuple[bytes, bool]:
-        """Nothing, and nothing follows."""
+        """No bytes, and no more follow."""
         return b"", False
 
     async def wait(self) -> None:
-        """Return at once."""
+        """Return immediately."""
 
 
 NO_BODY: Final = NoBody()
@@ -83,7 +83,7 @@ class Request:
     overload: Overload | None
     # The queue in which long work waits for its turn; None: it does not wait.
     turns: Turns | None
-    # Counts what is held of a body that comes in pieces; None where nobody counts.
+    # Counts the memory for a body that arrives in pieces; None: it is not counted.
     held: HeldBodies | None
     # Bytes of the body that were read, and those of them that were charged.
     received: int
@@ -103,7 +103,7 @@ class Request:
         self, method: str, path: str, query: bytes, fields: Sequence[tuple[bytes, bytes]], body: Body,
         *, peer: str, named: dict[bytes, bytes], head_bytes_max: int,
     ) -> None:  # fmt: skip
-        """Take what a server has parsed.
+        """Make a request from the parts that a server has parsed.
 
         `path` is the target's path as it was sent, percent-encoded, one character a byte. `fields` are the header
         fields, their names in lower case; `named` is the same by name, with the last value of each. `peer` is the
@@ -130,7 +130,7 @@ class Request:
     def charge(self, key: Key, units: int) -> None:
         """Charge the request. Raises `RateLimited`."""
         if wait_ns := key.charge(units):
-            self.key = None  # the refusal tells of the limit itself
+            self.key = None  # the refusal has its own fields of the limit
             self.wait_s = -(-wait_ns // 1_000_000_000)  # rounded up as in `Retry-After`
             raise key.refusal(wait_ns)
         self.key = key
@@ -156,11 +156,13 @@ class Request:
         return max(self.received - max(self.bytes_charged, BODY_BYTES_FREE), 0) // BODY_BYTES_PER_UNIT
 
     def require_client(self) -> None:
-        """Raise `ClientGone` where nobody waits for the answer any more."""
+        """Raise `ClientGone` if the client has gone away."""
         self._body.take()
 
     def owe_for(self, refusal: Refusal) -> None:
-        """Charge the work that led to a refusal, such as the check of a wrong signature."""
+        """Charge the work that led to a refusal, such as the check of a wrong signature; count an `Overloaded`."""
+        if isinstance(refusal, Overloaded) and self.overload is not None:
+            self.overload.refused += 1
         if units := DEBTS.get(type(refusal)):
             self.client.client.owe(units)
         if isinstance(refusal, (RateLimited, Overloaded)) and not self.wait_s:
@@ -217,7 +219,7 @@ class Request:
         return await self._held(taken, bytes_max)
 
     async def _held(self, taken: tuple[bytes, bool] | None, bytes_max: int) -> bytes:
-        """The whole body, whose pieces are counted while others are waited for."""
+        """The whole body; its pieces are counted while it is incomplete."""
         pieces: list[bytes] = []
         held = 0
         try:
@@ -265,7 +267,7 @@ class Request:
     def _refuse_unread(self, bytes_max: int) -> None:
         coding = self.header(b"content-encoding")
         if coding and coding.lower() != "identity":
-            raise UnsupportedMediaType("a content coding is not taken; send the body as it is")
+            raise UnsupportedMediaType("Content-Encoding is not supported; send the body unencoded")
         announced = self.header(b"content-length")
         if announced is not None and announced.isdecimal() and int(announced[:20]) > bytes_max:
             raise BodyTooLarge(f"the body has {announced[:20]} bytes, more than {bytes_max}")

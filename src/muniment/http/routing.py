@@ -105,7 +105,7 @@ class Router:
         for each in operations:
             by_path[each.path].append(each)
         self._plain = {path: Resource(found) for path, found in by_path.items() if "{" not in path}
-        # Most have one parameter, at the end, and are found by what stands before it.
+        # Most have one parameter, at the end, and are found by the text before it.
         self._by_beginning: dict[str, tuple[Resource, str]] = {}
         # The others are found by their first segment and the number of segments: few are left to try.
         self._templates: defaultdict[tuple[str, int], list[Template]] = defaultdict(list)

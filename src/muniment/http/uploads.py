@@ -69,7 +69,7 @@ class _Files:
     def _start(self, part: Part) -> Callable[[memoryview], None]:
         name = part.filename
         if part.name != self._field:
-            raise InvalidUpload(f"every part is called {self._field}, not {part.name[:40]!r}")
+            raise InvalidUpload(f"every part must be named {self._field}, not {part.name[:40]!r}")
         if name not in self._due:
             raise InvalidUpload(f"{name[:80]!r} is not one of {', '.join(self._due)}")
         if name in self._seen:
@@ -95,7 +95,7 @@ class _Files:
 def _boundary(request: Request) -> str:
     content_type = (request.header(b"content-type") or "").strip()
     if not content_type.lower().startswith("multipart/form-data"):
-        raise UnsupportedMediaType("the files are due as multipart/form-data")
+        raise UnsupportedMediaType("send the files as multipart/form-data")
     match = _CONTENT_TYPE.fullmatch(content_type)
     if match is None:
         raise InvalidUpload("Content-Type has no single, well-formed boundary")

@@ -13,7 +13,7 @@ from muniment.errors import Refusal
 UNIT_NS: Final = 25_000
 
 # The rate limit that decides whether an operation may run. `client` counts units; `login` and `stop` count requests.
-# Deactivations have a limit of their own, which a flood of other requests from the same address cannot use up.
+# Deactivations have their own limit, which a flood of other requests from the same address cannot use up.
 Asked = Literal["client", "login", "stop"]
 
 # Charged to the client afterwards, on top: a wrong signature or credential, and a failed login, which was compared with
@@ -37,7 +37,7 @@ BODY_BYTES_PER_UNIT: Final = 512
 class Shed(Enum):
     """When an operation is refused because the process is overloaded; `muniment.limits.overload` has the levels."""
 
-    EARLY = "early"  # heavy work that can wait a moment: uploads, balances, previews
+    EARLY = "early"  # heavy work that can wait: uploads, balances, previews
     MIDDLE = "middle"  # nonces, content; listings by offset
     LATE = "late"  # creates and other writes
     READ = "read"  # single records: a growing share of them
@@ -78,6 +78,8 @@ class Cost:
 READ: Final = Cost(1)
 # A read with a token, whose signature takes a fifth of a millisecond to verify.
 TOKEN_READ: Final = Cost(16)
+# A write with a token. The process spends most of its time on the token; the write itself waits for the database.
+TOKEN_WRITE: Final = Cost(16)
 NONCE: Final = Cost(4, policy="login")
 LOGIN: Final = Cost(8, policy="login")
 PAGE: Final = Cost(1, records_per_unit=25)

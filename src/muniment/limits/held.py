@@ -1,4 +1,4 @@
-"""Bodies that arrive in pieces and wait in memory for the rest: bounded for the process, and for each client."""
+"""A bound on the memory for bodies that arrive in pieces: for the process, and for each client."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 
 from muniment.errors import Overloaded
 
-# Bytes of begun bodies in one process, and those of one client: a thousand of the longest, and 256 of them.
+# Bytes of incomplete bodies in a process and of one client: a thousand JSON bodies of the largest size, and 256.
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024
 CLIENT_BYTES_MAX: Final = HELD_BYTES_MAX // 4
 
 
 class HeldBodies:
-    """What the begun bodies of one process take. A body that came at once is never counted, nor refused."""
+    """The memory for the incomplete bodies of one process. A body that arrives with its head is not counted."""
 
     def __init__(self, *, bytes_max: int = HELD_BYTES_MAX, client_bytes_max: int = CLIENT_BYTES_MAX) -> None:
         """Nothing is held yet."""
@@ -24,18 +24,18 @@ class HeldBodies:
 
     @property
     def held_bytes(self) -> int:
-        """What all of them take."""
+        """The bytes of all clients."""
         return self._bytes
 
     def add(self, client: str, size: int) -> None:
-        """Another piece is held. Raises `Overloaded`, and counts nothing, where that is too much."""
+        """Count a piece of `size` bytes. Raises `Overloaded`, and counts nothing, beyond a limit."""
         if self._bytes + size > self._bytes_max or self._by_client[client] + size > self._client_bytes_max:
-            raise Overloaded("too many bodies are on their way to this process; try again in a second")
+            raise Overloaded("too many request bodies are arriving at this process; try again in a second")
         self._bytes += size
         self._by_client[client] += size
 
     def remove(self, client: str, size: int) -> None:
-        """So many bytes that were added are held no longer."""
+        """Free `size` bytes that were added before."""
         self._bytes -= size
         self._by_client[client] -= size
         if not self._by_client[client]:

@@ -18,7 +18,7 @@ _MS: Final = 1_000_000
 # Between two calls of `Overload.tick`.
 TICK_SECONDS: Final = 0.01
 _TICK_NS: Final = 10 * _MS
-# The lag of a window is the longest in it. A level is reached, or left, after three windows on end: one long turn of
+# The lag of a window is the longest in it. A level is reached, or left, after three windows in a row: one long turn of
 # the loop, such as a collection of garbage, refuses nobody.
 _WINDOW_NS: Final = 100 * _MS
 _WINDOWS_HELD: Final = 3
@@ -47,7 +47,7 @@ class Overload:
         self._lags: deque[int] = deque([0] * _WINDOWS_HELD, maxlen=_WINDOWS_HELD)
 
     def tick(self, now_ns: int) -> None:
-        """Take note of the time: the server's timer, set for 10 ms after the last call, went off."""
+        """Record the time: the server's timer, set for 10 ms after the last call, went off."""
         late_ns = now_ns - self._ticked_ns - _TICK_NS
         self._ticked_ns = now_ns
         self._latest_ns = max(self._latest_ns, late_ns)

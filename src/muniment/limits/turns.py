@@ -1,7 +1,7 @@
-"""Work that takes long, a little in each turn of the event loop, so that what is quick is answered in between.
+"""A queue for long work: each turn of the event loop begins a little of it, and quick requests come between.
 
-Without it the creates that arrive together are all verified one after another, and a read or a deactivation that comes
-behind them waits for the last. Clients take turns, too: however much one of them asks, another's work is soon begun.
+Without the queue a read or a deactivation would wait until all creates that arrived before it are verified. The queue
+is fair: it serves clients in rounds, so a client with many requests hardly delays the others.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 
 from muniment.errors import Overloaded
 
-# Weight that begins in one turn: creates of two to four milliseconds together, and enough of them for a commit.
+# Weight that begins in one turn: 16 creates take two to four milliseconds, enough for one commit.
 PER_TURN: Final = 16
-# Bytes of a body that weigh as much as a create: to read them takes as long at worst.
+# Bytes of a body that weigh as much as a create: their decoding takes as long at worst.
 BYTES_PER_WEIGHT: Final = 4 * 1024
-# Pieces of work that wait for their turn. Behind so many one waits some three times as long as each of 32 clients that
-# ask on and on; then one of whoever has most of them is refused, so that nobody waits much longer however many ask.
+# The most waiting requests: three rounds of 32 busy clients. Beyond it the client with most waiting requests gets a
+# refusal, so the wait is bounded.
 WAITING_MAX: Final = 96
 
 
@@ -27,21 +27,21 @@ class _Waiter(NamedTuple):
 
 
 class Turns:
-    """The long work of one process: of each client in the order in which it came, of all clients in rounds."""
+    """The queue of one process: the requests of a client in their order, the clients in rounds."""
 
     def __init__(self, *, per_turn: int = PER_TURN, waiting_max: int = WAITING_MAX) -> None:
         """Begin at most `per_turn` in a turn of the event loop, and have at most `waiting_max` wait."""
         self._per_turn = self._left = per_turn
         self._waiting_max = waiting_max
-        # By client, the one whose turn is next first. Nobody is in it without a waiter.
+        # By client, in the order of their turns. Every client in it has a waiter.
         self._waiting: OrderedDict[str, deque[_Waiter]] = OrderedDict()
         self._count = 0
         self._is_next_planned = False
 
     async def wait(self, client: str, weight: int = 1) -> None:
-        """Return when work of `client` may begin: at once while a turn has room.
+        """Return when work of `client` may begin: immediately while the present turn has room.
 
-        Raises `Overloaded` when too much waits and no other client has more of it.
+        Raises `Overloaded` when the queue is full and no other client has more requests in it.
         """
         if not self._count and self._left > 0:
             self._left -= weight
@@ -56,8 +56,8 @@ class Turns:
         await waiter.future
 
     def _make_room(self, client: str) -> None:
-        """Refuse the latest of the client that has most waiting. Raises `Overloaded` where that is `client`."""
-        refusal = Overloaded("too much work waits in this process; try again in a second")
+        """Refuse the latest request of the client with most of them. Raises `Overloaded` where that is `client`."""
+        refusal = Overloaded("too many requests are waiting in this process; try again in a second")
         greediest = max(self._waiting, key=lambda each: len(self._waiting[each]))
         if len(self._waiting[greediest]) <= len(self._waiting.get(client, ())) + 1:
             raise refusal
@@ -72,7 +72,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
-        """A turn of the event loop begins. What was too heavy for the one before is taken off this one."""
+        """Begin a turn of the event loop, less the weight by which the turn before exceeded its share."""
         self._is_next_planned = False
         self._left = min(self._per_turn, self._left + self._per_turn)
         while self._count and self._left > 0:

@@ -123,7 +123,7 @@ def blocks_directory(settings: Settings) -> Path | None:
     """The directory of the service's blocks, or None when they are in its SQLite database. Raises `ValueError`."""
     directory = block_directory(settings.blocks_url or "file:", settings.data_dir)
     if directory is None and settings.blocks_url not in {IN_DATABASE, "sqlite:"}:
-        raise ValueError(f"blocks beside SQLite are kept in file:, file:///path or {IN_DATABASE}")
+        raise ValueError(f"with SQLite, blocks are kept in file:, file:///path or {IN_DATABASE}")
     return directory
 
 

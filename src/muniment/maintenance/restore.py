@@ -99,7 +99,7 @@ def restore(
     with _shared(directory):
         described = find_description(directory)
         if described is None:
-            raise ValueError(f"there is no whole backup in {directory}")
+            raise ValueError(f"there is no complete backup in {directory}")
         _check_apart(settings, place, directory)
         _check_place(settings, place)
         _check_fit(settings, described, rotate=rotate)
@@ -135,7 +135,7 @@ def _check_apart(settings: Settings, place: Path, directory: Path) -> None:
         raise ValueError(f"{directory} is the backup itself: restore into another directory")
     blocks, source = blocks_directory(settings), directory / BLOCKS
     if blocks is not None and _is_one(blocks, source):
-        raise ValueError(f"{source} is where the backup has its blocks: give the service a directory of its own")
+        raise ValueError(f"the backup keeps its blocks in {source}: give the service another directory")
 
 
 def _is_one(path: Path, other: Path) -> bool:
@@ -166,8 +166,8 @@ def _check_fit(settings: Settings, described: Description, *, rotate: bool | Non
     if rotate and _has_own_secrets(settings, described):
         reason = f"{variable('secret')} is set" if settings.secret else "the backup holds no secrets"
         raise ValueError(
-            f"--rotate has nothing to rotate, {reason}: take --no-rotate, and put a new secret, alone, into "
-            f"{variable('secret')} before anything is served"
+            f"--rotate cannot work, because {reason}: use --no-rotate, and set "
+            f"{variable('secret')} to one new secret before you start the service"
         )
 
 

@@ -122,9 +122,9 @@ def _check_function(context: Context, function: Function, digest: bytes, inputs:
         manifest.version,
         manifest.description,
     ):
-        raise Integrity("its record says something else than its manifest")
+        raise Integrity("its record differs from its manifest")
     if list(msgspec.json.decode(inputs, type=dict[str, str]).items()) != list(manifest.inputs.items()):
-        raise Integrity("its inputs are not those of its manifest")
+        raise Integrity("its inputs differ from its manifest")
 
 
 async def _triggers(context: Context) -> AsyncIterator[str | None]:
@@ -145,7 +145,7 @@ def _check_trigger(row: Row, inputs: Mapping[str, str]) -> None:
     if columns != (trigger.sig.raw, trigger.signer.raw, consent.digest, cid.digest, trigger.end_date):
         raise Integrity("its record and its columns differ")
     if trigger.end_date != rules.end_date_ms(trigger.config):
-        raise Integrity("its endDate is not that of its config")
+        raise Integrity("its endDate differs from its config")
 
 
 async def _deactivation_fault(context: Context, row: Row) -> str | None:

@@ -43,10 +43,10 @@ async def check_intents(context: Context) -> AsyncIterator[str | None]:
 def _check_intent(digest: bytes, record: str) -> None:
     intent = msgspec.json.decode(record, type=_Named, dec_hook=decode_text)
     if not digest == intent.hash.raw == intent_hash(intent):
-        raise Integrity("its hash is not that of its fields")
+        raise Integrity("its hash does not match its fields")
 
 
 def _check_proposal(intent_digest: bytes, digest: bytes, record: str) -> None:
     proposal = msgspec.json.decode(record, type=_NamedProposal, dec_hook=decode_text)
     if not digest == proposal.hash.raw == proposal_hash(intent_digest, proposal):
-        raise Integrity("its hash is not that of its fields")
+        raise Integrity("its hash does not match its fields")

@@ -1,6 +1,6 @@
-"""Connections that wait behind the one that was accepted: the event loop takes one of them in each of its turns.
+"""Accepting all waiting connections together: the event loop itself accepts only one in each turn.
 
-A turn lasts as long as everybody who asks is answered, so the last of 900 that come together would wait for as many.
+In a turn the loop also answers every request that arrived, so the last of 900 new connections would wait for 900 turns.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Accepted in one turn: ten to twenty milliseconds of work, for which those who are connected wait.
-_TOGETHER: Final = 256
+# Connections accepted in one turn: ten to twenty milliseconds, for which other connections wait.
+_PER_TURN_MAX: Final = 256
 
 
 class Accepting:
-    """Takes what waits at one listener, whenever somebody says that it may be more than one."""
+    """Accepts the connections that wait at one listener."""
 
     def __init__(
         self, listener: socket.socket, loop: asyncio.AbstractEventLoop, room: Callable[[], int] = lambda: sys.maxsize
     ) -> None:
-        """`listener` does not block; `room` tells how many more connections the process has descriptors for."""
+        """`listener` does not block; `room` is the number of further connections that the process may have."""
         self._room = room
         self._listener = listener
         self._loop = loop
@@ -31,17 +31,17 @@ class Accepting:
         self._is_planned = False
 
     def plan(self, make_protocol: Callable[[], asyncio.Protocol]) -> None:
-        """Look in this turn whether more connections wait; `make_protocol` makes what serves one."""
+        """Accept waiting connections later in this turn; `make_protocol` makes the protocol of one."""
         if not self._is_planned:
             self._is_planned = True
             self._loop.call_soon(self._accept, make_protocol)
 
     def _accept(self, make_protocol: Callable[[], asyncio.Protocol]) -> None:
         self._is_planned = False
-        for _ in range(min(_TOGETHER, self._room() - len(self._begun))):
+        for _ in range(min(_PER_TURN_MAX, self._room() - len(self._begun))):
             try:
                 accepted, _ = self._listener.accept()
-            except OSError:  # nobody waits, or there is no descriptor left, which the event loop deals with
+            except OSError:  # no connection waits, or no descriptor is free, which the event loop handles
                 return
             accepted.setblocking(False)
             begun = self._loop.create_task(self._loop.connect_accepted_socket(make_protocol, accepted))

@@ -1,4 +1,4 @@
-"""A client's connection: requests are answered in their order, one at a time, and everything ends in time."""
+"""A client's connection: it answers requests in order, one at a time, and every wait has a limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from muniment.errors import Refusal
     from muniment.server.shared import Shared
 
-# Requests of a connection that wait for their answers as objects; what comes behind them waits as bytes.
+# Requests of a connection that wait for their answers as objects; later ones wait as bytes.
 _DUE_MAX: Final = 8
 
 _log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
     def __init__(
         self, shared: Shared, loop: asyncio.AbstractEventLoop, connections: set[Any], tasks: set[asyncio.Task[None]]
     ) -> None:
-        """A server stops when `connections` and `tasks` are empty, or gives up and cancels the tasks."""
+        """At its stop the server waits for `connections` and `tasks`, and cancels tasks after its timeout."""
         self._shared = shared
         self._connections = connections
         self._tasks = tasks
@@ -48,7 +48,7 @@ class Connection(asyncio.Protocol):
         # Requests whose answers are due. The first one is being answered.
         self._due: deque[Exchange] = deque()
         self._task: asyncio.Task[None] | None = None
-        # Since when the connection owes the rest of a head, or is idle, in the loop's time.
+        # The time, by the loop's clock, since which a head is due or the connection is idle.
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._lingering: Lingering | None = None
@@ -57,7 +57,7 @@ class Connection(asyncio.Protocol):
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected, and owes a request."""
+        """A client has connected; its first request is due."""
         self._transport = cast("asyncio.Transport", transport)
         self.peer = peer_of(transport)
         self.client = self._shared.client_name(self.peer)
@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over, whoever ended it."""
+        """The connection has ended, by either side."""
         del exc
         self._is_lost = True
         if self._timer is not None:
@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
             self._shared.dismiss(self.client)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes have arrived."""
         if self._lingering is not None:
             if not self._lingering.take(len(data)):
                 self._transport.abort()
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
             self._await_head()
 
     def eof_received(self) -> bool:
-        """The client sends no more; it may still read what is due to it."""
+        """The client sends no more; it may still read its answers."""
         if self._lingering is not None or not self._due:
             return False
         self._is_half_closed = True
@@ -109,17 +109,17 @@ class Connection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it is answered."""
+        """The client reads more slowly than answers are written."""
         self._sending.pause()
 
     def resume_writing(self) -> None:
-        """The client has read most of what it was sent."""
+        """The client has read most of the buffer."""
         self._sending.resume()
         if not self._transport.is_closing():
             self._start_first()
 
     def shutdown(self) -> None:
-        """The server stops: answer what is due, and take no more."""
+        """The server stops: answer the requests that are due, and close."""
         self._is_stopping = True
         self._keep_task()
         if not self._due:
@@ -152,11 +152,11 @@ class Connection(asyncio.Protocol):
 
     def resume_body(self) -> None:
         """As `BodyFlow.resume_body`."""
-        if len(self._due) <= 1:  # else others wait behind this one
+        if len(self._due) <= 1:  # else other requests wait behind this one
             self._resume_reading()
 
     def _start_first(self) -> None:
-        """Have the first of the requests that are due answered, if that has not begun."""
+        """Begin to answer the first request that is due, unless that has begun."""
         if self._due and not self._due[0].is_started and not self._sending.is_paused:
             self._due[0].is_started = True
             self._task = begin(self._serve(self._due[0]))
@@ -174,8 +174,8 @@ class Connection(asyncio.Protocol):
                 await self._stream(exchange, cast("Streamed", reply))
         except ClientGone:
             self._sending.close()
-        except Exception as error:  # noqa: BLE001 - the application answers its own: this came while an answer was sent
-            # The client must not take a part for the whole.
+        except Exception as error:  # noqa: BLE001 - the application turns its errors into answers: this one came while an answer was sent
+            # The client must not mistake a part of the answer for all of it.
             _log.error("broken off", error=type(error).__name__, detail=str(error), request_id=exchange.request.id)
             self._transport.abort()
 
@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
         self._end(exchange, now, is_last=is_last)
 
     async def _stream(self, exchange: Exchange, reply: Streamed) -> None:
-        """Send an answer piece by piece, the next one when the client has read most of the one before."""
+        """Send an answer piece by piece, at the pace of the client."""
         is_chunked = not has_length(reply) and exchange.has_chunks
         is_last = (
             not (exchange.is_persistent and exchange.is_whole) or self._is_stopping
@@ -207,7 +207,7 @@ class Connection(asyncio.Protocol):
         self._end(exchange, self._loop.time(), is_last=is_last)
 
     def _end(self, exchange: Exchange, now: float, *, is_last: bool) -> None:
-        """An answer was written: the next request has its turn, or the connection is idle, or ends."""
+        """After an answer: begin the next request, or wait for one, or end the connection."""
         self._task = None
         self._due.popleft()
         self._since = now
@@ -226,18 +226,18 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _read_rest(self) -> None:
-        """Read on in what came behind as many requests as may wait."""
+        """Parse the bytes behind the requests that waited."""
         self._reader.feed(b"")
         self._sending.waiting_bytes = self._reader.rest_bytes
         self._fail_cut_short()
 
     def _fail_cut_short(self) -> None:
-        """Nothing follows of a body of which a half-closed client sent a part."""
+        """End the incomplete body of a half-closed client."""
         if self._is_half_closed and self._due and not self._due[-1].is_whole and not self._reader.rest_bytes:
             self._due[-1].fail()
 
     def _end_connection(self, *, is_all_read: bool) -> None:
-        """The last answer was written. What the client still sends is dropped, so that the answer reaches it."""
+        """The last answer was written. Further bytes of the client are dropped, so that the answer reaches it."""
         self._fail_due()
         if is_all_read or self._is_half_closed or self._transport.is_closing():
             self._sending.close()
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
         self._set_timer(LOOK_SECONDS)
 
     def _keep_task(self) -> None:
-        """Have the server wait for the request that is being answered: what it has begun it must end."""
+        """Have the server wait for the request that is being answered, so that it is completed."""
         if self._task is not None and not self._task.done():
             self._tasks.add(self._task)
             self._task.add_done_callback(self._tasks.discard)
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
             self._due.popleft().fail()
 
     def _await_head(self) -> None:
-        """A head has begun, or is owed, and must be complete in time."""
+        """Start the time limit for a head that has begun or is due."""
         self._since = self._loop.time()
         self._set_timer(self._shared.head_seconds_max)
 
@@ -270,7 +270,7 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
-        """See what the connection owes. One timer that goes off now and then costs less than a new one each time."""
+        """Check the time limits. One repeating timer costs less than a new timer for each request."""
         now = self._loop.time()
         is_in_head = self._reader.is_in_head
         left = self._since + (self._shared.head_seconds_max if is_in_head else self._shared.idle_seconds_max) - now

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from muniment.errors import Refusal
     from muniment.http.reply import Reply
 
-# Bytes of a body that are kept for a handler that does not take them; then the connection reads no more.
+# Bytes of a body that wait for the handler; beyond them the connection stops reading.
 BODY_BYTES_WAITING_MAX: Final = 64 * 1024
 
 
@@ -23,28 +23,28 @@ class Exchange:
     request: Request
 
     def __init__(self, *, is_persistent: bool, has_chunks: bool, body: ReceivedBody | None = None) -> None:
-        """Begin an exchange; whoever makes it sets `request`.
+        """Begin an exchange; the caller sets `request` afterwards.
 
-        `is_persistent` tells whether another request may follow on the connection, `has_chunks` whether the client
-        understands chunks (HTTP/1.0 has none).
+        `is_persistent`: another request may follow on the connection. `has_chunks`: the client understands chunks
+        (HTTP/1.0 has none).
         """
         self.is_persistent = is_persistent
         self.has_chunks = has_chunks
         self.body = body
         self.is_whole = False
         self.is_started = False
-        # The answer, where it is known before the application is asked: to a request that cannot be read.
+        # The answer to a malformed request, which the application does not get; None for other requests.
         self.reply: Reply | None = None
 
     @classmethod
     def unread(cls, peer: str) -> Self:
-        """Begin an exchange for what cannot be read as a request."""
+        """An exchange for a malformed request."""
         exchange = cls(is_persistent=False, has_chunks=False)
         exchange.request = Request("GET", "", b"", (), NO_BODY, peer=peer, named={}, head_bytes_max=0)
         return exchange
 
     def fail(self) -> None:
-        """Nothing follows of the request's body: its client is gone."""
+        """End the body: its client is gone."""
         if self.body is not None:
             self.body.fail(ClientGone)
 
@@ -56,18 +56,18 @@ class Exchange:
 
 
 class BodyFlow(Protocol):
-    """What a body needs of its connection."""
+    """The part of a connection that a body uses."""
 
     def pause_body(self) -> None:
-        """Read no more for now."""
+        """Stop reading from the client."""
         ...
 
     def resume_body(self) -> None:
-        """Read on."""
+        """Read from the client again."""
         ...
 
     def say_continue(self) -> None:
-        """Tell a client that waits before its body to send it (RFC 9110 section 10.1.1)."""
+        """Ask a client that waits with its body to send it (RFC 9110 section 10.1.1)."""
         ...
 
 
@@ -77,7 +77,7 @@ class ReceivedBody:
     __slots__ = ("_expects_continue", "_failure", "_flow", "_is_whole", "_pieces", "_size", "_waiter")
 
     def __init__(self, flow: BodyFlow, *, expects_continue: bool) -> None:
-        """`expects_continue` tells whether the client waits to be asked for the body."""
+        """`expects_continue`: the client waits with the body until the service asks for it."""
         self._flow = flow
         self._expects_continue = expects_continue
         self._pieces: list[bytes] = []
@@ -87,7 +87,7 @@ class ReceivedBody:
         self._failure: type[ClientGone] | Refusal | None = None
 
     def receive(self, piece: bytes) -> None:
-        """Take a piece."""
+        """Add a piece."""
         self._pieces.append(piece)
         self._size += len(piece)
         self._wake()
@@ -95,12 +95,12 @@ class ReceivedBody:
             self._flow.pause_body()
 
     def finish(self) -> None:
-        """Nothing follows."""
+        """The body is complete."""
         self._is_whole = True
         self._wake()
 
     def fail(self, failure: type[ClientGone] | Refusal) -> None:
-        """Whoever takes of the body from now on is told of `failure`, unless of another one before."""
+        """Have `take` raise `failure` from now on. The first failure stays."""
         self._failure = self._failure or failure
         self._wake()
 

@@ -1,4 +1,4 @@
-"""Which well-formed heads of requests are served, and where their targets lead."""
+"""Checks of well-formed heads of requests, and the path and query of a target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def unfit(target: bytes, fields: list[tuple[bytes, bytes]], named: dict[bytes, b
     if version == "1.1" and (
         b"host" not in named or (len(named) != len(fields) and [name for name, _ in fields].count(b"host") != 1)
     ):
-        return MalformedRequest("Host is due exactly once (RFC 9112 section 3.2)")
+        return MalformedRequest("a request needs exactly one Host field (RFC 9112 section 3.2)")
     if target[:1] != b"/" and b"://" in target and b"/" not in target.partition(b"://")[2]:
         return MalformedRequest("the request target has no path (RFC 9112 section 3.2.2)")
     coding = named.get(b"transfer-encoding")
@@ -27,7 +27,7 @@ def unfit(target: bytes, fields: list[tuple[bytes, bytes]], named: dict[bytes, b
         if version == "1.0":
             return MalformedRequest("HTTP/1.0 has no Transfer-Encoding (RFC 9112 section 6.1)")
         if coding.strip().lower() != b"chunked" or sum(name == b"transfer-encoding" for name, _ in fields) > 1:
-            return TransferCodingNotSupported("chunked is the only transfer coding taken (RFC 9112 section 6.1)")
+            return TransferCodingNotSupported("chunked is the only supported transfer coding (RFC 9112 section 6.1)")
     return None
 
 

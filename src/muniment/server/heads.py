@@ -24,5 +24,5 @@ def head_of(reply: Reply, request: Request, date_line: bytes, connection_lines: 
 
 
 def has_length(reply: Streamed) -> bool:
-    """Whether a streamed answer tells its length beforehand."""
+    """Whether a streamed answer has a Content-Length."""
     return any(name == b"content-length" for name, _ in reply.headers)

@@ -1,4 +1,4 @@
-"""Memory that was freed and that the C library keeps for later: given back to the system."""
+"""Giving freed memory, which the C library keeps, back to the system."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def give_back() -> None:
-    """Return what is free inside glibc's heap, wherever it lies (malloc_trim(3)); other C libraries have no such call.
+    """Return all free memory of glibc's heap (malloc_trim(3)); other C libraries have no such call.
 
-    By itself glibc returns only what is free at the heap's end, so that one small object behind many freed answers
-    keeps them all. 250 MB take 20 ms, once after a crowd has gone.
+    By itself glibc returns only free memory at the heap's end, so one small object behind many freed answers keeps
+    them all. 250 MB take 20 ms, once after a crowd has gone.
     """
     if trim := _trim():
         trim(0)

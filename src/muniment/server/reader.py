@@ -1,4 +1,4 @@
-"""From the bytes of a connection to requests: HTTP/1.1 (RFC 9112) by llhttp, and what that leaves to its users."""
+"""From the bytes of a connection to requests: HTTP/1.1 (RFC 9112) by llhttp, and checks that it lacks."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from muniment.http.request import NO_BODY, Request
 from muniment.server.exchange import BodyFlow, Exchange, ReceivedBody
 from muniment.server.fitness import VERSIONS, path_and_query, unfit
 
-# Header fields and target may have 32 KiB each before they are refused by their own names; a head, or the trailers
-# behind a body, may have this before they are cut off.
+# Header fields and target have their own limits of 32 KiB. Beyond this limit a head, or the trailers behind a body, is
+# not read to its end.
 HEAD_BYTES_MAX: Final = 128 * 1024
 # Header fields of a request, and of its trailers. Browsers send some thirty; each takes half a microsecond.
 FIELDS_MAX: Final = 256
-# Chunks of a body, and bytes for which another may come: a chunk takes a microsecond, however short it is.
+# Chunks that each body may have, and bytes that allow one more: a chunk of any size takes a microsecond.
 CHUNKS_FREE: Final = 1_000
 CHUNK_BYTES_MIN: Final = 16
-# What is read at once: the requests in so many bytes take some hundred kilobytes of objects. The rest waits as bytes
-# until few requests are left of it.
+# Bytes that are parsed together: their requests take some hundred kilobytes as objects. The rest waits as bytes until
+# few requests are left.
 _SLICE_BYTES: Final = 4 * 1024
-# RFC 9112 section 3: method, target, version. What llhttp refuses of it is answered by what it says.
+# RFC 9112 section 3: method, target, version. For errors of llhttp, this line decides which refusal is sent.
 _REQUEST_LINE: Final = re.compile(
     rb"(?:\r?\n)*+([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) [^ \r\n]{1,65536} HTTP/([0-9]\.[0-9])\r?\n"
 )
@@ -42,13 +42,13 @@ _REQUEST_LINE_BEGUN: Final = re.compile(rb"(?:\r?\n)*+[!#$%&'*+.^_`|~0-9A-Za-z-]
 
 
 class Receiver(BodyFlow, Protocol):
-    """Who takes the requests of a connection."""
+    """The receiver of the requests of a connection."""
 
     peer: str
 
     @property
     def is_full(self) -> bool:
-        """Whether as many requests wait for their answers as should."""
+        """Whether the most requests that may wait for their answers do so."""
         ...
 
     def begin(self, exchange: Exchange) -> None:
@@ -56,12 +56,12 @@ class Receiver(BodyFlow, Protocol):
         ...
 
     def refuse(self, refusal: Refusal) -> None:
-        """Nothing that follows can be read: answer `refusal` in its turn, and end the connection."""
+        """Answer `refusal` after the requests before, and end the connection: no later bytes can be read."""
         ...
 
 
 class RequestReader:
-    """Reads the requests of one connection. After a refusal it reads nothing."""
+    """The parser of one connection. After a refusal it ignores all bytes."""
 
     def __init__(self, receiver: Receiver) -> None:
         """Hand every request to `receiver`."""
@@ -73,18 +73,18 @@ class RequestReader:
         # The method to report in place of the parser's, which does not know it.
         self._unknown_method: str | None = None
         self._is_broken = False
-        # What came behind as many requests as may wait.
+        # Bytes behind the requests that wait.
         self._rest = b""
-        # Bytes of slices since the head, or the trailers, began: at least as many as they have.
+        # Bytes of slices since the head, or the trailers, began: no fewer than its own bytes.
         self._head_bytes = 0
         self._is_in_head = True
         self._is_in_trailers = False
-        # What came of a head that is not complete, as long as it may have to be read again.
+        # The bytes of an incomplete head, while it may have to be parsed again.
         self._begun: list[bytes] = []
         # Why the parser stopped within a request line, until the line is complete.
         self._stopped: HttpParserError | None = None
-        # Whether all that came of the head that is being read is in `_begun` and this slice. Of one that begins behind
-        # another request nobody knows where that is.
+        # Whether `_begun` and this slice have the whole head so far. The start of a head behind another request is
+        # unknown.
         self._is_begun_kept = True
         # Whether a request has ended in this read.
         self._is_read_parted = False
@@ -102,11 +102,11 @@ class RequestReader:
 
     @property
     def rest_bytes(self) -> int:
-        """How much has come that is not read yet."""
+        """The number of received bytes that are not parsed."""
         return len(self._rest)
 
     def feed(self, data: bytes) -> None:
-        """Read `data`, which came at once, or as much of it as requests may wait."""
+        """Parse `data`, until the most requests wait."""
         if self._is_broken:
             return
         if len(data) <= _SLICE_BYTES and not self._rest:
@@ -126,7 +126,7 @@ class RequestReader:
             self._head_bytes = len(data)
             self._is_begun_kept = True
         if self._stopped is not None:
-            if b"\n" in data:  # looked at once, however many reads the line takes
+            if b"\n" in data:  # searched once, even if the line comes in many reads
                 self._explain(self._stopped, data)
         else:
             try:
@@ -144,7 +144,7 @@ class RequestReader:
             self._refuse(HeadersTooLarge(f"the request's head has more than {HEAD_BYTES_MAX} bytes"))
 
     def close(self) -> None:
-        """Let go of everything: the parser calls this reader, and only the garbage collector would find the two."""
+        """Drop all references: the parser and this reader refer to each other."""
         self._is_broken = True
         self._parser = self._receiver = self._open = cast("Any", None)
 
@@ -173,7 +173,7 @@ class RequestReader:
             self._begun = []
         parser = self._parser
         if parser.should_upgrade():
-            return  # the parser stops behind this head, which is then shown to another one without the offer
+            return  # the parser stops behind this head; `_ignore_upgrades` has another one parse it without the offer
         self._begin(parser)
 
     def on_chunk_header(self) -> None:
@@ -182,7 +182,7 @@ class RequestReader:
         self._head_bytes = 0
         self._chunks += 1
         if self._chunks > CHUNKS_FREE + self._body_bytes // CHUNK_BYTES_MIN:
-            self._stop(MalformedRequest("the body comes in chunks of a few bytes each"))
+            self._stop(MalformedRequest("the chunks of the body are too small"))
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
@@ -225,10 +225,10 @@ class RequestReader:
         self._receiver.begin(exchange)
 
     def _ignore_upgrades(self, rest: memoryview) -> None:
-        """Read on at `rest`, where the parser stopped because it takes what follows a head for another protocol.
+        """Continue at `rest`, where the parser stopped because it expects another protocol behind the head.
 
-        A server may ignore an upgrade (RFC 9110 section 7.8), but the parser never does: so another one is shown the
-        same head without it. After CONNECT nobody can say what follows.
+        A server may ignore an upgrade (RFC 9110 section 7.8), but the parser never does: so another one parses
+        the same head without it. The bytes after CONNECT are of an unknown protocol.
         """
         while (method := self._parser.get_method()) != b"CONNECT":
             lines = [b"%b: %b\r\n" % field for field in self._fields if field[0] != b"upgrade"]
@@ -244,16 +244,16 @@ class RequestReader:
                 return
             else:
                 return
-        self._refuse(MalformedRequest("CONNECT is for proxies"))
+        self._refuse(MalformedRequest("CONNECT is not supported: this server is not a proxy"))
 
     def _explain(self, error: HttpParserError, data: bytes) -> None:
-        """Refuse what the parser does not read, by what is wrong as far as that can be told."""
-        if self._is_broken:  # it was told to stop
+        """Refuse a malformed request with the closest refusal that the request line allows."""
+        if self._is_broken:  # `_stop` made the error
             return
         begun = b"".join([*self._begun, data]) if self._is_in_head and self._is_begun_kept else b""
         line = _REQUEST_LINE.match(begun)
         if line is None and _REQUEST_LINE_BEGUN.fullmatch(begun):
-            self._stopped = error  # the rest of the line tells what it is
+            self._stopped = error  # the rest of the line decides
             return
         self._stopped = None
         if line and line[2].decode() not in VERSIONS:
@@ -266,7 +266,7 @@ class RequestReader:
             self._refuse(MalformedRequest("the request is not HTTP/1.1 (RFC 9112)"))
 
     def _read_as_post(self, line: re.Match[bytes], data: bytes) -> None:
-        """Read a request whose method the parser does not know, so that it can be refused like any other."""
+        """Parse a request with a method that the parser does not know, so that the application refuses it."""
         self._unknown_method = line[1].decode("ascii")
         self._parser = HttpRequestParser(self)
         self._begun = []

@@ -1,6 +1,6 @@
-"""Processes that serve, by uvicorn: it owns the event loop, the workers, the signals and the end in good order.
+"""Serving processes by uvicorn, which owns the event loop, the workers, the signals and the orderly stop.
 
-Connections are ours (`muniment.server.connection`), which it makes by the class given as `http`.
+It makes connections of our class (`muniment.server.connection`), given as `http`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
     from muniment.http.asgi import Lifespan
 
-# Connections that wait to be accepted, while a process starts for instance; the kernel has a cap of its own.
+# Connections that wait to be accepted, for instance while a process starts; the kernel has its own limit.
 BACKLOG: Final = 2_048
-# Descriptors for the database, blocks that are read, outgoing requests and uploads.
+# Descriptors for the database, open blocks, outgoing requests and uploads.
 _DESCRIPTORS_RESERVED: Final = 128
 # An idle connection takes ten kilobytes.
 _CONNECTIONS_MAX: Final = 8_192
-# Containers more than were freed, at which young ones are looked through: a few megabytes, if all were garbage.
+# Allocated minus freed containers that start a collection of the youngest: a few megabytes, if all are garbage.
 _ALLOCATIONS_PER_COLLECTION: Final = 20_000
 
 
 class ServedApplication(AsgiAdapter):
-    """What a process loads: for uvicorn an ASGI application with a lifespan, for connections what they share."""
+    """The application of a process: with its lifespan for uvicorn, and the shared state for connections."""
 
     def __init__(
         self, application: Answering, lifespan: Lifespan, *,
@@ -54,7 +54,7 @@ class ServedApplication(AsgiAdapter):
 
 
 class Config(uvicorn.Config):
-    """What uvicorn serves with, and the listener, of which connections are taken that it has not accepted yet."""
+    """uvicorn's configuration, and the listener whose waiting connections are accepted together."""
 
     listener: socket.socket
     accepting: Accepting | None = None
@@ -62,10 +62,10 @@ class Config(uvicorn.Config):
     def look_for_more(
         self, loop: asyncio.AbstractEventLoop, shared: Shared, make_protocol: Callable[[], asyncio.Protocol]
     ) -> None:
-        """Accept what waits behind a connection that was accepted."""
+        """Accept the connections that wait behind an accepted one."""
         if self.accepting is None:
             self.listener.setblocking(False)
-            # Some more than may be: those are closed, and seen to be too many.
+            # A few more than the limit are accepted, to be closed instead of left waiting.
             most = shared.connections_max + _DESCRIPTORS_RESERVED // 2
             self.accepting = Accepting(self.listener, loop, lambda: most - shared.connections)
         self.accepting.plan(make_protocol)
@@ -78,7 +78,7 @@ class UvicornConnection(Connection):
         self, config: Config, server_state: Any, app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:  # fmt: skip
-        """Take what uvicorn gives to a protocol: its set of connections is what it waits for at the end."""
+        """Take the arguments of uvicorn, which at its stop waits for the connections in `server_state`."""
         served = cast("ServedApplication", config.loaded_app)
         loop = _loop or asyncio.get_running_loop()
         super().__init__(served.shared, loop, server_state.connections, server_state.tasks)
@@ -86,14 +86,14 @@ class UvicornConnection(Connection):
         self._config = config
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As `Connection.connection_made`; one that was accepted just before the end is told of it, too."""
+        """As `Connection.connection_made`; one that was accepted just before the stop is shut down too."""
         super().connection_made(transport)
         if self._config.listener.fileno() < 0:
             self.shutdown()
 
 
 def serve(listener: socket.socket, factory: str, *, workers: int, stop_seconds_max: int) -> None:
-    """Serve on `listener` until SIGTERM or Ctrl-C. `factory` names what makes the `ServedApplication` of a process.
+    """Serve on `listener` until SIGTERM or Ctrl-C. `factory` names a function that makes the `ServedApplication`.
 
     Raises `SystemExit` when a worker cannot start.
     """
@@ -111,31 +111,31 @@ def serve(listener: socket.socket, factory: str, *, workers: int, stop_seconds_m
             raise SystemExit(STARTUP_FAILURE)
         return
     server = uvicorn.Server(config)
-    # uvicorn takes over the signals when its loop runs, and raises one that stopped it again when it is done. Before
-    # that a signal must not be lost, and after it there is nothing left to do: for both its own handler is right.
+    # uvicorn handles signals while its loop runs, and afterwards raises the one that stopped it again. Its handler is
+    # set here too, so that a signal before the loop is not lost, and the one afterwards does nothing.
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, server.handle_exit)
     server.run([listener])
 
 
 def settle_memory() -> None:
-    """Tell the garbage collector of a process that has loaded what it serves with.
+    """Make garbage collections rare, after everything is loaded.
 
-    What is loaded stays, and a request leaves no cycles: looking for some through everything, as often as Python does
-    by default, took a thirtieth of a create, and stopped all requests for tens of milliseconds now and then.
+    Loaded objects stay, and requests leave no cycles. The collections of Python's default took a thirtieth of the time
+    of a create, and sometimes stopped all requests for tens of milliseconds.
     """
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS_PER_COLLECTION)
 
 
 def raise_descriptor_limit() -> None:
-    """Allow this process, and those that it starts, as many open descriptors as the system lets it."""
+    """Raise the limit of open descriptors of this process and its children to the most that the system allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def connections_by_descriptors() -> int:
-    """How many connections a process may have, so that descriptors are left for everything else."""
+    """The most connections of a process that leave descriptors for everything else."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _CONNECTIONS_MAX
@@ -143,7 +143,7 @@ def connections_by_descriptors() -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """The socket that all processes accept from. Who connects before one is ready waits instead of being refused.
+    """The socket that all processes accept from. A client that connects before one is ready waits.
 
     Raises `OSError` with the reason.
     """
@@ -155,5 +155,5 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _reason(error: OSError) -> str:
-    """What went wrong, without the address that Python repeats behind it."""
+    """The reason of the error, without the address that Python appends."""
     return (error.strerror or str(error)).partition(" (while")[0]

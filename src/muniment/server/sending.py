@@ -1,4 +1,4 @@
-"""What a connection writes: at the pace of a client that reads, and no longer than one that does not is waited for."""
+"""Writing to a client: no faster than it reads, and with a limit on the time for which it does not read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from muniment.server.unread import UnreadAnswers
 
-# A body up to this is copied behind its head, which costs less than a second write.
+# Up to this size a body is joined to its head, which costs less than a second write.
 JOINED_BYTES_MAX: Final = 64 * 1024
 
 
@@ -22,7 +22,7 @@ class Sending:
     def __init__(
         self, transport: asyncio.Transport, client: str, unread: UnreadAnswers, loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Write to `transport`; `unread` bounds what all clients together leave unread."""
+        """Write to `transport`; `unread` bounds the unread answers of all clients."""
         self.client = client
         self._transport = transport
         self._unread = unread
@@ -43,13 +43,13 @@ class Sending:
             self._transport.write(head + body)
 
     async def write_pieces(self, pieces: AsyncIterator[bytes], *, is_chunked: bool) -> None:
-        """Write a body, each piece when those before have left. Raises `ClientGone`.
+        """Write a body, each piece when the pieces before it are sent. Raises `ClientGone`.
 
-        With `is_chunked` in chunks (RFC 9112 section 7.1).
+        With `is_chunked` the body is sent in chunks (RFC 9112 section 7.1).
         """
         if self._transport.is_closing():
             raise ClientGone
-        # A second piece would be kept behind one of which a part was sent, and only what is left of that is counted.
+        # The transport keeps a whole piece until all of it is sent, but counts only the unsent part: keep one at most.
         self._transport.set_write_buffer_limits(high=0)
         try:
             await self._drain()
@@ -64,7 +64,7 @@ class Sending:
             self._transport.write(b"0\r\n\r\n")
 
     async def _drain(self) -> None:
-        """Return once what was written has left. Raises `ClientGone`."""
+        """Return when all written bytes are sent. Raises `ClientGone`."""
         if self.is_paused and not self._is_lost:
             self._drained = self._loop.create_future()
             await self._drained
@@ -72,12 +72,12 @@ class Sending:
             raise ClientGone
 
     def pause(self) -> None:
-        """The transport holds as much as it should."""
+        """The buffer of the transport is full."""
         self.is_paused = True
         self._unread.add(self, self._loop)
 
     def resume(self) -> None:
-        """The client has read most of it."""
+        """The client has read most of the buffer."""
         self.is_paused = False
         if not self._transport.is_closing():
             self._unread.discard(self)
@@ -90,24 +90,24 @@ class Sending:
         self._wake()
 
     def close(self) -> None:
-        """Close the connection once everything is sent, which must not take for ever either."""
+        """Close the connection when everything is sent, within the time limit for reading."""
         self._transport.close()
         self.await_reading()
 
     def close_now(self) -> None:
-        """Close a connection that had its time; what its client has not read by now it will not read."""
+        """Close a connection whose time is over; unsent bytes are dropped."""
         if self._transport.get_write_buffer_size():
             self._transport.abort()
         else:
             self._transport.close()
 
     def await_reading(self) -> None:
-        """Give the client its time to read what is left, if anything is."""
+        """Start the time limit for the unsent bytes, if there are any."""
         if not self._is_lost and self._transport.get_write_buffer_size():
             self._unread.add(self, self._loop)
 
     def unread_bytes(self) -> int:
-        """As `Unread.unread_bytes`; requests that wait for that are counted like answers."""
+        """As `Unread.unread_bytes`; requests that wait behind them count too."""
         return self._transport.get_write_buffer_size() + self.waiting_bytes
 
     def abort(self) -> None:

@@ -1,4 +1,4 @@
-"""What the connections of one process share: the application, and the bounds that hold for all of them together."""
+"""State that the connections of one process share: the application, and the limits over all connections."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Answering(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Shared:
-    """One value for each process that serves."""
+    """One per serving process."""
 
     application: Answering
     # The time of day in seconds, for the `date` of answers.
@@ -63,7 +63,7 @@ class Shared:
     _date_until: float = float("-inf")
 
     def admit(self, client: str, peer: str) -> bool:
-        """Count a new connection; False when it is one too many, and not counted."""
+        """Count a new connection; False when a limit is reached; then it is not counted."""
         if self.connections >= self.connections_max:
             return False
         if self._by_client[client] >= self.connections_per_client_max and not self.is_proxy(peer):
@@ -73,14 +73,14 @@ class Shared:
         return True
 
     def dismiss(self, client: str) -> None:
-        """A connection that was counted is over."""
+        """Stop counting a connection, which has ended."""
         self.connections -= 1
         self._by_client[client] -= 1
         if not self._by_client[client]:
             del self._by_client[client]
 
     async def park(self, request: Request, peer: str, pause_reading: Callable[[], None]) -> None:
-        """Wait before a refusal of `request` is sent, with its connection unread, where there is room for that."""
+        """Wait before a refusal of `request` is sent, with its connection unread, if there is room to park it."""
         name, is_proxied = request.client.name, self.is_proxy(peer)
         if self.parking.enter(name, is_proxied=is_proxied, connections_max=self.connections_max):
             pause_reading()
@@ -99,6 +99,6 @@ class Shared:
 
 
 def peer_of(transport: asyncio.BaseTransport) -> str:
-    """The address of a connection's other end; empty for what is no internet socket."""
+    """The address of a connection's other end; empty unless it is an internet socket."""
     peer: tuple[str, ...] | str | None = transport.get_extra_info("peername")  # two values for IPv4, four for IPv6
     return peer[0] if isinstance(peer, tuple) else ""

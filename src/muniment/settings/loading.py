@@ -22,8 +22,8 @@ def load_settings(
 ) -> Settings:
     """The effective settings. Flags that are None and variables that are empty were not given.
 
-    Raises `SettingError`, also for a name in the file that is no setting. In the environment such names are left
-    alone: orchestrators put variables of their own making there.
+    Raises `SettingError`, also for an unknown name in the file. Unknown names in the environment are ignored:
+    orchestrators put their own variables there.
     """
     environ = os.environ if environ is None else environ
     values = _from_file(config) if config else {}
@@ -41,7 +41,7 @@ def _from_file(config: Path) -> dict[str, object]:
     known = {each.name for each in fields(Settings)}
     for name in values:
         if name not in known:
-            raise SettingError(f"{config}: no setting is called {name}")
+            raise SettingError(f"{config}: there is no setting {name}")
     return values
 
 
@@ -65,12 +65,12 @@ def _converted(name: str, value: object) -> object:
     kind = next(each.type for each in fields(Settings) if each.name == name)
     if kind == "bool":
         if str(value).lower() not in {"true", "false"}:
-            raise SettingError(f"{name} is true or false")
+            raise SettingError(f"{name} must be true or false")
         return str(value).lower() == "true"
     if kind == "int":
         if not _INTEGER.fullmatch(str(value)):
-            raise SettingError(f"{name} is a whole number")
+            raise SettingError(f"{name} must be a whole number")
         return int(str(value))
     if not isinstance(value, (str, Path)):
-        raise SettingError(f"{name} is text")
+        raise SettingError(f"{name} must be text")
     return Path(value).expanduser() if kind == "Path" else str(value)

@@ -33,7 +33,7 @@ def _setting(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything an operator decides."""
+    """Every setting of a registry."""
 
     data_dir: Path = _setting(Path("data"), "Directory of the SQLite file, the blocks and the embedded secrets")
     database_url: str = _setting(
@@ -91,7 +91,8 @@ class Settings:
         "", "Base URL of a price API in the format of DefiLlama's `coins`; empty: no price API"
     )
     prices_file: str = _setting(
-        "", "TOML or JSON file of fixed prices, `chainId:address` to US dollars; they take precedence over the API"
+        "",
+        "TOML or JSON file of fixed prices, `chainId:address` to US dollars; used after price feeds, before the API",
     )
     balances_timeout_s: int = _setting(5, "Timeout of GET /users/tokens in seconds", at_least=1)
     settlement_grace_s: int = _setting(
@@ -126,20 +127,20 @@ class Settings:
         """Raise `SettingError` for a value that cannot work."""
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise SettingError(f"{name} is one of {', '.join(choices)}")
+                raise SettingError(f"{name} must be one of {', '.join(choices)}")
         for each in fields(self):
             floor = each.metadata["at_least"]
             if floor is not None and getattr(self, each.name) < floor:
-                raise SettingError(f"{each.name} is at least {floor}")
+                raise SettingError(f"{each.name} must be at least {floor}")
             ceiling = each.metadata["at_most"]
             if ceiling is not None and getattr(self, each.name) > ceiling:
-                raise SettingError(f"{each.name} is at most {ceiling}")
+                raise SettingError(f"{each.name} must be at most {ceiling}")
         if self.read_urls and not all(_is_postgresql(url) for url in (self.database_url, *self.read_urls)):
-            raise SettingError("database_read_urls are postgresql:// URLs beside a database_url that is one")
+            raise SettingError("database_read_urls needs postgresql:// URLs, and a postgresql:// URL as database_url")
         _ = self.proxies, self.rate_limits, self.exempt_networks
 
     def __repr__(self) -> str:
-        """What `shown` shows."""
+        """The values of `shown`, which masks secrets."""
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
 
     @property
@@ -151,12 +152,12 @@ class Settings:
 
     @property
     def listens_beyond_this_machine(self) -> bool:
-        """Whether others can reach the service; what is a convenience on a laptop is worth a warning then."""
+        """Whether other machines may reach the service: then defaults that suit a laptop get a warning."""
         return self.host not in {"127.0.0.1", "::1", "localhost"}
 
     @property
     def read_urls(self) -> tuple[str, ...]:
-        """The URL of each replica. A URL may have commas of its own, between hosts."""
+        """The URL of each replica. A URL may itself contain commas, between hosts."""
         return tuple(url.strip() for url in _BETWEEN_URLS.split(self.database_read_urls) if url.strip())
 
     @property
@@ -222,7 +223,7 @@ def _is_postgresql(url: str) -> bool:
 
 
 def _without_path(url: str) -> str:
-    """Scheme and host: the keys of paid price APIs stand in the path or the query."""
+    """Scheme and host: paid price APIs have their keys in the path or the query."""
     parts = urlsplit(url)
     hidden = f"/{MASK}" if parts.path.strip("/") or parts.query else ""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{hidden}" if url else ""

@@ -15,7 +15,7 @@ from muniment.evm.address import Address
 from muniment.evm.hex import HexString
 from muniment.http.operation import Answer, operation
 from muniment.http.reply import JSON, NO_STORE, Ready
-from muniment.limits.costs import BALANCES, LOGIN, NONCE, READ, TOKEN_READ, Shed
+from muniment.limits.costs import BALANCES, LOGIN, NONCE, READ, TOKEN_READ, TOKEN_WRITE, Shed
 from muniment.users import balances, store
 from muniment.users.balances import TokenBalance
 from muniment.users.types import (
@@ -89,7 +89,7 @@ async def get_api_key(context: Context, caller: TokenCaller) -> Ready[ApiKeyResu
     return _key_result(context, caller, generation)
 
 
-@operation("POST", "/users/api-key/rotate", cost=16, sheds=Shed.LATE)
+@operation("POST", "/users/api-key/rotate", cost=TOKEN_WRITE, sheds=Shed.LATE)
 async def rotate_api_key(context: Context, caller: TokenCaller, body: Rotation | None) -> Ready[ApiKeyResult]:
     """Replace the caller's API key.
 
@@ -145,7 +145,7 @@ async def get_profile(context: Context, caller: TokenCaller, address: Address) -
     return Ready(encode(profile), _PRIVATE)
 
 
-@operation("POST", "/users/{address}/data", cost=16, sheds=Shed.LATE, refuses=(ForeignProfile,))
+@operation("POST", "/users/{address}/data", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(ForeignProfile,))
 async def update_profile(
     context: Context, caller: TokenCaller, address: Address, body: ProfileUpdate
 ) -> Ready[Profile]:

@@ -60,7 +60,7 @@ def test_a_clock_that_stands_apart_goes_by_the_other_one(apart_ms: int, words: s
     assert clock.now_ms() == machine.wall_ms - apart_ms
     doubt = clock.doubt()
     assert doubt is not None
-    assert doubt.reason == f"the clock stands {words} that of the database"
+    assert doubt.reason == f"the clock is {words} that of the database"
     machine.pass_ms(STEADY_MS)
     clock.compare(machine.wall_ms - machine.monotonic_ms, "the database")
     assert clock.doubt() is None, "the other clock was steady for as long"

@@ -51,3 +51,26 @@ async def test_no_waiting_connection_and_a_closed_listener_cause_no_error() -> N
         await asyncio.sleep(0)
     accepting.plan(Greeting)
     await asyncio.sleep(0)
+
+
+async def test_no_more_are_accepted_than_there_is_room_for() -> None:
+    loop, made, room = asyncio.get_running_loop(), list[Greeting](), 3
+
+    def make() -> Greeting:
+        made.append(Greeting())
+        return made[-1]
+
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=CLIENTS))
+        listener.setblocking(False)
+        accepting = Accepting(listener, loop, lambda: room - len(made))
+        for _ in range(5):
+            stack.enter_context(socket.create_connection(listener.getsockname()))
+        for _ in range(3):
+            accepting.plan(make)
+            await asyncio.sleep(0.01)
+        assert len(made) == 3
+        room = 5
+        accepting.plan(make)
+        await asyncio.sleep(0.01)
+        assert len(made) == 5

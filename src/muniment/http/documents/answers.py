@@ -18,28 +18,27 @@ _JSON: Final = "application/json"
 _BYTES: Final = {"type": "string", "format": "binary"}
 _TEXT: Final = {"type": "string"}
 
-# What a listing is answered with.
-LISTED: Final = {200: Answer("A page", headers={"link": 'Leads to the page behind it: `<…>; rel="next"` (RFC 8288)'})}
-# What a record that may change is answered with; a reader who has it already is told so.
-_ETAG: Final = {"etag": "Names this state of the record (RFC 9110 section 8.8.3)"}
+LISTED: Final = {200: Answer("A page", headers={"link": 'The next page, as `<…>; rel="next"` (RFC 8288)'})}
+# A record that may change: 304 for a client that has its present state.
+_ETAG: Final = {"etag": "Identifies this state of the record (RFC 9110 section 8.8.3)"}
 TAGGED: Final = {200: Answer("Done", headers=_ETAG), 304: Answer("Not modified", headers=_ETAG)}
 
-# Header fields of many answers. Those of one operation stand in its `Answer`.
+# Header fields of many answers; an `Answer` has those of one operation.
 HEADERS: Final[Mapping[str, Json]] = {
     "x-request-id": {
-        "description": "Names the request in the log of the service; the client's own, if it sent a good one",
+        "description": "Identifies the request in the service's log; the client's own id, if it sent a valid one",
         "schema": {"type": "string", "maxLength": 128},
     },
     "ratelimit": {
-        "description": "What the client may still ask (draft-ietf-httpapi-ratelimit-headers)",
+        "description": "The remaining quota of the client (draft-ietf-httpapi-ratelimit-headers)",
         "schema": {"type": "string"},
     },
     "ratelimit-policy": {
-        "description": "The policy behind `ratelimit`, of the same draft",
+        "description": "The policy of `ratelimit` (same draft)",
         "schema": {"type": "string"},
     },
     "retry-after": {
-        "description": "Seconds after which to ask again (RFC 9110 section 10.2.3)",
+        "description": "Seconds until the client may retry (RFC 9110 section 10.2.3)",
         "schema": {"type": "integer", "minimum": 0},
     },
     "content-range": {
@@ -47,7 +46,7 @@ HEADERS: Final[Mapping[str, Json]] = {
         "schema": {"type": "string"},
     },
     "www-authenticate": {
-        "description": "The challenge that HTTP wants (RFC 9110 section 11.6.1)",
+        "description": "The challenge that a 401 requires (RFC 9110 section 11.6.1)",
         "schema": {"type": "string"},
     },
 }
