@@ -1,4 +1,4 @@
-"""How long a write waits for more writes to join its group, and how long for its group; both engines use this.
+"""How long a write waits for more writes to join its group; both engines use this.
 
 A request takes two iterations of the event loop to become a write. A single write loses some ten microseconds by the
 wait. Of many that arrive together, the first one would otherwise be committed alone, and the others wait for that.
@@ -15,5 +15,3 @@ QUIET_ITERATIONS: Final = 2
 ITERATIONS_MAX: Final = 16
 # The same in time, because iterations of a busy process take milliseconds each: two or three commits.
 GATHERING_SECONDS_MAX: Final = 0.01
-# How long a write may wait for its group to begin: as long as a client waits for an answer.
-WAITING_SECONDS_MAX: Final = 10.0

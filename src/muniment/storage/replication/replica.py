@@ -20,7 +20,7 @@ from muniment.errors import DatabaseUnavailable
 from muniment.storage.postgres.engine import PostgresDatabase
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Parameters, Row
+    from muniment.storage.database import DatabaseLimits, Parameters, Row
 
 # Between two questions. A client that has written reads from the primary for about this long, plus the replica's lag.
 ASK_SECONDS: Final = 0.1
@@ -44,9 +44,9 @@ _log = structlog.get_logger(__name__)
 class Replica:
     """Reads from one replica. When it fails the answer is None, and the caller asks the primary."""
 
-    def __init__(self, url: str, primary: PostgresDatabase, lag_s_max: float) -> None:
+    def __init__(self, url: str, primary: PostgresDatabase, lag_s_max: float, limits: DatabaseLimits) -> None:
         """`url` names one server; its reads are at most `lag_s_max` seconds old."""
-        self._database = PostgresDatabase(url)
+        self._database = PostgresDatabase(url, limits)
         self._primary = primary
         self._lag_ns_max = int(lag_s_max * 1e9)
         self._caught_up_ns = 0
