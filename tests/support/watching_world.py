@@ -22,7 +22,8 @@ from muniment.intents.types import NewIntent, NewProposal, StatusChange
 from muniment.settings import Settings
 from muniment.watch.events import TOPICS, event_in
 from muniment.watch.follower import Step
-from muniment.watch.watcher import Watcher
+from muniment.watch.limits import WATCH_LIMITS, WatchLimits
+from muniment.watch.watcher import Start, Watcher
 from muniment.wire import decode_text
 from settler import encode_fulfil
 
@@ -67,6 +68,7 @@ class Registry:
     """A registry with a watcher that runs to the head on demand."""
 
     context: Context
+    limits: WatchLimits = WATCH_LIMITS
     steps: list[Step] = field(default_factory=list[Step])
 
     @property
@@ -104,7 +106,13 @@ class Registry:
     async def follow(self) -> bool:
         """Follow every chain to its head; each step is in `steps`."""
         self.steps.clear()
-        return await Watcher(context=self.context, once=True, interval_s=0.1, on_step=self.steps.append).watch()
+        return await self.watcher(once=True).watch()
+
+    def watcher(self, *, once: bool = False, start: Start | None = None) -> Watcher:
+        """A watcher whose steps go to `steps`."""
+        return Watcher(
+            context=self.context, once=once, interval_s=0.1, on_step=self.steps.append, start=start, limits=self.limits
+        )
 
     async def executions(self, chain_id: int = CHAIN_ID) -> list[tuple[int, bytes, bytes, int, bytes]]:
         return await self.context.database.fetch(
@@ -115,11 +123,13 @@ class Registry:
 
 
 @asynccontextmanager
-async def registry(directory: Path, file: Path, **settings: Any) -> AsyncGenerator[Registry]:
+async def registry(
+    directory: Path, file: Path, *, limits: WatchLimits = WATCH_LIMITS, **settings: Any
+) -> AsyncGenerator[Registry]:
     context = build_context(settings_of(directory, file, **settings))
     await context.database.migrate()
     try:
-        yield Registry(context)
+        yield Registry(context, limits)
     finally:
         await context.outgoing.close()
         await context.database.close()
