@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -69,8 +69,9 @@ CHECKS: Final[tuple[Check, ...]] = (
 class Readiness:
     """The checks of one process, and what they found. Anybody may ask as often as they like."""
 
-    def __init__(self) -> None:
-        """Nothing was checked."""
+    def __init__(self, checks: Sequence[Check] = CHECKS) -> None:
+        """Nothing was checked. `checks` are made in this order."""
+        self._checks = checks
         self._checking: asyncio.Task[Unavailable | None] | None = None
         self._second_began = float("-inf")
         self._made = 0
@@ -91,7 +92,7 @@ class Readiness:
         """Why the process is not ready, if it is not. The log is told when that changes."""
         found: Unavailable | None = None
         try:
-            await check_readiness(context)
+            await check_readiness(context, self._checks)
         except Unavailable as refusal:
             found = refusal
         told, self._told = self._told, found.detail if found else ""
@@ -100,12 +101,12 @@ class Readiness:
         return found
 
 
-async def check_readiness(context: Context) -> None:
+async def check_readiness(context: Context, checks: Sequence[Check] = CHECKS) -> None:
     """Make every check; the first that fails raises.
 
     A check that the system does not let happen has failed too: without a free file descriptor none gets far.
     """
-    for check in CHECKS:
+    for check in checks:
         try:
             await check(context)
         except OSError as error:

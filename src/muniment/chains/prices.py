@@ -46,7 +46,7 @@ URL_LENGTH_MAX: Final = 4096
 CONFIDENCE_MIN: Final = 0.9
 PRICE_AGE_S_MAX: Final = 4 * 3600
 API_SECONDS_MAX: Final = 2.5
-REQUESTS_AT_ONCE_MAX: Final = 4
+REQUESTS_CONCURRENT_MAX: Final = 4
 KEPT_MS: Final = 60_000
 # After a failure the API is left alone for a while: a caller does not wait for it again.
 FAILURE_KEPT_MS: Final = 10_000
@@ -201,7 +201,9 @@ class PriceApi:
     Answers are kept for a minute, and nobody asks for a coin while an answer for it is under way.
     """
 
-    def __init__(self, base_url: str, outgoing: Outgoing, chains: Mapping[int, str]) -> None:
+    def __init__(
+        self, base_url: str, outgoing: Outgoing, chains: Mapping[int, str], *, seconds_max: float = API_SECONDS_MAX
+    ) -> None:
         """`base_url` is what stands before `/prices`; `chains` are the API's names of the chains that it knows.
 
         Raises `ValueError` for what is no URL of http or https.
@@ -211,9 +213,10 @@ class PriceApi:
         self._prefix = f"{base_url.rstrip('/')}/prices/current/"
         self._outgoing = outgoing
         self._chains = dict(chains)
+        self._seconds_max = seconds_max
         self._kept: dict[Coin, tuple[int, int, float | None]] = {}  # from, for how many ms, the price
         self._pending: dict[Coin, asyncio.Task[None]] = {}
-        self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE_MAX)
+        self._slots = asyncio.Semaphore(REQUESTS_CONCURRENT_MAX)
 
     async def prices(self, wanted: Collection[Coin], now_ms: int) -> dict[Coin, float]:
         """Prices of those of `wanted` that the API knows. Empty when the API fails."""
@@ -257,7 +260,7 @@ class PriceApi:
         try:
             async with self._slots:
                 url = self._prefix + ",".join(map(self._name, batch)) + _WIDTH
-                answer = await self._outgoing.get(url, seconds_max=API_SECONDS_MAX)
+                answer = await self._outgoing.get(url, seconds_max=self._seconds_max)
                 found = _answers(answer)
             for coin in batch:
                 self._keep(coin, (now_ms, KEPT_MS, _price(found.get(self._name(coin).lower()), now_ms // 1000)))

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 # Uploads that a process stores at the same time: small ones in memory, and large ones on the disk. Each kind has its
 # own threads, so that an upload of 100 KB does not wait behind one of 16 MiB.
-_AT_ONCE: Final = 4
-_small: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="small-bundle")
-_large: Final = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="large-bundle")
+_STORED_CONCURRENT_MAX: Final = 4
+_small: Final = ThreadPoolExecutor(_STORED_CONCURRENT_MAX, thread_name_prefix="small-bundle")
+_large: Final = ThreadPoolExecutor(_STORED_CONCURRENT_MAX, thread_name_prefix="large-bundle")
 # Two of each kind: while one creator's check runs, another's can start. A module of 16 MiB takes some 35 MiB.
 _small_checks: Final = Checks(2, "small-check")
 _large_checks: Final = Checks(2, "large-check")
