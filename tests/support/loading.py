@@ -18,7 +18,7 @@ from typing import Any, Self
 import httpx2
 
 from builders import TriggerDraft, Wallet
-from feeding import HEX32, IntentDraft, hash_of_proposal, log, proposal
+from operator_client import HEX32, IntentDraft, hash_of_proposal, log, proposal
 
 Json = dict[str, Any]
 NEXT = re.compile(r'<(/[^>]+)>; rel="next"')

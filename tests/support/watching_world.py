@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import intent_bodies
 from chain import LocalChain
 from muniment.app import build_context
 from muniment.context import Context
@@ -35,17 +36,18 @@ GRACE_S = 3_600
 
 
 def proposal_body(number: int = 1, **members: Any) -> dict[str, Any]:
-    return {"solver": SOLVER, "data": f"0x{number:02x}", "deadline": DEADLINE, "fees": ["7"], **members}
+    own = {"solver": SOLVER, "data": f"0x{number:02x}", "deadline": DEADLINE, "fees": ["7"]}
+    return intent_bodies.proposal_body(number, **{**own, **members})
 
 
 def intent_body(settler: Address, nonce: int, *, events: int = 1, **members: Any) -> dict[str, Any]:
     """An intent that operators submitted, with one proposal."""
-    return {
-        "op": 1, "user": USER, "settler": settler, "nonce": f"0x{nonce:064x}", "deadline": DEADLINE, "data": "0x1234",
-        "maxFees": [], "events": [{"topic": f"0x{number:064x}", "data": "0x"} for number in range(events)],
-        "configSig": "0x" + "1b" * 65, "minValidations": 1, "status": "submitted", "proposals": [proposal_body()],
-        **members,
+    own = {
+        "user": USER, "settler": settler, "deadline": DEADLINE, "data": "0x1234",
+        "events": [{"topic": f"0x{number:064x}", "data": "0x"} for number in range(events)],
+        "configSig": "0x" + "1b" * 65, "status": "submitted", "proposals": [proposal_body()],
     }  # fmt: skip
+    return intent_bodies.intent_body(nonce, **{**own, **members})
 
 
 def chains_file(directory: Path, settlers: dict[int, tuple[Address, list[str]]], **members: Any) -> Path:
