@@ -69,7 +69,7 @@ FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = $1::regclass AND NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conindid = c.oid)
 ORDER BY 1
 """
-_ROWS_AT_ONCE: Final = 250_000
+_STATEMENT_ROWS: Final = 250_000
 
 
 async def load(url: str, *, triggers: int, intents: int = 0) -> None:
@@ -92,13 +92,13 @@ async def load(url: str, *, triggers: int, intents: int = 0) -> None:
 async def _fill(connection: Any, table: str, statement: str, count: int) -> None:
     """Rows first and indexes afterwards, which takes a tenth of the time."""
     began = time.monotonic()
-    indexes = await connection.fetch(_INDEXES, table) if count > _ROWS_AT_ONCE else []
+    indexes = await connection.fetch(_INDEXES, table) if count > _STATEMENT_ROWS else []
     for name, _, is_constraint in indexes:
         what = f"ALTER TABLE {table} DROP CONSTRAINT {name} CASCADE" if is_constraint else f"DROP INDEX {name}"
         await connection.execute(what)
-    for first in range(1, count + 1, _ROWS_AT_ONCE):
+    for first in range(1, count + 1, _STATEMENT_ROWS):
         await connection.execute(
-            statement, first, min(first + _ROWS_AT_ONCE - 1, count), SEQ_BETWEEN, float(SIGNERS), float(FUNCTIONS),
+            statement, first, min(first + _STATEMENT_ROWS - 1, count), SEQ_BETWEEN, float(SIGNERS), float(FUNCTIONS),
             MS_BETWEEN, NOW_MS, count, RECORD_BYTES,
         )  # fmt: skip
     for name, definition, is_constraint in indexes:

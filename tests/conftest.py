@@ -17,12 +17,13 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings as hypothesis_settings
 
-from conformance import check_answer
+from in_process import client_of
 from limitless import unlimited_settings
 from muniment.app import Application, build_context
 from muniment.context import Context
 from muniment.settings import Settings
 from muniment.storage import open_database
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from postgres import Cluster
 from service import Service
 
@@ -136,8 +137,14 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
 
 
 @pytest.fixture
-async def context(settings: Settings, clock: Clock) -> AsyncIterator[Context]:
-    made = build_context(settings, now_ms=clock)
+def database_limits() -> DatabaseLimits:
+    """The limits of the database under test; a test that needs others gives its own as a parameter."""
+    return DATABASE_LIMITS
+
+
+@pytest.fixture
+async def context(settings: Settings, clock: Clock, database_limits: DatabaseLimits) -> AsyncIterator[Context]:
+    made = build_context(settings, now_ms=clock, database_limits=database_limits)
     await made.database.migrate()
     yield made
     await made.outgoing.close()
@@ -152,9 +159,7 @@ def app(context: Context) -> Application:
 @pytest.fixture
 async def client(app: Application) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of the application in process. Each of its answers is compared with the OpenAPI document."""
-    transport = httpx2.ASGITransport(app=app)
-    hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
-    async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
+    async with client_of(app) as made:
         yield made
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from builders import Wallet
+from intent_bodies import CONFIG_SIGS, SETTLERS, USERS, intent_body, log_body, proposal_body
 from muniment.context import Context
 from muniment.intents import recording, rules
 from muniment.intents.lifecycle import Moment
@@ -14,28 +14,10 @@ from muniment.intents.types import NewIntent
 from muniment.storage.database import Database, Transaction
 from muniment.wire import decode_text
 
-USERS = tuple(Wallet(number).address for number in (21, 22, 23))
-SETTLERS = tuple(Wallet(number).address for number in (31, 32))
-CONFIG_SIGS = tuple("0x" + f"{number:02x}" * 65 for number in (41, 42, 43))
 HOUR = 3_600
-
-
-def intent_body(nonce: int, **members: Any) -> dict[str, Any]:
-    """A body of PUT /intents/{hash}; every nonce makes another intent. Its deadline is in the year 2027."""
-    return {
-        "op": 1, "user": USERS[0], "settler": SETTLERS[0], "nonce": f"0x{nonce:064x}", "deadline": "1800000000",
-        "data": "0x", "maxFees": [], "events": [], "configSig": CONFIG_SIGS[0], "minValidations": 1, **members,
-    }  # fmt: skip
-
-
-def proposal_body(number: int, **members: Any) -> dict[str, Any]:
-    """A proposal to an intent; every number makes another."""
-    return {"solver": USERS[2], "data": f"0x{number:08x}", "deadline": "1800000000", "fees": [str(number)], **members}
-
-
-def log_body(number: int, **members: Any) -> dict[str, Any]:
-    """A log of an intent; every number makes another."""
-    return {"level": "info", "data": f"line {number}", "createdAt": "2026-11-20T19:48:00.123Z", **members}
+__all__ = [
+    "CONFIG_SIGS", "HOUR", "SETTLERS", "USERS", "intent_body", "log_body", "proposal_body", "record", "record_at",
+]  # fmt: skip
 
 
 async def record(context: Context, *bodies: dict[str, Any]) -> list[str]:

@@ -11,12 +11,12 @@ import pytest
 from trigger_world import check_refusal, next_of
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
-from feeding import Feeder, IntentDraft, operator_key
 from muniment.context import Context
 from muniment.http.paging import OFFSET_MAX, Cursor
 from muniment.storage import epoch
 from muniment.storage.database import Parameters, Row
 from muniment.storage.epoch import FRESH_SECONDS, Epochs
+from operator_client import IntentDraft, OperatorClient, operator_key
 
 NUMBER = 0x0BADCAFE
 CREATOR = Wallet(5)
@@ -31,9 +31,9 @@ async def filled(client: httpx2.AsyncClient, context: Context) -> None:
     cids = [await deploy(client, Bundle(f"F{number}"), CREATOR) for number in range(3)]
     for cid in cids:
         await register(client, TriggerDraft(cid))
-    feeder = Feeder(client, await operator_key(context))
+    operator = OperatorClient(client, await operator_key(context))
     for number in range(3):
-        await feeder.recorded(IntentDraft(number))
+        await operator.recorded(IntentDraft(number))
 
 
 async def renew(context: Context, number: int = NUMBER) -> None:

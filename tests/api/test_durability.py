@@ -81,7 +81,7 @@ async def test_no_answer_leaves_before_its_commit_has_returned(
         if held == "before the commit":
             original(writer)
 
-    monkeypatch.setattr(Writer, "_make_durable", slow)
+    monkeypatch.setattr(Writer, "_make_durable", slow)  # no disk is sure to be so slow
     change: Change = getattr(changes, kind)
     answer = asyncio.ensure_future(change())
     for _ in range(20):
@@ -103,7 +103,7 @@ async def test_a_commit_that_fails_is_503_and_stores_no_row(
     change: Change = getattr(changes, kind)
     before = await rows(context)
     with monkeypatch.context() as patch:
-        patch.setattr(Writer, "_make_durable", fail)
+        patch.setattr(Writer, "_make_durable", fail)  # no test can make the disk fail at this moment
         assert_unavailable(await change())
     assert await rows(context) == before
     assert (await change()).status_code in {200, 204}

@@ -30,7 +30,7 @@ async def test_no_answer_leaves_before_its_commit_has_returned(
         await gate.wait()
         return answer
 
-    monkeypatch.setattr(postgres_transaction, "_make_durable", slow)
+    monkeypatch.setattr(postgres_transaction, "_make_durable", slow)  # no server is sure to be so slow
     change: Change = getattr(changes, kind)
     answer = asyncio.ensure_future(change())
     for _ in range(20):
@@ -51,7 +51,7 @@ async def test_a_commit_that_fails_is_503_and_stores_no_row(
     change: Change = getattr(changes, kind)
     before = await rows(context)
     with monkeypatch.context() as patch:
-        patch.setattr(postgres_transaction, "_make_durable", fail)
+        patch.setattr(postgres_transaction, "_make_durable", fail)  # no test can cut the line at this moment
         answer = await change()
         assert answer.status_code == 503
         # Blocks are rows here too, and come first.

@@ -15,8 +15,8 @@ import httpx2
 import pytest
 from structlog.testing import capture_logs
 
-from conformance import check_answer
-from muniment.app import DISK_BYTES_MIN, Application, application, build_context, readiness
+from in_process import client_of
+from muniment.app import DISK_BYTES_MIN, Application, build_context, readiness
 from muniment.context import Context
 from muniment.errors import Unavailable
 from muniment.settings import Settings
@@ -37,14 +37,6 @@ async def unmigrated(settings: Settings) -> AsyncIterator[Context]:
     await made.database.close()
 
 
-@asynccontextmanager
-async def client_of(context: Context) -> AsyncGenerator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(app=Application(context))
-    hooks: dict[str, list[Any]] = {"response": [check_answer]}
-    async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
-        yield made
-
-
 async def assert_not_ready(client: httpx2.AsyncClient, why: str) -> None:
     assert (await client.get("/healthz")).json() == {"status": "ok"}
     refused = await client.get("/readyz")
@@ -61,7 +53,7 @@ async def test_a_process_with_all_it_needs_is_ready(client: httpx2.AsyncClient) 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_without_migrations_it_is_not_ready_until_they_are_applied(unmigrated: Context) -> None:
-    async with client_of(unmigrated) as client:
+    async with client_of(Application(unmigrated)) as client:
         await assert_not_ready(client, "0001_initial.sql")
         refused = await client.get("/triggers")
         assert (refused.status_code, refused.json()["code"]) == (503, "database-unavailable")
@@ -74,6 +66,7 @@ async def test_without_migrations_it_is_not_ready_until_they_are_applied(unmigra
 async def test_too_little_room_on_the_disk_is_not_ready(
     client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, free: int, *, ready: bool
 ) -> None:
+    # No test can fill the disk of its machine.
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(DISK_BYTES_MIN * 2, 0, free))
     if ready:
         assert (await client.get("/readyz")).status_code == 200
@@ -88,14 +81,14 @@ async def test_a_data_directory_that_is_gone_is_not_ready(
     def gone(_: object) -> Usage:
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr(shutil, "disk_usage", gone)
+    monkeypatch.setattr(shutil, "disk_usage", gone)  # without the directory SQLite would fail before
     await assert_not_ready(client, "No such file or directory")
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_database_that_is_not_ready_does_not_keep_the_process_from_starting(unmigrated: Context) -> None:
     """A worker that is replaced while the database is busy must not take the others down with it."""
-    async with lifespan(Application(unmigrated)), client_of(unmigrated) as client:
+    async with lifespan(Application(unmigrated)), client_of(Application(unmigrated)) as client:
         await assert_not_ready(client, "0001_initial.sql")
 
 
@@ -141,9 +134,7 @@ async def test_at_sigterm_it_is_not_ready_and_the_server_stops_after_the_delay(
         assert stopped == [signal.SIGTERM]
 
 
-async def test_the_sweep_survives_a_database_that_does_not_answer(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_sweep_survives_a_database_that_does_not_answer(context: Context) -> None:
     turns: list[str] = []
 
     async def settle(*_: object) -> int:
@@ -152,25 +143,20 @@ async def test_the_sweep_survives_a_database_that_does_not_answer(
             raise Unavailable("not now")
         return 0
 
-    monkeypatch.setattr(application, "SWEEPS", (settle,))
-    monkeypatch.setattr(application, "_SWEEP_SECONDS", 0.01)
-    async with lifespan(Application(context)):
+    async with lifespan(Application(context, sweeps=(settle,), sweep_seconds=0.01)):
         async with asyncio.timeout(60):
             while len(turns) <= 2:  # noqa: ASYNC110 - a sweep tells nobody
                 await asyncio.sleep(0.01)
 
 
-async def test_those_who_ask_at_once_share_their_checks_and_the_log_has_one_line(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_those_who_ask_at_once_share_their_checks_and_the_log_has_one_line(context: Context) -> None:
     checks: list[None] = []
 
     async def fail(_: Context) -> None:
         checks.append(None)
         raise Unavailable("nothing works")
 
-    monkeypatch.setattr(readiness, "CHECKS", (fail,))
-    shared = readiness.Readiness()
+    shared = readiness.Readiness(checks=(fail,))
     with capture_logs() as lines:
         asked = await asyncio.gather(*(shared.check(context) for _ in range(100)), return_exceptions=True)
         assert len(checks) == 1

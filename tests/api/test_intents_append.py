@@ -14,11 +14,22 @@ from trigger_world import check_refusal
 
 from builders import Wallet
 from conftest import Clock
-from feeding import HEX32, SETTLER, SOLVER, Feeder, IntentDraft, hash_of_proposal, log, operator_key, proposal, signed
 from muniment.chains.catalogue import Chain
 from muniment.context import Context
 from muniment.evm.address import Address
 from muniment.settings import Settings
+from operator_client import (
+    HEX32,
+    SETTLER,
+    SOLVER,
+    IntentDraft,
+    OperatorClient,
+    hash_of_proposal,
+    log,
+    operator_key,
+    proposal,
+    signed,
+)
 
 NothingStored = Callable[[], Any]
 CHAINS = [Chain(8453, "Base", settlers=(Address.parse(SETTLER),)), Chain(10, "OP", settlers=(Address.parse(SETTLER),))]
@@ -36,29 +47,29 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-async def feeder(client: httpx2.AsyncClient, context: Context) -> Feeder:
-    return Feeder(client, await operator_key(context))
+async def operator(client: httpx2.AsyncClient, context: Context) -> OperatorClient:
+    return OperatorClient(client, await operator_key(context))
 
 
-async def test_a_proposal_is_answered_with_every_field_and_its_hash(feeder: Feeder) -> None:
-    of = await feeder.recorded()
-    answer = await feeder.append(of, "proposals", proposal())
+async def test_a_proposal_is_answered_with_every_field_and_its_hash(operator: OperatorClient) -> None:
+    of = await operator.recorded()
+    answer = await operator.append(of, "proposals", proposal())
     assert answer.status_code == 200
     assert answer.json() == {
         **proposal(), "hash": hash_of_proposal(of, proposal()), "feeUsd": "0", "status": "received",
         "description": "", "signatures": [], "verified": None, "signers": [],
     }  # fmt: skip
-    assert (await feeder.read(of))["proposals"] == [answer.json()]
+    assert (await operator.read(of))["proposals"] == [answer.json()]
 
 
-async def test_the_same_proposal_is_recorded_once_and_its_status_moves_forward(feeder: Feeder) -> None:
-    of = await feeder.recorded()
-    await feeder.append(of, "proposals", proposal(description="first"))
+async def test_the_same_proposal_is_recorded_once_and_its_status_moves_forward(operator: OperatorClient) -> None:
+    of = await operator.recorded()
+    await operator.append(of, "proposals", proposal(description="first"))
     for status in ("accepted", "received", "submitted"):
-        answer = await feeder.append(of, "proposals", proposal(status=status, description="again"))
+        answer = await operator.append(of, "proposals", proposal(status=status, description="again"))
         assert answer.json()["description"] == "first"
-    assert [each["status"] for each in (await feeder.read(of))["proposals"]] == ["submitted"]
-    refused = await feeder.append(of, "proposals", proposal(status="rejected"))
+    assert [each["status"] for each in (await operator.read(of))["proposals"]] == ["submitted"]
+    refused = await operator.append(of, "proposals", proposal(status="rejected"))
     assert hash_of_proposal(of, proposal()) in check_refusal(refused, 409, "status-conflict")["detail"]
 
 
@@ -75,71 +86,73 @@ SIGNERS = {
 
 @pytest.mark.parametrize(("signers", "verified"), SIGNERS.values(), ids=SIGNERS)
 async def test_a_proposal_says_whether_its_solver_signed_it(
-    feeder: Feeder,
+    operator: OperatorClient,
     signers: list[tuple[Chain, Wallet]],
     verified: bool | None,  # noqa: FBT001 - a column of the table
 ) -> None:
-    of, body = await feeder.recorded(), proposal()
+    of, body = await operator.recorded(), proposal()
     for chain, wallet in signers:
         body = signed(of, body, chain, wallet)
-    answer = (await feeder.append(of, "proposals", body)).json()
+    answer = (await operator.append(of, "proposals", body)).json()
     assert answer["verified"] is verified
     assert len(answer["signers"]) == len({(chain.id, wallet.address) for chain, wallet in signers})
     if {chain.id for chain, _ in signers} in ({BASE.id}, {OPTIMISM.id}) and signers[0][1] is SOLVER:
         assert answer["signers"] == [wallet.address for _, wallet in signers]
     assert answer["signatures"] == body.get("signatures", [])
-    put = await feeder.put(IntentDraft(2).saying(proposals=[signed(IntentDraft(2).hash, proposal(), BASE)]))
+    put = await operator.put(IntentDraft(2).saying(proposals=[signed(IntentDraft(2).hash, proposal(), BASE)]))
     assert put.json()["proposals"][0]["verified"] is True
 
 
-async def test_a_signature_for_a_settler_of_no_configured_chain_is_not_judged(feeder: Feeder) -> None:
+async def test_a_signature_for_a_settler_of_no_configured_chain_is_not_judged(operator: OperatorClient) -> None:
     other = Address.parse(Wallet(9).address)
     draft = IntentDraft().saying(settler=str(other))
-    of = await feeder.recorded(draft)
+    of = await operator.recorded(draft)
     body = signed(of, proposal(), replace(BASE, settlers=(other,)))
-    assert (await feeder.append(of, "proposals", body)).json()["verified"] is None
+    assert (await operator.append(of, "proposals", body)).json()["verified"] is None
 
 
-async def test_a_log_without_a_time_is_of_now_and_each_is_another_line(feeder: Feeder, clock: Clock) -> None:
-    of = await feeder.recorded()
+async def test_a_log_without_a_time_is_of_now_and_each_is_another_line(operator: OperatorClient, clock: Clock) -> None:
+    of = await operator.recorded()
     line = {"level": "error", "data": "no route"}
-    first = await feeder.append(of, "logs", line)
+    first = await operator.append(of, "logs", line)
     clock.advance(seconds=1)
-    second = await feeder.append(of, "logs", line)
+    second = await operator.append(of, "logs", line)
     assert second.json() == {**line, "createdAt": "2026-11-20T19:48:01.123Z"}
-    assert (await feeder.read(of))["logs"] == [first.json(), second.json()]
+    assert (await operator.read(of))["logs"] == [first.json(), second.json()]
 
 
-async def test_the_same_log_by_id_or_else_by_time_level_and_text_is_recorded_once(feeder: Feeder) -> None:
-    of = await feeder.recorded()
+async def test_the_same_log_by_id_or_else_by_time_level_and_text_is_recorded_once(operator: OperatorClient) -> None:
+    of = await operator.recorded()
     line = {"level": "info", "data": "x", "createdAt": "2026-11-20T19:00:00.000Z"}
     for body in (line, line, {**line, "level": "debug"}, {**line, "id": "a"}, {**line, "id": "a", "data": "y"}):
-        assert (await feeder.append(of, "logs", body)).status_code == 200
-    shown = (await feeder.read(of))["logs"]
+        assert (await operator.append(of, "logs", body)).status_code == 200
+    shown = (await operator.read(of))["logs"]
     assert shown == [line, {**line, "level": "debug"}, {**line, "id": "a"}]
-    assert (await feeder.append(of, "logs", {**line, "id": "a", "data": "z"})).json() == shown[2]
+    assert (await operator.append(of, "logs", {**line, "id": "a", "data": "z"})).json() == shown[2]
 
 
 @pytest.mark.parametrize(("kind", "body"), [("proposals", proposal()), ("logs", log())], ids=["proposal", "log"])
 async def test_the_same_proposal_and_log_of_many_simultaneous_writers_are_recorded_once(
-    feeder: Feeder, kind: str, body: dict[str, Any]
+    operator: OperatorClient, kind: str, body: dict[str, Any]
 ) -> None:
-    of = await feeder.recorded()
-    answers = await asyncio.gather(*(feeder.append(of, kind, body) for _ in range(40)))
+    of = await operator.recorded()
+    answers = await asyncio.gather(*(operator.append(of, kind, body) for _ in range(40)))
     assert {answer.status_code for answer in answers} == {200}
-    assert (await feeder.read(of))[kind] == [answers[0].json()]
+    assert (await operator.read(of))[kind] == [answers[0].json()]
     assert {answer.content for answer in answers} == {answers[0].content}
 
 
-async def test_everything_that_many_simultaneous_writers_append_is_there_in_lists_of_the_newest(feeder: Feeder) -> None:
-    of = await feeder.recorded()
+async def test_everything_that_many_simultaneous_writers_append_is_there_in_lists_of_the_newest(
+    operator: OperatorClient,
+) -> None:
+    of = await operator.recorded()
     await asyncio.gather(*(
-        feeder.append(of, kind, make(n)) for n in range(60) for kind, make in (("proposals", proposal), ("logs", log))
+        operator.append(of, kind, make(n)) for n in range(60) for kind, make in (("proposals", proposal), ("logs", log))
     ))  # fmt: skip
-    whole = await feeder.read(of)
+    whole = await operator.read(of)
     assert sorted(each["id"] for each in whole["logs"]) == sorted(f"relayer/{n}" for n in range(60))
     assert {each["data"] for each in whole["proposals"]} == {proposal(n)["data"] for n in range(60)}
-    listed = (await feeder.client.get("/intents")).json()[0]
+    listed = (await operator.client.get("/intents")).json()[0]
     assert (listed["proposals"], listed["logs"]) == (whole["proposals"][-50:], whole["logs"][-50:])
 
 
@@ -149,10 +162,16 @@ async def test_everything_that_many_simultaneous_writers_append_is_there_in_list
     ids=["proposals", "logs"],
 )
 async def test_a_full_intent_refuses_new_entries_and_accepts_known_ones(
-    feeder: Feeder, context: Context, nothing_stored: NothingStored, kind: str, make: Any, table: str, holds: int
+    operator: OperatorClient,
+    context: Context,
+    nothing_stored: NothingStored,
+    kind: str,
+    make: Any,
+    table: str,
+    holds: int,
 ) -> None:
-    of = await feeder.recorded()
-    last = (await feeder.append(of, kind, make(1))).json()
+    of = await operator.recorded()
+    last = (await operator.append(of, kind, make(1))).json()
     unique = "hash" if kind == "proposals" else "identity"
     extra = ", status" if kind == "proposals" else ""
     values = ", 'received'" if kind == "proposals" else ""
@@ -168,22 +187,22 @@ async def test_a_full_intent_refuses_new_entries_and_accepts_known_ones(
 
     await context.database.write(fill)
     async with nothing_stored():
-        check_refusal(await feeder.append(of, kind, make(2)), 409, "intent-full")
-        refused = await feeder.put(IntentDraft(members={kind: [make(2)], "status": "enqueued"}))
+        check_refusal(await operator.append(of, kind, make(2)), 409, "intent-full")
+        refused = await operator.put(IntentDraft(members={kind: [make(2)], "status": "enqueued"}))
         check_refusal(refused, 409, "intent-full")
-    assert (await feeder.append(of, kind, make(1))).json() == last
-    assert (await feeder.put(IntentDraft(members={kind: [make(1)]}))).status_code == 200
-    listed = (await feeder.client.get("/intents")).json()[0]
+    assert (await operator.append(of, kind, make(1))).json() == last
+    assert (await operator.put(IntentDraft(members={kind: [make(1)]}))).status_code == 200
+    listed = (await operator.client.get("/intents")).json()[0]
     assert len(listed[kind]) == 50
 
 
 @pytest.mark.parametrize(("kind", "body"), [("proposals", proposal()), ("logs", log())], ids=["proposal", "log"])
 async def test_an_intent_that_is_not_recorded_gets_nothing(
-    feeder: Feeder, nothing_stored: NothingStored, kind: str, body: dict[str, Any]
+    operator: OperatorClient, nothing_stored: NothingStored, kind: str, body: dict[str, Any]
 ) -> None:
     async with nothing_stored():
-        check_refusal(await feeder.append(HEX32, kind, body), 404, "intent-not-found")
-        check_refusal(await feeder.append("0x1234", kind, body), 400, "invalid-hex", parameter="hash")
+        check_refusal(await operator.append(HEX32, kind, body), 404, "intent-not-found")
+        check_refusal(await operator.append("0x1234", kind, body), 400, "invalid-hex", parameter="hash")
 
 
 MALFORMED = {
@@ -203,24 +222,24 @@ MALFORMED = {
 
 @pytest.mark.parametrize(("kind", "body", "pointer"), MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_body_is_refused_with_the_place(
-    feeder: Feeder, nothing_stored: NothingStored, kind: str, body: dict[str, Any], pointer: str
+    operator: OperatorClient, nothing_stored: NothingStored, kind: str, body: dict[str, Any], pointer: str
 ) -> None:
-    of = await feeder.recorded()
+    of = await operator.recorded()
     async with nothing_stored():
-        answer = await feeder.append(of, kind, body)
+        answer = await operator.append(of, kind, body)
         assert answer.status_code == 400, answer.text
         assert [fault.get("pointer") for fault in answer.json()["errors"]] == [pointer], answer.text
 
 
-async def test_each_append_changes_the_etag_and_a_repetition_does_not(feeder: Feeder) -> None:
-    of = await feeder.recorded()
+async def test_each_append_changes_the_etag_and_a_repetition_does_not(operator: OperatorClient) -> None:
+    of = await operator.recorded()
 
     async def etag() -> str:
-        return (await feeder.client.get(f"/intents/{of}")).headers["etag"]
+        return (await operator.client.get(f"/intents/{of}")).headers["etag"]
 
     tags = [await etag()]
     for kind, body in (("logs", log()), ("proposals", proposal()), ("logs", log()), ("proposals", proposal())):
-        await feeder.append(of, kind, body)
+        await operator.append(of, kind, body)
         tags.append(await etag())
     assert len(set(tags[:3])) == 3
     assert tags[2] == tags[3] == tags[4]

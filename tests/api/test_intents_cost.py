@@ -15,7 +15,7 @@ from conftest import NOW_MS
 from muniment.context import Context
 from muniment.http.paging import Cursor
 from muniment.intents.lifecycle import Moment
-from muniment.intents.listing import WALKED_AT_ONCE
+from muniment.intents.listing import ROWS_WALKED_MAX
 from muniment.intents.store import mark_expired
 from muniment.storage.database import Transaction
 from muniment.storage.sqlite.engine import SqliteDatabase
@@ -28,7 +28,7 @@ NOW_S = NOW_MS // 1_000
 USERS, SETTLERS, SIGNATURES = 8, 3, 12
 # Some dozen steps for each row of a page; and as many for each of the rows that are looked at before a search gives
 # up, which happens up to four times: for a walk, and for each filter that selects few.
-STEPS_MAX = 100 * 60 + 4 * WALKED_AT_ONCE * 30
+STEPS_MAX = 100 * 60 + 4 * ROWS_WALKED_MAX * 30
 INSERT = """INSERT INTO intents
     (hash, user_address, settler, config_sig, op, deadline, status, standing, created_at_ms, record)
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '{}')"""

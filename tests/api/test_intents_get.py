@@ -14,6 +14,7 @@ from conftest import NOW_MS, Clock
 from muniment.context import Context
 from muniment.intents import store
 from muniment.intents.lifecycle import Moment
+from muniment.storage.sql import SWEPT_PER_BATCH
 from muniment.wire import iso_time
 
 NOW_S = NOW_MS // 1_000
@@ -193,19 +194,18 @@ async def test_a_sweep_under_another_clock_or_grace_lets_no_intent_expire(
     await assert_not_expired()
 
 
-async def test_a_sweep_unmarks_a_bounded_number_at_once(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweep_unmarks_a_bounded_number(context: Context) -> None:
     bodies = [intent_body(n, status=status) for n, status in enumerate(["created", "submitted", "enqueued"] * 2)]
     await record(context, *({**body, "deadline": str(NOW_S + 1)} for body in bodies))
     assert await sweep(context, NOW_MS + 1_000, 0) == 6
-    monkeypatch.setattr(store, "SWEPT_AT_ONCE", 4)
-    counts = [await sweep(context, NOW_MS) for _ in range(3)]
+    counts = [await sweep(context, NOW_MS, count=4) for _ in range(3)]
     assert counts == [4, 2, 0]
     assert await standings(context) == ["created", "submitted", "enqueued"] * 2
 
 
-async def sweep(context: Context, now_ms: int, grace_s: int = HOUR) -> int:
+async def sweep(context: Context, now_ms: int, grace_s: int = HOUR, *, count: int = SWEPT_PER_BATCH) -> int:
     """Sweep at a time; the number of intents that this marked or unmarked."""
-    return await context.database.write(lambda tx: store.mark_expired(tx, Moment(now_ms, grace_s)))
+    return await context.database.write(lambda tx: store.mark_expired(tx, Moment(now_ms, grace_s), count))
 
 
 async def standings(context: Context) -> list[str]:
@@ -213,13 +213,10 @@ async def standings(context: Context) -> list[str]:
     return [standing for (standing,) in await context.database.fetch("SELECT standing FROM intents ORDER BY seq")]
 
 
-async def test_a_sweep_marks_a_bounded_number_at_once(
-    client: httpx2.AsyncClient, context: Context, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "SWEPT_AT_ONCE", 2)
+async def test_a_sweep_marks_a_bounded_number(client: httpx2.AsyncClient, context: Context, clock: Clock) -> None:
     await record(context, *(intent_body(number, deadline=str(NOW_S + 1)) for number in range(5)))
     clock.advance(seconds=2)
-    counts = [await sweep(context, clock.now_ms) for _ in range(4)]
+    counts = [await sweep(context, clock.now_ms, count=2) for _ in range(4)]
     assert counts == [2, 2, 1, 0]
     assert len((await client.get("/intents?status=expired")).json()) == 5
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from typing import Any
 
 import httpx2
@@ -12,12 +11,14 @@ import pytest
 from intents_world import USERS, intent_body, log_body, proposal_body, record, record_at
 from trigger_world import check_refusal, next_of, read_page, walk
 
+from in_process import another_process, client_of, readers_held
+from muniment.app import Application
 from muniment.context import Context
 from muniment.http.paging import Cursor
 from muniment.intents import listing, store
 from muniment.intents.types import NEWEST_SHOWN
 from muniment.storage import open_database
-from muniment.storage.sqlite import engine as sqlite
+from muniment.storage.database import DatabaseLimits
 
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -150,7 +151,7 @@ async def test_a_page_ends_where_the_next_intent_would_make_it_too_long(
 ) -> None:
     three = len(json.dumps(rows[:3], separators=(",", ":")))
     for bytes_max, count in ((1, 1), (three - 1, 2), (three, 3), (three + 1, 3)):
-        monkeypatch.setattr(listing, "PAGE_BYTES_MAX", bytes_max)
+        monkeypatch.setattr(listing, "PAGE_BYTES_MAX", bytes_max)  # no argument of a request reaches it
         response = await client.get(f"/intents?limit=100&sort={sort}")
         assert response.json() == rows[::sort][:count], bytes_max
         assert await walk(client, f"/intents?limit=100&sort={sort}") == rows[::sort], bytes_max
@@ -169,26 +170,16 @@ async def test_the_rows_that_one_statement_reads_are_bounded() -> None:
 
 
 @ON_SQLITE
+@pytest.mark.parametrize("database_limits", [DatabaseLimits(slow_read_seconds_max=60)], ids=[""])
 async def test_a_large_offset_is_read_while_others_are_answered(
-    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]
+    client: httpx2.AsyncClient, context: Context, rows: list[dict[str, Any]]
 ) -> None:
     context.database.rows_counted["intents"] = (2**62, 100_000)  # as if there were as many
-    connect, go_on, begun = sqlite.connect, threading.Event(), threading.Event()
-
-    def held_up(*arguments: Any, **options: Any) -> Any:
-        begun.set()
-        assert go_on.wait(60)
-        return connect(*arguments, **options)
-
-    monkeypatch.setattr(sqlite, "connect", held_up)
-    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 60)
-    slow = asyncio.create_task(client.get("/intents?offset=99999"))
-    assert await asyncio.to_thread(begun.wait, 60)
-    try:
+    async with readers_held(context.database):
+        slow = asyncio.create_task(client.get("/intents?offset=99999"))
+        await asyncio.sleep(0.1)
         assert (await client.get("/intents")).json() == rows[::-1]
         assert not slow.done()
-    finally:
-        go_on.set()
     assert (await slow).json() == []
 
 
@@ -197,14 +188,16 @@ async def test_a_read_that_takes_too_long_is_given_up(
     client: httpx2.AsyncClient, context: Context, rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others = await record(context, *(intent_body(number, user=USERS[1], op=2) for number in range(5)))
-    monkeypatch.setattr(listing, "WALKED_AT_ONCE", 4)  # neither filter selects so few, and no such walk sees both
+    # Neither filter selects so few, and no such walk sees both. No argument of a request reaches this limit.
+    monkeypatch.setattr(listing, "ROWS_WALKED_MAX", 4)
     query = f"/intents?user={rows[0]['user']}&op=2"
     assert (await client.get(query)).json() == []
-    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 0)
-    context.database.rows_counted["intents"] = (2**62, 100_000)  # as if there were as many
-    for target in ("/intents?offset=1001", query):
-        response = await client.get(target)
-        check_refusal(response, 503, "deadline-exceeded")
-        assert int(response.headers["retry-after"]) > 0
-    monkeypatch.setattr(listing, "WALKED_AT_ONCE", len(others))
-    assert (await client.get(query)).json() == []
+    async with another_process(context, DatabaseLimits(slow_read_seconds_max=0)) as hasty:
+        hasty.database.rows_counted["intents"] = (2**62, 100_000)  # as if there were as many
+        async with client_of(Application(hasty)) as client_of_hasty:
+            for target in ("/intents?offset=1001", query):
+                response = await client_of_hasty.get(target)
+                check_refusal(response, 503, "deadline-exceeded")
+                assert int(response.headers["retry-after"]) > 0
+            monkeypatch.setattr(listing, "ROWS_WALKED_MAX", len(others))
+            assert (await client_of_hasty.get(query)).json() == []

@@ -10,16 +10,27 @@ import pytest
 from trigger_world import check_refusal
 
 from conftest import Clock
-from feeding import DEADLINE, HEX32, SETTLER, USER, Feeder, IntentDraft, hash_of_proposal, log, operator_key, proposal
 from muniment.context import Context
+from operator_client import (
+    DEADLINE,
+    HEX32,
+    SETTLER,
+    USER,
+    IntentDraft,
+    OperatorClient,
+    hash_of_proposal,
+    log,
+    operator_key,
+    proposal,
+)
 
 NothingStored = Callable[[], Any]
 OTHER = "0x" + "cd" * 32
 
 
 @pytest.fixture
-async def feeder(client: httpx2.AsyncClient, context: Context) -> Feeder:
-    return Feeder(client, await operator_key(context))
+async def operator(client: httpx2.AsyncClient, context: Context) -> OperatorClient:
+    return OperatorClient(client, await operator_key(context))
 
 
 async def written(context: Context) -> dict[str, Any]:
@@ -28,17 +39,17 @@ async def written(context: Context) -> dict[str, Any]:
     return {name: await context.database.fetch(f"SELECT * FROM {name}") for name in tables}  # noqa: S608 - our tables
 
 
-async def test_an_intent_is_answered_with_every_field_of_the_interface(feeder: Feeder) -> None:
+async def test_an_intent_is_answered_with_every_field_of_the_interface(operator: OperatorClient) -> None:
     draft = IntentDraft()
-    answer = (await feeder.put(draft)).json()
+    answer = (await operator.put(draft)).json()
     assert answer == {
         **draft.body, "hash": draft.hash, "executionHash": "0x", "createdAt": "2026-11-20T19:48:00.123Z",
         "status": "created", "proposals": [], "logs": [],
     }  # fmt: skip
-    assert await feeder.read(draft.hash) == answer
+    assert await operator.read(draft.hash) == answer
 
 
-async def test_every_member_of_an_intent_is_kept(feeder: Feeder) -> None:
+async def test_every_member_of_an_intent_is_kept(operator: OperatorClient) -> None:
     line = {"level": "warning", "data": "slow", "createdAt": "2026-11-20T19:00:00.001Z"}
     offer = proposal(
         status="accepted", feeUsd="7", description="best", transactionHash=HEX32, destTransactionHash=OTHER
@@ -47,21 +58,21 @@ async def test_every_member_of_an_intent_is_kept(feeder: Feeder) -> None:
         "executionHash": "0xaa", "status": "enqueued", "transactionHash": HEX32, "destTransactionHash": OTHER,
         "proposals": [offer], "logs": [line, log()],
     })  # fmt: skip
-    answer = (await feeder.put(draft)).json()
+    answer = (await operator.put(draft)).json()
     shown = {**offer, "hash": hash_of_proposal(draft.hash, offer), "signatures": [], "verified": None, "signers": []}
     assert answer["proposals"] == [shown]
     assert answer["logs"] == [line, {**log(), "createdAt": "2026-11-20T19:48:00.123Z"}]
     assert {name: answer[name] for name in draft.members} == {
         **draft.members, "proposals": answer["proposals"], "logs": answer["logs"],
     }  # fmt: skip
-    assert await feeder.read(draft.hash) == answer
+    assert await operator.read(draft.hash) == answer
 
 
-async def test_the_same_put_twice_makes_one_record(feeder: Feeder, context: Context) -> None:
+async def test_the_same_put_twice_makes_one_record(operator: OperatorClient, context: Context) -> None:
     draft = IntentDraft(members={"proposals": [proposal(), proposal()], "logs": [log(), log()], "status": "enqueued"})
-    first = await feeder.put(draft)
+    first = await operator.put(draft)
     before = await written(context)
-    again = await feeder.put(draft)
+    again = await operator.put(draft)
     assert (again.status_code, again.content) == (200, first.content)
     assert await written(context) == before
     assert {name: len(rows) for name, rows in before.items()} == {
@@ -71,52 +82,52 @@ async def test_the_same_put_twice_makes_one_record(feeder: Feeder, context: Cont
 
 @pytest.mark.parametrize("ahead_s", [0, 2 * 86_400], ids=["before its deadline", "after its deadline"])
 async def test_the_answer_to_get_can_be_put_and_changes_nothing(
-    feeder: Feeder, context: Context, clock: Clock, ahead_s: int
+    operator: OperatorClient, context: Context, clock: Clock, ahead_s: int
 ) -> None:
     offers = [proposal(1), proposal(2, status="submitted", transactionHash=HEX32)]
     draft = IntentDraft(members={"proposals": offers, "logs": [log(), {"level": "debug", "data": "x"}]})
-    await feeder.recorded(draft)
+    await operator.recorded(draft)
     clock.advance(seconds=ahead_s)
     before = await written(context)
-    answer = await feeder.client.get(f"/intents/{draft.hash}")
+    answer = await operator.client.get(f"/intents/{draft.hash}")
     assert answer.json()["status"] == ("expired" if ahead_s else "created")
-    put = await feeder.client.put(f"/intents/{draft.hash}", json=answer.json(), headers=feeder.headers)
+    put = await operator.client.put(f"/intents/{draft.hash}", json=answer.json(), headers=operator.headers)
     assert put.status_code == 200, put.text
     assert await written(context) == before
-    again = await feeder.client.get(f"/intents/{draft.hash}")
+    again = await operator.client.get(f"/intents/{draft.hash}")
     assert (again.content, again.headers["etag"]) == (answer.content, answer.headers["etag"])
 
 
-async def test_new_proposals_and_logs_are_added_to_the_recorded_ones(feeder: Feeder) -> None:
+async def test_new_proposals_and_logs_are_added_to_the_recorded_ones(operator: OperatorClient) -> None:
     draft = IntentDraft(members={"proposals": [proposal(1)], "logs": [log(1)]})
-    await feeder.recorded(draft)
+    await operator.recorded(draft)
     more = IntentDraft(members={
         "status": "submitted", "transactionHash": HEX32, "executionHash": "0xaa", "logs": [log(2), log(1)],
         "proposals": [proposal(2), proposal(1, status="accepted", description="another one", transactionHash=OTHER)],
     })  # fmt: skip
-    answer = (await feeder.put(more)).json()
+    answer = (await operator.put(more)).json()
     assert (answer["status"], answer["transactionHash"], answer["executionHash"]) == ("submitted", HEX32, "0xaa")
     assert [each["data"] for each in answer["logs"]] == ["line 1", "line 2"]
     first, second = answer["proposals"]
     assert (first["data"], second["data"]) == (proposal(1)["data"], proposal(2)["data"])
     assert (first["status"], first["transactionHash"], first["description"]) == ("accepted", OTHER, "")
-    assert await feeder.read(draft.hash) == answer
+    assert await operator.read(draft.hash) == answer
 
 
-async def test_without_a_status_a_put_moves_nothing(feeder: Feeder) -> None:
+async def test_without_a_status_a_put_moves_nothing(operator: OperatorClient) -> None:
     draft = IntentDraft(members={"proposals": [proposal(status="accepted")]})
-    await feeder.recorded(draft.saying(status="submitted"))
-    answer = (await feeder.put(IntentDraft(members={"proposals": [proposal()]}))).json()
+    await operator.recorded(draft.saying(status="submitted"))
+    answer = (await operator.put(IntentDraft(members={"proposals": [proposal()]}))).json()
     assert (answer["status"], answer["proposals"][0]["status"]) == ("submitted", "accepted")
 
 
 async def test_a_hash_of_other_fields_is_refused_with_the_one_computed(
-    feeder: Feeder, nothing_stored: NothingStored
+    operator: OperatorClient, nothing_stored: NothingStored
 ) -> None:
     draft = IntentDraft()
     async with nothing_stored():
-        in_path = check_refusal(await feeder.put(draft, OTHER), 400, "hash-mismatch", parameter="hash")
-        in_body = check_refusal(await feeder.put(draft.saying(hash=OTHER)), 400, "hash-mismatch", pointer="/hash")
+        in_path = check_refusal(await operator.put(draft, OTHER), 400, "hash-mismatch", parameter="hash")
+        in_body = check_refusal(await operator.put(draft.saying(hash=OTHER)), 400, "hash-mismatch", pointer="/hash")
     assert in_path["computed"] == in_body["computed"] == draft.hash
 
 
@@ -134,28 +145,28 @@ CONTRADICTIONS = {
 
 @pytest.mark.parametrize(("members", "code"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
 async def test_a_body_that_contradicts_a_recorded_fact_is_refused_and_the_first_fact_kept(
-    feeder: Feeder, nothing_stored: NothingStored, members: dict[str, Any], code: str
+    operator: OperatorClient, nothing_stored: NothingStored, members: dict[str, Any], code: str
 ) -> None:
     facts = {
         "status": "submitted", "transactionHash": HEX32, "destTransactionHash": HEX32, "executionHash": "0xaa",
         "proposals": [proposal(status="submitted", transactionHash=HEX32)],
     }  # fmt: skip
-    await feeder.recorded(IntentDraft(members=facts))
+    await operator.recorded(IntentDraft(members=facts))
     async with nothing_stored():
-        refused = await feeder.put(IntentDraft(members={"logs": [log(5)], **members}))
+        refused = await operator.put(IntentDraft(members={"logs": [log(5)], **members}))
         check_refusal(refused, 400 if code == "invalid-intent" else 409, code)
 
 
 @pytest.mark.parametrize("status", ["created", "enqueued", "discarded", "submitted", "succeeded", "failed"])
-async def test_a_new_intent_may_be_anywhere_in_its_life(feeder: Feeder, status: str) -> None:
-    assert (await feeder.put(IntentDraft(members={"status": status}))).json()["status"] == status
+async def test_a_new_intent_may_be_anywhere_in_its_life(operator: OperatorClient, status: str) -> None:
+    assert (await operator.put(IntentDraft(members={"status": status}))).json()["status"] == status
 
 
-async def test_an_intent_of_the_past_comes_as_it_ended(feeder: Feeder) -> None:
+async def test_an_intent_of_the_past_comes_as_it_ended(operator: OperatorClient) -> None:
     past = DEADLINE - 10 * 86_400
     ends = [("succeeded", "succeeded"), ("expired", "expired"), ("created", "expired"), ("submitted", "expired")]
     for number, (status, shown) in enumerate(ends):
-        answer = await feeder.put(IntentDraft(number, past, {"status": status}))
+        answer = await operator.put(IntentDraft(number, past, {"status": status}))
         assert (answer.status_code, answer.json()["status"]) == (200, shown)
 
 
@@ -177,9 +188,9 @@ MALFORMED = {
 
 @pytest.mark.parametrize(("members", "pointer"), MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_intent_is_refused_with_the_place(
-    feeder: Feeder, nothing_stored: NothingStored, members: dict[str, Any], pointer: str
+    operator: OperatorClient, nothing_stored: NothingStored, members: dict[str, Any], pointer: str
 ) -> None:
     async with nothing_stored():
-        refused = await feeder.put(IntentDraft().saying(**members), IntentDraft().hash)
+        refused = await operator.put(IntentDraft().saying(**members), IntentDraft().hash)
         assert refused.status_code == 400
         assert pointer in [fault.get("pointer") for fault in refused.json()["errors"]], refused.text

@@ -10,9 +10,9 @@ import pytest
 from trigger_world import check_refusal
 
 from conftest import Clock
-from feeding import HEX32, Feeder, IntentDraft, hash_of_proposal, operator_key, proposal
 from muniment.context import Context
 from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, reachable
+from operator_client import HEX32, IntentDraft, OperatorClient, hash_of_proposal, operator_key, proposal
 
 NothingStored = Callable[[], Any]
 OTHER = "0x" + "cd" * 32
@@ -24,145 +24,149 @@ DAY_S = 86_400
 
 
 @pytest.fixture
-async def feeder(client: httpx2.AsyncClient, context: Context) -> Feeder:
-    return Feeder(client, await operator_key(context))
+async def operator(client: httpx2.AsyncClient, context: Context) -> OperatorClient:
+    return OperatorClient(client, await operator_key(context))
 
 
 @pytest.mark.parametrize("status", INTENT)
 async def test_an_intent_moves_one_step_and_no_other(
-    feeder: Feeder, nothing_stored: NothingStored, status: str
+    operator: OperatorClient, nothing_stored: NothingStored, status: str
 ) -> None:
     for number, wanted in enumerate([*INTENT, "expired"]):
-        of = await feeder.recorded(IntentDraft(number, members={"status": status}))
+        of = await operator.recorded(IntentDraft(number, members={"status": status}))
         if wanted == status or wanted in INTENT[status]:
-            answer = await feeder.move(of, wanted)
-            assert (answer.status_code, answer.json()) == (200, await feeder.read(of))
+            answer = await operator.move(of, wanted)
+            assert (answer.status_code, answer.json()) == (200, await operator.read(of))
             assert answer.json()["status"] == wanted
         else:
             async with nothing_stored():
-                check_refusal(await feeder.move(of, wanted), 409, "status-conflict", pointer="/status")
+                check_refusal(await operator.move(of, wanted), 409, "status-conflict", pointer="/status")
 
 
-async def test_a_refused_move_names_those_that_are_allowed(feeder: Feeder) -> None:
-    of = await feeder.recorded()
-    detail = check_refusal(await feeder.move(of, "succeeded"), 409, "status-conflict")["detail"]
+async def test_a_refused_move_names_those_that_are_allowed(operator: OperatorClient) -> None:
+    of = await operator.recorded()
+    detail = check_refusal(await operator.move(of, "succeeded"), 409, "status-conflict")["detail"]
     assert "created" in detail
     assert "enqueued or discarded" in detail
 
 
 @pytest.mark.parametrize("status", PROPOSAL_MOVES)
 async def test_a_proposal_moves_to_any_status_that_can_follow(
-    feeder: Feeder, nothing_stored: NothingStored, status: str
+    operator: OperatorClient, nothing_stored: NothingStored, status: str
 ) -> None:
     for number, wanted in enumerate(PROPOSAL_MOVES):
         offer = proposal(status=status)
-        of = await feeder.recorded(IntentDraft(number, members={"proposals": [offer]}))
+        of = await operator.recorded(IntentDraft(number, members={"proposals": [offer]}))
         named = hash_of_proposal(of, offer)
         if wanted == status or wanted in reachable(PROPOSAL_MOVES, status):
-            answer = await feeder.move(of, wanted, proposal=named, transactionHash=HEX32)
+            answer = await operator.move(of, wanted, proposal=named, transactionHash=HEX32)
             (shown,) = answer.json()["proposals"]
             assert (shown["status"], shown["transactionHash"], answer.json()["status"]) == (wanted, HEX32, "created")
         else:
             async with nothing_stored():
-                check_refusal(await feeder.move(of, wanted, proposal=named), 409, "status-conflict")
+                check_refusal(await operator.move(of, wanted, proposal=named), 409, "status-conflict")
 
 
 @pytest.mark.parametrize("status", PROPOSAL_MOVES)
 async def test_a_transaction_of_the_intent_is_also_that_of_its_one_proposal_under_way(
-    feeder: Feeder, status: str
+    operator: OperatorClient, status: str
 ) -> None:
     offers = [proposal(1, status="rejected"), proposal(2, status=status)]
-    of = await feeder.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
-    answer = (await feeder.move(of, "submitted", transactionHash=HEX32)).json()
+    of = await operator.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
+    answer = (await operator.move(of, "submitted", transactionHash=HEX32)).json()
     assert answer["transactionHash"] == HEX32
     under_way = status in {"accepted", "submitted"}
     assert [each.get("transactionHash") for each in answer["proposals"]] == [None, HEX32 if under_way else None]
-    assert await feeder.read(of) == answer
-    assert (await feeder.move(of, "submitted", transactionHash=HEX32)).json() == answer
+    assert await operator.read(of) == answer
+    assert (await operator.move(of, "submitted", transactionHash=HEX32)).json() == answer
 
 
-async def test_a_transaction_of_the_intent_is_that_of_no_proposal_where_several_are_under_way(feeder: Feeder) -> None:
+async def test_a_transaction_of_the_intent_is_that_of_no_proposal_where_several_are_under_way(
+    operator: OperatorClient,
+) -> None:
     offers = [proposal(1, status="accepted"), proposal(2, status="submitted")]
-    of = await feeder.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
-    answer = (await feeder.move(of, "submitted", transactionHash=HEX32)).json()
+    of = await operator.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
+    answer = (await operator.move(of, "submitted", transactionHash=HEX32)).json()
     assert [each.get("transactionHash") for each in answer["proposals"]] == [None, None]
 
 
-async def test_a_transaction_of_the_intent_leaves_that_of_a_proposal_as_it_is(feeder: Feeder) -> None:
+async def test_a_transaction_of_the_intent_leaves_that_of_a_proposal_as_it_is(operator: OperatorClient) -> None:
     offers = [proposal(1, status="accepted", transactionHash=OTHER)]
-    of = await feeder.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
-    answer = (await feeder.move(of, "submitted", transactionHash=HEX32)).json()
+    of = await operator.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
+    answer = (await operator.move(of, "submitted", transactionHash=HEX32)).json()
     assert (answer["transactionHash"], answer["proposals"][0]["transactionHash"]) == (HEX32, OTHER)
 
 
-async def test_a_transaction_is_set_once(feeder: Feeder, nothing_stored: NothingStored) -> None:
-    of = await feeder.recorded(IntentDraft(members={"status": "enqueued"}))
-    answer = await feeder.move(of, "submitted", transactionHash=HEX32)
+async def test_a_transaction_is_set_once(operator: OperatorClient, nothing_stored: NothingStored) -> None:
+    of = await operator.recorded(IntentDraft(members={"status": "enqueued"}))
+    answer = await operator.move(of, "submitted", transactionHash=HEX32)
     assert answer.json()["transactionHash"] == HEX32
-    again = await feeder.move(of, "submitted", transactionHash=HEX32, destTransactionHash=OTHER)
+    again = await operator.move(of, "submitted", transactionHash=HEX32, destTransactionHash=OTHER)
     assert again.json()["destTransactionHash"] == OTHER
     async with nothing_stored():
-        check_refusal(await feeder.move(of, "succeeded", transactionHash=OTHER), 409, "intent-differs")
-        check_refusal(await feeder.move(of, "succeeded", destTransactionHash=HEX32), 409, "intent-differs")
-    assert (await feeder.move(of, "succeeded")).json()["transactionHash"] == HEX32
+        check_refusal(await operator.move(of, "succeeded", transactionHash=OTHER), 409, "intent-differs")
+        check_refusal(await operator.move(of, "succeeded", destTransactionHash=HEX32), 409, "intent-differs")
+    assert (await operator.move(of, "succeeded")).json()["transactionHash"] == HEX32
 
 
 @pytest.mark.parametrize(("status", "seconds"), [("created", DAY_S), ("enqueued", DAY_S), ("submitted", DAY_S + 3_600)])
 async def test_an_intent_with_the_status_expired_does_not_move(
-    feeder: Feeder, clock: Clock, nothing_stored: NothingStored, status: str, seconds: int
+    operator: OperatorClient, clock: Clock, nothing_stored: NothingStored, status: str, seconds: int
 ) -> None:
-    of = await feeder.recorded(IntentDraft(members={"status": status}))
+    of = await operator.recorded(IntentDraft(members={"status": status}))
     clock.advance(seconds=seconds)
-    assert (await feeder.move(of, "expired")).json()["status"] == "expired"
-    assert (await feeder.move(of, status)).json()["status"] == "expired"  # told again what was told in time
+    assert (await operator.move(of, "expired")).json()["status"] == "expired"
+    assert (await operator.move(of, status)).json()["status"] == "expired"  # told again what was told in time
     for wanted in INTENT_MOVES[status]:
         async with nothing_stored():
-            check_refusal(await feeder.move(of, wanted), 409, "status-conflict")
-            refused = await feeder.put(IntentDraft(members={"status": wanted}))
+            check_refusal(await operator.move(of, wanted), 409, "status-conflict")
+            refused = await operator.put(IntentDraft(members={"status": wanted}))
             check_refusal(refused, 409, "status-conflict")
 
 
-async def test_a_submitted_intent_moves_within_the_grace(feeder: Feeder, clock: Clock) -> None:
-    of = await feeder.recorded(IntentDraft(members={"status": "submitted"}))
+async def test_a_submitted_intent_moves_within_the_grace(operator: OperatorClient, clock: Clock) -> None:
+    of = await operator.recorded(IntentDraft(members={"status": "submitted"}))
     clock.advance(seconds=DAY_S + 3_599)
-    assert (await feeder.read(of))["status"] == "submitted"
-    assert (await feeder.move(of, "succeeded")).json()["status"] == "succeeded"
+    assert (await operator.read(of))["status"] == "submitted"
+    assert (await operator.move(of, "succeeded")).json()["status"] == "succeeded"
 
 
-async def test_the_same_status_again_changes_nothing(feeder: Feeder) -> None:
-    of = await feeder.recorded(IntentDraft(members={"status": "submitted"}))
-    before = await feeder.client.get(f"/intents/{of}")
-    answer = await feeder.move(of, "submitted")
+async def test_the_same_status_again_changes_nothing(operator: OperatorClient) -> None:
+    of = await operator.recorded(IntentDraft(members={"status": "submitted"}))
+    before = await operator.client.get(f"/intents/{of}")
+    answer = await operator.move(of, "submitted")
     assert (answer.status_code, answer.json()) == (200, before.json())
-    assert (await feeder.client.get(f"/intents/{of}")).headers["etag"] == before.headers["etag"]
+    assert (await operator.client.get(f"/intents/{of}")).headers["etag"] == before.headers["etag"]
 
 
-async def test_an_unknown_intent_or_proposal_does_not_move(feeder: Feeder, nothing_stored: NothingStored) -> None:
-    of = await feeder.recorded(IntentDraft(1, members={"proposals": [proposal()]}))
-    other = await feeder.recorded(IntentDraft(2))
+async def test_an_unknown_intent_or_proposal_does_not_move(
+    operator: OperatorClient, nothing_stored: NothingStored
+) -> None:
+    of = await operator.recorded(IntentDraft(1, members={"proposals": [proposal()]}))
+    other = await operator.recorded(IntentDraft(2))
     async with nothing_stored():
-        check_refusal(await feeder.move(HEX32, "enqueued"), 404, "intent-not-found")
-        check_refusal(await feeder.move(of, "accepted", proposal=HEX32), 404, "proposal-not-found")
+        check_refusal(await operator.move(HEX32, "enqueued"), 404, "intent-not-found")
+        check_refusal(await operator.move(of, "accepted", proposal=HEX32), 404, "proposal-not-found")
         named = hash_of_proposal(of, proposal())
-        check_refusal(await feeder.move(other, "accepted", proposal=named), 404, "proposal-not-found")
+        check_refusal(await operator.move(other, "accepted", proposal=named), 404, "proposal-not-found")
 
 
 @pytest.mark.parametrize("members", [{}, {"proposal": True}], ids=["intent", "proposal"])
 @pytest.mark.parametrize("status", ["", "done", "CREATED", "created "])
 async def test_an_unknown_status_is_refused(
-    feeder: Feeder, nothing_stored: NothingStored, status: str, members: dict[str, Any]
+    operator: OperatorClient, nothing_stored: NothingStored, status: str, members: dict[str, Any]
 ) -> None:
-    of = await feeder.recorded(IntentDraft(members={"proposals": [proposal()]}))
+    of = await operator.recorded(IntentDraft(members={"proposals": [proposal()]}))
     named = {"proposal": hash_of_proposal(of, proposal())} if members else {}
     async with nothing_stored():
-        check_refusal(await feeder.move(of, status, **named), 400, "invalid-intent", pointer="/status")
+        check_refusal(await operator.move(of, status, **named), 400, "invalid-intent", pointer="/status")
 
 
-async def test_a_browser_may_put(feeder: Feeder) -> None:
+async def test_a_browser_may_put(operator: OperatorClient) -> None:
     asked = {"origin": "https://app.test", "access-control-request-method": "PUT",
              "access-control-request-headers": "x-operator-key"}  # fmt: skip
-    answer = await feeder.client.options(f"/intents/{HEX32}", headers=asked)
+    answer = await operator.client.options(f"/intents/{HEX32}", headers=asked)
     assert answer.headers["allow"] == answer.headers["access-control-allow-methods"] == "GET, HEAD, PUT, OPTIONS"
     assert answer.headers["access-control-allow-headers"] == "x-operator-key"
-    wrong = await feeder.client.delete(f"/intents/{HEX32}")
+    wrong = await operator.client.delete(f"/intents/{HEX32}")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD, PUT, OPTIONS")

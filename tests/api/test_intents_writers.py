@@ -10,9 +10,9 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
-from feeding import Feeder, IntentDraft, hash_of_proposal, log, operator_key, proposal
 from muniment.context import Context
 from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, Diagram, reachable
+from operator_client import IntentDraft, OperatorClient, hash_of_proposal, log, operator_key, proposal
 
 NUMBERS = count(1)
 _KINDS = (
@@ -26,24 +26,24 @@ Action = tuple[str, str, int]
 
 
 @pytest.fixture
-async def feeder(client: httpx2.AsyncClient, context: Context) -> Feeder:
-    return Feeder(client, await operator_key(context))
+async def operator(client: httpx2.AsyncClient, context: Context) -> OperatorClient:
+    return OperatorClient(client, await operator_key(context))
 
 
-async def acted(feeder: Feeder, draft: IntentDraft, action: Action) -> bool:
+async def acted(operator: OperatorClient, draft: IntentDraft, action: Action) -> bool:
     """Whether an action was acknowledged."""
     kind, status, n = action
     if kind == "move":
-        answer = await feeder.move(draft.hash, status)
+        answer = await operator.move(draft.hash, status)
     elif kind == "put":
-        answer = await feeder.put(draft.saying(status=status, proposals=[proposal(n)], logs=[log(n)]))
+        answer = await operator.put(draft.saying(status=status, proposals=[proposal(n)], logs=[log(n)]))
     elif kind == "propose":
-        answer = await feeder.append(draft.hash, "proposals", proposal(n, status=status))
+        answer = await operator.append(draft.hash, "proposals", proposal(n, status=status))
     elif kind == "log":
-        answer = await feeder.append(draft.hash, "logs", log(n))
+        answer = await operator.append(draft.hash, "logs", log(n))
     else:
         named = hash_of_proposal(draft.hash, proposal(n))
-        answer = await feeder.move(draft.hash, status, proposal=named)
+        answer = await operator.move(draft.hash, status, proposal=named)
     assert answer.status_code in {200, 404, 409}, answer.text
     return answer.status_code == 200
 
@@ -70,34 +70,34 @@ def check_end(end: dict[str, Any], draft: IntentDraft, acknowledged: list[Action
 @hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(writers=st.lists(st.lists(st.one_of(_KINDS), min_size=1, max_size=6), min_size=2, max_size=6))
 async def test_interleaved_writers_end_where_the_diagram_allows_and_nothing_acknowledged_is_lost(
-    feeder: Feeder, writers: list[list[Action]]
+    operator: OperatorClient, writers: list[list[Action]]
 ) -> None:
     draft = IntentDraft(next(NUMBERS))
-    await feeder.recorded(draft)
+    await operator.recorded(draft)
     acknowledged: list[Action] = []
 
     async def write(actions: list[Action]) -> None:
         for action in actions:
-            if await acted(feeder, draft, action):
+            if await acted(operator, draft, action):
                 acknowledged.append(action)  # noqa: PERF401 - each as it is acknowledged, between those of others
 
     await asyncio.gather(*(write(actions) for actions in writers))
-    check_end(await feeder.read(draft.hash), draft, acknowledged)
+    check_end(await operator.read(draft.hash), draft, acknowledged)
 
 
-async def test_of_two_moves_that_exclude_each_other_one_is_refused(feeder: Feeder) -> None:
+async def test_of_two_moves_that_exclude_each_other_one_is_refused(operator: OperatorClient) -> None:
     for number in range(10):
-        of = await feeder.recorded(IntentDraft(number, members={"status": "submitted"}))
-        answers = await asyncio.gather(*(feeder.move(of, status) for status in ("succeeded", "failed") * 5))
+        of = await operator.recorded(IntentDraft(number, members={"status": "submitted"}))
+        answers = await asyncio.gather(*(operator.move(of, status) for status in ("succeeded", "failed") * 5))
         kinds = [{answer.status_code for answer in answers[start::2]} for start in (0, 1)]
         assert kinds in ([{200}, {409}], [{409}, {200}])
-        assert (await feeder.read(of))["status"] == ("succeeded" if kinds[0] == {200} else "failed")
+        assert (await operator.read(of))["status"] == ("succeeded" if kinds[0] == {200} else "failed")
 
 
-async def test_simultaneous_puts_of_an_intent_record_it_once(feeder: Feeder) -> None:
+async def test_simultaneous_puts_of_an_intent_record_it_once(operator: OperatorClient) -> None:
     drafts = [IntentDraft(members={"proposals": [proposal(n)], "logs": [log(n), log(99)]}) for n in range(20)]
-    answers = await asyncio.gather(*(feeder.put(draft) for draft in drafts))
+    answers = await asyncio.gather(*(operator.put(draft) for draft in drafts))
     assert {answer.status_code for answer in answers} == {200}
-    (shown,) = (await feeder.client.get("/intents")).json()
+    (shown,) = (await operator.client.get("/intents")).json()
     assert len(shown["proposals"]) == 20
     assert sorted(each["id"] for each in shown["logs"]) == sorted(f"relayer/{n}" for n in [*range(20), 99])

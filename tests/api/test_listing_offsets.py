@@ -15,7 +15,6 @@ from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from muniment.app import Application
 from muniment.context import Context
 from muniment.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, OFFSET_WALKED_MAX
-from muniment.storage import row_counts
 from muniment.storage.row_counts import has_row_behind
 
 PATHS = ("/triggers", "/functions", "/intents")
@@ -119,17 +118,13 @@ async def test_rows_are_counted_once_and_those_added_since(context: Context, mon
 
 
 @pytest.mark.parametrize("step", [1, SMALL_STEP])
-async def test_the_count_is_right_whatever_is_added_between(
-    context: Context, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    monkeypatch.setattr(row_counts, "_STEP", step)
-    monkeypatch.setattr(row_counts, "_LONG_STEP", 2 * step)
-    count = 0
+async def test_the_count_is_right_whatever_is_added_between(context: Context, step: int) -> None:
+    count, steps = 0, {"step": step, "long_step": 2 * step}
     for added in (0, 1, SMALL_STEP - 1, SMALL_STEP, 2 * SMALL_STEP, 1):
         await fill(context, count, added)
         count += added
         for offset in range(count + 3):
-            assert await has_row_behind(context.database, "triggers", offset, CLIENT) is (count > offset)
+            assert await has_row_behind(context.database, "triggers", offset, CLIENT, **steps) is (count > offset)
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 from trigger_world import check_refusal
 
-from feeding import HEX32, Feeder, IntentDraft, hash_of_proposal, log, operator_key, proposal
 from muniment.cli.main import main
 from muniment.context import Context
+from operator_client import HEX32, IntentDraft, OperatorClient, hash_of_proposal, log, operator_key, proposal
 
 NothingStored = Callable[[], Any]
 
@@ -33,8 +33,8 @@ async def typed(context: Context, *words: str) -> Result:
 
 
 @pytest.fixture
-async def feeder(client: httpx2.AsyncClient, context: Context) -> Feeder:
-    return Feeder(client, await operator_key(context))
+async def operator(client: httpx2.AsyncClient, context: Context) -> OperatorClient:
+    return OperatorClient(client, await operator_key(context))
 
 
 async def test_the_key_that_add_prints_lets_in(client: httpx2.AsyncClient, context: Context) -> None:
@@ -42,7 +42,7 @@ async def test_the_key_that_add_prints_lets_in(client: httpx2.AsyncClient, conte
     assert added.exit_code == 0
     key = added.output.strip()
     assert len(key) == 68
-    assert (await Feeder(client, key).put(IntentDraft())).status_code == 200
+    assert (await OperatorClient(client, key).put(IntentDraft())).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ async def test_the_key_that_add_prints_lets_in(client: httpx2.AsyncClient, conte
     ],
 )
 async def test_without_a_good_key_nothing_is_written(
-    feeder: Feeder, nothing_stored: NothingStored, key: str | None, status: int, code: str
+    operator: OperatorClient, nothing_stored: NothingStored, key: str | None, status: int, code: str
 ) -> None:
-    of = await feeder.recorded()
-    odd = {"upper": feeder.key.upper(), "space": f"{feeder.key} x", "twice": feeder.key}
+    of = await operator.recorded()
+    odd = {"upper": operator.key.upper(), "space": f"{operator.key} x", "twice": operator.key}
     headers = [] if key is None else [("x-operator-key", odd.get(key, key))] * (2 if key == "twice" else 1)
     requests = [
         ("PUT", "", IntentDraft().body), ("POST", "/proposals", proposal()), ("POST", "/logs", log()),
@@ -69,48 +69,48 @@ async def test_without_a_good_key_nothing_is_written(
     ]  # fmt: skip
     async with nothing_stored():
         for method, path, body in requests:
-            answer = await feeder.client.request(method, f"/intents/{of}{path}", json=body, headers=headers)
+            answer = await operator.client.request(method, f"/intents/{of}{path}", json=body, headers=headers)
             check_refusal(answer, status, code)
 
 
 async def test_a_revoked_key_is_refused_immediately_and_a_new_key_for_the_name_is_good(
-    feeder: Feeder, context: Context, nothing_stored: NothingStored
+    operator: OperatorClient, context: Context, nothing_stored: NothingStored
 ) -> None:
-    of = await feeder.recorded()
+    of = await operator.recorded()
     assert (await typed(context, "revoke", "relayer")).exit_code == 0
     async with nothing_stored():
-        check_refusal(await feeder.append(of, "logs", log()), 403, "invalid-operator-key")
+        check_refusal(await operator.append(of, "logs", log()), 403, "invalid-operator-key")
     new = (await typed(context, "add", "relayer")).output.strip()
-    assert new != feeder.key
-    assert (await Feeder(feeder.client, new).append(of, "logs", log())).status_code == 200
-    check_refusal(await feeder.append(of, "logs", log()), 403, "invalid-operator-key")
+    assert new != operator.key
+    assert (await OperatorClient(operator.client, new).append(of, "logs", log())).status_code == 200
+    check_refusal(await operator.append(of, "logs", log()), 403, "invalid-operator-key")
 
 
 async def test_a_key_is_neither_in_the_database_nor_in_the_logs(
-    feeder: Feeder, context: Context, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    operator: OperatorClient, context: Context, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    of = await feeder.recorded()
-    await feeder.append(of, "logs", log())
-    await feeder.client.post(f"/intents/{of}/logs", json=log(), headers={"x-operator-key": feeder.key + "0"})
+    of = await operator.recorded()
+    await operator.append(of, "logs", log())
+    await operator.client.post(f"/intents/{of}/logs", json=log(), headers={"x-operator-key": operator.key + "0"})
     files = [path for path in Path(context.settings.data_dir).rglob("*") if path.is_file()]
     kept = b"".join(path.read_bytes() for path in files)
     kept += repr(await context.database.fetch("SELECT * FROM operators")).encode()
     assert b"relayer" in kept
-    for spelling in (feeder.key, feeder.key[4:], feeder.key[4:24]):
+    for spelling in (operator.key, operator.key[4:], operator.key[4:24]):
         assert spelling.encode() not in kept
         assert spelling not in caplog.text + "".join(capfd.readouterr())
-    assert bytes.fromhex(feeder.key[4:]) not in kept
+    assert bytes.fromhex(operator.key[4:]) not in kept
 
 
-async def test_each_write_is_in_the_audit_log_under_its_operator(feeder: Feeder, context: Context) -> None:
-    other = Feeder(feeder.client, await operator_key(context, "solver.2"))
-    of, named = await feeder.recorded(), hash_of_proposal(IntentDraft().hash, proposal())
+async def test_each_write_is_in_the_audit_log_under_its_operator(operator: OperatorClient, context: Context) -> None:
+    other = OperatorClient(operator.client, await operator_key(context, "solver.2"))
+    of, named = await operator.recorded(), hash_of_proposal(IntentDraft().hash, proposal())
     await other.append(of, "proposals", proposal())
-    await feeder.append(of, "logs", log())
-    await feeder.move(of, "enqueued")
+    await operator.append(of, "logs", log())
+    await operator.move(of, "enqueued")
     await other.move(of, "accepted", proposal=named)
     await other.recorded(IntentDraft(2))
-    assert (await feeder.move(of, "failed")).status_code == 409
+    assert (await operator.move(of, "failed")).status_code == 409
 
     async def audit(*words: str) -> list[tuple[str, str]]:
         said = json.loads((await typed(context, "audit", "--json", *words)).output)
@@ -174,6 +174,6 @@ async def test_a_command_that_fails_prints_one_line(
     assert reason in said.output
 
 
-async def test_an_operators_key_is_refused_by_other_operations(feeder: Feeder) -> None:
-    assert (await feeder.client.get("/users/api-key", headers=feeder.headers)).status_code == 401
-    assert (await feeder.client.get(f"/intents/{HEX32}", headers=feeder.headers)).status_code == 404
+async def test_an_operators_key_is_refused_by_other_operations(operator: OperatorClient) -> None:
+    assert (await operator.client.get("/users/api-key", headers=operator.headers)).status_code == 401
+    assert (await operator.client.get(f"/intents/{HEX32}", headers=operator.headers)).status_code == 404

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import threading
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,9 +13,11 @@ import pytest
 from trigger_world import check_refusal, next_of, read_page, walk
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
+from in_process import another_process, client_of, readers_held
+from muniment.app import Application
 from muniment.context import Context
 from muniment.http.paging import OFFSET_MAX, Cursor
-from muniment.storage.sqlite import engine as sqlite
+from muniment.storage.database import DatabaseLimits
 
 PATHS = ("/triggers", "/functions")
 INTEGERS = {
@@ -111,27 +112,17 @@ async def test_an_offset_behind_the_last_row_is_an_empty_page(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("database_limits", [DatabaseLimits(slow_read_seconds_max=60)], ids=[""])
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_large_offset_is_read_while_others_are_answered(
-    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch, path: str, rows: list[dict[str, Any]]
+    client: httpx2.AsyncClient, context: Context, path: str, rows: list[dict[str, Any]]
 ) -> None:
     context.database.rows_counted[path.removeprefix("/")] = (2**62, 100_000)  # as if there were as many
-    connect, go_on, begun = sqlite.connect, threading.Event(), threading.Event()
-
-    def held_up(*arguments: Any, **options: Any) -> Any:
-        begun.set()
-        assert go_on.wait(60)
-        return connect(*arguments, **options)
-
-    monkeypatch.setattr(sqlite, "connect", held_up)
-    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 60)
-    slow = asyncio.create_task(client.get(f"{path}?offset=99999"))
-    assert await asyncio.to_thread(begun.wait, 60)
-    try:
+    async with readers_held(context.database):
+        slow = asyncio.create_task(client.get(f"{path}?offset=99999"))
+        await asyncio.sleep(0.1)
         assert (await client.get(path)).json() == rows[::-1]
         assert not slow.done()
-    finally:
-        go_on.set()
     assert (await slow).json() == []
 
 
@@ -149,15 +140,13 @@ async def fill(context: Context, count: int) -> None:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_read_that_takes_too_long_is_given_up(
-    client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_read_that_takes_too_long_is_given_up(client: httpx2.AsyncClient, context: Context) -> None:
     await fill(context, 5_000)
-    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 0)
-    response = await client.get("/triggers?offset=4999&signer=" + "0x" + "0" * 40)
+    limits = DatabaseLimits(slow_read_seconds_max=0)
+    async with another_process(context, limits) as hasty, client_of(Application(hasty)) as client_of_hasty:
+        response = await client_of_hasty.get("/triggers?offset=4999&signer=" + "0x" + "0" * 40)
     assert check_refusal(response, 503, "deadline-exceeded")
     assert int(response.headers["retry-after"]) > 0
-    monkeypatch.undo()
     assert len((await client.get("/triggers?offset=4999&signer=" + "0x" + "0" * 40)).json()) == 1
 
 

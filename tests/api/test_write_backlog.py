@@ -7,29 +7,31 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx2
-import pytest
 
 from builders import TriggerDraft, Wallet, deploy, register
+from in_process import another_process, client_of
+from muniment.app import Application
+from muniment.context import Context
 from muniment.limits import turns
-from muniment.storage import backlog
+from muniment.storage.database import DatabaseLimits
 
 OWNER = Wallet(43)
 
 
 async def test_creates_are_refused_and_deactivations_are_not(
-    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+    client: httpx2.AsyncClient, context: Context, nothing_stored: Callable[[], Any]
 ) -> None:
     cid = await deploy(client)
     sig = (await register(client, TriggerDraft(cid, OWNER)))["sig"]
     refused = TriggerDraft(cid, OWNER, version="2.0.0")
-    with monkeypatch.context() as patched:
-        patched.setattr(backlog, "WAITING_MAX", 0)
+    limits = DatabaseLimits(writes_waiting_max=0)
+    async with another_process(context, limits) as full, client_of(Application(full)) as client_of_full:
         async with nothing_stored():
-            response = await client.post("/triggers", json=refused.signed())
+            response = await client_of_full.post("/triggers", json=refused.signed())
         assert (response.status_code, response.json()["code"]) == (503, "overloaded")
         assert response.headers["retry-after"] == "1"
         body = {"triggerSigs": [sig], "signature": OWNER.sign_deactivation([sig])}
-        assert (await client.post("/triggers/deactivate", json=body)).status_code == 204
+        assert (await client_of_full.post("/triggers/deactivate", json=body)).status_code == 204
     assert "deactivateSig" in (await client.get(f"/triggers/{sig}")).json()
     await register(client, refused)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from muniment.errors import DatabaseUnavailable, Integrity
-from muniment.storage.sqlite import snapshot as sqlite_snapshot
 from muniment.storage.sqlite.connection import connect
 from muniment.storage.sqlite.snapshot import StillDatabase, take_snapshot
 
@@ -29,9 +28,8 @@ def source(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def test_a_copy_is_of_the_moment_it_began_however_much_is_written_meanwhile(
-    source: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: sqlite3.Connection, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sqlite_snapshot, "_STEP_PAGES", 10)
     seen: list[tuple[int, int]] = []
 
     def advance(done: int, pages: int) -> None:
@@ -41,7 +39,7 @@ def test_a_copy_is_of_the_moment_it_began_however_much_is_written_meanwhile(
         source.execute("PRAGMA wal_checkpoint")
         assert len(seen) < ROWS, "it begins again and again"
 
-    take_snapshot(tmp_path / "source.db", tmp_path / "copy.db", advance)
+    take_snapshot(tmp_path / "source.db", tmp_path / "copy.db", advance, pages_per_step=10)
     pages = seen[0][1]
     assert pages > ROWS
     assert seen == [(min(done, pages), pages) for done in range(10, pages + 10, 10)]

@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from muniment.blocks.files import FileBlockStore
 from muniment.cli.main import main
 from muniment.errors import StorageUnavailable
 from muniment.ipfs.block import Block, block_of
-from muniment.maintenance import copy_blocks as copying
 from muniment.maintenance.copy_blocks import Summary, copy_blocks
 from terminal import shown_on
 
@@ -115,17 +114,15 @@ def stopping_after(count: int) -> Callable[[], bool]:
     return lambda: next(calls) >= count
 
 
-def test_what_was_interrupted_is_counted_and_goes_on(
-    source: FileBlockStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(copying, "_BATCH_BLOCKS", 7)
+def test_what_was_interrupted_is_counted_and_goes_on(source: FileBlockStore, tmp_path: Path) -> None:
     target = FileBlockStore(tmp_path / "target")
     seen: list[None] = []
 
     def once(is_stopping: Callable[[], bool]) -> Summary:
         return copy_blocks(
-            source, target, on_block=lambda: seen.append(None), on_finding=pytest.fail, is_stopping=is_stopping
-        )
+            source, target, on_block=lambda: seen.append(None), on_finding=pytest.fail, is_stopping=is_stopping,
+            blocks_per_batch=7,
+        )  # fmt: skip
 
     first = once(stopping_after(25))
     assert (first.copied, first.interrupted) == (25, True)
@@ -137,24 +134,41 @@ def test_what_was_interrupted_is_counted_and_goes_on(
     assert len(seen) == 25 + 60
 
 
-def test_a_target_that_fails_ends_the_copy_which_goes_on_later(
-    source: FileBlockStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(copying, "_BATCH_BLOCKS", 7)
-    put_many, puts = FileBlockStore.put_many, iter(range(100))
+class FullAtTheThird(FileBlockStore):
+    """A store whose disk is full at the third batch."""
 
-    def fail_at_the_third(self: FileBlockStore, blocks: list[Block]) -> None:
-        if next(puts) == 2:
+    puts = 0
+
+    def put_many(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
+        self.puts += 1
+        if self.puts == 3:
             raise StorageUnavailable("the disk is full")
-        put_many(self, blocks)
+        super().put_many(blocks)
 
-    monkeypatch.setattr(FileBlockStore, "put_many", fail_at_the_third)
-    arguments = ("blocks", "copy", f"file:{source._root}", f"file:{tmp_path}/target")
-    failed = run(*arguments, data=tmp_path)
-    assert (failed.exit_code, failed.stderr) == (1, "Error: the disk is full\n")
+
+def test_a_target_that_fails_keeps_the_batches_before_and_the_next_copy_goes_on(
+    source: FileBlockStore, tmp_path: Path
+) -> None:
+    with pytest.raises(StorageUnavailable, match="the disk is full"):
+        copy_blocks(
+            source, FullAtTheThird(tmp_path / "target"),
+            on_block=lambda: None, on_finding=pytest.fail, is_stopping=lambda: False, blocks_per_batch=7,
+        )  # fmt: skip
     assert all_of(FileBlockStore(tmp_path / "target")) == BLOCKS[:14]
+    arguments = ("blocks", "copy", f"file:{source._root}", f"file:{tmp_path}/target")
     assert "46 blocks copied" in run(*arguments, data=tmp_path).stdout
     assert all_of(FileBlockStore(tmp_path / "target")) == BLOCKS
+
+
+def test_a_target_that_fails_is_one_line(
+    source: FileBlockStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StorageUnavailable("the disk is full")
+
+    monkeypatch.setattr(FileBlockStore, "put_many", fail)  # no test can fill the disk of its machine
+    failed = run("blocks", "copy", f"file:{source._root}", f"file:{tmp_path}/target", data=tmp_path)
+    assert (failed.exit_code, failed.stderr) == (1, "Error: the disk is full\n")
 
 
 @pytest.mark.parametrize(("bad", "copied"), [({5}, 59), ({5, 6, 20, 21}, 56)], ids=["one", "two and two"])

@@ -14,8 +14,8 @@ import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, log_in
 from copying_world import OWNERS, Filled, Place, copy_all, fill, new_database, opened, read_page, run, served, walk
-from feeding import Feeder, IntentDraft
 from muniment.storage.registry_copy import LEFT, TABLES
+from operator_client import IntentDraft, OperatorClient
 from postgres import Cluster
 
 DIRECTIONS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
@@ -82,8 +82,8 @@ def test_credentials_stay_valid_or_revoked_on_the_new_side(filled: Filled, targe
             taken = Bundle(inputs={"other": "bool"}).files
             again = await client.post("/functions", files=taken, headers={"x-api-key": filled.api_key})
             assert (again.status_code, again.json()["code"]) == (400, "version-taken")
-            assert (await Feeder(client, filled.operator_key).put(IntentDraft(60))).status_code == 200
-            assert (await Feeder(client, filled.revoked_operator_key).put(IntentDraft(61))).status_code == 403
+            assert (await OperatorClient(client, filled.operator_key).put(IntentDraft(60))).status_code == 200
+            assert (await OperatorClient(client, filled.revoked_operator_key).put(IntentDraft(61))).status_code == 403
 
     asyncio.run(use())
 
@@ -141,7 +141,7 @@ def test_a_client_that_follows_a_listing_gets_new_rows_behind_the_copied_ones(fi
             added = (await new.post("/triggers", json=body)).json()
             assert await walk(new, end) == [added]
             assert (await new.get("/triggers?limit=1")).json() == [added]
-            of = await Feeder(new, filled.operator_key).recorded(IntentDraft(70))
+            of = await OperatorClient(new, filled.operator_key).recorded(IntentDraft(70))
             assert [each["hash"] for each in await walk(new, end_of_intents)] == [of]
 
     asyncio.run(go_on())

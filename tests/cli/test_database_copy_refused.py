@@ -19,7 +19,7 @@ from copying_world import FACTS, Place, copy, fill, new_database, run
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.postgres import copying as postgres_copying
 from muniment.storage.registry_copy import TABLES
-from muniment.storage.sqlite import connection as sqlite_connection, copying as sqlite_copying
+from muniment.storage.sqlite import copying as sqlite_copying
 from postgres import Cluster
 
 ADDRESS = b"\xaa" * 20
@@ -310,7 +310,6 @@ def test_who_writes_to_the_target_is_waited_for_a_moment(
     file: Place, target: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUNIMENT_MIGRATE_AT_START", "false")
-    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", 50)
 
     async def while_writing() -> str:
         connection = await asyncpg.connect(target.url)

@@ -14,11 +14,11 @@ import pytest
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, cron, deploy, log_in, register
 from conformance import document
 from conftest import Clock
-from feeding import Feeder, IntentDraft, log, operator_key, proposal
 from muniment.app import Application, build_context
 from muniment.auth.operators import new_key
 from muniment.context import Context
 from muniment.settings import Settings
+from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
 
 OWNER = Wallet(7)
 
@@ -168,10 +168,10 @@ async def world(client: httpx2.AsyncClient, context: Context, foreign: httpx2.As
     cid = await deploy(client, wallet=OWNER)
     draft = TriggerDraft(cid, OWNER)
     await register(client, draft)
-    feeder = Feeder(client, await operator_key(context))
-    await feeder.recorded()
+    operator = OperatorClient(client, await operator_key(context))
+    await operator.recorded()
     return World(
-        client, cid, draft, await log_in(client, OWNER), await api_key_of(client, OWNER), feeder.key,
+        client, cid, draft, await log_in(client, OWNER), await api_key_of(client, OWNER), operator.key,
         await log_in(foreign, OWNER), await api_key_of(foreign, OWNER), new_key(secrets.token_bytes),
     )  # fmt: skip
 

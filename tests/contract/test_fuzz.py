@@ -20,9 +20,9 @@ from schemathesis.specs.openapi import checks
 from builders import TriggerDraft, Wallet, api_key_of, deploy, log_in, register
 from conformance import check_answer, document
 from conftest import Clock
-from feeding import IntentDraft, operator_key
 from muniment.app import Application, build_context
 from muniment.settings import Settings
+from operator_client import IntentDraft, operator_key
 
 SCHEMA: Any = schemathesis.openapi.from_dict(document())
 # For each operation and test; all of them take some fifteen seconds.

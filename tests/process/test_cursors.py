@@ -15,8 +15,8 @@ import pytest
 
 from builders import TriggerDraft, Wallet, deploy
 from crashing import Site
-from feeding import SETTLER, USER, IntentDraft
 from loading import DEADLINE
+from operator_client import SETTLER, USER, IntentDraft
 from service import Service
 
 ROWS_EACH = 120

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from crashing import Site
-from feeding import FAR_DEADLINE, Feeder, IntentDraft, hash_of_proposal, log, proposal
+from operator_client import FAR_DEADLINE, IntentDraft, OperatorClient, hash_of_proposal, log, proposal
 from service import Service
 
 
@@ -28,19 +28,19 @@ async def test_every_acknowledged_write_of_several_processes_is_there_once_and_t
     # A new connection for each request: the kernel gives them to both processes.
     limits = httpx2.Limits(max_connections=20, max_keepalive_connections=0)
     async with httpx2.AsyncClient(base_url=site.urls[0], limits=limits) as client:
-        feeder = Feeder(client, site.command("operators", "add", "relayer"))
+        operator = OperatorClient(client, site.command("operators", "add", "relayer"))
         draft = IntentDraft(deadline=FAR_DEADLINE)
-        first = await asyncio.gather(*(feeder.put(draft.saying(logs=[log(n)])) for n in range(10)))
+        first = await asyncio.gather(*(operator.put(draft.saying(logs=[log(n)])) for n in range(10)))
         assert {answer.status_code for answer in first} == {200}
         appended = [
-            feeder.append(draft.hash, kind, make(n % 30))
+            operator.append(draft.hash, kind, make(n % 30))
             for n in range(60) for kind, make in (("proposals", proposal), ("logs", log))
         ]  # fmt: skip
-        moves = [feeder.move(draft.hash, status) for status in ("discarded", "enqueued") * 5]
+        moves = [operator.move(draft.hash, status) for status in ("discarded", "enqueued") * 5]
         answers = await asyncio.gather(*appended, *moves)
         assert {answer.status_code for answer in answers[: len(appended)]} == {200}
         moved = {answer.json()["status"] for answer in answers[len(appended) :] if answer.status_code == 200}
-        end = await feeder.read(draft.hash)
+        end = await operator.read(draft.hash)
         assert end["status"] in {"enqueued", "discarded"}
         assert end["status"] in moved
         assert sorted(each["id"] for each in end["logs"]) == sorted(f"relayer/{n}" for n in range(30))

@@ -14,8 +14,8 @@ import pytest
 from builders import Bundle, Wallet, api_key_of, register
 from crashing import Site
 from faults import OURS, Draft, assert_unavailable, configure, end_our_sessions, limited_files
-from feeding import Feeder, IntentDraft
 from loading import DEADLINE, until_it_is_ready
+from operator_client import IntentDraft, OperatorClient
 
 pytestmark = pytest.mark.slow
 
@@ -34,13 +34,13 @@ async def test_on_a_read_only_server_writes_are_503_and_reads_are_served(
 ) -> None:
     trigger, bundle = await register(caller, draft()), Bundle(version="3.0.0")
     headers, new, intent = {"x-api-key": await api_key_of(caller, Wallet())}, draft().signed(), IntentDraft(7, DEADLINE)
-    feeder = Feeder(caller, operator_key)
+    operator = OperatorClient(caller, operator_key)
     consent = {"triggerSigs": [trigger["sig"]], "signature": Wallet(6).sign_deactivation([trigger["sig"]])}
     await configure(admin, "ALTER SYSTEM SET default_transaction_read_only = on")
     await end_our_sessions(admin)  # each hears of it in its own time, a new one at once
     try:
         await assert_unavailable(
-            caller.post("/triggers", json=new), caller.post("/triggers/deactivate", json=consent), feeder.put(intent)
+            caller.post("/triggers", json=new), caller.post("/triggers/deactivate", json=consent), operator.put(intent)
         )
         await assert_unavailable(
             caller.post("/functions", files=bundle.files, headers=headers), code="storage-unavailable"
@@ -57,7 +57,7 @@ async def test_on_a_read_only_server_writes_are_503_and_reads_are_served(
     assert (await caller.post("/triggers", json=new)).status_code == 200
     await until_it_is_ready(caller)
     assert (await caller.post("/triggers/deactivate", json=consent)).status_code == 204
-    assert (await feeder.put(intent)).status_code == 200
+    assert (await operator.put(intent)).status_code == 200
     assert (await caller.post("/functions", files=bundle.files, headers=headers)).status_code == 200
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.watch import node_answers, nodes
-from muniment.watch.watcher import Watcher
+from muniment.watch.limits import WatchLimits
 from rpc_proxy import RpcProxy
 from watching_world import (
     CHAIN_ID,
@@ -33,16 +32,15 @@ pytestmark = CHAIN_TESTS
 SECOND_CHAIN = 137
 Json = dict[str, Any]
 Change = Callable[[Json, Json], Json]
+# No test waits long for a node to rest.
+LIMITS = WatchLimits(rest_seconds_first=0.02)
 
 
-@pytest.fixture(autouse=True)
-def _short_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "REST_SECONDS_FIRST", 0.02)
-
-
-async def follow(tmp_path: Path, settler: Address, urls: list[str], body: Json) -> tuple[bool, str, list[Any]]:
+async def follow(
+    tmp_path: Path, settler: Address, urls: list[str], body: Json, limits: WatchLimits = LIMITS
+) -> tuple[bool, str, list[Any]]:
     """Whether the head was reached, the status of a submitted intent, and the stored events."""
-    async with registry(tmp_path, chains_file(tmp_path, {CHAIN_ID: (settler, urls)})) as watched:
+    async with registry(tmp_path, chains_file(tmp_path, {CHAIN_ID: (settler, urls)}), limits=limits) as watched:
         intent = await watched.record(body)
         reached = await watched.follow()
         return reached, await watched.status(intent), await watched.executions()
@@ -192,13 +190,12 @@ async def test_the_same_log_twice_is_stored_once(tmp_path: Path, chain: LocalCha
 
 
 async def test_many_facts_of_one_range_are_stored_in_pieces(
-    tmp_path: Path, chain: LocalChain, settler: Address, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, chain: LocalChain, settler: Address
 ) -> None:
-    monkeypatch.setattr(node_answers, "FACTS_MAX", 2)
     bodies = [intent_body(settler, number) for number in range(4)]
     for body in bodies:
         execute(chain, body)
-    reached, status, stored = await follow(tmp_path, settler, [chain.url], bodies[3])
+    reached, status, stored = await follow(tmp_path, settler, [chain.url], bodies[3], WatchLimits(facts_per_write=2))
     assert (reached, status, stored) == (True, "succeeded", canonical(chain, settler))
 
 
@@ -230,7 +227,7 @@ async def test_a_fault_of_one_chain_does_not_stop_another(tmp_path: Path, chain:
     body = intent_body(settler, 1)
     execute(chain, body)
     settlers = {SECOND_CHAIN: (settler, ["http://127.0.0.1:1"]), CHAIN_ID: (settler, [chain.url])}
-    async with registry(tmp_path, chains_file(tmp_path, settlers)) as watched:
+    async with registry(tmp_path, chains_file(tmp_path, settlers), limits=LIMITS) as watched:
         intent = await watched.record(body)
         assert not await watched.follow()
         assert await watched.status(intent) == "succeeded"
@@ -251,15 +248,15 @@ async def asked_again(proxy: RpcProxy) -> None:
 
 
 async def test_a_node_that_hangs_or_fails_for_a_while_is_asked_again(
-    tmp_path: Path, chain: LocalChain, settler: Address, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, chain: LocalChain, settler: Address
 ) -> None:
-    monkeypatch.setattr(nodes, "SECONDS_MAX", 0.5)
+    limits = WatchLimits(rest_seconds_first=0.02, answer_seconds_max=0.5)
     bodies = [intent_body(settler, number) for number in range(3)]
     with RpcProxy(chain.url) as proxy:
-        async with registry(tmp_path, chains_file(tmp_path, {CHAIN_ID: (settler, [proxy.url])})) as watched:
+        file = chains_file(tmp_path, {CHAIN_ID: (settler, [proxy.url])})
+        async with registry(tmp_path, file, limits=limits) as watched:
             intents = [await watched.record(body) for body in bodies]
-            watcher = Watcher(context=watched.context, once=False, interval_s=0.05, on_step=watched.steps.append)
-            watching = asyncio.create_task(watcher.watch())
+            watching = asyncio.create_task(watched.watcher().watch())
             await asyncio.to_thread(execute, chain, bodies[0])
             await until(watched, intents[0], "succeeded")
             chain.pause()
@@ -283,7 +280,9 @@ async def test_a_node_that_was_down_and_is_back_is_followed_on(tmp_path: Path) -
     with LocalChain(CHAIN_ID, state=tmp_path / "chain.json") as chain:
         settler = chain.deploy("MiniSettlerLegacy")
         bodies = [intent_body(settler, number) for number in range(2)]
-        async with registry(tmp_path, chains_file(tmp_path, {CHAIN_ID: (settler, [chain.url])})) as watched:
+        async with registry(
+            tmp_path, chains_file(tmp_path, {CHAIN_ID: (settler, [chain.url])}), limits=LIMITS
+        ) as watched:
             intents = [await watched.record(body) for body in bodies]
             execute(chain, bodies[0])
             assert await watched.follow()

@@ -13,10 +13,9 @@ import pytest
 from chain import CHAIN_TESTS, LocalChain
 from lying_node import Json, Open, World, liar, lie, opened
 from muniment.evm.address import Address
-from muniment.watch import nodes as nodes_module
 from muniment.watch.heads import BLOCKS_PER_SECOND, BLOCKS_PER_STEP, STILL_SECONDS
-from muniment.watch.nodes import BEHIND_SECONDS, SILENT_SECONDS
-from muniment.watch.watcher import Start, Watcher
+from muniment.watch.limits import WATCH_LIMITS, WatchLimits
+from muniment.watch.watcher import Start
 from rpc_proxy import RpcProxy
 from watching_world import CHAIN_ID, canonical, chain, execute, intent_body, settler
 
@@ -49,7 +48,8 @@ async def test_a_watcher_that_followed_invented_blocks_goes_back_by_itself_and_m
         world.restart()
     behind_since = world.now_s
     await world.follow()
-    assert BEHIND_SECONDS <= world.now_s - behind_since < BEHIND_SECONDS + nodes_module.REST_SECONDS_MAX + 1
+    seconds, rest_seconds_max = WATCH_LIMITS.behind_seconds, WATCH_LIMITS.rest_seconds_max
+    assert seconds <= world.now_s - behind_since < seconds + rest_seconds_max + 1
     assert [await world.watched.status(intent) for intent in intents] == ["succeeded"] * 3
     assert await world.watched.executions() == canonical(chain, settler)
     # The true facts were not taken back: no status was corrected.
@@ -183,19 +183,17 @@ async def test_a_node_that_is_behind_is_not_followed_while_another_may_come_back
         followed = await world.next_block()
         world.lie.ahead = 0
         began = world.now_s
-        while world.now_s < began + SILENT_SECONDS - 2 * nodes_module.REST_SECONDS_MAX:
+        while world.now_s < began + WATCH_LIMITS.silent_seconds - 2 * WATCH_LIMITS.rest_seconds_max:
             await world.step()
             assert await world.next_block() == followed
         await world.follow()
 
 
 async def test_the_watcher_itself_survives_a_lie_and_a_restart_within_it(
-    opened: Open, chain: LocalChain, settler: Address, monkeypatch: pytest.MonkeyPatch
+    opened: Open, chain: LocalChain, settler: Address
 ) -> None:
-    monkeypatch.setattr(nodes_module, "REST_SECONDS_FIRST", 0.05)
-    monkeypatch.setattr(nodes_module, "REST_SECONDS_MAX", 0.1)
-    monkeypatch.setattr(nodes_module, "BEHIND_SECONDS", 0.5)
-    world: World = await opened()
+    limits = WatchLimits(rest_seconds_first=0.05, rest_seconds_max=0.1, behind_seconds=0.5)
+    world: World = await opened(limits=limits)
     watched = world.watched
     bodies = [intent_body(settler, number) for number in range(2)]
     intents = [await watched.record(body) for body in bodies]
@@ -212,8 +210,7 @@ async def test_the_watcher_itself_survives_a_lie_and_a_restart_within_it(
         return [await watched.status(intent) for intent in intents] == ["succeeded"] * 2
 
     async def watch(condition: Callable[[], Any]) -> None:
-        watcher = Watcher(context=watched.context, once=False, interval_s=0.1, on_step=watched.steps.append)
-        watching = asyncio.create_task(watcher.watch())
+        watching = asyncio.create_task(watched.watcher().watch())
         await until(condition)
         watching.cancel()
         with suppress(asyncio.CancelledError):
@@ -246,8 +243,7 @@ async def test_a_chain_that_is_read_again_from_a_block_on_ends_in_the_same_state
     for _ in range(2):
         watched.steps.clear()
         start = Start(CHAIN_ID, below + 1)
-        again = Watcher(context=watched.context, once=True, interval_s=0.1, on_step=watched.steps.append, start=start)
-        assert await again.watch()
+        assert await watched.watcher(once=True, start=start).watch()
         assert [(step.taken_back, step.facts, step.intents) for step in watched.steps] == [
             (below + 1, 2, 1), (None, 2, 1),
         ]  # fmt: skip
@@ -267,6 +263,5 @@ async def test_nothing_is_skipped_by_a_block_that_was_not_reached(
     assert await world.watched.follow()
     execute(chain, intent_body(settler, 2))
     start = Start(CHAIN_ID, world.head + 1_000)
-    again = Watcher(context=world.watched.context, once=True, interval_s=0.1, on_step=lambda _: None, start=start)
-    assert await again.watch()
+    assert await world.watched.watcher(once=True, start=start).watch()
     assert await world.watched.executions() == canonical(chain, settler)

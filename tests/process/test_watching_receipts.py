@@ -8,7 +8,7 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.watch import receipts
+from muniment.watch.limits import WatchLimits
 from muniment.watch.nodes import Nodes
 from muniment.watch.receipts import Receipts
 from rpc_proxy import RpcProxy
@@ -179,14 +179,15 @@ async def test_a_claimed_success_without_a_receipt_is_asked_for_now_and_then(
 
 
 async def test_a_receipt_that_was_not_stored_is_asked_for_again_before_the_next(
-    watched: Registry, settler: Address, proxy: RpcProxy, monkeypatch: pytest.MonkeyPatch
+    watched: Registry, settler: Address, proxy: RpcProxy
 ) -> None:
-    monkeypatch.setattr(receipts, "_INTENTS_PER_TURN", 2)
     named = [f"0x{number:064x}" for number in range(3)]
     for number, each in enumerate(named):
         await watched.record(intent_body(settler, number, status="succeeded", transactionHash=each))
     chain = watched.context.chains[CHAIN_ID]
-    nodes = Nodes(watched.context.outgoing, chain, now_s=lambda: 1.0, chance=lambda: 0.5)
+    nodes = Nodes(
+        watched.context.outgoing, chain, now_s=lambda: 1.0, chance=lambda: 0.5, limits=WatchLimits(intents_per_turn=2)
+    )
     asking = Receipts(nodes=nodes, settler=settler, database=watched.context.database)
     await asking.ask(nodes.nodes[0], 0)
     for _ in range(2):

@@ -12,7 +12,7 @@ import pytest
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
-from muniment.watch import progress
+from muniment.watch.limits import WATCH_LIMITS, WatchLimits
 from watching_world import CHAIN_ID, Registry, canonical, chains_file, execute, fail, intent_body, registry
 
 pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
@@ -36,9 +36,9 @@ def settler(chain: LocalChain) -> Address:
 async def opened(tmp_path: Path, chain: LocalChain, settler: Address, database_url: str) -> AsyncIterator[OpenRegistry]:
     async with AsyncExitStack() as stack:
 
-        async def opened(**members: Any) -> Registry:
+        async def opened(*, limits: WatchLimits = WATCH_LIMITS, **members: Any) -> Registry:
             file = chains_file(tmp_path, {CHAIN_ID: (settler, [chain.url])}, **members)
-            return await stack.enter_async_context(registry(tmp_path, file, database_url=database_url))
+            return await stack.enter_async_context(registry(tmp_path, file, limits=limits, database_url=database_url))
 
         yield opened
 
@@ -122,10 +122,9 @@ async def test_a_failed_receipt_goes_with_its_block(opened: OpenRegistry, chain:
 
 
 async def test_a_reorganisation_deeper_than_what_is_kept_is_followed_anew(
-    opened: OpenRegistry, chain: LocalChain, settler: Address, monkeypatch: pytest.MonkeyPatch
+    opened: OpenRegistry, chain: LocalChain, settler: Address
 ) -> None:
-    monkeypatch.setattr(progress, "BLOCKS_KEPT", 2)
-    watched: Registry = await opened()
+    watched: Registry = await opened(limits=WatchLimits(blocks_kept=2))
     early = intent_body(settler, 100)
     execute(chain, early)
     await watched.follow()
@@ -148,12 +147,10 @@ async def test_a_reorganisation_deeper_than_what_is_kept_is_followed_anew(
 
 
 async def test_of_older_blocks_the_first_of_each_so_many_stays_to_go_back_to(
-    opened: OpenRegistry, chain: LocalChain, settler: Address, monkeypatch: pytest.MonkeyPatch
+    opened: OpenRegistry, chain: LocalChain, settler: Address
 ) -> None:
-    monkeypatch.setattr(progress, "BLOCKS_KEPT", 2)
-    monkeypatch.setattr(progress, "BLOCKS_BETWEEN", 8)
     first = int(chain.ask("eth_blockNumber"), 16)
-    watched: Registry = await opened(settler_block=first)
+    watched: Registry = await opened(limits=WatchLimits(blocks_kept=2, blocks_between=8), settler_block=first)
     for _ in range(20):
         other_blocks(chain, 1)
         await watched.follow()

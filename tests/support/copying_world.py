@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, log_in, once, register
 from conftest import NOW_MS, Clock
-from feeding import HEX32, Feeder, IntentDraft, log, operator_key, proposal
 from muniment.app import Application, build_context
 from muniment.auth import operators
 from muniment.cli.main import main
@@ -27,6 +26,7 @@ from muniment.storage.registry_copy import TABLES
 from muniment.triggers.store import mark_ended
 from muniment.users import store as users
 from muniment.users.types import Email
+from operator_client import HEX32, IntentDraft, OperatorClient, log, operator_key, proposal
 from postgres import Cluster
 
 T = TypeVar("T")
@@ -223,16 +223,16 @@ async def fill(place: Place) -> Filled:
 async def _fill(place: Place, context: Context, client: httpx2.AsyncClient, clock: Clock) -> Filled:
     cid, triggers, deactivated = await _fill_triggers(client)
     token, api_key_before, api_key, used_login = await _fill_users(client, context)
-    feeder = Feeder(client, await operator_key(context))
+    operator = OperatorClient(client, await operator_key(context))
     revoked = await operator_key(context, "gone")
     await context.database.write(lambda tx: operators.revoke(tx, "gone", clock.now_ms))
-    intents = await _fill_intents(feeder)
+    intents = await _fill_intents(operator)
     for sql, values in FACTS:
         await context.database.write(lambda tx, sql=sql, values=values: tx.execute(sql, values))
     clock.advance(hours=2)  # some have ended by now, and half of these were swept
     await context.database.write(lambda tx: mark_ended(tx, NOW_MS + 3_600_000))
     return Filled(
-        place, clock, cid, token, api_key, api_key_before, feeder.key, revoked, used_login, triggers, deactivated,
+        place, clock, cid, token, api_key, api_key_before, operator.key, revoked, used_login, triggers, deactivated,
         intents,
     )  # fmt: skip
 
@@ -275,16 +275,16 @@ async def _fill_triggers(client: httpx2.AsyncClient) -> tuple[str, list[dict[str
     return cid, triggers, [triggers[0], triggers[2], triggers[4]]
 
 
-async def _fill_intents(feeder: Feeder) -> list[str]:
-    intents = [await feeder.recorded(IntentDraft(n, members={"op": 1 + n % 2})) for n in range(12)]
+async def _fill_intents(operator: OperatorClient) -> list[str]:
+    intents = [await operator.recorded(IntentDraft(n, members={"op": 1 + n % 2})) for n in range(12)]
     for of in intents[::2]:
-        assert (await feeder.append(of, "proposals", proposal(2))).status_code == 200
-        assert (await feeder.append(of, "logs", log())).status_code == 200
+        assert (await operator.append(of, "proposals", proposal(2))).status_code == 200
+        assert (await operator.append(of, "logs", log())).status_code == 200
         for status in ("enqueued", "submitted"):
-            assert (await feeder.move(of, status)).status_code == 200
-        assert (await feeder.move(of, "succeeded", transactionHash=HEX32)).status_code == 200
+            assert (await operator.move(of, status)).status_code == 200
+        assert (await operator.move(of, "succeeded", transactionHash=HEX32)).status_code == 200
     short = IntentDraft(50, deadline=NOW_MS // 1000 + 600)
-    return [*intents, await feeder.recorded(short)]
+    return [*intents, await operator.recorded(short)]
 
 
 def run(*arguments: str, data: Path, **environ: str) -> Result:

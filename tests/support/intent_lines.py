@@ -6,25 +6,21 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from builders import Wallet
+from intent_bodies import SETTLERS, USERS, intent_body, log_body as log, proposal_body
 
-USER, SETTLER = Wallet(21).address, Wallet(31).address
+USER, SETTLER = USERS[0], SETTLERS[0]
+FAR_DEADLINE = "4000000000"
+__all__ = ["SETTLER", "USER", "intent", "joined", "line", "log", "proposal"]
 
 
 def intent(nonce: int, **members: Any) -> dict[str, Any]:
     """An intent whose deadline is in the year 2096; every nonce makes another one."""
-    return {
-        "op": 1, "user": USER, "settler": SETTLER, "nonce": f"0x{nonce:064x}", "deadline": "4000000000",
-        "data": "0x", "maxFees": [], "events": [], "configSig": "0x" + "41" * 65, "minValidations": 1, **members,
-    }  # fmt: skip
+    return intent_body(nonce, **{"deadline": FAR_DEADLINE, **members})
 
 
 def proposal(number: int, **members: Any) -> dict[str, Any]:
-    return {"solver": USER, "data": f"0x{number:08x}", "deadline": "4000000000", "fees": [str(number)], **members}
-
-
-def log(number: int, **members: Any) -> dict[str, Any]:
-    return {"level": "info", "data": f"line {number}", "createdAt": "2026-11-20T19:48:00.123Z", **members}
+    """A proposal with the same deadline."""
+    return proposal_body(number, **{"deadline": FAR_DEADLINE, **members})
 
 
 def line(nonce: int, **members: Any) -> bytes:

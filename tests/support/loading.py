@@ -18,7 +18,7 @@ from typing import Any, Self
 import httpx2
 
 from builders import TriggerDraft, Wallet
-from feeding import HEX32, IntentDraft, hash_of_proposal, log, proposal
+from operator_client import HEX32, IntentDraft, hash_of_proposal, log, proposal
 
 Json = dict[str, Any]
 NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
@@ -55,7 +55,7 @@ class Load:
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._client = httpx2.AsyncClient(timeout=ANSWER_SECONDS_MAX, limits=limits, trust_env=False)
         jobs = [self.create_on(Wallet(self.own + 1 + n)) for n in range(CREATORS)]
-        jobs += [self.deactivate_on(Wallet(self.own)), self.feed_on(1), self.feed_on(2)]
+        jobs += [self.deactivate_on(Wallet(self.own)), self.write_intents(1), self.write_intents(2)]
         self._tasks = [asyncio.create_task(job) for job in jobs]
         return self
 
@@ -109,9 +109,9 @@ class Load:
         await self.ask("POST", "/triggers/deactivate", consent, 204)
         self.ended.update(sigs)
 
-    async def feed_on(self, feeder: int) -> None:
-        """An intent, then what becomes of it: a log, a proposal and a status at once."""
-        for number in count(self.own + (feeder << 28)):
+    async def write_intents(self, writer: int) -> None:
+        """Write one intent after the other, each with a log, a proposal and two moves of its status."""
+        for number in count(self.own + (writer << 28)):
             draft = IntentDraft(number, deadline=DEADLINE)
             draft = draft.saying(logs=[log(0)])
             await self.ask("PUT", f"/intents/{draft.hash}", draft.body)

@@ -17,6 +17,7 @@ from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
 from muniment.outgoing import Unreachable
 from muniment.watch.follower import Follower, Step
+from muniment.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.watch.nodes import Nodes
 from muniment.watch.progress import take_lease
 from rpc_proxy import RpcProxy
@@ -63,7 +64,10 @@ class World:
     def restart(self) -> None:
         """Follow with the memory of a new process."""
         context = self.watched.context
-        found = Nodes(context.outgoing, context.chains[CHAIN_ID], now_s=lambda: self.now_s, chance=lambda: 0.0)
+        found = Nodes(
+            context.outgoing, context.chains[CHAIN_ID],
+            now_s=lambda: self.now_s, chance=lambda: 0.0, limits=self.watched.limits,
+        )  # fmt: skip
         self.followers = [
             Follower(
                 nodes=found, confirmations=0, database=context.database, holder="tests",
@@ -120,13 +124,15 @@ async def opened(
 ) -> AsyncIterator[Open]:
     async with AsyncExitStack() as stack:
 
-        async def opened(*more_urls: str, fresh: bool = False) -> World:
+        async def opened(*more_urls: str, fresh: bool = False, limits: WatchLimits = WATCH_LIMITS) -> World:
             file = chains_file(tmp_path, {CHAIN_ID: (settler, [liar.url, *more_urls])})
             if fresh:  # follow from the newest block on
                 file.write_text(
                     "".join(line for line in file.read_text().splitlines(True) if "settler_block" not in line)
                 )
-            watched = await stack.enter_async_context(registry(tmp_path, file, database_url=database_url))
+            watched = await stack.enter_async_context(
+                registry(tmp_path, file, limits=limits, database_url=database_url)
+            )
             await watched.context.database.write(lambda tx: take_lease(tx, "tests", 0))
             world = World(watched, lie, chain)
             world.restart()

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import intent_bodies
 from chain import LocalChain
 from muniment.app import build_context
 from muniment.context import Context
@@ -22,7 +23,8 @@ from muniment.intents.types import NewIntent, NewProposal, StatusChange
 from muniment.settings import Settings
 from muniment.watch.events import TOPICS, event_in
 from muniment.watch.follower import Step
-from muniment.watch.watcher import Watcher
+from muniment.watch.limits import WATCH_LIMITS, WatchLimits
+from muniment.watch.watcher import Start, Watcher
 from muniment.wire import decode_text
 from settler import encode_fulfil
 
@@ -34,17 +36,18 @@ GRACE_S = 3_600
 
 
 def proposal_body(number: int = 1, **members: Any) -> dict[str, Any]:
-    return {"solver": SOLVER, "data": f"0x{number:02x}", "deadline": DEADLINE, "fees": ["7"], **members}
+    own = {"solver": SOLVER, "data": f"0x{number:02x}", "deadline": DEADLINE, "fees": ["7"]}
+    return intent_bodies.proposal_body(number, **{**own, **members})
 
 
 def intent_body(settler: Address, nonce: int, *, events: int = 1, **members: Any) -> dict[str, Any]:
     """An intent that operators submitted, with one proposal."""
-    return {
-        "op": 1, "user": USER, "settler": settler, "nonce": f"0x{nonce:064x}", "deadline": DEADLINE, "data": "0x1234",
-        "maxFees": [], "events": [{"topic": f"0x{number:064x}", "data": "0x"} for number in range(events)],
-        "configSig": "0x" + "1b" * 65, "minValidations": 1, "status": "submitted", "proposals": [proposal_body()],
-        **members,
+    own = {
+        "user": USER, "settler": settler, "deadline": DEADLINE, "data": "0x1234",
+        "events": [{"topic": f"0x{number:064x}", "data": "0x"} for number in range(events)],
+        "configSig": "0x" + "1b" * 65, "status": "submitted", "proposals": [proposal_body()],
     }  # fmt: skip
+    return intent_bodies.intent_body(nonce, **{**own, **members})
 
 
 def chains_file(directory: Path, settlers: dict[int, tuple[Address, list[str]]], **members: Any) -> Path:
@@ -67,6 +70,7 @@ class Registry:
     """A registry with a watcher that runs to the head on demand."""
 
     context: Context
+    limits: WatchLimits = WATCH_LIMITS
     steps: list[Step] = field(default_factory=list[Step])
 
     @property
@@ -104,7 +108,13 @@ class Registry:
     async def follow(self) -> bool:
         """Follow every chain to its head; each step is in `steps`."""
         self.steps.clear()
-        return await Watcher(context=self.context, once=True, interval_s=0.1, on_step=self.steps.append).watch()
+        return await self.watcher(once=True).watch()
+
+    def watcher(self, *, once: bool = False, start: Start | None = None) -> Watcher:
+        """A watcher whose steps go to `steps`."""
+        return Watcher(
+            context=self.context, once=once, interval_s=0.1, on_step=self.steps.append, start=start, limits=self.limits
+        )
 
     async def executions(self, chain_id: int = CHAIN_ID) -> list[tuple[int, bytes, bytes, int, bytes]]:
         return await self.context.database.fetch(
@@ -115,11 +125,13 @@ class Registry:
 
 
 @asynccontextmanager
-async def registry(directory: Path, file: Path, **settings: Any) -> AsyncGenerator[Registry]:
+async def registry(
+    directory: Path, file: Path, *, limits: WatchLimits = WATCH_LIMITS, **settings: Any
+) -> AsyncGenerator[Registry]:
     context = build_context(settings_of(directory, file, **settings))
     await context.database.migrate()
     try:
-        yield Registry(context)
+        yield Registry(context, limits)
     finally:
         await context.outgoing.close()
         await context.database.close()

@@ -10,7 +10,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +32,7 @@ from muniment.intents.lifecycle import Moment
 from muniment.intents.store import mark_expired
 from muniment.limits.overload import TICK_SECONDS, Overload
 from muniment.settings import load_settings
-from muniment.storage.sql import SWEPT_AT_ONCE
+from muniment.storage.sql import SWEPT_PER_BATCH
 from muniment.triggers.store import mark_ended
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from muniment.storage.database import Transaction
 
 # How long a record that has ended may stay among those that listings look at one by one.
-_SWEEP_SECONDS: Final = 30
+SWEEP_SECONDS: Final = 30.0
 # Between two lines of the log about requests that were refused under overload: there are thousands of those a second.
 _SAID_NS: Final = 1_000_000_000
-# Marks some records whose time has come, at most `SWEPT_AT_ONCE`; how many.
+# Marks some records whose time has come, at most `SWEPT_PER_BATCH`; how many.
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
     lambda tx, _: forget_nonces(tx),
@@ -58,8 +58,15 @@ _log = structlog.get_logger(__name__)
 class Application(AsgiAdapter):
     """The application of one process: requests in, replies out; also as an ASGI application."""
 
-    def __init__(self, context: Context) -> None:
-        """Serve with `context`, and close what is in it at the end."""
+    def __init__(
+        self, context: Context, *, sweeps: Sequence[Sweep] = SWEEPS, sweep_seconds: float = SWEEP_SECONDS
+    ) -> None:
+        """Serve with `context`, and close what is in it at the end.
+
+        Each of `sweeps` rests for `sweep_seconds` when it found less to mark than it may mark in one batch.
+        """
+        self._sweeps = sweeps
+        self._sweep_seconds = sweep_seconds
         readiness = Readiness()
         self.context = replace(
             context, is_stopping=lambda: self._stopping, check_ready=lambda: readiness.check(self.context)
@@ -89,7 +96,7 @@ class Application(AsgiAdapter):
         self._notice_stop()
         timekeeper = Timekeeper(self.context)
         await timekeeper.look()  # before anything is dated
-        tasks = [asyncio.create_task(self._sweep(sweep)) for sweep in SWEEPS]
+        tasks = [asyncio.create_task(self._sweep(sweep)) for sweep in self._sweeps]
         tasks.append(asyncio.create_task(timekeeper.run()))
         tasks.append(asyncio.create_task(self._watch_lag()))
         if self.context.holdings.chains:
@@ -130,8 +137,8 @@ class Application(AsgiAdapter):
         """Every now and then do a piece of work that is due. A turn lost loses nothing."""
         context, done = self.context, 0
         while True:
-            if done < SWEPT_AT_ONCE:
-                await asyncio.sleep(_SWEEP_SECONDS)
+            if done < SWEPT_PER_BATCH:
+                await asyncio.sleep(self._sweep_seconds)
             if context.clock.doubt():
                 done = 0
                 continue

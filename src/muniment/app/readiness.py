@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -69,8 +69,9 @@ CHECKS: Final[tuple[Check, ...]] = (
 class Readiness:
     """The checks of one process and their last outcome. Asking is cheap at any rate."""
 
-    def __init__(self) -> None:
-        """Begin without an outcome."""
+    def __init__(self, checks: Sequence[Check] = CHECKS) -> None:
+        """Begin without an outcome. `checks` are made in this order."""
+        self._checks = checks
         self._checking: asyncio.Task[Unavailable | None] | None = None
         self._second_began = float("-inf")
         self._made = 0
@@ -91,7 +92,7 @@ class Readiness:
         """Why the process is not ready, if it is not. A new reason is logged."""
         found: Unavailable | None = None
         try:
-            await check_readiness(context)
+            await check_readiness(context, self._checks)
         except Unavailable as refusal:
             found = refusal
         logged, self._logged = self._logged, found.detail if found else ""
@@ -100,12 +101,12 @@ class Readiness:
         return found
 
 
-async def check_readiness(context: Context) -> None:
+async def check_readiness(context: Context, checks: Sequence[Check] = CHECKS) -> None:
     """Make every check; the first that fails raises.
 
     A check that the system prevents has failed too, for instance without a free file descriptor.
     """
-    for check in CHECKS:
+    for check in checks:
         try:
             await check(context)
         except OSError as error:

@@ -25,6 +25,7 @@ from muniment.limits.limiter import Limiter
 from muniment.limits.memory import Memory, open_memory
 from muniment.outgoing import Outgoing
 from muniment.storage import open_database, open_replicated
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.epoch import Epochs
 from muniment.storage.probe import Probe
 
@@ -45,6 +46,7 @@ def build_context(
     monotonic_ms: Callable[[], int] | None = None,
     steady_ms: int = STEADY_MS,
     shares_limits: bool = False,
+    database_limits: DatabaseLimits = DATABASE_LIMITS,
 ) -> Context:
     """The outside world as `settings` describe it. The clocks and chance enter here and nowhere else.
 
@@ -56,7 +58,7 @@ def build_context(
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     clients = ClientAddresses(settings.proxies)
-    database, reader_for, wrote = _database(settings, clients)
+    database, reader_for, wrote = _database(settings, clients, database_limits)
     fixed = parse_secrets(settings.secret) if settings.secret else None
     clock = _clock(now_ms, monotonic_ms, steady_ms)
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
@@ -111,15 +113,15 @@ def _monotonic_ms() -> int:
 
 
 def _database(
-    settings: Settings, clients: ClientAddresses
+    settings: Settings, clients: ClientAddresses, limits: DatabaseLimits
 ) -> tuple[Database, Callable[[Request], Reader], Callable[[str], None] | None]:
     """The database, what requests read, and who is told that a client wrote; without replicas none of it costs."""
     if not settings.read_urls:
-        database = open_database(settings.database_url, data_dir=settings.data_dir)
+        database = open_database(settings.database_url, data_dir=settings.data_dir, limits=limits)
         return database, lambda _: database, None
     replicated = open_replicated(
         settings.database_url, settings.read_urls,
-        data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max,
+        data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max, limits=limits,
     )  # fmt: skip
     return replicated, lambda request: replicated.reader_for(clients.address(request)), replicated.wrote
 

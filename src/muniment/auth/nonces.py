@@ -16,7 +16,7 @@ from muniment.auth.secrets import Ring, ring_of
 from muniment.errors import TooManyLogins
 from muniment.evm.signature import Signature, personal_digest, recover
 from muniment.limits.headers import refusal_facts
-from muniment.storage.sql import SWEPT_AT_ONCE
+from muniment.storage.sql import SWEPT_PER_BATCH
 
 if TYPE_CHECKING:
     from muniment.context import Context
@@ -146,7 +146,7 @@ async def forget_nonces(transaction: Transaction) -> int:
         """DELETE FROM used_nonces WHERE (address, nonce_window, slot) IN (
              SELECT address, nonce_window, slot FROM used_nonces
              WHERE nonce_window <= ? ORDER BY nonce_window LIMIT ?)""",
-        (until, SWEPT_AT_ONCE),
+        (until, SWEPT_PER_BATCH),
     )
 
 

@@ -28,7 +28,7 @@ BATCH_BYTES_MAX: Final = 1024 * 1024
 # Blocks in one transaction: each takes a statement of some tenths of a millisecond.
 BATCH_BLOCKS_MAX: Final = 200
 # Digests in one statement of a listing: 32 KiB.
-DIGESTS_AT_ONCE: Final = 1_000
+DIGESTS_PER_READ: Final = 1_000
 # Longer than every time limit of the engines: only a blocked event loop takes longer.
 ANSWER_SECONDS_MAX: Final = 30.0
 
@@ -40,7 +40,15 @@ _PUT: Final = """INSERT INTO blocks (digest, data) VALUES (?, ?)
 class TableBlockStore:
     """A `BlockStore` in the table `blocks`, which migrations make."""
 
-    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop | None, *, spools: Path) -> None:
+    def __init__(
+        self,
+        database: Database,
+        loop: asyncio.AbstractEventLoop | None,
+        *,
+        spools: Path,
+        answer_seconds_max: float = ANSWER_SECONDS_MAX,
+        digests_per_read: int = DIGESTS_PER_READ,
+    ) -> None:
         """`loop` is the event loop of `database`; without it, the store cannot read or write.
 
         Uploads wait in the directory `spools`, which is made if it does not exist. Raises `StorageUnavailable`.
@@ -48,6 +56,8 @@ class TableBlockStore:
         self._database = database
         self._loop = loop
         self._spools = spools
+        self._answer_seconds_max = answer_seconds_max
+        self._digests_per_read = digests_per_read
         with disk_failures():
             spools.mkdir(parents=True, exist_ok=True)
 
@@ -83,7 +93,7 @@ class TableBlockStore:
         """The digests of all blocks in ascending order; blocks that are added or removed meanwhile may be missing."""
         last = b""
         while rows := self._fetch(
-            "SELECT digest FROM blocks WHERE digest > ? ORDER BY digest LIMIT ?", last, DIGESTS_AT_ONCE
+            "SELECT digest FROM blocks WHERE digest > ? ORDER BY digest LIMIT ?", last, self._digests_per_read
         ):
             for (last,) in rows:
                 yield last
@@ -131,7 +141,7 @@ class TableBlockStore:
             coroutine.close()
             raise StorageUnavailable("the block store is closed") from error
         try:
-            return future.result(ANSWER_SECONDS_MAX)
+            return future.result(self._answer_seconds_max)
         except Unavailable as refusal:
             raise StorageUnavailable(f"the block store does not answer: {refusal.detail}") from refusal
         except (TimeoutError, CancelledError) as error:

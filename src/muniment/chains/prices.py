@@ -46,7 +46,7 @@ URL_LENGTH_MAX: Final = 4096
 CONFIDENCE_MIN: Final = 0.9
 PRICE_AGE_S_MAX: Final = 4 * 3600
 API_SECONDS_MAX: Final = 2.5
-REQUESTS_AT_ONCE_MAX: Final = 4
+REQUESTS_CONCURRENT_MAX: Final = 4
 KEPT_MS: Final = 60_000
 # After a failure, the API is not asked for this long, so that callers do not wait for it in vain.
 FAILURE_KEPT_MS: Final = 10_000
@@ -201,7 +201,9 @@ class PriceApi:
     Answers are kept for a minute, and concurrent callers share one request for a coin.
     """
 
-    def __init__(self, base_url: str, outgoing: Outgoing, chains: Mapping[int, str]) -> None:
+    def __init__(
+        self, base_url: str, outgoing: Outgoing, chains: Mapping[int, str], *, seconds_max: float = API_SECONDS_MAX
+    ) -> None:
         """`base_url` is the part before `/prices`; `chains` has the API's name of each chain that it knows.
 
         Raises `ValueError` unless `base_url` is an http or https URL.
@@ -211,9 +213,10 @@ class PriceApi:
         self._prefix = f"{base_url.rstrip('/')}/prices/current/"
         self._outgoing = outgoing
         self._chains = dict(chains)
+        self._seconds_max = seconds_max
         self._kept: dict[Coin, tuple[int, int, float | None]] = {}  # kept since (ms), for how long (ms), the price
         self._pending: dict[Coin, asyncio.Task[None]] = {}
-        self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE_MAX)
+        self._slots = asyncio.Semaphore(REQUESTS_CONCURRENT_MAX)
 
     async def prices(self, wanted: Collection[Coin], now_ms: int) -> dict[Coin, float]:
         """Prices of those of `wanted` that the API knows. Empty when the API fails."""
@@ -257,7 +260,7 @@ class PriceApi:
         try:
             async with self._slots:
                 url = self._prefix + ",".join(map(self._name, batch)) + _WIDTH
-                answer = await self._outgoing.get(url, seconds_max=API_SECONDS_MAX)
+                answer = await self._outgoing.get(url, seconds_max=self._seconds_max)
                 found = _answers(answer)
             for coin in batch:
                 self._keep(coin, (now_ms, KEPT_MS, _price(found.get(self._name(coin).lower()), now_ms // 1000)))

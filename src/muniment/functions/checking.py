@@ -23,8 +23,12 @@ QUEUE_SECONDS_MAX: Final = 5.0
 class Checks:
     """Runs checks concurrently, at most one per creator."""
 
-    def __init__(self, concurrent_max: int, name: str) -> None:
-        """Run at most `concurrent_max` checks concurrently, in threads with names that begin with `name`."""
+    def __init__(self, concurrent_max: int, name: str, *, queue_seconds_max: float = QUEUE_SECONDS_MAX) -> None:
+        """Run at most `concurrent_max` checks concurrently, in threads with names that begin with `name`.
+
+        An upload waits at most `queue_seconds_max` behind others of its own creator.
+        """
+        self._queue_seconds_max = queue_seconds_max
         self._threads = ThreadPoolExecutor(concurrent_max, thread_name_prefix=name)
         self._free = concurrent_max
         self._busy: set[Address] = set()
@@ -34,7 +38,7 @@ class Checks:
     async def run(self, creator: Address, check: Callable[[], None]) -> None:
         """Run `check` in a thread when it is the turn of `creator`; its error is raised here.
 
-        Raises `TooManyUploads` for an upload that waited behind others of its creator for `QUEUE_SECONDS_MAX`.
+        Raises `TooManyUploads` for an upload that waited for too long behind others of its creator.
         """
         await self._turn(creator)
         loop = asyncio.get_running_loop()
@@ -53,7 +57,7 @@ class Checks:
         self._waiting.setdefault(creator, deque()).append(turn)
         self._serve()
         try:
-            await asyncio.wait({turn}, timeout=QUEUE_SECONDS_MAX)
+            await asyncio.wait({turn}, timeout=self._queue_seconds_max)
             self._refuse_behind_others(creator, turn)
             await turn
         except BaseException:
@@ -66,8 +70,8 @@ class Checks:
     def _refuse_behind_others(self, creator: Address, turn: asyncio.Future[None]) -> None:
         if not turn.done() and self._waiting[creator][0] is not turn:
             raise TooManyUploads(
-                f"your uploads have waited for longer than {QUEUE_SECONDS_MAX:.0f} s; send them one after the other",
-                facts={"retryAfter": round(QUEUE_SECONDS_MAX)},
+                f"your uploads have waited for over {self._queue_seconds_max:.0f} s; send them one after the other",
+                facts={"retryAfter": round(self._queue_seconds_max)},
             )
 
     def _serve(self) -> None:

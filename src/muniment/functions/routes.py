@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 # Uploads of each kind, small (in memory) or large (on disk), that a process stores concurrently. Each kind has its own
 # threads, so that an upload of 100 KB does not wait behind one of 16 MiB.
-_CONCURRENT_MAX: Final = 4
-_small: Final = ThreadPoolExecutor(_CONCURRENT_MAX, thread_name_prefix="small-bundle")
-_large: Final = ThreadPoolExecutor(_CONCURRENT_MAX, thread_name_prefix="large-bundle")
+_STORED_CONCURRENT_MAX: Final = 4
+_small: Final = ThreadPoolExecutor(_STORED_CONCURRENT_MAX, thread_name_prefix="small-bundle")
+_large: Final = ThreadPoolExecutor(_STORED_CONCURRENT_MAX, thread_name_prefix="large-bundle")
 # Two checks of each kind, so that one creator does not block another. A module of 16 MiB takes some 35 MiB.
 _small_checks: Final = Checks(2, "small-check")
 _large_checks: Final = Checks(2, "large-check")

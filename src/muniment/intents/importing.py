@@ -41,8 +41,8 @@ LINE_BYTES_MAX: Final = (
 # A batch ends at whichever limit comes first. A thousand lines share many pages of the indexes by hash, so half as
 # much goes to disk as with batches of 256; such a batch takes the writer a fifth of a second. The bytes bound the
 # memory: decoded, a line takes about ten times its length.
-BATCH_LINES: Final = 1_000
-BATCH_BYTES: Final = 2 * 2**20
+LINES_PER_BATCH: Final = 1_000
+BYTES_PER_BATCH: Final = 2 * 2**20
 # The name of the row of `leases` that imports lock in turn; it has no holder and no end.
 _TURN: Final = "import"
 # The pauses before a failed batch is tried again; only its operator waits for an import.
@@ -118,28 +118,32 @@ def fingerprint(file: IO[bytes]) -> str | None:
     return f"sha256:{digest}"
 
 
-def read_lines(file: Source, after: Progress) -> Iterator[Line]:
+def read_lines(
+    file: Source, after: Progress, *, line_bytes_max: int = LINE_BYTES_MAX, skipped_per_read: int = _SKIPPED_PER_READ
+) -> Iterator[Line]:
     """The lines of a file whose position is `after.bytes`. Lines end in LF or CRLF; the last one may have no end."""
     number, end = after.lines, after.bytes
-    while piece := file.readline(LINE_BYTES_MAX + len(b"\r\n")):
+    while piece := file.readline(line_bytes_max + len(b"\r\n")):
         number, end = number + 1, end + len(piece)
         text = piece.removesuffix(b"\n").removesuffix(b"\r")
-        if len(text) <= LINE_BYTES_MAX:
+        if len(text) <= line_bytes_max:
             yield Line(number, end, text)
             continue
-        while not piece.endswith(b"\n") and (piece := file.readline(_SKIPPED_PER_READ)):
+        while not piece.endswith(b"\n") and (piece := file.readline(skipped_per_read)):
             end += len(piece)
         yield Line(number, end, None)
 
 
-def in_batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
+def in_batches(
+    lines: Iterable[Line], *, lines_max: int = LINES_PER_BATCH, bytes_max: int = BYTES_PER_BATCH
+) -> Iterator[list[Line]]:
     """`lines` in order, in batches of one transaction each."""
     batch: list[Line] = []
     length = 0
     for line in lines:
         batch.append(line)
         length += len(line.text or b"")
-        if len(batch) >= BATCH_LINES or length >= BATCH_BYTES:
+        if len(batch) >= lines_max or length >= bytes_max:
             yield batch
             batch, length = [], 0
     if batch:
@@ -180,13 +184,14 @@ class Import:
     refused: Callable[[int, Refusal], None]
     progress: Progress = field(default_factory=Progress)
     tally: Tally = field(default_factory=Tally)
+    lines_per_batch: int = LINES_PER_BATCH
 
     async def run(self, file: Source, go_on: Callable[[], bool]) -> bool:
         """Import `file` from its position `progress.bytes` on, as long as `go_on()` is true after a batch.
 
         Returns whether the end was reached.
         """
-        for batch in in_batches(read_lines(file, self.progress)):
+        for batch in in_batches(read_lines(file, self.progress), lines_max=self.lines_per_batch):
             await self.add(batch)
             if not go_on():
                 return False

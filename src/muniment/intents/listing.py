@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # It has one intent at least. The next link goes on.
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 # Rows that the event loop reads for a page beside the rows of the page: well under a millisecond.
-WALKED_AT_ONCE: Final = 500
+ROWS_WALKED_MAX: Final = 500
 _TABLE: Final = Listed(
     "intents",
     columns="seq, user_address, settler, config_sig, op, deadline, status, chain_status, standing, created_at_ms",
@@ -120,7 +120,7 @@ async def _rows(database: Reader, query: IntentQuery, within: Scope, plan: _Plan
     for few in plan.tried_before:
         if await _are_few(database, few):
             return await database.fetch(*_statement(query, within, _tested(plan, few)))
-    walked = await first_rows(database, "intents", plan.walked, within, sort=query.sort, count=WALKED_AT_ONCE)
+    walked = await first_rows(database, "intents", plan.walked, within, sort=query.sort, count=ROWS_WALKED_MAX)
     if walked == within:
         return await database.fetch(*whole)
     rows = await database.fetch(*_statement(query, walked, plan.parts))
@@ -183,7 +183,7 @@ def _deadline_conditions(query: IntentQuery) -> tuple[Condition, ...]:
 
 
 async def _are_few(database: Reader, conditions: Sequence[Condition]) -> bool:
-    return await are_few(database, "intents", conditions, WALKED_AT_ONCE)
+    return await are_few(database, "intents", conditions, ROWS_WALKED_MAX)
 
 
 def _statement(query: IntentQuery, within: Scope, parts: tuple[Part, ...]) -> tuple[str, list[object]]:

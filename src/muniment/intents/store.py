@@ -16,7 +16,7 @@ import msgspec
 
 from muniment.intents.lifecycle import AFTER_GRACE, AT_DEADLINE, CAN_EXPIRE, Moment, passed_until, status_as_read
 from muniment.intents.types import NEWEST_SHOWN
-from muniment.storage.sql import SWEPT_AT_ONCE, placeholders
+from muniment.storage.sql import SWEPT_PER_BATCH, placeholders
 from muniment.wire import encode
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ async def _records(database: Reader, seq: int, numbered: _Numbered, count: int, 
         yield (("," if start else "") + ",".join(record for (record,) in rows)).encode()
 
 
-async def mark_expired(tx: Transaction, moment: Moment) -> int:
-    """Mark some of the intents that have expired as such, and unmark some that have not; the larger number of both.
+async def mark_expired(tx: Transaction, moment: Moment, count: int = SWEPT_PER_BATCH) -> int:
+    """Mark at most `count` intents that have expired, and unmark as many that have not; the larger number of both.
 
     The conditions stand twice: an intent that moved while a statement waited for its row is looked at again.
     """
@@ -214,13 +214,13 @@ async def mark_expired(tx: Transaction, moment: Moment) -> int:
     marked = await tx.execute(
         f"UPDATE intents SET standing = 'expired' WHERE {ENDED} "  # noqa: S608 - text of ours
         f"AND seq IN (SELECT seq FROM intents WHERE {ENDED} LIMIT ?)",
-        (*ended, *ended, SWEPT_AT_ONCE),
+        (*ended, *ended, count),
     )
     arms = " UNION ALL ".join([f"SELECT seq FROM intents WHERE {EARLY}"] * len(CAN_EXPIRE))  # noqa: S608 - text of ours
     unmarked = await tx.execute(
         f"UPDATE intents SET standing = status WHERE standing = 'expired' "  # noqa: S608 - text of ours
         f"AND seq IN (SELECT seq FROM ({arms}) early LIMIT ?)",
-        (*(value for status in CAN_EXPIRE for value in early(status, ended)), SWEPT_AT_ONCE),
+        (*(value for status in CAN_EXPIRE for value in early(status, ended)), count),
     )
     return max(marked, unmarked)
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from muniment.settings import Settings
 
 # Blocks are written in batches of this size. At most one more block is in memory, and Ctrl-C waits for one batch.
-_BATCH_BYTES: Final = 4 * 1024 * 1024
-_BATCH_BLOCKS: Final = 500
+_BYTES_PER_BATCH: Final = 4 * 1024 * 1024
+BLOCKS_PER_BATCH: Final = 500
 # A bad sector of a disk costs the blocks that lie there. After this many failures in a row the disk itself is broken.
 _UNREADABLE_IN_A_ROW_MAX: Final = 3
 
@@ -81,6 +81,7 @@ def copy_blocks(
     on_block: Callable[[], None],
     on_finding: Callable[[str], None],
     is_stopping: Callable[[], bool],
+    blocks_per_batch: int = BLOCKS_PER_BATCH,
 ) -> Summary:
     """Copy the blocks that `target` lacks. `on_finding` gets a line for each damaged block.
 
@@ -109,7 +110,7 @@ def copy_blocks(
             except (Integrity, ContentNotFound, StorageUnavailable) as refusal:
                 summary.damaged += 1
                 on_finding(f"WRONG block {digest.hex()}: {refusal.detail}")
-        if len(batch) == _BATCH_BLOCKS or sum(len(data) for _, data in batch) >= _BATCH_BYTES:
+        if len(batch) == blocks_per_batch or sum(len(data) for _, data in batch) >= _BYTES_PER_BATCH:
             put()
         on_block()
     put()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from muniment.storage.replication.replicated import ReplicatedDatabase
 
 
-def open_database(url: str, *, data_dir: Path) -> Database:
+def open_database(url: str, *, data_dir: Path, limits: DatabaseLimits = DATABASE_LIMITS) -> Database:
     """The database at `url`; `sqlite:///relative.db` is inside `data_dir`, `sqlite:////absolute.db` is not.
 
     Raises `ValueError` for a URL that no engine knows.
@@ -22,20 +24,23 @@ def open_database(url: str, *, data_dir: Path) -> Database:
     if _engine(url) == "sqlite":
         from muniment.storage.sqlite.engine import SqliteDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
-        return SqliteDatabase(_path(url, data_dir))
+        return SqliteDatabase(_path(url, data_dir), limits)
     from muniment.storage.postgres.engine import PostgresDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
-    return PostgresDatabase(url)
+    return PostgresDatabase(url, limits)
 
 
-def open_replicated(url: str, read_urls: Sequence[str], *, data_dir: Path, lag_s_max: float) -> ReplicatedDatabase:
+def open_replicated(
+    url: str, read_urls: Sequence[str], *, data_dir: Path, lag_s_max: float, limits: DatabaseLimits = DATABASE_LIMITS
+) -> ReplicatedDatabase:
     """The PostgreSQL database at `url` with replicas at `read_urls`, each of them one server.
 
     Reads from a replica are at most `lag_s_max` seconds old. Raises `OSError` when `data_dir` cannot be written.
     """
     from muniment.storage.replication.replicated import ReplicatedDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
-    return ReplicatedDatabase(url, read_urls, writers=data_dir / "recent-writers", lag_s_max=lag_s_max)
+    writers = data_dir / "recent-writers"
+    return ReplicatedDatabase(url, read_urls, writers=writers, lag_s_max=lag_s_max, limits=limits)
 
 
 def open_source(url: str, *, data_dir: Path, name: str = "FROM") -> AbstractAsyncContextManager[Source]:

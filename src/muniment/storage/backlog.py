@@ -13,11 +13,8 @@ from typing import Final
 import structlog
 
 from muniment.errors import Overloaded
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 
-# Writes in the queue of a process: about four groups, a tenth of a second of its work.
-WAITING_MAX: Final = 1_000
-# The same limit for urgent writes; all writes count: half a second of its work.
-URGENT_WAITING_MAX: Final = 10_000
 # The oldest write is late after this time, or after this many median commits if the disk is slow.
 _OLDEST_SECONDS: Final = 0.25
 _OLDEST_COMMITS: Final = 8
@@ -33,8 +30,9 @@ _log = structlog.get_logger(__name__)
 class Backlog:
     """Watches the queue of writes. Times are seconds of a monotonic clock. Threads need a lock around it."""
 
-    def __init__(self) -> None:
-        """The queue is empty."""
+    def __init__(self, limits: DatabaseLimits = DATABASE_LIMITS) -> None:
+        """The queue is empty; `limits` say how long it may become."""
+        self._limits = limits
         self._commits: deque[float] = deque(maxlen=_COMMITS_REMEMBERED)
         self._late_since_s: float | None = None
         self._refused = 0
@@ -55,9 +53,9 @@ class Backlog:
         """Raise `Overloaded` unless one more write may join the `count` writes in the queue."""
         self.look(oldest_s, now_s)
         if urgent:
-            is_full, is_late = count >= URGENT_WAITING_MAX, False
+            is_full, is_late = count >= self._limits.urgent_writes_waiting_max, False
         else:
-            is_full = count >= WAITING_MAX
+            is_full = count >= self._limits.writes_waiting_max
             is_late = self._late_since_s is not None and now_s - self._late_since_s >= _LATE_SECONDS_MAX
         if is_full or is_late:
             self._log_refusal(count, now_s)

@@ -1,4 +1,4 @@
-"""How long a write waits for others to join its group, and how long for its group to begin; both engines use this.
+"""How long a write waits for others to join its group; both engines use this.
 
 A request takes two iterations of the event loop to become a write. Waiting for others costs a single write some ten
 microseconds. Without it, the first of many writes would be committed alone, and the others would wait for that commit.
@@ -15,5 +15,3 @@ QUIET_ITERATIONS: Final = 2
 ITERATIONS_MAX: Final = 16
 # The same limit as a time, because each iteration of a busy process takes milliseconds: two or three commits.
 GATHERING_SECONDS_MAX: Final = 0.01
-# How long a write may wait for its group to begin: as long as a client waits for an answer.
-WAITING_SECONDS_MAX: Final = 10.0

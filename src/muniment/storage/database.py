@@ -7,11 +7,32 @@ engine rewrites each statement once. Rows are tuples. Callers decide what is one
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
 Parameters = Sequence[object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseLimits:
+    """The limits of one process on one database; both engines keep them."""
+
+    # The time of one long read, its wait for a reader included, before it is interrupted: as long as a client waits.
+    slow_read_seconds_max: float = 5.0
+    # Writes in one transaction. Beyond a few hundred the commit is a small part of each, and the first waits for the
+    # last.
+    writes_per_group_max: int = 256
+    # Writes in the queue of a process: about four groups, a tenth of a second of its work.
+    writes_waiting_max: int = 1_000
+    # The same for urgent writes, with the others: half a second of its work.
+    urgent_writes_waiting_max: int = 10_000
+    # How long a write may wait for its group to begin: as long as a client waits for an answer.
+    write_wait_seconds_max: float = 10.0
+
+
+DATABASE_LIMITS: Final = DatabaseLimits()
 
 
 class Transaction(Protocol):

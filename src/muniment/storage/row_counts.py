@@ -15,7 +15,9 @@ _LONG_STEP: Final = 100_000
 _INTEGER_MAX: Final = 2**63 - 1
 
 
-async def has_row_behind(database: Reader, table: str, offset: int, client: str) -> bool:
+async def has_row_behind(
+    database: Reader, table: str, offset: int, client: str, *, step: int = _STEP, long_step: int = _LONG_STEP
+) -> bool:
     """Whether `table` has more than `offset` rows. It counts the rows that were added since the last call.
 
     `client` is the address of the waiting client (see `Reader.fetch_slow`). Raises `DeadlineExceeded`; the next call
@@ -27,7 +29,7 @@ async def has_row_behind(database: Reader, table: str, offset: int, client: str)
         f"SELECT count(*), max(seq) FROM (SELECT seq FROM {table} WHERE seq > ? {visible}"  # noqa: S608 - text of a store
         "ORDER BY seq LIMIT ?) added"
     )
-    fetch, step = database.fetch, _STEP
+    fetch = database.fetch
     while True:
         last, count = counted.get(table, (0, 0))
         if count > offset:
@@ -39,7 +41,7 @@ async def has_row_behind(database: Reader, table: str, offset: int, client: str)
             counted[table] = max(counted.get(table, (0, 0)), (last, count))
         if added < step:
             break
-        fetch, step = partial(database.fetch_slow, client=client), _LONG_STEP
+        fetch, step = partial(database.fetch_slow, client=client), long_step
     if count > offset or not visible:
         return count > offset
     # More rows may still appear among the others, so the others are counted each time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 # Rows that one sweep marks: a few milliseconds of the writer.
-SWEPT_AT_ONCE: Final = 500
+SWEPT_PER_BATCH: Final = 500
 
 
 class Condition(NamedTuple):

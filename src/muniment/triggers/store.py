@@ -12,7 +12,7 @@ from muniment.errors import Fault, SignatureTaken, TriggerDeactivated, TriggerNo
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.storage.dating import date_row
-from muniment.storage.sql import SWEPT_AT_ONCE, placeholders
+from muniment.storage.sql import SWEPT_PER_BATCH, placeholders
 from muniment.triggers.types import DeactivationForm
 
 if TYPE_CHECKING:
@@ -174,11 +174,11 @@ async def mark_ended(transaction: Transaction, now_ms: int) -> int:
     ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"  # noqa: S608 - text of ours
     marked = await transaction.execute(
         f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})",  # noqa: S608 - text of ours
-        (now_ms, SWEPT_AT_ONCE),
+        (now_ms, SWEPT_PER_BATCH),
     )
     early = f"SELECT seq FROM triggers WHERE {EARLY} ORDER BY end_date_ms LIMIT ?"  # noqa: S608 - text of ours
     unmarked = await transaction.execute(
         f"UPDATE triggers SET live = 1 WHERE live = 0 AND deactivated = 0 AND seq IN ({early})",  # noqa: S608 - text of ours
-        (now_ms, SWEPT_AT_ONCE),
+        (now_ms, SWEPT_PER_BATCH),
     )
     return max(marked, unmarked)

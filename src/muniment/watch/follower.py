@@ -20,7 +20,7 @@ from muniment.outgoing import Unreachable
 from muniment.watch.events import SettlerEvent
 from muniment.watch.going_back import first_to_follow, last_common
 from muniment.watch.heads import BLOCKS_PER_SECOND, Heads
-from muniment.watch.node_answers import FACTS_MAX, Block, pieces
+from muniment.watch.node_answers import Block, pieces
 from muniment.watch.nodes import BEHIND, Look, Node, Nodes
 from muniment.watch.progress import (
     Followed,
@@ -37,6 +37,7 @@ from muniment.watch.receipts import Receipts
 if TYPE_CHECKING:
     from muniment.evm.address import Address
     from muniment.storage.database import Database, Transaction, Work
+    from muniment.watch.limits import WatchLimits
 
 T = TypeVar("T")
 
@@ -153,6 +154,10 @@ class Follower:
         return self.nodes.chain.id
 
     @property
+    def _limits(self) -> WatchLimits:
+        return self.nodes.limits
+
+    @property
     def _moment(self) -> Moment:
         return Moment(self.now_ms(), self.grace_s)
 
@@ -203,7 +208,7 @@ class Follower:
         if found is None:
             return Step(self._chain_id, first, head)
         intents = 0
-        for piece, reached in pieces(found.events, found.last):
+        for piece, reached in pieces(found.events, found.last, self._limits.facts_per_write):
             blocks = [*(found.marks if reached == found.last else ()), reached]
             intents += await self._store(piece, replace(followed, next_block=first), blocks)
             first = reached.number + 1
@@ -216,7 +221,7 @@ class Follower:
 
         async def work(tx: Transaction) -> int:
             await insert_facts(tx, (_fact(self._chain_id, event) for event in events))
-            await advance(tx, self._chain_id, followed.settlers, first, blocks)
+            await advance(tx, self._chain_id, followed.settlers, first, blocks, self._limits)
             return await apply_to_subjects(tx, [event.subject for event in events], self._moment)
 
         intents = await self._write(work)
@@ -248,16 +253,18 @@ class Follower:
         return facts, intents
 
     async def _take_back(self, tx: Transaction, down_to: int, lost: str) -> tuple[TakenBack, int]:
-        piece = await take_back(tx, self._chain_id, down_to, FACTS_MAX, lambda subjects: lock_subjects(tx, subjects))
+        facts_max = self._limits.facts_per_write
+        piece = await take_back(tx, self._chain_id, down_to, facts_max, lambda subjects: lock_subjects(tx, subjects))
         return piece, await apply_to_subjects(tx, piece.subjects, self._moment, lost=lost)
 
     async def _ask_for_receipts(self, node: Node, followed: int) -> tuple[int, int]:
         """Ask for receipts of named transactions; the numbers of failed transactions and of their intents."""
         failed = intents = 0
+        facts_max = self._limits.facts_per_write
         for receipts in self._receipts:
             found = await receipts.ask(node, followed)
-            for at in range(0, len(found), FACTS_MAX):
-                piece = found[at : at + FACTS_MAX]
+            for at in range(0, len(found), facts_max):
+                piece = found[at : at + facts_max]
                 intents += await self._write(lambda tx, piece=piece: self._store_receipts(tx, piece))
             receipts.kept()
             failed += sum(each.outcome == "failed" for each in found)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from muniment.intents.lifecycle import Outcome
     from muniment.watch.events import SettlerEvent
 
-# Facts in one transaction. Each may touch an intent, which takes the writer about a millisecond.
-FACTS_MAX: Final = 500
 _HASH_BYTES: Final = 32
 
 
@@ -77,14 +75,15 @@ def blocks_of(logs: Sequence[Any], settlers: Sequence[Address], first: int, last
     return blocks
 
 
-def pieces(events: Sequence[SettlerEvent], last: Block) -> Iterator[tuple[list[SettlerEvent], Block]]:
-    """The events of a range in pieces, one for each database transaction, each with the last block that it completes.
+def pieces(events: Sequence[SettlerEvent], last: Block, facts_max: int) -> Iterator[tuple[list[SettlerEvent], Block]]:
+    """The events of a range in pieces of about `facts_max`, each with the last block that it completes.
 
-    No block is split, so that progress can be stored with each piece. `last` is the last block of the range.
+    Each piece is stored in a transaction of its own. No block is split, so that progress can be stored with each piece.
+    `last` is the last block of the range.
     """
     piece: list[SettlerEvent] = []
     for event in sorted(events, key=lambda event: (event.block_number, event.log_index)):
-        if len(piece) >= FACTS_MAX and event.block_number > piece[-1].block_number:
+        if len(piece) >= facts_max and event.block_number > piece[-1].block_number:
             yield piece, Block(piece[-1].block_number, piece[-1].block_hash)
             piece = []
         piece.append(event)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from muniment.chains.rpc import Call, ask
 from muniment.evm.hex import quantity_of
 from muniment.outgoing import ANSWER_BYTES_MAX, Outgoing, Unreachable
+from muniment.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.watch.node_answers import block_hash_in, block_time_in
 
 if TYPE_CHECKING:
@@ -19,17 +20,8 @@ BLOCKS_FIRST: Final = 1_000
 BLOCKS_MAX: Final = 10_000
 # After this many accepted ranges, a refused size is tried again: the node or its quota may have changed.
 _FITTED_MAX: Final = 100
-# A node that fails rests for 1, 2, 4 … 60 seconds: an outage of minutes costs a request a minute.
-REST_SECONDS_FIRST: Final = 1.0
-REST_SECONDS_MAX: Final = 60.0
-SECONDS_MAX: Final = 20.0
 # Calls in one request. A block comes with the hashes of its transactions, some 100 KB; answers are read up to 8 MiB.
 CALLS_MAX: Final = 50
-# A node without the followed blocks may still be starting. If all nodes lack them for this long, the node that named
-# these blocks lied.
-BEHIND_SECONDS: Final = 180.0
-# A node that fails for this long counts as lacking the followed blocks, so that the other nodes are believed.
-SILENT_SECONDS: Final = 1_800.0
 # The reason of a failure: the node lacks blocks that another node had.
 BEHIND: Final = "behind"
 # As in a chains file: databases and JSON hold numbers up to this one exactly.
@@ -93,6 +85,7 @@ class Nodes:
     chain: Chain
     now_s: Callable[[], float]
     chance: Callable[[], float]
+    limits: WatchLimits = WATCH_LIMITS
     nodes: list[Node] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -110,7 +103,7 @@ class Nodes:
     def failed(self, node: Node, reason: str) -> None:
         """Let the node rest: longer each time, with a random part, so that processes do not return to it together."""
         now_s = self.now_s()
-        rest = min(REST_SECONDS_MAX, REST_SECONDS_FIRST * 2 ** min(node.failures, 16))
+        rest = min(self.limits.rest_seconds_max, self.limits.rest_seconds_first * 2 ** min(node.failures, 16))
         node.failures += 1
         node.failing_since_s = now_s if node.failing_since_s is None else node.failing_since_s
         if reason == BEHIND and node.behind_since_s is None:
@@ -125,7 +118,8 @@ class Nodes:
     def all_behind(self) -> bool:
         """Whether all nodes have lacked the followed blocks for minutes; a failing one counts after half an hour."""
         return all(
-            self._is_past(node.behind_since_s, BEHIND_SECONDS) or self._is_past(node.failing_since_s, SILENT_SECONDS)
+            self._is_past(node.behind_since_s, self.limits.behind_seconds)
+            or self._is_past(node.failing_since_s, self.limits.silent_seconds)
             for node in self.nodes
         )
 
@@ -137,8 +131,9 @@ class Nodes:
 
         Raises `Unreachable`, also for a node of another chain.
         """
+        seconds_max = self.limits.answer_seconds_max
         if not node.is_checked:
-            (chain_id,) = await ask(self.outgoing, node.url, [Call("eth_chainId")], seconds_max=SECONDS_MAX)
+            (chain_id,) = await ask(self.outgoing, node.url, [Call("eth_chainId")], seconds_max=seconds_max)
             if quantity_of(chain_id) != self.chain.id:
                 raise Unreachable("wrong-chain" if quantity_of(chain_id) is not None else "garbage")
             node.is_checked = True
@@ -146,7 +141,7 @@ class Nodes:
         for at in range(0, len(calls), CALLS_MAX):
             answers += await ask(
                 self.outgoing, node.url, calls[at : at + CALLS_MAX],
-                seconds_max=SECONDS_MAX, bytes_max=ANSWER_BYTES_MAX,
+                seconds_max=seconds_max, bytes_max=ANSWER_BYTES_MAX,
             )  # fmt: skip
         return answers
 

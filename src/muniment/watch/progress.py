@@ -12,12 +12,8 @@ from muniment.watch.node_answers import Block
 if TYPE_CHECKING:
     from muniment.evm.address import Address
     from muniment.storage.database import Transaction
+    from muniment.watch.limits import WatchLimits
 
-# The number of newest block hashes that are kept, at least one of each range, so they reach back at least this many
-# blocks. No chain of the catalogue has ever taken back 200.
-BLOCKS_KEPT: Final = 1_000
-# Of older hashes, the first in each run of this many blocks is kept: if a node lied, the chain is read again from it.
-BLOCKS_BETWEEN: Final = 100_000
 # A process that has not renewed its lease for this long is dead. A write waits less for a busy database.
 LEASE_MS: Final = 15_000
 # A lease that ends later was taken with a clock that was ahead, and does not count. Synchronised clocks differ by less.
@@ -106,7 +102,12 @@ async def begin(tx: Transaction, chain_id: int, settlers: Sequence[Address], blo
 
 
 async def advance(
-    tx: Transaction, chain_id: int, settlers: Sequence[Address], first: int, seen: Sequence[Block]
+    tx: Transaction,
+    chain_id: int,
+    settlers: Sequence[Address],
+    first: int,
+    seen: Sequence[Block],
+    limits: WatchLimits,
 ) -> None:
     """Store that the blocks from `first` to the last of `seen` were followed, and keep the hashes of `seen`.
 
@@ -126,7 +127,7 @@ async def advance(
            AND EXISTS (SELECT 1 FROM chain_blocks AS lower WHERE lower.chain_id = chain_blocks.chain_id
              AND lower.number < chain_blocks.number
              AND lower.number >= chain_blocks.number - chain_blocks.number % ?)""",
-        (chain_id, chain_id, BLOCKS_KEPT, BLOCKS_BETWEEN),
+        (chain_id, chain_id, limits.blocks_kept, limits.blocks_between),
     )
 
 

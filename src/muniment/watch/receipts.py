@@ -10,6 +10,7 @@ from muniment.chains.rpc import Call
 from muniment.intents.chain_facts import RECEIPT_INDEX, Fact
 from muniment.outgoing import Unreachable
 from muniment.storage.sql import placeholders
+from muniment.watch.limits import WATCH_LIMITS
 from muniment.watch.node_answers import receipt_in
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database
     from muniment.watch.nodes import Node, Nodes
 
-# Intents of each kind in one call.
-_INTENTS_PER_TURN: Final = 100
 # The pause after a round of claimed successes. They may be many, and their answers hardly change: they are the intents
 # that operators report as succeeded, but that were carried out before the first followed block.
 _CLAIMS_REST_SECONDS: Final = 60.0
@@ -79,7 +78,8 @@ class Receipts:
         The caller stores them and then calls `kept`; otherwise the next call asks for the same transactions again.
         """
         due = [each for each in self._rounds if each.begins_s <= self.nodes.now_s()]
-        parts = [await named_transactions(self.database, self.settler.raw, each.kind, each.after_seq) for each in due]
+        settler, count = self.settler.raw, self.nodes.limits.intents_per_turn
+        parts = [await named_transactions(self.database, settler, each.kind, each.after_seq, count) for each in due]
         self._under_way = list(zip(due, parts, strict=True))
         return await self._outcomes(node, list(dict.fromkeys(name for part in parts for name in part.named)), followed)
 
@@ -104,11 +104,13 @@ class Receipts:
         ]
 
 
-async def named_transactions(database: Database, settler: bytes, kind: str, after_seq: int) -> Part:
-    """The named transactions, still without a receipt, of the next intents of a kind after `after_seq`."""
+async def named_transactions(
+    database: Database, settler: bytes, kind: str, after_seq: int, count: int = WATCH_LIMITS.intents_per_turn
+) -> Part:
+    """The named transactions, still without a receipt, of the next `count` intents of a kind after `after_seq`."""
     rows = await database.fetch(
         f"SELECT seq FROM intents WHERE settler = ? AND {kind} AND seq > ? ORDER BY seq LIMIT ?",  # noqa: S608 - text of ours
-        (settler, after_seq, _INTENTS_PER_TURN),
+        (settler, after_seq, count),
     )
     seqs = [seq for (seq,) in rows]
     if not seqs:
@@ -123,4 +125,4 @@ async def named_transactions(database: Database, settler: bytes, kind: str, afte
               SELECT 1 FROM executions e WHERE e.subject = named.transaction_hash AND e.log_index = ?)""",  # noqa: S608 - ? only
         (*seqs, *seqs, RECEIPT_INDEX),
     )
-    return Part([name for (name,) in named], seqs[-1] if len(seqs) == _INTENTS_PER_TURN else None)
+    return Part([name for (name,) in named], seqs[-1] if len(seqs) == count else None)

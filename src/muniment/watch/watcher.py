@@ -13,6 +13,7 @@ import structlog
 from muniment.errors import Refusal
 from muniment.outgoing import Unreachable
 from muniment.watch.follower import Follower, Step
+from muniment.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.watch.nodes import Nodes
 from muniment.watch.progress import LEASE_MS, LeaseLostError, release_lease, renew_lease, take_lease
 
@@ -57,6 +58,7 @@ class Watcher:
     interval_s: float
     on_step: Callable[[Step], None]
     start: Start | None = None
+    limits: WatchLimits = WATCH_LIMITS
 
     async def watch(self) -> bool:
         """Follow the chains; with `once`, return whether every chain was followed to its head.
@@ -162,7 +164,9 @@ class Watcher:
 
     def _nodes(self, chain: Chain) -> Nodes:
         context, now_s = self.context, asyncio.get_running_loop().time
-        return Nodes(context.outgoing, chain, now_s=now_s, chance=lambda: context.random_bytes(1)[0] / 255)
+        return Nodes(
+            context.outgoing, chain, now_s=now_s, chance=lambda: context.random_bytes(1)[0] / 255, limits=self.limits
+        )
 
     def _follower(self, nodes: Nodes, holder: str) -> Follower:
         context, chain = self.context, nodes.chain

@@ -45,7 +45,9 @@ class Table:
     spools: Path
 
     def store(self) -> TableBlockStore:
-        return TableBlockStore(self.database, self.portal.call(asyncio.get_running_loop), spools=self.spools)
+        loop = self.portal.call(asyncio.get_running_loop)
+        # Listings have more digests than one read.
+        return TableBlockStore(self.database, loop, spools=self.spools, digests_per_read=7)
 
     def execute(self, sql: str, *parameters: object) -> int:
         """How many rows a statement changed."""

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from stores import FILES, TABLES, Kept, opened
 
-from muniment.blocks import table
 from muniment.blocks.disk import SPOOL_MEMORY_MAX
 from muniment.blocks.store import BlockStore
 from muniment.errors import ContentNotFound, Integrity
@@ -63,8 +62,7 @@ def test_another_store_in_the_same_place_sees_the_blocks(kept: Kept, store: Bloc
     assert [again.get(block.digest) for block in MANY] == [block.data for block in MANY]
 
 
-def test_any_number_of_blocks_is_listed_in_order(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "DIGESTS_AT_ONCE", 7)
+def test_any_number_of_blocks_is_listed_in_order(store: BlockStore) -> None:
     store.put_many(MANY)
     assert list(store.digests()) == sorted(block.digest for block in MANY)
 

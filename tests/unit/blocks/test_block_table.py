@@ -105,15 +105,14 @@ def test_a_database_that_fails_is_storage_unavailable(
 
 @every_use
 def test_a_blocked_loop_is_waited_for_within_the_time_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[BlockStore], object]
+    tmp_path: Path, use: Callable[[BlockStore], object]
 ) -> None:
-    monkeypatch.setattr(table_module, "ANSWER_SECONDS_MAX", 0.05)
     database: Any = Database()
     loop = asyncio.new_event_loop()  # never runs
     try:
         started = time.monotonic()
         with pytest.raises(StorageUnavailable, match="does not answer"):
-            use(TableBlockStore(database, loop, spools=tmp_path))
+            use(TableBlockStore(database, loop, spools=tmp_path, answer_seconds_max=0.05))
         assert time.monotonic() - started < 30
         loop.run_until_complete(asyncio.sleep(0.01))  # a late put does no harm
     finally:

@@ -128,10 +128,11 @@ async def test_an_api_that_fails_knows_nothing(api: PriceApi, server: ForeignSer
     assert len(server.asked) == 1
 
 
-async def test_a_slow_api_knows_nothing(api: PriceApi, server: ForeignServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muniment.chains.prices.API_SECONDS_MAX", 0.05)
+async def test_a_slow_api_knows_nothing(server: ForeignServer) -> None:
     server.delay_s = 60
-    assert await api.prices([COIN], NOW_MS) == {}
+    async with Outgoing(allow_private=True) as outgoing:
+        api = PriceApi(server.url, outgoing, CHAINS, seconds_max=0.05)
+        assert await api.prices([COIN], NOW_MS) == {}
 
 
 async def test_an_api_that_is_not_there_knows_nothing() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from muniment.errors import InvalidWasm, TooManyUploads
 from muniment.evm.address import Address
-from muniment.functions import checking
 from muniment.functions.checking import Checks
 
 FIRST, SECOND, THIRD = (Address.from_raw(bytes((number,)) * 20) for number in (1, 2, 3))
@@ -64,9 +63,8 @@ async def test_creators_take_turns_when_all_places_are_taken() -> None:
     assert [creators[uploads.index(upload)] for upload in began] == [FIRST, SECOND, THIRD, FIRST, SECOND, FIRST]
 
 
-async def test_an_upload_that_waits_behind_others_of_its_creator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "QUEUE_SECONDS_MAX", 0.05)
-    checks, began = Checks(2, "test"), list[Upload]()
+async def test_an_upload_that_waits_behind_others_of_its_creator_is_refused() -> None:
+    checks, began = Checks(2, "test", queue_seconds_max=0.05), list[Upload]()
     running, next_one, refused = Upload(began), Upload(began), Upload(began)
     tasks = [asyncio.create_task(checks.run(FIRST, upload)) for upload in (running, next_one, refused)]
     with pytest.raises(TooManyUploads) as told:

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from feeding import IntentDraft, log
 from muniment.errors import Refusal
 from muniment.intents import recording, rules
 from muniment.intents.importing import Import
@@ -22,6 +21,7 @@ from muniment.intents.types import NewIntent, NewLog
 from muniment.storage import open_database
 from muniment.storage.database import Database
 from muniment.wire import decode_text
+from operator_client import IntentDraft, log
 
 NOW_MS = 1_795_204_080_123
 GRACE_S = 3_600

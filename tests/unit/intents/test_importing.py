@@ -15,7 +15,17 @@ from muniment.context import Context
 from muniment.errors import DatabaseUnavailable, Refusal
 from muniment.intents import exporting, importing, recording
 from muniment.intents.exporting import Exported
-from muniment.intents.importing import Import, Line, Progress, Tally, check_line, in_batches, read_lines
+from muniment.intents.importing import (
+    LINE_BYTES_MAX,
+    LINES_PER_BATCH,
+    Import,
+    Line,
+    Progress,
+    Tally,
+    check_line,
+    in_batches,
+    read_lines,
+)  # fmt: skip
 from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX
 from muniment.storage.database import Transaction
 from muniment.wire import encode
@@ -31,12 +41,14 @@ class World:
     context: Context
     refused: list[tuple[int, Refusal]] = field(default_factory=list)
 
-    def job(self, progress: Progress | None = None, source: str | None = SOURCE) -> Import:
+    def job(
+        self, progress: Progress | None = None, *, source: str | None = SOURCE, lines_per_batch: int = LINES_PER_BATCH
+    ) -> Import:
         self.refused.clear()
         return Import(
             database=self.context.database, protocol="Mimic", chains=CATALOGUE, grace_s=3600,
             now_ms=self.context.now_ms, source=source, refused=lambda n, why: self.refused.append((n, why)),
-            progress=progress or Progress(),
+            progress=progress or Progress(), lines_per_batch=lines_per_batch,
         )  # fmt: skip
 
     async def run(self, data: bytes) -> Tally:
@@ -66,8 +78,9 @@ def world(context: Context) -> World:
     return World(context)
 
 
-def read(data: bytes, after: Progress | None = None) -> list[Line]:
-    return list(read_lines(io.BytesIO(data), after or Progress()))
+def read(data: bytes, after: Progress | None = None, *, line_bytes_max: int = LINE_BYTES_MAX) -> list[Line]:
+    lines = read_lines(io.BytesIO(data), after or Progress(), line_bytes_max=line_bytes_max, skipped_per_read=7)
+    return list(lines)
 
 
 def test_lines_end_in_lf_or_crlf_and_the_last_may_have_no_end() -> None:
@@ -79,33 +92,29 @@ def test_lines_are_numbered_on_from_where_an_import_stood() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_line_of_the_greatest_length_is_whole(monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
-    monkeypatch.setattr(importing, "LINE_BYTES_MAX", 5)
-    assert [each.text for each in read(b"12345" + end + b"ab\n")] == [b"12345", b"ab"]
+def test_a_line_of_the_greatest_length_is_whole(end: bytes) -> None:
+    assert [each.text for each in read(b"12345" + end + b"ab\n", line_bytes_max=5)] == [b"12345", b"ab"]
 
 
 @pytest.mark.parametrize("excess", [1, 2, 3, 100])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
-def test_a_longer_line_is_skipped_to_its_end(monkeypatch: pytest.MonkeyPatch, excess: int, end: bytes) -> None:
-    monkeypatch.setattr(importing, "LINE_BYTES_MAX", 5)
-    monkeypatch.setattr(importing, "_SKIPPED_PER_READ", 7)
+def test_a_longer_line_is_skipped_to_its_end(excess: int, end: bytes) -> None:
     long = b"1" * (5 + excess) + end
-    assert read(long + b"ab\n") == [Line(1, len(long), None), Line(2, len(long) + 3, b"ab")]
-    assert read(long.removesuffix(end)) == [Line(1, 5 + excess, None)]
+    lines = read(long + b"ab\n", line_bytes_max=5)
+    assert lines == [Line(1, len(long), None), Line(2, len(long) + 3, b"ab")]
+    assert read(long.removesuffix(end), line_bytes_max=5) == [Line(1, 5 + excess, None)]
 
 
-def test_batches_are_bounded_in_lines_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "BATCH_LINES", 3)
-    monkeypatch.setattr(importing, "BATCH_BYTES", 10)
+def test_batches_are_bounded_in_lines_and_bytes() -> None:
     texts = [b"1", b"1", b"1", b"123456789", b"1", b"1" * 50, b"1"]
-    batches = in_batches(Line(n, n, text) for n, text in enumerate(texts))
+    batches = in_batches((Line(n, n, text) for n, text in enumerate(texts)), lines_max=3, bytes_max=10)
     assert [[each.number for each in batch] for batch in batches] == [[0, 1, 2], [3, 4], [5], [6]]
 
 
 def test_the_longest_intent_that_an_export_writes_fits_a_line() -> None:
     text = encode(log(0, data="\1" * LOG_BYTES_MAX, id="\1" * 100, level="critical"))
     rest = importing.HEAD_BYTES_MAX + PROPOSALS_MAX * importing.PROPOSAL_BYTES_MAX
-    assert rest + LOGS_MAX * (len(text) + 1) < importing.LINE_BYTES_MAX
+    assert rest + LOGS_MAX * (len(text) + 1) < LINE_BYTES_MAX
 
 
 @pytest.mark.parametrize(
@@ -194,17 +203,16 @@ async def test_refused_lines_cost_no_more_the_more_they_are(world: World, monkey
         tried.append(checked.new.nonce)
         return await record(tx, checked, *rest)
 
-    monkeypatch.setattr(recording, "record", counted)
+    monkeypatch.setattr(recording, "record", counted)  # the number of tries is seen nowhere else
     batch = [text for n in range(2, 40) for text in (line(n, status="succeeded"), line(n, status="created"))]
     await world.run(joined(batch))
     assert len(world.refused) == 38
     assert len(tried) <= 4 * len(batch)  # each twice, and the engine may run a transaction again that was refused
 
 
-async def test_progress_is_committed_with_the_lines_it_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "BATCH_LINES", 2)
+async def test_progress_is_committed_with_the_lines_it_counts(world: World) -> None:
     texts = [line(1), b"{", line(2), line(3), line(4)]
-    job = world.job()
+    job = world.job(lines_per_batch=2)
     answers = iter([True, False])
     assert not await job.run(io.BytesIO(joined(texts)), lambda: next(answers))
     progress = await importing.progress_of(world.context.database, SOURCE)
@@ -212,15 +220,14 @@ async def test_progress_is_committed_with_the_lines_it_counts(world: World, monk
     assert await world.count("intents") == 3
 
 
-async def test_an_interrupted_import_goes_on_to_the_same_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "BATCH_LINES", 2)
+async def test_an_interrupted_import_goes_on_to_the_same_end(world: World) -> None:
     texts = [line(1), b"{", line(2), line(2), *BACK, line(3), b"", line(4)]
     await world.run(joined(texts))
     whole, entries = await world.export(), await world.count("audit_entries")
     await world.clear()
     file, stood = io.BytesIO(joined(texts)), list[Progress]()
     while not stood or stood[-1].lines < len(texts):
-        job = world.job(await importing.progress_of(world.context.database, SOURCE))
+        job = world.job(await importing.progress_of(world.context.database, SOURCE), lines_per_batch=2)
         file.seek(job.progress.bytes)
         assert not await job.run(file, lambda: False)
         stood.append(job.progress)
@@ -240,13 +247,11 @@ async def test_nothing_is_kept_of_a_source_without_a_name(world: World) -> None:
     assert await world.count("imports") == 0
 
 
-async def test_a_database_that_fails_ends_the_import(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fails(*_: object) -> bool:
-        raise DatabaseUnavailable("full")
-
-    monkeypatch.setattr(recording, "record", fails)
+async def test_a_database_that_fails_ends_the_import(world: World) -> None:
+    job = world.job()
+    await world.context.database.close()
     with pytest.raises(DatabaseUnavailable):
-        await world.run(joined([line(1)]))
+        await job.run(io.BytesIO(joined([line(1)])), lambda: True)
     assert world.refused == []
 
 

@@ -6,7 +6,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from muniment.errors import Overloaded
-from muniment.storage.backlog import URGENT_WAITING_MAX, WAITING_MAX, Backlog
+from muniment.storage.backlog import Backlog
+from muniment.storage.database import DatabaseLimits
+
+LIMITS = DatabaseLimits(writes_waiting_max=3, urgent_writes_waiting_max=5)
 
 
 def takes(
@@ -19,16 +22,16 @@ def takes(
     return True
 
 
-def test_a_thousand_may_wait_and_no_more() -> None:
-    backlog = Backlog()
-    assert takes(backlog, 100, count=WAITING_MAX - 1, oldest_s=100)
-    assert not takes(backlog, 100, count=WAITING_MAX, oldest_s=100)
+def test_so_many_writes_may_wait_and_no_more() -> None:
+    backlog = Backlog(LIMITS)
+    assert takes(backlog, 100, count=2, oldest_s=100)
+    assert not takes(backlog, 100, count=3, oldest_s=100)
 
 
-def test_urgent_writes_pass_by_the_thousand_but_memory_is_bounded() -> None:
-    backlog = Backlog()
-    assert takes(backlog, 100, count=WAITING_MAX, oldest_s=100, urgent=True)
-    assert not takes(backlog, 100, count=URGENT_WAITING_MAX, oldest_s=100, urgent=True)
+def test_more_urgent_writes_may_wait_but_memory_is_bounded() -> None:
+    backlog = Backlog(LIMITS)
+    assert takes(backlog, 100, count=4, oldest_s=100, urgent=True)
+    assert not takes(backlog, 100, count=5, oldest_s=100, urgent=True)
 
 
 def test_writes_are_refused_once_the_oldest_was_late_for_half_a_second() -> None:

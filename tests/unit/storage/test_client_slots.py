@@ -12,7 +12,7 @@ import pytest
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import open_database
 from muniment.storage.client_slots import network_of
-from muniment.storage.database import Database
+from muniment.storage.database import Database, DatabaseLimits
 from postgres import Cluster
 
 ENDLESS = {
@@ -28,12 +28,9 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def database(
-    engine: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Database]:
-    monkeypatch.setattr(f"muniment.storage.{engine}.engine.SLOW_READ_SECONDS_MAX", SECONDS_MAX)
+async def database(engine: str, cluster: Cluster, tmp_path: Path) -> AsyncIterator[Database]:
     url = "sqlite:///slots.db" if engine == "sqlite" else await cluster.create_database(f"slots-{tmp_path.name}")
-    made = open_database(url, data_dir=tmp_path)
+    made = open_database(url, data_dir=tmp_path, limits=DatabaseLimits(slow_read_seconds_max=SECONDS_MAX))
     yield made
     await made.close()
 

@@ -15,7 +15,6 @@ from muniment.errors import DatabaseUnavailable, TriggerNotFound
 from muniment.evm.address import Address
 from muniment.storage import open_database
 from muniment.storage.database import Transaction
-from muniment.storage.postgres import read_queue as postgres_reader
 from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.storage.postgres.slot import Connection
 from muniment.storage.postgres.statements import Kind, Statements
@@ -81,14 +80,13 @@ async def test_two_different_reads_use_two_connections(database: PostgresDatabas
     assert database.connections_made == 2
 
 
-async def test_more_reads_than_the_queue_holds_are_refused(
-    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgres_reader, "READS_QUEUED_MAX", 2)
+async def test_more_reads_than_the_queue_holds_are_refused(postgres_url: str) -> None:
+    database = PostgresDatabase(postgres_url, reads_waiting_max=2)
     for _ in range(3):
         assert await asyncio.gather(*(database.fetch("SELECT 1") for _ in range(2))) == [[(1,)]] * 2
     outcomes = await asyncio.gather(*(database.fetch("SELECT 1") for _ in range(3)), return_exceptions=True)
     assert [type(each) for each in outcomes] == [list, list, DatabaseUnavailable]
+    await database.close()
 
 
 async def test_a_single_read_is_the_statement_itself(database: PostgresDatabase, sent: list[str]) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from muniment.storage.postgres import dispatcher
 from muniment.storage.postgres.dispatcher import Dispatcher
 
 GROUP_MAX = 5
@@ -16,14 +15,17 @@ GROUP_MAX = 5
 class Queue:
     """A queue of numbers; each group of them is served until the test finishes it."""
 
-    def __init__(self, *, size_min: int) -> None:
+    def __init__(self, *, size_min: int, small_group_seconds_max: float = 60) -> None:
         self.numbers: list[int] = []
         self.groups: list[list[int]] = []
         self.started = asyncio.Event()
         self._gates: list[asyncio.Event] = []
         slots: list[Any] = [_Slot(), _Slot()]
         length = self._length
-        self.dispatcher = Dispatcher(slots, self._next_group, self._serve, queue_length=length, size_min=size_min)
+        self.dispatcher = Dispatcher(
+            slots, self._next_group, self._serve,
+            queue_length=length, size_min=size_min, small_group_seconds_max=small_group_seconds_max,
+        )  # fmt: skip
 
     def add(self, *numbers: int) -> None:
         for number in numbers:
@@ -58,12 +60,6 @@ async def an_iteration() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.fixture(autouse=True)
-def long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long, unless a test is about it."""
-    monkeypatch.setattr(dispatcher, "SMALL_GROUP_SECONDS_MAX", 60.0)
-
-
 async def test_all_that_arrives_in_one_iteration_is_one_group() -> None:
     queue = Queue(size_min=3)
     queue.add(1)
@@ -93,11 +89,8 @@ async def test_a_group_of_the_minimum_size_starts_another_slot() -> None:
     assert queue.groups == [[1], [2, 3, 4]]
 
 
-async def test_a_small_group_starts_another_slot_when_the_busy_slot_takes_too_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(dispatcher, "SMALL_GROUP_SECONDS_MAX", 0.01)
-    queue = Queue(size_min=3)
+async def test_a_small_group_starts_another_slot_when_the_busy_slot_takes_too_long() -> None:
+    queue = Queue(size_min=3, small_group_seconds_max=0.01)
     queue.add(1)
     await an_iteration()
     queue.started.clear()

@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
-from muniment.storage.database import Transaction
-from muniment.storage.postgres import engine as postgres, slot as postgres_slot, transaction as postgres_transaction
+from muniment.storage.database import DatabaseLimits, Transaction
+from muniment.storage.postgres import slot as postgres_slot, transaction as postgres_transaction
 from muniment.storage.postgres.engine import PostgresDatabase
 from postgres import Cluster
 
@@ -181,15 +181,14 @@ async def meet(met: asyncio.Barrier, database: PostgresDatabase, work: Any) -> i
     return results[0]
 
 
-async def test_a_long_read_is_cancelled_at_its_deadline(
-    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgres, "SLOW_READ_SECONDS_MAX", 0.1)
+@pytest.mark.usefixtures("database")
+async def test_a_long_read_is_cancelled_at_its_deadline(own_cluster: Cluster) -> None:
+    impatient = PostgresDatabase(own_cluster.url("faults"), DatabaseLimits(slow_read_seconds_max=2))
     with pytest.raises(DeadlineExceeded):
-        await database.fetch_slow("SELECT pg_sleep(5)")
-    monkeypatch.undo()
-    assert await database.fetch_slow("SELECT 1") == [(1,)]
-    assert await database.fetch("SELECT 1") == [(1,)]
+        await impatient.fetch_slow("SELECT pg_sleep(4)")
+    assert await impatient.fetch_slow("SELECT 1") == [(1,)]
+    assert await impatient.fetch("SELECT 1") == [(1,)]
+    await impatient.close()
 
 
 async def test_two_concurrent_processes_apply_a_migration_once(own_cluster: Cluster) -> None:

@@ -15,6 +15,7 @@ from muniment.errors import DatabaseUnavailable
 from muniment.storage.migrate import Migration, migrations
 from muniment.storage.postgres import migrate as postgres_migrate
 from muniment.storage.postgres.engine import PostgresDatabase
+from muniment.storage.postgres.slot import Connector
 from postgres import Cluster
 
 KNOWN = migrations("postgres")
@@ -117,10 +118,7 @@ async def test_migrations_before_a_failing_one_stay(database: PostgresDatabase, 
     assert await database.migrate() == [INDEX.name]
 
 
-async def test_a_process_that_waits_too_long_to_migrate_says_so(
-    database: PostgresDatabase, session: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_that_waits_too_long_to_migrate_says_so(session: Any, url: str) -> None:
     await session.execute("SELECT pg_advisory_lock($1)", postgres_migrate._LOCK_NAME)  # pyright: ignore[reportPrivateUsage] - another release's
-    monkeypatch.setattr(postgres_migrate, "MIGRATION_SECONDS_MAX", 0.3)
     with pytest.raises(DatabaseUnavailable, match="another process"):
-        await database.migrate()
+        await postgres_migrate.migrate(Connector(url), seconds_max=0.3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -30,8 +31,8 @@ async def ask(tx: Transaction) -> None:
     await tx.fetch("SELECT sig FROM triggers WHERE sig = ?", (b"",))
 
 
-async def test_a_lost_statement_is_503_that_names_the_pooler_and_it_is_not_ready_for_a_while(
-    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+async def test_a_lost_statement_is_503_that_names_the_pooler_and_it_is_not_ready(
+    database: PostgresDatabase,
 ) -> None:
     await database.check_writes()
     await database.fetch("SELECT sig FROM triggers WHERE sig = ?", (b"",))
@@ -45,8 +46,15 @@ async def test_a_lost_statement_is_503_that_names_the_pooler_and_it_is_not_ready
             await again()
         with pytest.raises(NotReady, match="a connection pooler"):
             await database.check_writes()
-    monkeypatch.setattr(postgres_slot, "POOLED_SECONDS", 0.0)
-    await database.check_writes()
+
+
+async def test_an_error_that_shows_a_pooler_counts_for_a_while() -> None:
+    connector = postgres_slot.Connector("postgresql:///", pooled_seconds=0.5)
+    assert not connector.is_pooled
+    connector.note(postgres_slot.asyncpg.DuplicatePreparedStatementError("it exists"))
+    assert connector.is_pooled
+    await asyncio.sleep(0.6)
+    assert not connector.is_pooled
 
 
 async def test_a_name_that_another_process_took_is_the_same(database: PostgresDatabase) -> None:

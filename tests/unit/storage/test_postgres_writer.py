@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import NoReturn
+from pathlib import Path
 
-import pytest
+import structlog
 
 from muniment.errors import DatabaseUnavailable
-from muniment.storage.postgres import writer as postgres_writer
 from muniment.storage.postgres.engine import PostgresDatabase
 
 # A writer that lost a job would keep its caller waiting for ever.
 ANSWER_SECONDS_MAX = 120
 
 
-class BrokenLog:
-    """A log whose standard error was closed before the service started."""
-
-    def error(self, *_: object, **__: object) -> NoReturn:
-        raise AttributeError("'NoneType' object has no attribute 'write'")
-
-
-async def test_a_failing_log_keeps_no_caller_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_writer, "_log", BrokenLog())
+async def test_a_failing_log_keeps_no_caller_waiting(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as closed:  # as when standard error was closed before the service started
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(closed))
     with socket.socket() as held:  # bound, and nobody listens
         held.bind(("127.0.0.1", 0))
         database = PostgresDatabase(f"postgresql://nobody@127.0.0.1:{held.getsockname()[1]}/none")

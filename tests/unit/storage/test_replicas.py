@@ -12,8 +12,7 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import open_replicated
-from muniment.storage.database import Reader
-from muniment.storage.postgres import engine as postgres
+from muniment.storage.database import DatabaseLimits, Reader
 from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.storage.postgres.slot import _url_of_each_host
 from muniment.storage.replication.replicated import ReplicatedDatabase
@@ -49,7 +48,8 @@ async def database(primary: Cluster, replica: Cluster, tmp_path: Path) -> AsyncI
 
 
 def replicated(primary: Cluster, replica: Cluster, tmp_path: Path, lag_s_max: float = 600) -> ReplicatedDatabase:
-    return open_replicated(primary.url(), [replica.url()], data_dir=tmp_path, lag_s_max=lag_s_max)
+    limits = DatabaseLimits(slow_read_seconds_max=60)
+    return open_replicated(primary.url(), [replica.url()], data_dir=tmp_path, lag_s_max=lag_s_max, limits=limits)
 
 
 def values(number: int) -> tuple[bytes | str, ...]:
@@ -170,9 +170,8 @@ async def test_a_replica_is_used_no_longer_than_the_bound_without_the_primary(
 
 
 async def test_a_long_read_ends_with_its_replica_and_is_asked_elsewhere(
-    database: ReplicatedDatabase, replica: Cluster, monkeypatch: pytest.MonkeyPatch
+    database: ReplicatedDatabase, replica: Cluster
 ) -> None:
-    monkeypatch.setattr(postgres, "SLOW_READ_SECONDS_MAX", 60)
     reader = await at_the_replica(database)
     asked = asyncio.create_task(reader.fetch_slow("SELECT pg_sleep(4) IS NULL, pg_is_in_recovery()"))
     await asyncio.sleep(0.3)

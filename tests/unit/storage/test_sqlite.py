@@ -13,10 +13,9 @@ from words import add, connection_of, opened, words, write_lock_held
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded
 from muniment.storage import open_database
-from muniment.storage.database import Transaction
-from muniment.storage.sqlite import connection as sqlite_connection, engine as sqlite
-from muniment.storage.sqlite.connection import connect
-from muniment.storage.sqlite.engine import SqliteDatabase
+from muniment.storage.database import DatabaseLimits, Transaction
+from muniment.storage.sqlite.connection import use_wal
+from muniment.storage.sqlite.engine import SLOW_READERS, SqliteDatabase
 
 # A machine that is busy with other things may be late, but not always. Where it is wrong, each attempt is late.
 ATTEMPTS = 4
@@ -42,20 +41,12 @@ async def test_the_writing_connection_flushes_every_commit(database: SqliteDatab
     assert pragma(connection, "busy_timeout") == 0  # the event loop waits for nobody; the thread does
 
 
-async def test_every_connection_is_made_in_one_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[object, object, object]] = []
-
-    def noted(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-        connection = connect(path, read_only=read_only)
-        made.append((read_only, pragma(connection, "synchronous"), pragma(connection, "journal_mode")))
-        return connection
-
-    monkeypatch.setattr(sqlite, "connect", noted)
-    database = SqliteDatabase(tmp_path / "new.db")
-    await database.migrate()
-    await database.fetch_slow("SELECT 1")
-    await database.close()
-    assert made == [(False, FULL, "wal"), (True, FULL, "wal"), (False, FULL, "wal"), (True, FULL, "wal")]
+@pytest.mark.parametrize(("name", "value"), [("synchronous", FULL), ("journal_mode", "wal"), ("foreign_keys", 1)])
+async def test_every_connection_is_made_in_one_way(database: SqliteDatabase, name: str, value: object) -> None:
+    sql = f"PRAGMA {name}"
+    assert await database.fetch(sql) == [(value,)]
+    assert await database.fetch_slow(sql) == [(value,)]
+    assert await database.write(lambda tx: tx.fetch(sql)) == [(value,)]
 
 
 class LockedAtFirst:
@@ -80,16 +71,15 @@ class LockedAtFirst:
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY])
 def test_two_processes_may_open_a_new_file_together(code: int) -> None:
     connection = LockedAtFirst(code)
-    sqlite_connection._use_wal(connection)  # pyright: ignore[reportArgumentType] - it acts as one
+    use_wal(connection)  # pyright: ignore[reportArgumentType] - it acts as one
     assert connection.tries == 3
 
 
-def test_a_new_file_that_stays_locked_or_fails_is_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_that_stays_locked_or_fails_is_not_tried_for_ever() -> None:
     with pytest.raises(sqlite3.OperationalError):
-        sqlite_connection._use_wal(LockedAtFirst(sqlite3.SQLITE_IOERR))  # pyright: ignore[reportArgumentType] - it acts as one
-    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", -1)
+        use_wal(LockedAtFirst(sqlite3.SQLITE_IOERR))  # pyright: ignore[reportArgumentType] - it acts as one
     with pytest.raises(sqlite3.OperationalError):
-        sqlite_connection._use_wal(LockedAtFirst(sqlite3.SQLITE_BUSY))  # pyright: ignore[reportArgumentType] - it acts as one
+        use_wal(LockedAtFirst(sqlite3.SQLITE_BUSY), busy_timeout_ms=-1)  # pyright: ignore[reportArgumentType] - it acts as one
 
 
 async def test_a_row_added_last_goes_in_unless_it_is_there(database: SqliteDatabase) -> None:
@@ -114,10 +104,8 @@ async def test_a_relative_path_is_inside_the_data_directory(tmp_path: Path) -> N
     assert (tmp_path / "absolute.db").exists()
 
 
-async def test_a_slow_read_ends_at_its_deadline_and_blocks_no_other_read(
-    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 1.0)
+async def test_a_slow_read_ends_at_its_deadline_and_blocks_no_other_read(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "test.db", DatabaseLimits(slow_read_seconds_max=1.0))
 
     async def longest_turn() -> float:
         started = time.monotonic()
@@ -134,21 +122,21 @@ async def test_a_slow_read_ends_at_its_deadline_and_blocks_no_other_read(
         return longest
 
     assert min([await longest_turn() for _ in range(ATTEMPTS)]) < 0.8
+    await database.close()
 
 
-async def test_waiting_for_a_reader_counts_towards_the_deadline(
-    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite, "SLOW_READ_SECONDS_MAX", 0.5)
+async def test_waiting_for_a_reader_counts_towards_the_deadline(tmp_path: Path) -> None:
+    database = SqliteDatabase(tmp_path / "test.db", DatabaseLimits(slow_read_seconds_max=0.5))
 
     async def seconds() -> float:
         started = time.monotonic()
-        reads = [database.fetch_slow(ENDLESS) for _ in range(10 * sqlite.SLOW_READERS)]
+        reads = [database.fetch_slow(ENDLESS) for _ in range(10 * SLOW_READERS)]
         outcomes = await asyncio.gather(*reads, return_exceptions=True)
         assert {type(each) for each in outcomes} == {DeadlineExceeded}
         return time.monotonic() - started
 
     assert min([await seconds() for _ in range(ATTEMPTS)]) < 4
+    await database.close()
 
 
 async def test_a_slow_read_answers_like_a_quick_one(database: SqliteDatabase) -> None:
@@ -167,11 +155,8 @@ async def test_a_lock_held_by_another_process_is_waited_for(database: SqliteData
     assert await words(database) == ["patient"]
 
 
-async def test_a_lock_held_too_long_is_a_refusal_and_then_all_is_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: SqliteDatabase
-) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
-    impatient = SqliteDatabase(tmp_path / "test.db")
+async def test_a_lock_held_too_long_is_a_refusal_and_then_all_is_well(tmp_path: Path, database: SqliteDatabase) -> None:
+    impatient = SqliteDatabase(tmp_path / "test.db", busy_timeout_ms=50)
     with write_lock_held(tmp_path / "test.db"):
         with pytest.raises(DatabaseUnavailable, match="SQLITE_BUSY"):
             await impatient.write(add("a"))
@@ -227,16 +212,13 @@ _held: list[sqlite3.Connection] = []
 
 
 @pytest.mark.parametrize("spoil", [_is_a_directory, _is_below_a_file, _is_something_else, _is_locked])
-async def test_a_file_that_is_not_a_database_is_refused(
-    tmp_path: Path, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_connection, "BUSY_TIMEOUT_MS", 50)
+async def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     path = tmp_path / "folder" / "test.db"
     path.parent.mkdir()
     spoil(path)
     try:
         with pytest.raises(DatabaseUnavailable, match="cannot open the database"):
-            SqliteDatabase(path)
+            SqliteDatabase(path, busy_timeout_ms=50)
     finally:
         while _held:
             _held.pop().close()

@@ -12,9 +12,10 @@ import pytest
 from words import TABLE, Work, add, add_then_raise, commit_held, connection_of, nothing, opened, words, write_lock_held
 
 from muniment.errors import DatabaseUnavailable, TriggerDeactivated
-from muniment.storage.database import Transaction
+from muniment.storage.database import DATABASE_LIMITS, Transaction
 from muniment.storage.sqlite.engine import SqliteDatabase
-from muniment.storage.sqlite.writer import GROUP_SIZE_MAX
+
+GROUP_MAX = DATABASE_LIMITS.writes_per_group_max
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ async def in_one_group(database: SqliteDatabase, *works: Work) -> list[int | Bas
     return (await asyncio.gather(first, *rest, return_exceptions=True))[1:]
 
 
-@pytest.mark.parametrize(("writers", "commits"), [(1, 1), (100, 1), (GROUP_SIZE_MAX, 1), (GROUP_SIZE_MAX + 1, 2)])
+@pytest.mark.parametrize(("writers", "commits"), [(1, 1), (100, 1), (GROUP_MAX, 1), (GROUP_MAX + 1, 2)])
 async def test_writers_that_wait_together_share_a_commit(database: SqliteDatabase, writers: int, commits: int) -> None:
     said: list[str] = []
     connection_of(database).set_trace_callback(said.append)

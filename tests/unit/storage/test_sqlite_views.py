@@ -16,7 +16,6 @@ import uvloop
 from words import TABLE, add, connection_of, opened
 
 from muniment.errors import DatabaseUnavailable, NotReady
-from muniment.storage.sqlite import commits as sqlite_commits
 from muniment.storage.sqlite.connection import connect
 from muniment.storage.sqlite.engine import SqliteDatabase
 from muniment.storage.sqlite.view import VIEW_SECONDS_MAX
@@ -195,11 +194,8 @@ async def test_the_number_is_the_users_alone_and_no_link_is_followed(tmp_path: P
     assert not (tmp_path / "elsewhere").exists()
 
 
-async def test_the_log_begins_anew_though_two_processes_never_stop_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_log_begins_anew_though_two_processes_never_stop_reading(tmp_path: Path) -> None:
     log_bytes_max = 400_000
-    monkeypatch.setattr(sqlite_commits, "LOG_BYTES", log_bytes_max)
     is_over = False
 
     async def keep_reading(database: SqliteDatabase) -> None:
@@ -207,7 +203,8 @@ async def test_the_log_begins_anew_though_two_processes_never_stop_reading(
             await counted(database)
             await asyncio.sleep(0)
 
-    async with opened(tmp_path / "test.db") as database, another(tmp_path / "test.db") as second:
+    path = tmp_path / "test.db"
+    async with opened(path, log_bytes=log_bytes_max) as database, another(path) as second:
         readers = [asyncio.create_task(keep_reading(each)) for each in (database, second)]
         for number in range(200):
             await database.write(add(f"{number}" + "x" * 20_000))
@@ -217,11 +214,8 @@ async def test_the_log_begins_anew_though_two_processes_never_stop_reading(
     assert log_bytes < 2 * log_bytes_max  # of four million that were written
 
 
-async def test_a_long_reader_is_waited_for_once_as_long_as_the_log_grows_by_its_length(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_commits, "LOG_BYTES", 400_000)
-    async with opened(tmp_path / "test.db") as database:
+async def test_a_long_reader_is_waited_for_once_as_long_as_the_log_grows_by_its_length(tmp_path: Path) -> None:
+    async with opened(tmp_path / "test.db", log_bytes=400_000) as database:
         said: list[str] = []
         connection_of(database).set_trace_callback(said.append)
         with closing(connect(tmp_path / "test.db", read_only=True)) as backup:

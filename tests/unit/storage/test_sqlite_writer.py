@@ -1,4 +1,7 @@
-"""Whatever is raised, and wherever: each caller gets an outcome, and the writer goes on or says that it cannot."""
+"""Whatever is raised, and wherever: each caller gets an outcome, and the writer goes on or says that it cannot.
+
+The patches here raise where no client can make the writer fail: at the end of its thread, at a failing fsync.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import structlog
 from words import Work, add, commit_held, connection_of, nothing, opened, words, write_lock_held
 
 from muniment.errors import DatabaseUnavailable, NotReady, Overloaded, TriggerDeactivated
-from muniment.storage import backlog
-from muniment.storage.database import Transaction
-from muniment.storage.sqlite import commits as sqlite_commits, writer as sqlite_writer
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits, Transaction
+from muniment.storage.sqlite import commits as sqlite_commits
 from muniment.storage.sqlite.engine import SqliteDatabase
 from muniment.storage.sqlite.jobs import Group
 from muniment.storage.sqlite.writer import Writer
@@ -51,16 +54,22 @@ def halt_behind_the_first(patch: pytest.MonkeyPatch, pause_s: float = 0) -> None
     patch.setattr(Writer, "_call_next", call_next_or_halt)
 
 
-class BrokenLog:
-    """A log whose standard error was closed before the service started."""
-
-    def error(self, *_: object, **__: object) -> NoReturn:
-        raise AttributeError("'NoneType' object has no attribute 'write'")
+@pytest.fixture
+def broken_log(tmp_path: Path) -> None:
+    """The log goes to a file that is closed, as when standard error was closed before the service started."""
+    with (tmp_path / "log").open("w") as closed:
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(closed))
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
-    async with opened(tmp_path / "test.db") as made:
+def limits() -> DatabaseLimits:
+    """The limits of `database`; a test that needs small ones gives its own as a parameter."""
+    return DATABASE_LIMITS
+
+
+@pytest.fixture
+async def database(tmp_path: Path, limits: DatabaseLimits) -> AsyncIterator[SqliteDatabase]:
+    async with opened(tmp_path / "test.db", limits) as made:
         yield made
 
 
@@ -77,23 +86,22 @@ def fill_up(database: SqliteDatabase) -> None:
     connection.execute(f"PRAGMA max_page_count={pages}")
 
 
-async def test_a_failing_log_keeps_no_caller_waiting(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("broken_log")
+async def test_a_failing_log_keeps_no_caller_waiting(database: SqliteDatabase) -> None:
     fill_up(database)
-    with monkeypatch.context() as patch:
-        patch.setattr(sqlite_writer, "_log", BrokenLog())
-        told = await outcomes(database, add("a"), add("b" * 10_000))
+    told = await outcomes(database, add("a"), add("b" * 10_000))
     assert [str(each) for each in told] == ["the database cannot write now: the disk is full (SQLITE_FULL)"] * 2
     connection_of(database).execute("PRAGMA max_page_count=1000000")
     await outcomes(database, add("later"))
     assert await words(database) == ["later"]
 
 
+@pytest.mark.usefixtures("broken_log")
 async def test_a_log_that_fails_in_the_thread_does_not_end_it(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_writer, "_log", BrokenLog())
-        patch.setattr(sqlite_writer.Writer, "_make_durable", halt)
+        patch.setattr(Writer, "_make_durable", halt)
         (told,) = await outcomes(database, add("a"))
     assert isinstance(told, DatabaseUnavailable)
     await outcomes(database, add("later"))
@@ -115,6 +123,7 @@ async def test_an_error_on_the_loop_is_the_outcome_of_the_group(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the end of the thread is the test
+@pytest.mark.parametrize("limits", [DatabaseLimits(writes_per_group_max=1)], ids=[""])
 @pytest.mark.parametrize("step", ["_finish", "_call_next"])
 async def test_a_writer_whose_thread_ends_refuses_all_callers_and_is_not_ready(
     database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -122,7 +131,6 @@ async def test_a_writer_whose_thread_ends_refuses_all_callers_and_is_not_ready(
     await database.migrate()
     await database.check()
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_writer, "GROUP_SIZE_MAX", 1)
         if step == "_finish":
             patch.setattr(Writer, step, halt)
         else:
@@ -156,28 +164,22 @@ async def test_a_group_that_runs_while_the_thread_ends_is_also_refused_and_undon
     assert not connection_of(database).in_transaction
 
 
-async def test_a_write_that_waited_too_long_is_refused_and_not_done(
-    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(sqlite_writer, "WAITING_SECONDS_MAX", 1)
-        with commit_held(database):
-            first = asyncio.create_task(database.write(add("first")))
-            await asyncio.sleep(0.05)
-            late = asyncio.create_task(database.write(add("late")))
-            await asyncio.sleep(1.5)
-        with pytest.raises(DatabaseUnavailable, match="too busy"):
-            await asyncio.wait_for(late, ANSWER_SECONDS_MAX)
-        await first
+@pytest.mark.parametrize("limits", [DatabaseLimits(write_wait_seconds_max=1)], ids=[""])
+async def test_a_write_that_waited_too_long_is_refused_and_not_done(database: SqliteDatabase) -> None:
+    with commit_held(database):
+        first = asyncio.create_task(database.write(add("first")))
+        await asyncio.sleep(0.05)
+        late = asyncio.create_task(database.write(add("late")))
+        await asyncio.sleep(1.5)
+    with pytest.raises(DatabaseUnavailable, match="too busy"):
+        await asyncio.wait_for(late, ANSWER_SECONDS_MAX)
+    await first
     await outcomes(database, add("later"))
     assert await words(database) == ["first", "later"]
 
 
-async def test_closing_does_not_wait_for_writes_that_waited_too_long(
-    tmp_path: Path, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = SqliteDatabase(tmp_path / "test.db")
-    monkeypatch.setattr(sqlite_writer, "WAITING_SECONDS_MAX", 1)
+async def test_closing_does_not_wait_for_writes_that_waited_too_long(tmp_path: Path, database: SqliteDatabase) -> None:
+    other = SqliteDatabase(tmp_path / "test.db", DatabaseLimits(write_wait_seconds_max=1))
     with commit_held(other):
         writing = [asyncio.create_task(other.write(nothing))]
         await asyncio.sleep(0.05)
@@ -190,10 +192,8 @@ async def test_closing_does_not_wait_for_writes_that_waited_too_long(
     assert await words(database) == []
 
 
-async def test_writes_beyond_the_queue_limit_are_refused_immediately(
-    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backlog, "WAITING_MAX", 2)
+@pytest.mark.parametrize("limits", [DatabaseLimits(writes_waiting_max=2)], ids=[""])
+async def test_writes_beyond_the_queue_limit_are_refused_immediately(database: SqliteDatabase) -> None:
     with commit_held(database):
         first = asyncio.create_task(database.write(add("first")))
         await asyncio.sleep(0.05)
@@ -207,18 +207,15 @@ async def test_writes_beyond_the_queue_limit_are_refused_immediately(
     assert await words(database) == ["first", "a", "b", "urgent"]
 
 
-async def test_all_callers_behind_a_lasting_lock_are_refused_in_time(
-    database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite_writer, "WAITING_SECONDS_MAX", 0.3)
-    monkeypatch.setattr(sqlite_writer, "GROUP_SIZE_MAX", 1)
-    vars(database._writer)["_patience_s"] = 0.2
-    with write_lock_held(tmp_path / "test.db"):
-        began = time.monotonic()
-        told = await outcomes(database, *(add(str(number)) for number in range(50)))
-        assert time.monotonic() - began < 8  # one after the other would take ten seconds
-    assert {type(each) for each in told} == {DatabaseUnavailable}
-    assert await words(database) == []
+async def test_all_callers_behind_a_lasting_lock_are_refused_in_time(tmp_path: Path) -> None:
+    limits = DatabaseLimits(write_wait_seconds_max=0.3, writes_per_group_max=1)
+    async with opened(tmp_path / "test.db", limits, busy_timeout_ms=200) as database:
+        with write_lock_held(tmp_path / "test.db"):
+            began = time.monotonic()
+            told = await outcomes(database, *(add(str(number)) for number in range(50)))
+            assert time.monotonic() - began < 8  # one after the other would take ten seconds
+        assert {type(each) for each in told} == {DatabaseUnavailable}
+        assert await words(database) == []
 
 
 @pytest.mark.parametrize("error", [TriggerDeactivated("no"), MemoryError(), sqlite3.IntegrityError("no")])

@@ -10,7 +10,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from muniment.storage.database import Transaction
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits, Transaction
+from muniment.storage.sqlite.commits import LOG_BYTES
+from muniment.storage.sqlite.connection import BUSY_TIMEOUT_MS
 from muniment.storage.sqlite.engine import SqliteDatabase
 
 TABLE = "CREATE TABLE words (seq INTEGER PRIMARY KEY AUTOINCREMENT, word TEXT NOT NULL UNIQUE) STRICT"
@@ -27,9 +29,15 @@ connection.execute("COMMIT")
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncGenerator[SqliteDatabase]:
+async def opened(
+    path: Path,
+    limits: DatabaseLimits = DATABASE_LIMITS,
+    *,
+    busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+    log_bytes: int = LOG_BYTES,
+) -> AsyncGenerator[SqliteDatabase]:
     """A new database with one small table, without migrations."""
-    database = SqliteDatabase(path)
+    database = SqliteDatabase(path, limits, busy_timeout_ms=busy_timeout_ms, log_bytes=log_bytes)
 
     async def create(tx: Transaction) -> None:
         await tx.execute(TABLE)

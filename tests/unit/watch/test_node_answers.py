@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from muniment.evm.address import Address
-from muniment.watch import node_answers
 from muniment.watch.events import SettlerEvent
 from muniment.watch.node_answers import Block, pieces
 
@@ -16,12 +13,11 @@ def event(block: int, index: int) -> SettlerEvent:
     return SettlerEvent("intent", b"\1" * 32, SETTLER, block, block.to_bytes(32), b"\2" * 32, index)
 
 
-def test_no_block_is_split_and_the_last_piece_ends_with_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_answers, "FACTS_MAX", 2)
+def test_no_block_is_split_and_the_last_piece_ends_with_the_range() -> None:
     events = [event(7, 0), event(5, 2), event(5, 0), event(5, 1), event(6, 0)]
-    found = [([each.block_number for each in piece], end.number) for piece, end in pieces(events, Block(9, b""))]
+    found = [([each.block_number for each in piece], end.number) for piece, end in pieces(events, Block(9, b""), 2)]
     assert found == [([5, 5, 5], 5), ([6, 7], 9)]
 
 
 def test_a_range_without_events_is_one_piece() -> None:
-    assert list(pieces([], Block(9, b"x"))) == [([], Block(9, b"x"))]
+    assert list(pieces([], Block(9, b"x"), 2)) == [([], Block(9, b"x"))]

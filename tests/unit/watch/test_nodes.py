@@ -7,7 +7,8 @@ from hypothesis import given, strategies as st
 
 from muniment.chains.catalogue import Chain
 from muniment.outgoing import Outgoing
-from muniment.watch.nodes import BLOCKS_FIRST, BLOCKS_MAX, REST_SECONDS_MAX, Nodes, Span
+from muniment.watch.limits import WATCH_LIMITS
+from muniment.watch.nodes import BLOCKS_FIRST, BLOCKS_MAX, Nodes, Span
 
 
 def ranges(span: Span, limit: int, count: int) -> list[int]:
@@ -66,7 +67,7 @@ async def test_a_node_that_fails_rests_twice_as_long_each_time_up_to_a_minute(no
         nodes.failed(nodes.nodes[0], "timeout")
         rests.append(nodes.nodes[0].rests_until_s - 1_000)
     assert rests == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert max(rests) == REST_SECONDS_MAX
+    assert max(rests) == WATCH_LIMITS.rest_seconds_max
 
 
 async def test_chance_halves_a_rest_at_most(nodes: Nodes) -> None:

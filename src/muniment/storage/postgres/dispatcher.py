@@ -27,7 +27,7 @@ class Dispatcher(Generic[G]):
     A slot takes its first group in the next iteration of the event loop, so that the group holds all requests of this
     iteration. With a minimum size, the slot first waits until no more requests arrive. Then it takes group after group
     until the queue is empty. While one slot is busy, a second one starts only for a group of the minimum size; a
-    smaller group waits for the busy slot, up to `SMALL_GROUP_SECONDS_MAX`.
+    smaller group waits for the busy slot, up to `small_group_seconds_max`.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Dispatcher(Generic[G]):
         *,
         queue_length: Callable[[], int],
         size_min: int = 1,
+        small_group_seconds_max: float = SMALL_GROUP_SECONDS_MAX,
     ) -> None:
         """`next_group` takes a group from the queue, None when the queue is empty; `serve` never raises.
 
@@ -49,6 +50,7 @@ class Dispatcher(Generic[G]):
         self._serve = serve
         self._queue_length = queue_length
         self._size_min = size_min
+        self._small_group_seconds_max = small_group_seconds_max
         self._is_starting = False
         self._small_group_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -61,7 +63,7 @@ class Dispatcher(Generic[G]):
             self._start_slot()
         elif self._small_group_timer is None:
             loop = asyncio.get_running_loop()
-            self._small_group_timer = loop.call_later(SMALL_GROUP_SECONDS_MAX, self._start_small_group)
+            self._small_group_timer = loop.call_later(self._small_group_seconds_max, self._start_small_group)
 
     def _start_small_group(self) -> None:
         """Start a slot for a small group, because the busy slot took too long."""

@@ -14,11 +14,12 @@ import asyncpg
 
 from muniment.errors import DeadlineExceeded, NotReady
 from muniment.storage.client_slots import ClientSlots
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.migrate import migrations
 from muniment.storage.postgres.batches import fetch_batch
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, POOLED, READ_ONLY, for_caller
 from muniment.storage.postgres.migrate import migrate
-from muniment.storage.postgres.read_queue import ReadQueue
+from muniment.storage.postgres.read_queue import READS_WAITING_MAX, ReadQueue
 from muniment.storage.postgres.slot import Connector, Slot
 from muniment.storage.postgres.statements import Statements
 from muniment.storage.postgres.subset import fetch_some
@@ -30,12 +31,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# After this time, the wait for a slot included, a long read is cancelled: about as long as a client waits.
-SLOW_READ_SECONDS_MAX: Final = 5.0
 # Concurrent long reads of a process; each occupies a core of the server.
 SLOW_SLOTS: Final = 2
 # A row has the time of its request, but is not dated before the last row that its transaction saw. So only rows of
-# concurrent transactions can be out of order: by the wait in the queue (`WAITING_SECONDS_MAX`, ten seconds) plus the
+# concurrent transactions can be out of order: by the wait in the queue (`DATABASE_LIMITS`, ten seconds) plus the
 # difference between the clocks of two machines (five seconds if they are synchronised).
 TIMES_DIFFER_MS_MAX: Final = 15_000
 
@@ -47,12 +46,22 @@ class PostgresDatabase:
     merges_unions: bool = False
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 
-    def __init__(self, url: str) -> None:
-        """Connect on first use, so the server may be down now."""
+    def __init__(
+        self,
+        url: str,
+        limits: DatabaseLimits = DATABASE_LIMITS,
+        *,
+        reads_waiting_max: int = READS_WAITING_MAX,
+    ) -> None:
+        """Connect on first use, so the server may be down now.
+
+        At most `reads_waiting_max` reads are in the queue.
+        """
+        self._limits = limits
         self._connector = Connector(url)
         self._statements = Statements()
-        self._read_queue = ReadQueue(self._connector, self._statements)
-        self._writer = Writer(self._connector, self._statements)
+        self._read_queue = ReadQueue(self._connector, self._statements, reads_waiting_max=reads_waiting_max)
+        self._writer = Writer(self._connector, self._statements, limits)
         self._writing_probe = Probe(self._prove_writing, silence="the database does not answer")
         self._slow_slots: list[Slot] = [Slot(self._connector) for _ in range(SLOW_SLOTS)]
         self._free_slow_slots = asyncio.Semaphore(SLOW_SLOTS)
@@ -82,8 +91,9 @@ class PostgresDatabase:
     async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, on a slot for long reads; cancelled at the deadline."""
         statement, values = self._statements.find(sql, parameters)
+        seconds_max = self._limits.slow_read_seconds_max
         try:
-            async with asyncio.timeout(SLOW_READ_SECONDS_MAX), self._client_slots.of(client), self._free_slow_slots:
+            async with asyncio.timeout(seconds_max), self._client_slots.of(client), self._free_slow_slots:
                 slot = self._slow_slots.pop()
                 try:
                     (rows,) = await fetch_batch(await slot.open(), statement, [values])
@@ -93,7 +103,7 @@ class PostgresDatabase:
                 finally:
                     self._slow_slots.append(slot)
         except (TimeoutError, asyncpg.QueryCanceledError) as error:
-            raise DeadlineExceeded(f"the read took more than {SLOW_READ_SECONDS_MAX:g} s") from error
+            raise DeadlineExceeded(f"the read took more than {seconds_max:g} s") from error
         except DRIVER_ERRORS as error:
             raise for_caller(error) from error
         return rows

@@ -37,13 +37,15 @@ _NUMBERED_TABLES: Final = """SELECT quote_ident(c.relname) FROM pg_attrdef d JOI
 _CONCURRENT_INDEX: Final = re.compile(r"^CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(\w+)", re.MULTILINE)
 
 
-async def migrate(connector: Connector) -> list[str]:
+async def migrate(connector: Connector, *, seconds_max: float = MIGRATION_SECONDS_MAX) -> list[str]:
     """Apply the missing migrations under the lock; their names. Raises `DatabaseUnavailable`.
+
+    `seconds_max` is the time of all, with the wait for another process that migrates.
 
     Each migration is a separate transaction. When one fails, the earlier ones stay, and the next run continues with it.
     """
-    deadline = time.monotonic() + MIGRATION_SECONDS_MAX
-    connection = await connector.connect(statement_timeout=_milliseconds(MIGRATION_SECONDS_MAX))
+    deadline = time.monotonic() + seconds_max
+    connection = await connector.connect(statement_timeout=_milliseconds(seconds_max))
     try:
         await _take_lock(connection, deadline)
         await connection.execute(LEDGER)

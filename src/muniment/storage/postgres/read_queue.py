@@ -23,7 +23,7 @@ READ_SLOTS: Final = 2
 # Reads in one group. The server answers them one after the other, in a few microseconds each.
 GROUP_SIZE_MAX: Final = 128
 # Reads in the queue: about a second of one process's work. More are refused.
-READS_QUEUED_MAX: Final = 20_000
+READS_WAITING_MAX: Final = 20_000
 
 
 # The values of a read, and the future that its caller awaits. Tens of thousands are made each second; a plain tuple is
@@ -34,8 +34,11 @@ _Read: TypeAlias = "tuple[Parameters, asyncio.Future[list[Row]]]"
 class ReadQueue:
     """Answers the reads of one process from one database."""
 
-    def __init__(self, connector: Connector, statements: Statements) -> None:
+    def __init__(
+        self, connector: Connector, statements: Statements, *, reads_waiting_max: int = READS_WAITING_MAX
+    ) -> None:
         """Connect on first use."""
+        self._reads_waiting_max = reads_waiting_max
         self._statements = statements
         self._queue: dict[Statement, list[_Read]] = {}
         self._queue_length = 0
@@ -44,7 +47,7 @@ class ReadQueue:
 
     def fetch(self, sql: str, parameters: Parameters) -> asyncio.Future[list[Row]]:
         """All rows of a query. Raises `DatabaseUnavailable` when too many reads are in the queue."""
-        if self._queue_length >= READS_QUEUED_MAX:
+        if self._queue_length >= self._reads_waiting_max:
             raise DatabaseUnavailable("too many reads are waiting for the database")
         statement, values = self._statements.find(sql, parameters)
         future: asyncio.Future[list[Row]] = asyncio.get_running_loop().create_future()

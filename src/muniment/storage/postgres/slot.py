@@ -89,10 +89,11 @@ _HOSTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 class Connector:
     """Connects to the servers of one URL, at intervals that grow while none answers."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, pooled_seconds: float = POOLED_SECONDS) -> None:
         """`url` is `postgresql://…`, with any parameter that the driver knows (several hosts, `sslmode`).
 
-        Raises `ValueError` for a malformed URL; the driver's own message would repeat a part of the password.
+        `pooled_seconds` is how long an error that shows a pooler counts. Raises `ValueError` for a malformed URL;
+        the driver's own message would repeat a part of the password.
         """
         self._urls = _url_of_each_host(url)
         try:
@@ -101,6 +102,7 @@ class Connector:
         except ValueError:
             raise ValueError("not a PostgreSQL URL; in a password, write / as %2F and @ as %40") from None
         self.connections_made = 0
+        self._pooled_seconds = pooled_seconds
         self._retry_seconds = 0.0
         self._retry_at = 0.0
         self._pooled_at = -math.inf
@@ -108,7 +110,7 @@ class Connector:
     @property
     def is_pooled(self) -> bool:
         """Whether a statement for one session has lately reached another session, as behind a pooler."""
-        return time.monotonic() - self._pooled_at < POOLED_SECONDS
+        return time.monotonic() - self._pooled_at < self._pooled_seconds
 
     def note(self, error: BaseException) -> None:
         """Remember the time of an error that shows a pooler."""

@@ -20,7 +20,7 @@ import structlog
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.backlog import Backlog
-from muniment.storage.batching import WAITING_SECONDS_MAX
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.postgres.dispatcher import Dispatcher
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, for_caller, is_read_only, is_retryable
 from muniment.storage.postgres.slot import Connector, Slot
@@ -37,8 +37,6 @@ T = TypeVar("T")
 
 # Connections for writes: while one group waits for the disk, the next one runs.
 WRITE_SLOTS: Final = 2
-# Jobs in one transaction, as on SQLite: beyond a few hundred the commit is a small part of each.
-GROUP_SIZE_MAX: Final = 256
 # Queued jobs at which the second connection starts while the first is busy: fewer are not worth its round trips.
 SECOND_GROUP_SIZE_MIN: Final = 8
 # The victim of a deadlock begins again. Five deadlocks in a row are no coincidence.
@@ -73,13 +71,14 @@ class _Job:
 class Writer:
     """Commits the writes of one process to one database."""
 
-    def __init__(self, connector: Connector, statements: Statements) -> None:
+    def __init__(self, connector: Connector, statements: Statements, limits: DatabaseLimits = DATABASE_LIMITS) -> None:
         """Connect on first use."""
         self._statements = statements
+        self._limits = limits
         # The monotonic time of the last commit that changed anything.
         self.succeeded_at = -math.inf
         self._queue: deque[_Job] = deque()
-        self._backlog = Backlog()
+        self._backlog = Backlog(limits)
         slots = [Slot(connector) for _ in range(WRITE_SLOTS)]
         self._dispatcher = Dispatcher(
             slots, self._next_group, self._serve, queue_length=self._queue.__len__, size_min=SECOND_GROUP_SIZE_MIN
@@ -89,7 +88,8 @@ class Writer:
         """The result of `work` once it is committed, or the error that it raised. Raises `Overloaded`."""
         now = time.monotonic()
         self._backlog.check(len(self._queue), self._oldest(), now, urgent=urgent)
-        job = _Job(work, order, asyncio.get_running_loop().create_future(), now + WAITING_SECONDS_MAX)
+        until = now + self._limits.write_wait_seconds_max
+        job = _Job(work, order, asyncio.get_running_loop().create_future(), until)
         self._queue.append(job)
         self._dispatcher.wake()
         return job.future
@@ -100,10 +100,10 @@ class Writer:
 
     def _oldest(self) -> float | None:
         """The monotonic time at which the first job of the queue was submitted."""
-        return self._queue[0].until - WAITING_SECONDS_MAX if self._queue else None
+        return self._queue[0].until - self._limits.write_wait_seconds_max if self._queue else None
 
     def _next_group(self) -> list[_Job] | None:
-        count = min(len(self._queue), GROUP_SIZE_MAX)
+        count = min(len(self._queue), self._limits.writes_per_group_max)
         jobs = [self._queue.popleft() for _ in range(count)]
         self._backlog.look(self._oldest(), time.monotonic())
         jobs.sort(key=_ORDER)  # stable: jobs with equal keys keep their order

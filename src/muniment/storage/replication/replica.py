@@ -20,7 +20,7 @@ from muniment.errors import DatabaseUnavailable
 from muniment.storage.postgres.engine import PostgresDatabase
 
 if TYPE_CHECKING:
-    from muniment.storage.database import Parameters, Row
+    from muniment.storage.database import DatabaseLimits, Parameters, Row
 
 # The pause between two checks. After a write, a client reads from the primary for about this long, plus the replica's
 # lag.
@@ -45,9 +45,9 @@ _log = structlog.get_logger(__name__)
 class Replica:
     """Reads from one replica. When the replica fails, the answer is None, and the caller asks the primary."""
 
-    def __init__(self, url: str, primary: PostgresDatabase, lag_s_max: float) -> None:
+    def __init__(self, url: str, primary: PostgresDatabase, lag_s_max: float, limits: DatabaseLimits) -> None:
         """`url` names one server; its reads are at most `lag_s_max` seconds old."""
-        self._database = PostgresDatabase(url)
+        self._database = PostgresDatabase(url, limits)
         self._primary = primary
         self._lag_ns_max = int(lag_s_max * 1e9)
         self._caught_up_ns = 0

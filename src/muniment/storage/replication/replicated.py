@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.postgres.engine import TIMES_DIFFER_MS_MAX, PostgresDatabase
 from muniment.storage.postgres.subset import fetch_some
 from muniment.storage.replication.recent_writers import RecentWriters
@@ -25,11 +26,19 @@ if TYPE_CHECKING:
 class ReplicatedDatabase(PostgresDatabase):
     """The `Database` of the primary, with the replicas behind `reader_for`."""
 
-    def __init__(self, url: str, read_urls: Sequence[str], *, writers: Path, lag_s_max: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        read_urls: Sequence[str],
+        *,
+        writers: Path,
+        lag_s_max: float,
+        limits: DatabaseLimits = DATABASE_LIMITS,
+    ) -> None:
         """`writers` is the file of `RecentWriters`. Raises `OSError` when it cannot be made."""
-        super().__init__(url)
+        super().__init__(url, limits)
         self._recent_writers = RecentWriters(writers)
-        self._replicas = [Replica(each, self, lag_s_max) for each in read_urls]
+        self._replicas = [Replica(each, self, lag_s_max, limits) for each in read_urls]
 
     def wrote(self, client: str) -> None:
         """Note that a write of `client` was committed: its next reads must show it."""

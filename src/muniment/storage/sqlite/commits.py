@@ -24,8 +24,13 @@ _VIEWS_MS: Final = 250
 class Commits:
     """The connection that writes, its open files, and the outcome of its last commits."""
 
-    def __init__(self, connection: sqlite3.Connection, files: Files, last_commit: LastCommit) -> None:
-        """Before the first commit. No method waits for the write lock, because the event loop would wait with it."""
+    def __init__(
+        self, connection: sqlite3.Connection, files: Files, last_commit: LastCommit, *, log_bytes: int = LOG_BYTES
+    ) -> None:
+        """Before the first commit. No method waits for the write lock, because the event loop would wait with it.
+
+        A log of more than `log_bytes` is copied into the database.
+        """
         connection.execute("PRAGMA busy_timeout=0")
         self.connection = connection
         self.files = files
@@ -37,12 +42,13 @@ class Commits:
         # The files were not in their places at the last check.
         self._is_lost = False
         self._changes: int = connection.total_changes
-        # A longer log is copied into the database.
-        self._log_bytes_max = LOG_BYTES
+        self._log_bytes = log_bytes
+        # A longer log is copied into the database at the next try.
+        self._log_bytes_max = log_bytes
         # SQLite's own checkpoint after a commit does not wait for readers. While any reader has an older view, it never
         # reaches the end of the log, and the log would grow without limit.
         connection.execute("PRAGMA wal_autocheckpoint=0")
-        connection.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
+        connection.execute(f"PRAGMA journal_size_limit={log_bytes}")
 
     def begin(self) -> bool:
         """Begin a write transaction; False if another process is writing."""
@@ -80,10 +86,10 @@ class Commits:
         """
         with suppress(OSError, sqlite3.Error):  # no commit is lost; the next one fails with the reason
             log_bytes = self.files.log_bytes()
-            if log_bytes <= LOG_BYTES:
-                self._log_bytes_max = LOG_BYTES
+            if log_bytes <= self._log_bytes:
+                self._log_bytes_max = self._log_bytes
             elif log_bytes > self._log_bytes_max:
-                self._log_bytes_max = log_bytes + LOG_BYTES
+                self._log_bytes_max = log_bytes + self._log_bytes
                 self._checkpoint("RESTART")
 
     def _check_files(self) -> None:

@@ -20,18 +20,18 @@ CHECKPOINT_PAGES: Final = 8_192
 _STATEMENTS_CACHED: Final = 256
 
 
-def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+def connect(path: Path, *, read_only: bool = False, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> sqlite3.Connection:
     """A connection with the settings of this engine, such as `synchronous=FULL` (an fsync per commit).
 
-    With `read_only` the file must exist.
+    With `read_only` the file must exist. `busy_timeout_ms` is its wait for the lock of another process.
     """
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rw' if read_only else 'rwc'}",
         uri=True, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS_CACHED,
     )  # fmt: skip
     try:
-        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-        _use_wal(connection)
+        connection.execute(f"PRAGMA busy_timeout={busy_timeout_ms}")
+        use_wal(connection, busy_timeout_ms=busy_timeout_ms)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute(f"PRAGMA cache_size=-{CACHE_KIBIBYTES}")
@@ -44,13 +44,13 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
+def use_wal(connection: sqlite3.Connection, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
     """Set a new file to write-ahead logging.
 
     If two processes do that at the same time, SQLite refuses one of them without waiting, because it could deadlock
     (https://sqlite.org/c3ref/busy_handler.html). So this function waits.
     """
-    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    deadline = time.monotonic() + busy_timeout_ms / 1000
     while True:
         try:
             (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.storage.client_slots import ClientSlots
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.last_commit import LastCommit
 from muniment.storage.migrate import migrations
 from muniment.storage.pages import utf8_length
 from muniment.storage.probe import ANSWER_AGE_SECONDS_MAX, Probe
-from muniment.storage.sqlite.commits import Commits
+from muniment.storage.sqlite.commits import LOG_BYTES, Commits
 from muniment.storage.sqlite.connection import BUSY_TIMEOUT_MS, connect
 from muniment.storage.sqlite.files import Files
 from muniment.storage.sqlite.jobs import is_failure
@@ -39,8 +40,6 @@ T = TypeVar("T")
 
 # STRICT tables, https://sqlite.org/stricttables.html
 SQLITE_VERSION_MIN: Final = (3, 37, 0)
-# After this time, the wait for a thread included, a long read is interrupted: about as long as a client waits.
-SLOW_READ_SECONDS_MAX: Final = 5.0
 # Concurrent long reads of a process; each may occupy a core.
 SLOW_READERS: Final = 2
 # Virtual machine steps between two checks of the deadline: about a tenth of a millisecond.
@@ -54,24 +53,38 @@ class SqliteDatabase:
     merges_unions: bool = True
     times_differ_ms: int
 
-    def __init__(self, path: Path) -> None:
-        """Open or create the file at `path`; raises `DatabaseUnavailable` when that fails."""
+    def __init__(
+        self,
+        path: Path,
+        limits: DatabaseLimits = DATABASE_LIMITS,
+        *,
+        busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+        log_bytes: int = LOG_BYTES,
+    ) -> None:
+        """Open or create the file at `path`; raises `DatabaseUnavailable` when that fails.
+
+        `busy_timeout_ms` is the wait for the lock of another process; a log of more than `log_bytes` is copied into the
+        database.
+        """
         if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:
             raise DatabaseUnavailable(f"SQLite {sqlite3.sqlite_version} is older than 3.37, which STRICT tables need")
         self._path = path
+        self._limits = limits
+        self._busy_timeout_ms = busy_timeout_ms
+        self._log_bytes = log_bytes
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):  # SQLite gives its other files the same mode
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             self._last_commit = LastCommit(path.with_name(f"{path.name}-commits"))
-            commits, reader = _open(path, self._last_commit)
+            commits, reader = self._open()
             self._last_commit.share()  # last: it makes a file, and only a real database may get one
         except (OSError, sqlite3.Error) as error:
             raise DatabaseUnavailable(f"cannot open the database: {error}") from error
         # 0, unless rows were copied here from an engine whose times do not follow the order (`copying`).
         (self.times_differ_ms,) = reader.execute("PRAGMA user_version").fetchone()
         self._view = View(reader, self._last_commit)
-        self._writer = Writer(commits, patience_s=BUSY_TIMEOUT_MS / 1000)
+        self._writer = Writer(commits, patience_s=busy_timeout_ms / 1000, limits=limits)
         self._writing_probe = Probe(
             self._prove_writing, silence="the database takes no write: another process holds its lock"
         )
@@ -114,17 +127,17 @@ class SqliteDatabase:
 
     async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, read in a thread on a new connection, and interrupted at the deadline."""
-        loop = asyncio.get_running_loop()
+        loop, seconds_max = asyncio.get_running_loop(), self._limits.slow_read_seconds_max
         await asyncio.sleep(0)  # a cancelled caller ends here, before its read begins
         is_over = threading.Event()
         try:
-            async with asyncio.timeout(SLOW_READ_SECONDS_MAX), self._client_slots.of(client):
+            async with asyncio.timeout(seconds_max), self._client_slots.of(client):
                 try:
                     return await loop.run_in_executor(self._slow_readers, self._fetch_until, is_over, sql, parameters)
                 finally:  # the caller has its outcome: the thread must stop
                     is_over.set()
         except TimeoutError as error:
-            raise DeadlineExceeded(f"the read took more than {SLOW_READ_SECONDS_MAX:g} s") from error
+            raise DeadlineExceeded(f"the read took more than {seconds_max:g} s") from error
 
     def _fetch_until(self, is_over: threading.Event, sql: str, parameters: Parameters) -> list[Row]:
         if is_over.is_set():  # its caller left while it waited for a thread
@@ -183,6 +196,19 @@ class SqliteDatabase:
         if time.monotonic() - self._writer.commits.succeeded_at > ANSWER_AGE_SECONDS_MAX:
             await self.write(_write_first_page, urgent=True)
 
+    def _open(self) -> tuple[Commits, sqlite3.Connection]:
+        """A connection that writes, and one that reads. Raises `OSError` or `sqlite3.Error`."""
+        with ExitStack() as opened:
+            writing = opened.enter_context(closing(connect(self._path, busy_timeout_ms=self._busy_timeout_ms)))
+            reading = opened.enter_context(
+                closing(connect(self._path, read_only=True, busy_timeout_ms=self._busy_timeout_ms))
+            )
+            for each in (writing, reading):
+                each.execute("SELECT 1 FROM sqlite_master").fetchone()  # this opens every file
+            commits = Commits(writing, Files(self._path), self._last_commit, log_bytes=self._log_bytes)
+            opened.pop_all()
+        return commits, reading
+
     def _open_again(self) -> None:
         """Open the file again if it was opened read-only and is writable now; SQLite itself never tries again.
 
@@ -192,7 +218,7 @@ class SqliteDatabase:
         def opened() -> Commits:
             self._view.close()
             try:
-                commits, reader = _open(self._path, self._last_commit)
+                commits, reader = self._open()
             except (OSError, sqlite3.Error):  # a database without tables answers 503 until the next try
                 reader = sqlite3.connect(":memory:", isolation_level=None)
                 writing = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
@@ -217,18 +243,6 @@ async def _write_first_page(tx: Transaction) -> None:
     """Write the page of the file that holds the user version, without changing it."""
     row = await tx.fetch_one("PRAGMA user_version")
     await tx.execute(f"PRAGMA user_version={row[0] if row else 0}")
-
-
-def _open(path: Path, last_commit: LastCommit) -> tuple[Commits, sqlite3.Connection]:
-    """A connection for writes, and one for reads. Raises `OSError` or `sqlite3.Error`."""
-    with ExitStack() as opened:
-        writing = opened.enter_context(closing(connect(path)))
-        reading = opened.enter_context(closing(connect(path, read_only=True)))
-        for each in (writing, reading):
-            each.execute("SELECT 1 FROM sqlite_master").fetchone()  # this opens every file
-        commits = Commits(writing, Files(path), last_commit)
-        opened.pop_all()
-    return commits, reading
 
 
 def _migrate(path: Path) -> list[str]:

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from muniment.storage.database import Parameters, Row
 
 # Pages per step (4 MiB): Ctrl-C and the progress bar wait for the end of a step.
-_STEP_PAGES: Final = 1_000
+_PAGES_PER_STEP: Final = 1_000
 
 
-def take_snapshot(source: Path, target: Path, advance: Callable[[int, int], None]) -> None:
+def take_snapshot(
+    source: Path, target: Path, advance: Callable[[int, int], None], *, pages_per_step: int = _PAGES_PER_STEP
+) -> None:
     """Copy all committed rows to the new file `target`, durably, while other processes may write to `source`.
 
     `advance` is called after each step with the number of copied pages and of all pages. Raises `DatabaseUnavailable`,
@@ -38,7 +40,7 @@ def take_snapshot(source: Path, target: Path, advance: Callable[[int, int], None
             reading.execute("BEGIN")
             reading.execute("SELECT 1 FROM sqlite_master").fetchone()
             reading.backup(
-                writing, pages=_STEP_PAGES, progress=lambda _, remaining, total: advance(total - remaining, total)
+                writing, pages=pages_per_step, progress=lambda _, remaining, total: advance(total - remaining, total)
             )
     except sqlite3.Error as error:
         raise DatabaseUnavailable(f"the database cannot be copied: {error}") from error

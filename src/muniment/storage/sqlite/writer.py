@@ -15,7 +15,8 @@ import structlog
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.backlog import Backlog
-from muniment.storage.batching import GATHERING_SECONDS_MAX, ITERATIONS_MAX, QUIET_ITERATIONS, WAITING_SECONDS_MAX
+from muniment.storage.batching import GATHERING_SECONDS_MAX, ITERATIONS_MAX, QUIET_ITERATIONS
+from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.sqlite.jobs import Group, Job, is_run_cleanly, run_apart
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Jobs in one transaction. With more, the fsync is a small part of each job, and the first job waits for the last.
-GROUP_SIZE_MAX: Final = 256
 # The pause between two attempts to begin while another process writes. That process commits for milliseconds and pauses
 # for tenths of one. SQLite's own wait grows to a tenth of a second between attempts, and rarely meets such a pause.
 LOOK_SECONDS: Final = 0.004
@@ -41,13 +40,14 @@ class Writer:
     process is writing, the whole group goes to the thread, which waits for the write lock.
     """
 
-    def __init__(self, commits: Commits, *, patience_s: float) -> None:
+    def __init__(self, commits: Commits, *, patience_s: float, limits: DatabaseLimits = DATABASE_LIMITS) -> None:
         """Own the connection of `commits`, and start the thread. `patience_s` is the wait for other processes."""
         self._patience_s = patience_s
+        self._limits = limits
         self.commits = commits
         self._connection = commits.connection
         self._queue: deque[Job] = deque()
-        self._backlog = Backlog()
+        self._backlog = Backlog(limits)
         # One group at a time has the connection, from its first statement to the end of its commit.
         self._is_busy = False
         # The loop that gathers jobs for the next group, if one does.
@@ -64,7 +64,7 @@ class Writer:
     async def submit(self, work: Work[T], *, urgent: bool = False) -> T:
         """The result of `work` once it is committed. Raises the error of the work, or of the commit."""
         loop, now = asyncio.get_running_loop(), time.monotonic()
-        job = Job(work, loop.create_future(), loop, now + WAITING_SECONDS_MAX)
+        job = Job(work, loop.create_future(), loop, now + self._limits.write_wait_seconds_max)
         with self._lock:
             if self._closing:
                 raise DatabaseUnavailable("the database is closed")
@@ -144,7 +144,7 @@ class Writer:
 
     def _oldest(self) -> float | None:
         """The monotonic time at which the first job of the queue was submitted."""
-        return self._queue[0].until - WAITING_SECONDS_MAX if self._queue else None
+        return self._queue[0].until - self._limits.write_wait_seconds_max if self._queue else None
 
     def _take(self) -> Group | None:
         """The next group, if the connection is free; refuses jobs that waited for too long. Call it with the lock."""
@@ -157,7 +157,8 @@ class Writer:
         if not self._queue:
             return None
         self._is_busy = True
-        group = Group([self._queue.popleft() for _ in range(min(len(self._queue), GROUP_SIZE_MAX))])
+        count = min(len(self._queue), self._limits.writes_per_group_max)
+        group = Group([self._queue.popleft() for _ in range(count)])
         self._backlog.look(self._oldest(), now)
         return group
 

@@ -1,4 +1,4 @@
-"""An operator who writes intents, and intents, proposals and logs that are valid unless a test changes them."""
+"""An operator's client of the API, and drafts of the intents, proposals and logs that it writes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import httpx2
 import msgspec
 
 from builders import Wallet
+from intent_bodies import intent_body, proposal_body
 from muniment.auth import operators
 from muniment.chains.catalogue import Chain
 from muniment.context import Context
@@ -38,12 +39,12 @@ class IntentDraft:
 
     @property
     def body(self) -> dict[str, Any]:
-        return {
-            "op": 1, "user": USER.address, "settler": SETTLER, "nonce": f"0x{self.number:064x}",
-            "deadline": str(self.deadline), "data": "0x01", "maxFees": [{"token": Wallet(73).address, "amount": "5"}],
-            "events": [{"topic": HEX32, "data": "0xbeef"}], "configSig": "0x" + "12" * 64 + "1b", "minValidations": 1,
-            **self.members,
+        members = {
+            "user": USER.address, "settler": SETTLER, "deadline": str(self.deadline), "data": "0x01",
+            "maxFees": [{"token": Wallet(73).address, "amount": "5"}],
+            "events": [{"topic": HEX32, "data": "0xbeef"}], "configSig": "0x" + "12" * 64 + "1b",
         }  # fmt: skip
+        return intent_body(self.number, **{**members, **self.members})
 
     @property
     def hash(self) -> str:
@@ -56,9 +57,8 @@ class IntentDraft:
 
 def proposal(number: int = 1, **members: Any) -> dict[str, Any]:
     """A proposal; each `number` is another one."""
-    return {
-        "solver": SOLVER.address, "data": f"0x{number:064x}", "deadline": str(DEADLINE), "fees": ["3"], **members,
-    }  # fmt: skip
+    own = {"solver": SOLVER.address, "data": f"0x{number:064x}", "deadline": str(DEADLINE), "fees": ["3"]}
+    return proposal_body(number, **{**own, **members})
 
 
 def log(number: int = 1, **members: Any) -> dict[str, Any]:
@@ -86,8 +86,8 @@ async def operator_key(context: Context, name: str = "relayer") -> str:
 
 
 @dataclass(frozen=True)
-class Feeder:
-    """An operator with a key, who writes through the API."""
+class OperatorClient:
+    """Writes and reads intents through the API with an operator's key."""
 
     client: httpx2.AsyncClient
     key: str

@@ -1,0 +1,29 @@
+"""Bodies of intents, proposals and logs as operators send them, valid unless a test changes a member."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from builders import Wallet
+
+USERS = tuple(Wallet(number).address for number in (21, 22, 23))
+SETTLERS = tuple(Wallet(number).address for number in (31, 32))
+CONFIG_SIGS = tuple("0x" + f"{number:02x}" * 65 for number in (41, 42, 43))
+
+
+def intent_body(nonce: int, **members: Any) -> dict[str, Any]:
+    """A body of PUT /intents/{hash}; every nonce makes another intent. Its deadline is in the year 2027."""
+    return {
+        "op": 1, "user": USERS[0], "settler": SETTLERS[0], "nonce": f"0x{nonce:064x}", "deadline": "1800000000",
+        "data": "0x", "maxFees": [], "events": [], "configSig": CONFIG_SIGS[0], "minValidations": 1, **members,
+    }  # fmt: skip
+
+
+def proposal_body(number: int, **members: Any) -> dict[str, Any]:
+    """A proposal to an intent; every number makes another."""
+    return {"solver": USERS[2], "data": f"0x{number:08x}", "deadline": "1800000000", "fees": [str(number)], **members}
+
+
+def log_body(number: int, **members: Any) -> dict[str, Any]:
+    """A log of an intent; every number makes another."""
+    return {"level": "info", "data": f"line {number}", "createdAt": "2026-11-20T19:48:00.123Z", **members}
