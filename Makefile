@@ -1,4 +1,4 @@
-# Two commands do everything: `make run` and `make test`. They install what they need into .venv.
+# `make run` and `make test` install what they need into .venv.
 
 # What the environment is made with, once, and where it lies. To run on another Python, give both:
 # make test PYTHON=python3.13 VENV=.venv-3.13

@@ -49,12 +49,6 @@ _OWNERS: Final = {
 _EVERYWHERE: Final = [
     "storage/registry_copy.py",
     "maintenance",
-    "cli/verify.py",
-    "cli/verify_intents.py",
-    "cli/backup.py",
-    "cli/backed_up.py",
-    "cli/blocks.py",
-    "cli/database_copy.py",
 ]
 _EXCEPTIONS: Final = {
     # It asks nodes for the receipts of the transactions that intents name.

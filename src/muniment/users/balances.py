@@ -59,6 +59,8 @@ def _record(held: Held) -> TokenBalance:
 def shortcomings(portfolio: Portfolio) -> Sequence[tuple[bytes, bytes]]:
     """The header fields that name the chains that could not be read and the tokens without a price."""
     partial = ", ".join(f"chain={chain}; reason={reason}" for chain, reason in portfolio.failed.items())
-    unpriced = ", ".join(f"{held.token.chain_id}:{held.token.address}" for held in portfolio.held if held.price is None)
+    tokens = [f"{held.token.chain_id}:{held.token.address}" for held in portfolio.held if held.price is None]
+    more = len(tokens) - UNPRICED_NAMED_MAX
+    unpriced = ", ".join(tokens[:UNPRICED_NAMED_MAX] + ([f"more={more}"] if more > 0 else []))
     named = ((b"x-partial", partial), (b"x-unpriced", unpriced))
     return [(name, text.encode()) for name, text in named if text]

@@ -66,7 +66,7 @@ def is_read_only(error: BaseException) -> bool:
 
 
 def is_pooled(error: BaseException) -> bool:
-    """Whether statements of one session reach another. A FATAL 08P01 does not count: poolers end sessions with it."""
+    """Whether statements of one connection reach several servers. A FATAL 08P01 does not count: poolers end with it."""
     severity: Any = getattr(error, "severity_en", None)
     return _state(error) in _POOLED_STATES and severity in {None, "ERROR"}
 
