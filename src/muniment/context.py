@@ -32,11 +32,11 @@ class Context:
 
     settings: Settings
     database: Database
-    # Where a request that decides nothing is answered: with replicas, from one that has what its client wrote.
+    # Where a request without a decision reads: with replicas, from one that has the writes of this client.
     reader_for: Callable[[Request], Reader]
-    # Told who may have written, before that client has its answer. None where nobody needs to know.
+    # Notes that a client (an address) may have written, before the client has its answer. None without replicas.
     wrote: Callable[[str], None] | None
-    # What cursors of listings are checked against, and made with.
+    # The epoch of the registry, and the highest numbers: cursors are made with them and checked against them.
     epochs: Epochs
     clients: ClientAddresses
     limiter: Limiter

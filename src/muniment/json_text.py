@@ -42,9 +42,9 @@ def parse_json(data: bytes) -> Any:
 
     Refuses malformed JSON, a byte order mark, bytes that are not UTF-8, two members of one name in an
     object, NaN and Infinity, numbers beyond a double or of thousands of digits, lone surrogates, more than
-    `JSON_DEPTH_MAX` levels, and whatever `_check_cost` refuses. Each field decides about NUL itself.
+    `JSON_DEPTH_MAX` levels, and what `_check_cost` refuses. Each field decides about NUL itself.
 
-    The time is linear in the length whatever the text says; decision 0023 says how that is kept.
+    The time is linear in the length of any text; decision 0023 says how.
     """
     # Each bracket opens at most one level, inside strings none: most texts are shallow without a closer look.
     if len(data) > _CHEAP_BYTES_MAX or data.count(b"{") + data.count(b"[") > JSON_DEPTH_MAX:

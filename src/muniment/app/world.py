@@ -50,8 +50,8 @@ def build_context(
 ) -> Context:
     """The outside world as `settings` describe it. The clocks and chance enter here and nowhere else.
 
-    A clock `now_ms` that is given without a monotonic one is believed whatever it shows; `steady_ms` is how long a
-    clock that stepped must be steady before it is believed.
+    A clock `now_ms` without a monotonic one is never judged. `steady_ms` is how long a clock that stepped must be
+    steady before it is trusted again.
 
     `shares_limits`: rate limits are counted together with the other processes that serve from this data directory.
     Blocks in the database can be used only when this is called where the database's event loop runs.
@@ -115,7 +115,7 @@ def _monotonic_ms() -> int:
 def _database(
     settings: Settings, clients: ClientAddresses, limits: DatabaseLimits
 ) -> tuple[Database, Callable[[Request], Reader], Callable[[str], None] | None]:
-    """The database, what requests read, and who is told that a client wrote; without replicas none of it costs."""
+    """The database, the choice of a reader for a request, and the function that notes the writes of a client."""
     if not settings.read_urls:
         database = open_database(settings.database_url, data_dir=settings.data_dir, limits=limits)
         return database, lambda _: database, None

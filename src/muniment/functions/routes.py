@@ -86,8 +86,8 @@ async def list_functions(
 ) -> Ready[list[Function]] | Streamed:
     """List functions.
 
-    Newest first unless `sort=1`. `creator` finds a function by any of those who uploaded its bytes. A page behind a
-    `cursor` ends before its limit when it would be longer than 1 MiB: a `next` link says that there is more.
+    Newest first unless `sort=1`. `creator` finds the functions whose bytes this wallet uploaded, first or later. A page
+    behind a `cursor` ends before its limit when it would be longer than 1 MiB; then it has a `next` link.
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, store.table_of_numbers(query))
@@ -114,8 +114,8 @@ async def list_functions(
 async def create_function(context: Context, caller: KeyCaller, upload: BundleUpload) -> Ready[Function]:
     """Deploy a function.
 
-    The bundle's CID is computed here from the bytes as they were uploaded. The same bytes again, by anybody, are
-    the same function: the answer is the first record.
+    The server computes the bundle's CID from the uploaded bytes. The same bytes are the same function: a second upload,
+    by any wallet, is answered with the first record.
     """
     settings = context.settings
     with context.blocks.open_spool() as wasm, io.BytesIO() as manifest:

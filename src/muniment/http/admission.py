@@ -28,7 +28,7 @@ _FORWARDERS_MAX: Final = 64
 
 
 class Admission:
-    """The gate before the operations: it charges each request to its client once, whatever server received it."""
+    """The gate before the operations: it charges each request to its client, once."""
 
     def __init__(self, limiter: Limiter, addresses: ClientAddresses, overload: Overload) -> None:
         """Charge to `limiter`; `overload` decides which requests an overloaded process refuses."""

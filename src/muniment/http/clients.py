@@ -39,7 +39,7 @@ class ClientAddresses:
             return peer if address is None else str(address)
         for entry in reversed(_forwarded(request)):
             before = _parsed(entry)
-            if before is None:  # not an address: the proxy that passed it on is as far as anybody can see
+            if before is None:  # not an address: the proxy that passed it on is the last one that is known
                 break
             address = before
             if not self._is_proxy(address):

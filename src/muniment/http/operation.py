@@ -88,7 +88,7 @@ class Operation:
     sources: tuple[tuple[str, Source, bool], ...]
     cost: Cost
     sheds: Shed
-    # Whether a parameter is made of a credential: then its wallet is charged, or nobody.
+    # Whether a parameter is made of a credential: then its wallet is charged, and an operator is not.
     takes_credential: bool
     # Whether a part of its cost is known only after a request was served.
     owes_more: bool

@@ -92,7 +92,7 @@ def _warnings(values: Values, domain: Domain, runs: list[int]) -> list[str]:
     if values.config["type"] == CRON and not runs:
         warnings.append("It ends before its schedule comes round.")
     warnings.append(
-        f"The domain {domain.name!r} names no chain and no deployment: whoever runs a registry under the same name "
-        "can be shown this signature."
+        f"The domain {domain.name!r} names no chain and no deployment: every registry under the same name "
+        "accepts this signature."
     )
     return warnings

@@ -108,7 +108,7 @@ async def rotate_api_key(context: Context, caller: TokenCaller, body: Rotation |
 async def get_key_set(context: Context) -> Ready[KeySet]:
     """Read the public keys of the tokens.
 
-    A JWK Set: who trusts this service checks its tokens without asking it.
+    A JWK Set (RFC 7517): with it, a server that trusts this registry checks tokens by itself.
     """
     return Ready(encode(key_set(ring_of(context.secrets()))), (JSON, (b"cache-control", b"public, max-age=60")))
 
