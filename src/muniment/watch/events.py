@@ -1,7 +1,8 @@
 """Logs of settlement contracts, decoded into events about intents. Pure.
 
-Two generations of the contract are understood: the one whose intents this service holds, and the one after it, whose
-`OperationExecuted` names an intent by its hash. See packages/evm/contracts/Settler.sol of mimic-protocol/contracts.
+Both generations of the contract are understood. An `IntentExecuted` of the first holds the whole intent, whose hash is
+computed here; an `OperationExecuted` of the second holds the hash. See packages/evm/contracts/Settler.sol of
+mimic-protocol/contracts, before and since 30 April 2026.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ PROPOSAL_EXECUTED: Final = _topic("ProposalExecuted(bytes32,uint256)")
 OPERATION_EXECUTED: Final = _topic(
     f"OperationExecuted(address,bytes32,uint8,{_OPERATION},(uint256,bytes[],uint256[]),bytes32,uint256,bytes,bytes)"
 )
-# As the generation that has operations emits it: without the index.
+# As the second generation emits it: without the index.
 PROPOSAL_EXECUTED_ALONE: Final = _topic("ProposalExecuted(bytes32)")
 # The choices for the first topic in a request of `eth_getLogs`.
 TOPICS: Final = (INTENT_EXECUTED, PROPOSAL_EXECUTED, OPERATION_EXECUTED, PROPOSAL_EXECUTED_ALONE)
