@@ -15,6 +15,7 @@ from trigger_world import check_refusal, next_of, read_page, walk
 from muniment.context import Context
 from muniment.http.paging import Cursor
 from muniment.intents import listing, store
+from muniment.intents.generations import FIRST
 from muniment.intents.types import NEWEST_SHOWN
 from muniment.storage import open_database
 from muniment.storage.sqlite import engine as sqlite
@@ -158,7 +159,7 @@ async def test_a_page_ends_where_the_next_intent_would_make_it_too_long(
 
 async def test_what_is_read_at_once_is_bounded_in_rows() -> None:
     def head(proposal_count: int, log_count: int) -> store.Head:
-        return store.Head(1, b"", "created", 1, None, None, proposal_count, log_count, "{}")
+        return store.Head(FIRST, 1, b"", "created", 1, None, None, proposal_count, log_count, "{}")
 
     heads = [head(1_000, 10_000)] * 10 + [head(0, 0)] * 90
     groups = store.groups(heads)

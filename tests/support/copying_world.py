@@ -15,7 +15,16 @@ from click.testing import CliRunner, Result
 
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, log_in, once, register
 from conftest import NOW_MS, Clock
-from feeding import HEX32, Feeder, IntentDraft, log, operator_key, proposal
+from feeding import (
+    HEX32,
+    Feeder,
+    IntentDraft,
+    OperationsDraft,
+    log,
+    operations_proposal,
+    operator_key,
+    proposal,
+)
 from muniment.app import Application, build_context
 from muniment.auth import operators
 from muniment.cli.main import main
@@ -164,7 +173,7 @@ class Filled:
             "functions": [f"creator={a}", f"creator={b}&sort=1", f"cids={self.cid}"],
             "intents": [
                 "status=created", "status=succeeded&sort=1", "status=expired", "op=2", f"createdAfter={middle}",
-                f"createdBefore={middle}", f"user={Wallet(71).address}",
+                f"createdBefore={middle}", f"user={Wallet(71).address}", "generation=all", "generation=2&op=4",
             ],
         }  # fmt: skip
         filtered = [f"/{what}?limit=100&{each}" for what, some in filters.items() for each in some]
@@ -283,6 +292,11 @@ async def _fill_intents(feeder: Feeder) -> list[str]:
         for status in ("enqueued", "submitted"):
             assert (await feeder.move(of, status)).status_code == 200
         assert (await feeder.move(of, "succeeded", transactionHash=HEX32)).status_code == 200
+    for n in range(4):
+        of = await feeder.recorded(OperationsDraft(n))
+        await feeder.append(of, "proposals", operations_proposal(n))
+        await feeder.append(of, "logs", log(n))
+        intents.append(of)
     short = IntentDraft(50, deadline=NOW_MS // 1000 + 600)
     return [*intents, await feeder.recorded(short)]
 

@@ -9,9 +9,7 @@ from muniment.intents.types.first import (
     Hashed as Hashed,
     Intent as Intent,
     NewIntent as NewIntent,
-    NewProposal as NewProposal,
     Op as Op,
-    Proposal as Proposal,
 )
 from muniment.intents.types.forms import (
     AnyHashed as AnyHashed,
@@ -36,15 +34,20 @@ from muniment.intents.types.parts import (
     StatusChange as StatusChange,
     Verified as Verified,
 )
-from muniment.intents.types.second import (
+from muniment.intents.types.proposals import (
+    NEW_PROPOSALS as NEW_PROPOSALS,
     OPERATIONS_MAX as OPERATIONS_MAX,
     Datas as Datas,
+    NewOperationsProposal as NewOperationsProposal,
+    NewProposal as NewProposal,
+    OperationsProposal as OperationsProposal,
+    Proposal as Proposal,
+)
+from muniment.intents.types.second import (
     HashedOperations as HashedOperations,
     NewOperationsIntent as NewOperationsIntent,
-    NewOperationsProposal as NewOperationsProposal,
     Operation as Operation,
     OperationsIntent as OperationsIntent,
-    OperationsProposal as OperationsProposal,
     OpType as OpType,
 )
 from muniment.intents.types.texts import (

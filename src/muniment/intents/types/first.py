@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
 from muniment.evm.address import Address
 from muniment.evm.hex import Bytes32, HexString
-from muniment.evm.signature import Signature
 from muniment.evm.words import SAFE_INTEGER_MAX
 from muniment.intents.types.parts import (
     LIST_MAX,
@@ -19,12 +19,10 @@ from muniment.intents.types.parts import (
     Log,
     MaxFee,
     NewLog,
-    ProposalStatus,
-    Signers,
-    Verified,
 )
-from muniment.intents.types.samples import HASHED, INTENT, PROPOSAL, PROPOSED
-from muniment.intents.types.texts import ConfigSig, ShortText
+from muniment.intents.types.proposals import NEW_PROPOSALS, NewProposal, Proposal
+from muniment.intents.types.samples import HASHED, INTENT
+from muniment.intents.types.texts import ConfigSig
 from muniment.wire import Amount, DateTime, Record
 
 Op = Annotated[int, Meta(ge=0, le=3, description="0 Swap, 1 Transfer, 2 EvmCall, 3 SvmCall", examples=[1])]
@@ -47,23 +45,6 @@ class Hashed(Record, frozen=True):
     example: ClassVar[dict[str, Any]] = HASHED
 
 
-class NewProposal(Record, frozen=True):
-    """A solver's offer; its hash, which is computed here, is its identity."""
-
-    solver: Address
-    data: HexString
-    deadline: Annotated[Amount, Meta(description="Unix seconds in decimal")]
-    fees: Annotated[list[Amount], Meta(max_length=LIST_MAX)]
-    fee_usd: Amount = field(default_factory=lambda: Amount("0"))
-    status: ProposalStatus = "received"
-    description: ShortText = field(default_factory=lambda: ShortText(""))
-    signatures: Annotated[list[Signature], Meta(max_length=LIST_MAX)] = field(default_factory=list[Signature])
-    transaction_hash: Bytes32 | None = None
-    dest_transaction_hash: Bytes32 | None = None
-
-    example: ClassVar[dict[str, Any]] = PROPOSED
-
-
 class NewIntent(Hashed, frozen=True):
     """An intent as an operator has it. Also as GET answers it: members that are computed here are ignored."""
 
@@ -76,26 +57,7 @@ class NewIntent(Hashed, frozen=True):
     logs: Annotated[list[NewLog], Meta(max_length=LOGS_MAX)] = field(default_factory=list[NewLog])
 
     example: ClassVar[dict[str, Any]] = HASHED
-
-
-class Proposal(Record, frozen=True):
-    """A solver's offer."""
-
-    hash: Bytes32
-    solver: Address
-    data: HexString
-    deadline: Amount
-    fees: list[Amount]
-    fee_usd: Amount
-    status: ProposalStatus
-    description: ShortText
-    signatures: list[Signature]
-    verified: Verified
-    signers: Signers | UnsetType = UNSET
-    transaction_hash: Bytes32 | UnsetType = UNSET
-    dest_transaction_hash: Bytes32 | UnsetType = UNSET
-
-    example: ClassVar[dict[str, Any]] = PROPOSAL
+    forms_inside: ClassVar[Mapping[str, tuple[type[Record], ...]]] = {"proposals": NEW_PROPOSALS}
 
 
 class Intent(Hashed, frozen=True, kw_only=True):
@@ -107,6 +69,7 @@ class Intent(Hashed, frozen=True, kw_only=True):
     status: IntentStatus
     transaction_hash: Bytes32 | UnsetType = UNSET
     dest_transaction_hash: Bytes32 | UnsetType = UNSET
+    generation: Annotated[Literal[1], Meta(description="The form: this one has one operation")]
     proposals: Annotated[list[Proposal], Meta(max_length=PROPOSALS_MAX)]
     logs: list[Log]
 

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from muniment.intents.types.first import Hashed, Intent, NewIntent, NewProposal, Proposal
-from muniment.intents.types.second import (
-    HashedOperations,
-    NewOperationsIntent,
-    NewOperationsProposal,
-    OperationsIntent,
-    OperationsProposal,
-)
+from muniment.intents.types.first import Hashed, Intent, NewIntent
+from muniment.intents.types.proposals import NewOperationsProposal, NewProposal, OperationsProposal, Proposal
+from muniment.intents.types.second import HashedOperations, NewOperationsIntent, OperationsIntent
 
 AnyHashed: TypeAlias = Hashed | HashedOperations
 AnyNewIntent: TypeAlias = NewIntent | NewOperationsIntent

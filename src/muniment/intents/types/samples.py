@@ -24,7 +24,7 @@ LOG: Final[dict[str, Any]] = {
 }  # fmt: skip
 INTENT: Final[dict[str, Any]] = {
     **HASHED, "hash": _HASH, "executionHash": "0x", "createdAt": "2026-11-20T19:48:00.123Z", "status": "created",
-    "proposals": [], "logs": [],
+    "generation": 1, "proposals": [], "logs": [],
 }  # fmt: skip
 OPERATION: Final[dict[str, Any]] = {
     "opType": 1, "user": _ADDRESS, "data": "0x", "events": HASHED["events"],

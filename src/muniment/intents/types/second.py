@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
 from muniment.evm.address import Address
 from muniment.evm.hex import Bytes32, HexString
-from muniment.evm.signature import Signature
 from muniment.evm.words import SAFE_INTEGER_MAX
 from muniment.intents.types.parts import (
     LIST_MAX,
@@ -19,24 +19,16 @@ from muniment.intents.types.parts import (
     Log,
     MaxFee,
     NewLog,
-    ProposalStatus,
-    Signers,
-    Verified,
 )
+from muniment.intents.types.proposals import NEW_PROPOSALS, OPERATIONS_MAX, NewOperationsProposal, OperationsProposal
 from muniment.intents.types.samples import (
     HASHED_OPERATIONS,
     OPERATION,
     OPERATIONS_INTENT,
-    OPERATIONS_PROPOSAL,
-    PROPOSED_OPERATIONS,
 )
-from muniment.intents.types.texts import ShortText, TriggerSig
+from muniment.intents.types.texts import TriggerSig
 from muniment.wire import Amount, DateTime, Record
 
-OPERATIONS_MAX: Final = 32
-Datas = Annotated[
-    list[HexString], Meta(min_length=1, max_length=OPERATIONS_MAX, description="One for each operation of the intent")
-]
 OpType = Annotated[
     int,
     Meta(
@@ -71,23 +63,6 @@ class HashedOperations(Record, frozen=True):
     example: ClassVar[dict[str, Any]] = HASHED_OPERATIONS
 
 
-class NewOperationsProposal(Record, frozen=True):
-    """A solver's offer for all operations; its hash, which is computed here, is its identity."""
-
-    solver: Address
-    datas: Datas
-    deadline: Annotated[Amount, Meta(description="Unix seconds in decimal")]
-    fees: Annotated[list[Amount], Meta(max_length=LIST_MAX)]
-    fee_usd: Amount = field(default_factory=lambda: Amount("0"))
-    status: ProposalStatus = "received"
-    description: ShortText = field(default_factory=lambda: ShortText(""))
-    signatures: Annotated[list[Signature], Meta(max_length=LIST_MAX)] = field(default_factory=list[Signature])
-    transaction_hash: Bytes32 | None = None
-    dest_transaction_hash: Bytes32 | None = None
-
-    example: ClassVar[dict[str, Any]] = PROPOSED_OPERATIONS
-
-
 class NewOperationsIntent(HashedOperations, frozen=True):
     """An intent of the second form as an operator has it. Also as GET answers it: computed members are ignored."""
 
@@ -102,26 +77,7 @@ class NewOperationsIntent(HashedOperations, frozen=True):
     logs: Annotated[list[NewLog], Meta(max_length=LOGS_MAX)] = field(default_factory=list[NewLog])
 
     example: ClassVar[dict[str, Any]] = HASHED_OPERATIONS
-
-
-class OperationsProposal(Record, frozen=True):
-    """A solver's offer for all operations of an intent."""
-
-    hash: Bytes32
-    solver: Address
-    datas: Datas
-    deadline: Amount
-    fees: list[Amount]
-    fee_usd: Amount
-    status: ProposalStatus
-    description: ShortText
-    signatures: list[Signature]
-    verified: Verified
-    signers: Signers | UnsetType = UNSET
-    transaction_hash: Bytes32 | UnsetType = UNSET
-    dest_transaction_hash: Bytes32 | UnsetType = UNSET
-
-    example: ClassVar[dict[str, Any]] = OPERATIONS_PROPOSAL
+    forms_inside: ClassVar[Mapping[str, tuple[type[Record], ...]]] = {"proposals": NEW_PROPOSALS}
 
 
 class OperationsIntent(HashedOperations, frozen=True, kw_only=True):
@@ -131,9 +87,9 @@ class OperationsIntent(HashedOperations, frozen=True, kw_only=True):
     execution_hash: HexString
     created_at: Annotated[DateTime, Meta(description="When it arrived in this registry")]
     status: IntentStatus
-    generation: Annotated[Literal[2], Meta(description="The form: this one has a list of operations")]
     transaction_hash: Bytes32 | UnsetType = UNSET
     dest_transaction_hash: Bytes32 | UnsetType = UNSET
+    generation: Annotated[Literal[2], Meta(description="The form: this one has a list of operations")]
     proposals: Annotated[list[OperationsProposal], Meta(max_length=PROPOSALS_MAX)]
     logs: list[Log]
 
