@@ -20,7 +20,8 @@ from muniment.storage.sql import placeholders
 if TYPE_CHECKING:
     from muniment.storage.database import Row, Transaction
 
-# A receipt is no log of its transaction; this stands where the index of a log does.
+# A receipt is no log of its transaction; this stands where the index of a log does. One transaction may call several
+# settlers, and has one receipt: it counts for each intent that names the transaction, whatever settler the row names.
 RECEIPT_INDEX: Final = -1
 # Parameters of one statement. SQLite takes 32,766, PostgreSQL 65,535; a few hundred are planned in no time.
 _SUBJECTS_PER_STATEMENT: Final = 500
@@ -66,7 +67,7 @@ _NOT_SUCCEEDED: Final = "(i.chain_status IS NULL OR i.chain_status = 'failed')"
 _FACTS: Final = {
     each: f"""
     SELECT chain_id, block_number, block_hash, transaction_hash, log_index, settler, subject, outcome
-    FROM executions WHERE settler = ? AND subject IN (
+    FROM executions WHERE (settler = ? OR log_index = {RECEIPT_INDEX}) AND subject IN (
       SELECT hash FROM {each.intents} WHERE seq = ?
       UNION SELECT transaction_hash FROM {each.intents} WHERE seq = ?
       UNION SELECT hash FROM {each.proposals} WHERE intent_seq = ?
@@ -140,7 +141,7 @@ def _late(generation: Generation) -> str:
     of_intent = f"JOIN {generation.intents} i ON i"
     of_proposal = f"JOIN {generation.intents} i ON i.seq = p.intent_seq"
     arms = [
-        f"""SELECT i.seq FROM executions e {join} AND i.settler = e.settler
+        f"""SELECT i.seq FROM executions e {join} AND (i.settler = e.settler OR e.log_index = {RECEIPT_INDEX})
             WHERE e.chain_id = ? AND e.block_number >= ? AND {without_effect}"""  # noqa: S608 - text of ours
         for join, without_effect in (
             (f"{of_intent}.hash = e.subject", _NOT_SUCCEEDED),
