@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from test_watching_reorganised import other_blocks
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
@@ -20,7 +21,6 @@ from watching_world import (
     node_url,
     operations_body,
     operations_proposal,
-    other_blocks,
     registry,
     watched,
 )

@@ -13,17 +13,7 @@ import pytest
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
 from muniment.watch import progress
-from watching_world import (
-    CHAIN_ID,
-    Registry,
-    canonical,
-    chains_file,
-    execute,
-    fail,
-    intent_body,
-    other_blocks,
-    registry,
-)
+from watching_world import CHAIN_ID, Registry, canonical, chains_file, execute, fail, intent_body, registry
 
 pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
 
@@ -51,6 +41,12 @@ async def opened(tmp_path: Path, chain: LocalChain, settler: Address, database_u
             return await stack.enter_async_context(registry(tmp_path, file, database_url=database_url))
 
         yield opened
+
+
+def other_blocks(chain: LocalChain, count: int) -> None:
+    """Blocks that are not those mined before: each has a transfer that the others had not."""
+    for number in range(count):
+        chain.send(b"", Address.from_raw(bytes([0xEE, number + 1]).rjust(20, b"\1")))
 
 
 @pytest.mark.parametrize("confirmations", [0, 1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +70,7 @@ def operations_body(
 
 
 def chains_file(
-    directory: Path, settlers: dict[int, tuple[Address | Sequence[Address], list[str]]], **members: Any
+    directory: Path, settlers: Mapping[int, tuple[Address | Sequence[Address], list[str]]], **members: Any
 ) -> Path:
     """A chains file with the settlers of each chain, newest first, and its URLs. One settler is in the short form."""
     lines: list[str] = []
@@ -208,9 +208,3 @@ def fail(chain: LocalChain, to: Address) -> str:
         pass
     assert receipt["status"] == "0x0"
     return done
-
-
-def other_blocks(chain: LocalChain, count: int) -> None:
-    """Blocks that are not those mined before: each has a transfer that the others had not."""
-    for number in range(count):
-        chain.send(b"", Address.from_raw(bytes([0xEE, number + 1]).rjust(20, b"\1")))

@@ -40,7 +40,7 @@ PROPOSAL_EXECUTED: Final = _topic("ProposalExecuted(bytes32,uint256)")
 OPERATION_EXECUTED: Final = _topic(
     f"OperationExecuted(address,bytes32,uint8,{_OPERATION},(uint256,bytes[],uint256[]),bytes32,uint256,bytes,bytes)"
 )
-# As the second generation emits it: without the index.
+# As the generation that has operations emits it: without the index.
 PROPOSAL_EXECUTED_ALONE: Final = _topic("ProposalExecuted(bytes32)")
 # The choices for the first topic in a request of `eth_getLogs`.
 TOPICS: Final = (INTENT_EXECUTED, PROPOSAL_EXECUTED, OPERATION_EXECUTED, PROPOSAL_EXECUTED_ALONE)
