@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from test_watching_lease import success_of
 from test_watching_reorganised import other_blocks
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
+from muniment.intents.chain_facts import RECEIPT_INDEX, insert_facts
 from watching_world import (
     CHAIN_ID,
     Registry,
@@ -136,6 +140,33 @@ async def test_a_failed_transaction_of_a_proposal_fails_it_and_its_intent(
     found = await watched.find(intent)
     assert found["status"] == "failed"
     assert [each["status"] for each in found["proposals"]] == ["failed", "received"]
+
+
+async def test_a_fact_that_was_stored_as_its_intent_arrived_takes_effect_at_the_next_look(
+    watched: Registry, chain: LocalChain, settler: Address
+) -> None:
+    intent = await watched.record(operations_body(settler, 1))
+    await watched.follow()
+    await watched.context.database.write(lambda tx: insert_facts(tx, [success_of(intent, chain, settler)]))
+    assert await watched.status(intent) == "submitted"
+    await watched.follow()
+    assert await watched.status(intent) == "succeeded"
+
+
+@pytest.mark.parametrize("named_by", ["the intent", "its proposal"])
+async def test_a_failure_that_was_stored_for_another_settler_as_its_intent_arrived_takes_effect_at_the_next_look(
+    watched: Registry, chain: LocalChain, settler: Address, named_by: str
+) -> None:
+    named: dict[str, Any] = {"transactionHash": "0x" + "ab" * 32}
+    members = named if named_by == "the intent" else {"proposals": [operations_proposal(1, **named)]}
+    intent = await watched.record(operations_body(settler, 1, **members))
+    await watched.follow()
+    success = success_of(intent, chain, Address.parse("0x" + "77" * 20))
+    receipt = replace(success, log_index=RECEIPT_INDEX, subject=b"\xab" * 32, outcome="failed")
+    await watched.context.database.write(lambda tx: insert_facts(tx, [receipt]))
+    assert await watched.status(intent) == "submitted"
+    await watched.follow()
+    assert await watched.status(intent) == "failed"
 
 
 async def test_intents_of_both_forms_are_followed_at_their_settlers(
