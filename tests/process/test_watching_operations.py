@@ -158,7 +158,7 @@ async def test_a_failure_that_was_stored_for_another_settler_as_its_intent_arriv
     watched: Registry, chain: LocalChain, settler: Address, named_by: str
 ) -> None:
     named: dict[str, Any] = {"transactionHash": "0x" + "ab" * 32}
-    members = named if named_by == "the intent" else {"proposals": [operations_proposal(1, **named)]}
+    members: dict[str, Any] = named if named_by == "the intent" else {"proposals": [operations_proposal(1, **named)]}
     intent = await watched.record(operations_body(settler, 1, **members))
     await watched.follow()
     success = success_of(intent, chain, Address.parse("0x" + "77" * 20))
