@@ -8,8 +8,10 @@ A *proved text* is a `str` whose type is the proof that it was parsed: `Amount`,
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, Self, cast
 
 import msgspec
@@ -50,6 +52,9 @@ DateTime = Annotated[
 
 class Record(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The base of every shape on the wire: immutable, camelCase members, built by keyword."""
+
+    # Of a record with several forms (`muniment.forms`): the members that list records with as many forms.
+    forms_inside: ClassVar[Mapping[str, tuple[type[Record], ...]]] = MappingProxyType({})
 
 
 class ProvedText(str):

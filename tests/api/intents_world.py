@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from intent_bodies import CONFIG_SIGS, SETTLERS, USERS, intent_body, log_body, proposal_body
+from intent_bodies import (
+    CONFIG_SIGS,
+    SETTLERS,
+    USERS,
+    intent_body,
+    log_body,
+    operation_body,
+    operations_body,
+    proposal_body,
+)
 from muniment.context import Context
+from muniment.forms import decode_record
 from muniment.intents import recording, rules
 from muniment.intents.lifecycle import Moment
-from muniment.intents.types import NewIntent
+from muniment.intents.types import AnyNewIntent
 from muniment.storage.database import Database, Transaction
-from muniment.wire import decode_text
 
 HOUR = 3_600
 __all__ = [
-    "CONFIG_SIGS", "HOUR", "SETTLERS", "USERS", "intent_body", "log_body", "proposal_body", "record", "record_at",
+    "CONFIG_SIGS", "HOUR", "SETTLERS", "USERS", "intent_body", "log_body", "operation_body", "operations_body",
+    "proposal_body", "record", "record_at",
 ]  # fmt: skip
 
 
@@ -34,7 +42,7 @@ async def record_at(
     async def write(tx: Transaction) -> list[str]:
         hashes: list[str] = []
         for now_ms, body in timed:
-            new = msgspec.convert(body, NewIntent, dec_hook=decode_text)
+            new: AnyNewIntent = decode_record(body, AnyNewIntent)
             checked = rules.check_intent(new, None, protocol=protocol, chains=context.chains, now_ms=now_ms)
             await recording.record(tx, checked, "tests", Moment(now_ms, grace_s))
             hashes.append("0x" + checked.hash.hex())

@@ -21,7 +21,7 @@ NOW_S = NOW_MS // 1_000
 HASH = "0x" + "ab" * 32
 MEMBERS = [
     "op", "user", "settler", "nonce", "deadline", "data", "maxFees", "events", "configSig", "minValidations", "hash",
-    "executionHash", "createdAt", "status", "proposals", "logs",
+    "executionHash", "createdAt", "status", "generation", "proposals", "logs",
 ]  # fmt: skip
 
 
@@ -34,11 +34,11 @@ async def test_every_member_is_there_and_hashes_once_they_are_known(
     assert list(intent) == MEMBERS
     assert {key: intent[key] for key in body} == body
     computed = {"hash": name, "executionHash": "0x", "createdAt": iso_time(NOW_MS), "status": "created"}
-    assert intent == {**body, **computed, "proposals": [], "logs": []}
+    assert intent == {**body, **computed, "generation": 1, "proposals": [], "logs": []}
     hashes = {"transactionHash": "0x" + "01" * 32, "destTransactionHash": "0x" + "02" * 32}
     await record(context, {**body, **hashes})
     intent = (await client.get(f"/intents/{name}")).json()
-    assert list(intent) == [*MEMBERS[:-2], *hashes, *MEMBERS[-2:]]
+    assert list(intent) == [*MEMBERS[:-3], *hashes, *MEMBERS[-3:]]
     assert {key: intent[key] for key in hashes} == hashes
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx2
 import pytest
-from intents_world import CONFIG_SIGS, HOUR, SETTLERS, USERS, intent_body, record, record_at
+from intents_model import FILTERS, STATUSES, Row, Shelf, draw_body, draw_generation
+from intents_world import (
+    HOUR,
+    SETTLERS,
+    USERS,
+    intent_body,
+    record,
+    record_at,
+)
 from trigger_world import check_refusal, next_of, walk
 
 from conftest import NOW_MS, Clock
@@ -22,92 +29,24 @@ from muniment.intents.lifecycle import Moment
 from muniment.intents.store import mark_expired
 from muniment.wire import UINT256_MAX
 
-ROWS = 70
+ROWS = 110
 MIXES = 80
-STATUSES = ("created", "enqueued", "discarded", "submitted", "succeeded", "failed", "expired")
-NOW_S = NOW_MS // 1_000
-# On both sides of now, of the settlement grace before it, and of the sizes of integers.
-DEADLINES = (
-    0, NOW_S - 2 * HOUR, NOW_S - HOUR - 1, NOW_S - HOUR, NOW_S - HOUR + 1, NOW_S - 1, NOW_S, NOW_S + 1,
-    NOW_S + HOUR, 2**63 - 1, 2**63, 2**64, 2**128, 2**255, UINT256_MAX - 1, UINT256_MAX,
-)  # fmt: skip
-
-
-@dataclass
-class Row:
-    """What the model knows of an intent."""
-
-    record: dict[str, Any]
-    said: str
-    created_ms: int
-
-    def status(self, now_ms: int) -> str:
-        deadline_ms = int(self.record["deadline"]) * 1_000
-        ends_ms = {"created": deadline_ms, "enqueued": deadline_ms, "submitted": deadline_ms + HOUR * 1_000}
-        return "expired" if now_ms >= ends_ms.get(self.said, now_ms + 1) else self.said
-
-
-@dataclass
-class Shelf:
-    """The recorded intents in the order in which they came."""
-
-    rows: list[Row]
-
-    def expected(self, query: dict[str, Any], now_ms: int) -> list[str]:
-        """The hash of every intent that `query` asks for, apart from its paging, in the order that it asks for."""
-        tests: dict[str, Callable[[Row, Any], bool]] = {
-            "user": lambda row, user: row.record["user"] == user,
-            "settler": lambda row, settler: row.record["settler"] == settler,
-            "configSig": lambda row, sig: row.record["configSig"] == sig,
-            "op": lambda row, op: row.record["op"] == op,
-            "status": lambda row, status: row.status(now_ms) == status,
-            "deadlineAfter": lambda row, after: int(row.record["deadline"]) > after,
-            "deadlineBefore": lambda row, before: int(row.record["deadline"]) <= before,
-            "createdAfter": lambda row, after: row.created_ms > after,
-            "createdBefore": lambda row, before: row.created_ms <= before,
-        }
-        asked = [(tests[name], value) for name, value in query.items() if name in tests]
-        found = [row.record["hash"] for row in self.rows if all(test(row, value) for test, value in asked)]
-        return found if query.get("sort") == 1 else found[::-1]
-
-    def draw(self, chance: random.Random) -> dict[str, Any]:
-        """A value for each filter."""
-        times = [row.created_ms for row in self.rows]
-        return {
-            "user": chance.choice(USERS),
-            "settler": chance.choice(SETTLERS),
-            "configSig": chance.choice(CONFIG_SIGS),
-            "op": chance.randrange(4),
-            "status": chance.choice(STATUSES),
-            "deadlineAfter": max(chance.choice(DEADLINES) - chance.choice([0, 1]), 0),
-            "deadlineBefore": min(chance.choice(DEADLINES) + chance.choice([0, 1]), UINT256_MAX),
-            "createdAfter": chance.choice(times) - chance.choice([0, 1, 30 * 60_000]),
-            "createdBefore": chance.choice(times) + chance.choice([-1, 0, 30 * 60_000]),
-        }
-
-
-FILTERS = (
-    "user", "settler", "configSig", "op", "status", "deadlineAfter", "deadlineBefore", "createdAfter", "createdBefore",
-)  # fmt: skip
 
 
 @pytest.fixture
 async def shelf(context: Context, clock: Clock) -> Shelf:
-    """Intents of every kind; some created in the same millisecond, some with the clock set back."""
+    """Intents of every kind and both forms; some created in the same millisecond, some with the clock set back."""
     chance = random.Random(11)  # noqa: S311 - the same table in every run
     rows: list[Row] = []
     timed: list[tuple[int, dict[str, Any]]] = []
-    now_ms, created_ms = NOW_MS - 4 * HOUR * 1_000, 0
+    now_ms, created_ms = NOW_MS - 4 * HOUR * 1_000, {"1": 0, "2": 0}
     for number in range(ROWS):
         now_ms += chance.choice([0, 1, 60_000, -500])
-        created_ms = max(created_ms, now_ms)
         said = chance.choice(STATUSES[:-1])
-        body = intent_body(
-            number, user=chance.choice(USERS), settler=chance.choice(SETTLERS), configSig=chance.choice(CONFIG_SIGS),
-            op=chance.randrange(4), deadline=str(chance.choice(DEADLINES)), status=said,
-        )  # fmt: skip
-        timed.append((now_ms, body))
-        rows.append(Row(body, said, created_ms))
+        row = Row(draw_body(chance, number, said), said, 0)
+        row.created_ms = created_ms[row.generation] = max(created_ms[row.generation], now_ms)
+        timed.append((now_ms, row.record))
+        rows.append(row)
     for row, name in zip(rows, await record_at(context, *timed), strict=True):
         row.record["hash"] = name
     assert clock.now_ms == NOW_MS
@@ -149,9 +88,9 @@ async def test_every_filter_and_every_pair_answers_what_the_model_answers(
     chance = random.Random(12)  # noqa: S311 - the same queries in every run
     seen = 0
     for names in [(), *itertools.combinations(FILTERS, 1), *itertools.combinations(FILTERS, 2)]:
-        for _ in range(3):
+        for _ in range(4):
             drawn = world.draw(chance)
-            query = {**{name: drawn[name] for name in names}, "sort": chance.choice([1, -1])}
+            query = {**{name: drawn[name] for name in names}, "sort": chance.choice([1, -1]), **draw_generation(chance)}
             rows = world.expected(query, NOW_MS)
             seen += len(rows)
             assert await hashes(client, {**query, "limit": 100}) == rows, query
@@ -166,7 +105,7 @@ async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
     seen = 0
     for _ in range(MIXES):
         drawn = {name: value for name, value in world.draw(chance).items() if chance.random() < 0.3}
-        query = {**drawn, "sort": chance.choice([1, -1])}
+        query = {**drawn, "sort": chance.choice([1, -1]), **draw_generation(chance)}
         rows = world.expected(query, NOW_MS)
         seen += len(rows)
         limit = chance.choice([2, 3, 10, 100])
@@ -176,9 +115,10 @@ async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
 
 
 async def test_the_rows_of_a_listing_fulfil_its_filter(client: httpx2.AsyncClient, world: Shelf) -> None:
-    for status in STATUSES:
-        page = (await client.get("/intents", params={"status": status, "limit": 100})).json()
-        assert len(page) == len(world.expected({"status": status}, NOW_MS)) > 0
+    for status, generation in itertools.product(STATUSES, ("1", "2", "all")):
+        query = {"status": status, "generation": generation}
+        page = (await client.get("/intents", params={**query, "limit": 100})).json()
+        assert len(page) == len(world.expected(query, NOW_MS)) > 0
         assert {intent["status"] for intent in page} == {status}
         for intent in page[:3]:
             assert (await client.get(f"/intents/{intent['hash']}")).json() == intent

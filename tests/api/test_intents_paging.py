@@ -16,6 +16,7 @@ from muniment.app import Application
 from muniment.context import Context
 from muniment.http.paging import Cursor
 from muniment.intents import listing, store
+from muniment.intents.generations import FIRST
 from muniment.intents.types import NEWEST_SHOWN
 from muniment.storage import open_database
 from muniment.storage.database import DatabaseLimits
@@ -159,7 +160,7 @@ async def test_a_page_ends_where_the_next_intent_would_make_it_too_long(
 
 async def test_the_rows_that_one_statement_reads_are_bounded() -> None:
     def head(proposal_count: int, log_count: int) -> store.Head:
-        return store.Head(1, b"", "created", 1, None, None, proposal_count, log_count, "{}")
+        return store.Head(FIRST, 1, b"", "created", 1, None, None, proposal_count, log_count, "{}")
 
     heads = [head(1_000, 10_000)] * 10 + [head(0, 0)] * 90
     groups = store.groups(heads)

@@ -44,7 +44,7 @@ async def test_an_intent_is_answered_with_every_field_of_the_interface(operator:
     answer = (await operator.put(draft)).json()
     assert answer == {
         **draft.body, "hash": draft.hash, "executionHash": "0x", "createdAt": "2026-11-20T19:48:00.123Z",
-        "status": "created", "proposals": [], "logs": [],
+        "status": "created", "generation": 1, "proposals": [], "logs": [],
     }  # fmt: skip
     assert await operator.read(draft.hash) == answer
 

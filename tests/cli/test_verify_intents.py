@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from intent_lines import intent, joined, line, proposal
 from muniment.cli.main import main
+from operator_client import FAR_DEADLINE, OperationsDraft, operations_proposal
 
 
 @pytest.fixture
@@ -67,3 +69,36 @@ def test_content_that_no_longer_has_its_hash_is_named(
 def test_a_record_that_is_not_json_is_named(data_dir: Path) -> None:
     tampered(data_dir, "intent_proposals", '"0x00000002"', '"0x')
     assert "its record cannot be read" in verify(data_dir).output
+
+
+@pytest.fixture
+def second_form(tmp_path: Path, data_dir: Path) -> Path:
+    """The same registry with an intent of two operations and its proposal."""
+    file = tmp_path / "second.ndjson"
+    draft = OperationsDraft(1, FAR_DEADLINE, {"proposals": [operations_proposal(7)]})
+    file.write_bytes(json.dumps(draft.body).encode())
+    imported = CliRunner().invoke(main, ["intents", "import", str(file), "--data-dir", str(data_dir)])
+    assert imported.exit_code == 0, imported.output
+    return data_dir
+
+
+def test_intents_of_the_second_form_are_checked_too(second_form: Path) -> None:
+    result = verify(second_form)
+    assert result.exit_code == 0, result.output
+    assert "intents and proposals: 6 checked" in result.output.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("table", "what", "old", "new"),
+    [
+        ("intents_2", "intent", '"opType":4', '"opType":3'),
+        ("intent_proposals_2", "proposal", f"{7:064x}", f"{8:064x}"),
+    ],
+    ids=["operation", "datas"],
+)
+def test_what_no_longer_has_its_hash_in_the_second_form_is_named(
+    second_form: Path, table: str, what: str, old: str, new: str
+) -> None:
+    tampered(second_form, table, old, new)
+    wrong = [each for each in verify(second_form).output.splitlines() if each.startswith("WRONG ")]
+    assert [each.split()[1] for each in wrong] == [what]

@@ -13,6 +13,7 @@ import httpx2
 from service import Service
 
 _JOB = Path(__file__).parent / "python_job.py"
+_INTENTS = Path(__file__).parent / "python_intents.py"
 _BUNDLE = Path(__file__).parents[2] / "src" / "muniment" / "cli" / "sample"
 # Its settings: no tool runs over the result, and files are bytes whatever their media type is.
 _SETTINGS = {
@@ -51,3 +52,11 @@ def test_a_generated_python_client_does_the_main_job(service: Service, tmp_path:
     stored = httpx2.get(f"{service.url}/triggers/{told['sig']}").json()
     assert (stored["signer"], stored["functionCid"]) == (told["signer"], told["cid"])
     assert "deactivateSig" in stored
+
+
+def test_a_generated_python_client_tells_the_forms_of_intents_apart(service: Service, tmp_path: Path) -> None:
+    _generate(service.url, tmp_path)
+    command = [sys.executable, str(_INTENTS), service.url, service.operator_key()]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    assert done.returncode == 0, done.stderr

@@ -118,7 +118,7 @@ def test_a_column_without_a_meaning_is_not_described() -> None:
 
 def _described_tables(page: str) -> dict[str, list[str]]:
     """Table to columns: a section that is named like a table has a row for each column, with its meaning."""
-    sections = re.findall(r"^## ([a-z_]+)$(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    sections = re.findall(r"^## ([a-z_0-9]+)$(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
     return {table: re.findall(r"^\| `(\w+)` \| [^|\s]", text, re.MULTILINE) for table, text in sections}
 
 

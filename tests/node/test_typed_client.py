@@ -53,6 +53,14 @@ def test_a_generated_typescript_client_compiles_and_does_the_main_job(project: P
     assert "deactivateSig" in stored
 
 
+def test_a_generated_typescript_client_tells_the_forms_of_intents_apart(project: Path, service: Service) -> None:
+    compiled = _run(project, "node", "node_modules/typescript/bin/tsc", "--project", ".")
+    assert compiled.returncode == 0, compiled.stdout
+    done = _run(project, "node", "intents.js", service.url, service.operator_key())
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == ["10x", "40x"]
+
+
 def test_the_document_keeps_to_the_recommendations_of_redocly(tmp_path: Path) -> None:
     file = tmp_path / "openapi.json"
     file.write_text(json.dumps(document()))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from chain import CHAIN_TESTS, LocalChain
 from muniment.chains.catalogue import NATIVE, Chain
-from muniment.cli.chains import exit_status, shown
+from muniment.cli.chains import as_objects, exit_status, shown
+from muniment.cli.main import main
 from muniment.evm.address import Address
-from muniment.maintenance.check_chains import check
+from muniment.maintenance.check_chains import Report, check
 from muniment.outgoing import Outgoing
 
 pytestmark = CHAIN_TESTS
@@ -25,10 +28,14 @@ def local() -> Iterator[LocalChain]:
         yield chain
 
 
-async def checked(local: LocalChain, chain: Chain, tokens: list[Address], late_s: int = 0) -> tuple[int, str]:
+async def reports_of(local: LocalChain, chain: Chain, tokens: list[Address], late_s: int = 0) -> list[Report]:
     now_s = int(local.ask("eth_getBlockByNumber", "latest", False)["timestamp"], 16) + late_s
     async with Outgoing(allow_private=True) as outgoing:
-        reports = await check(outgoing, {chain.id: chain}, {chain.id: tokens}, now_s=now_s)
+        return await check(outgoing, {chain.id: chain}, {chain.id: tokens}, now_s=now_s)
+
+
+async def checked(local: LocalChain, chain: Chain, tokens: list[Address], late_s: int = 0) -> tuple[int, str]:
+    reports = await reports_of(local, chain, tokens, late_s)
     return exit_status(reports), f"{shown(reports)}\n"
 
 
@@ -60,6 +67,27 @@ async def test_every_fault_is_printed_and_the_url_is_not(local: LocalChain) -> N
     assert "127.0.0.1" not in told
 
 
+async def test_json_has_an_object_for_each_url_with_the_generation_of_each_settler(local: LocalChain) -> None:
+    settlers = local.deploy("MiniSettlerOps"), NO_CODE, local.deploy("MiniSettlerLegacy")
+    urls = (local.url, "http://127.0.0.1:9/s3cr3t")
+    answered, silent = as_objects(await reports_of(local, Chain(8453, "Local", urls, settlers), [], late_s=7))
+    assert answered == {
+        "chainId": 8453, "name": "Local", "url": 1, "block": int(local.ask("eth_blockNumber"), 16),
+        "blockAgeSeconds": 7,
+        "settlers": [
+            {"address": settler, "generation": generation}
+            for settler, generation in zip(settlers, (2, None, 1), strict=True)
+        ],
+        "faults": [
+            f"the settler has no code at {NO_CODE}",
+            f"the settler at {NO_CODE} answers as no generation of the settlement contract",
+        ],
+    }  # fmt: skip
+    assert (silent["url"], silent["block"], silent["blockAgeSeconds"]) == (2, None, None)
+    assert [each["generation"] for each in silent["settlers"]] == [None] * 3
+    assert silent["faults"] == ["does not answer: unreachable"]
+
+
 async def test_another_chain_and_no_settler_are_faults(local: LocalChain) -> None:
     chain = Chain(8453, "Local", rpc_urls=(local.url,))
     status, told = await checked(local, chain, [])
@@ -75,3 +103,9 @@ async def test_no_chain_with_a_url_is_said() -> None:
         reports = await check(outgoing, {1: Chain(1, "Ethereum")}, {}, now_s=0)
     assert exit_status(reports) == 1
     assert "no chain has an RPC URL" in shown(reports)
+
+
+def test_the_command_prints_json_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["chains", "check", "--json"])
+    assert (result.exit_code, result.output) == (1, "[]\n")

@@ -15,7 +15,7 @@ from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
 from muniment.evm.hex import Bytes32
 from muniment.intents.hashes import intent_hash, proposal_hash
-from muniment.intents.types import NewIntent, NewProposal
+from muniment.intents.types import NewIntent, NewOperationsIntent, NewOperationsProposal, NewProposal
 from muniment.watch.events import OPERATION_EXECUTED, TOPICS, SettlerEvent, event_in
 from settler import (
     LOG_EMITTER,
@@ -23,6 +23,8 @@ from settler import (
     encode_fulfil,
     encode_fulfil_operations,
     encode_get_intent_hash,
+    encode_get_operations_intent_hash,
+    encode_get_operations_proposal_hash,
     encode_get_proposal_hash,
     operation_executed_data,
     read,
@@ -30,7 +32,8 @@ from settler import (
 
 pytestmark = CHAIN_TESTS
 
-INTENTS = 40
+# Of each form.
+INTENTS = 200
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "vectors/evm/intent_hash.json").read_text())[
     "cases"
 ]
@@ -53,6 +56,11 @@ def chain_of_vectors() -> Iterator[LocalChain]:
 @pytest.fixture(scope="module")
 def settler(chain: LocalChain) -> Address:
     return chain.deploy("MiniSettlerLegacy")
+
+
+@pytest.fixture(scope="module")
+def operations_settler(chain: LocalChain) -> Address:
+    return chain.deploy("MiniSettlerOps")
 
 
 def dice_of(seed: int) -> random.Random:
@@ -95,6 +103,32 @@ def proposal_of(dice: random.Random) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def operation_of(dice: random.Random, events: int) -> dict[str, Any]:
+    return {
+        "opType": dice.randrange(5), "user": address_of(dice), "data": hex_of(dice, dice.choice([0, 5, 64, 500])),
+        "events": events_of(dice, events),
+    }  # fmt: skip
+
+
+def operations_intent_of(dice: random.Random, settler: Address, operations: int) -> dict[str, Any]:
+    """The second form; the operation at place n has up to n events."""
+    return {
+        "feePayer": address_of(dice), "settler": settler, "nonce": hex_of(dice, 32),
+        "deadline": str(dice.choice([0, 1_900_000_000, 2**256 - 1])), "maxFees": fees_of(dice, dice.randrange(4)),
+        "triggerSig": hex_of(dice, 65), "minValidations": dice.randrange(2**53),
+        "validations": [hex_of(dice, 65) for _ in range(dice.randrange(3))],
+        "operations": [operation_of(dice, dice.randrange(place + 1)) for place in range(operations)],
+    }  # fmt: skip
+
+
+def operations_proposal_of(dice: random.Random, operations: int) -> dict[str, Any]:
+    return {
+        "deadline": str(dice.getrandbits(256)),
+        "datas": [hex_of(dice, dice.choice([0, 7, 32, 300])) for _ in range(operations)],
+        "fees": [str(dice.getrandbits(256)) for _ in range(dice.randrange(5))],
+    }
+
+
 def asked(chain: LocalChain, to: Address, data: bytes) -> bytes:
     return bytes.fromhex(chain.ask("eth_call", {"to": to, "data": "0x" + data.hex()}, "latest")[2:])
 
@@ -126,6 +160,25 @@ def test_hashes_are_those_that_the_settlement_contract_answers(chain: LocalChain
     assert ours == asked(chain, settler, encode_get_intent_hash(intent))
     assert proposal_hash(ours, read(NewProposal, {**proposal, "solver": SOLVER})) == asked(
         chain, settler, encode_get_proposal_hash(proposal, intent, SOLVER)
+    )
+
+
+@pytest.mark.parametrize("seed", range(INTENTS))
+def test_hashes_of_operations_are_those_that_the_later_settlement_contract_answers(
+    chain: LocalChain, operations_settler: Address, seed: int
+) -> None:
+    dice = dice_of(10_000 + seed)
+    operations = dice.choice([1, 1, 2, 3, 5, 32])
+    intent, proposal = (
+        operations_intent_of(dice, operations_settler, operations),
+        operations_proposal_of(dice, operations),
+    )
+
+    ours = intent_hash(read(NewOperationsIntent, intent))
+
+    assert ours == asked(chain, operations_settler, encode_get_operations_intent_hash(intent))
+    assert proposal_hash(ours, read(NewOperationsProposal, {**proposal, "solver": SOLVER})) == asked(
+        chain, operations_settler, encode_get_operations_proposal_hash(proposal, intent, SOLVER)
     )
 
 
@@ -178,25 +231,21 @@ def test_an_intent_for_another_settlement_contract_makes_no_fact(chain: LocalCha
     assert [event.kind for event in found[2:] if event] == ["proposal"]
 
 
-def test_the_logs_of_the_later_generation_name_the_intent_and_the_proposal(chain: LocalChain) -> None:
-    settler, dice = chain.deploy("MiniSettlerOps"), dice_of(6)
-    operations = [
-        {"opType": n, "user": address_of(dice), "data": hex_of(dice, 40), "events": events_of(dice, n + 1)}
-        for n in range(3)
-    ]
-    intent = {
-        "feePayer": address_of(dice), "settler": settler, "nonce": hex_of(dice, 32), "deadline": "1900000000",
-        "maxFees": fees_of(dice, 2), "triggerSig": hex_of(dice, 65), "minValidations": 1,
-        "validations": [hex_of(dice, 65)], "operations": operations,
-    }  # fmt: skip
-    proposal = {"deadline": "1900000000", "datas": [hex_of(dice, 9)] * 3, "fees": ["1", "2"]}
+@pytest.mark.parametrize("seed", range(8))
+def test_the_logs_of_the_later_generation_name_the_intent_and_the_proposal(
+    chain: LocalChain, operations_settler: Address, seed: int
+) -> None:
+    dice, settler = dice_of(2_000 + seed), operations_settler
+    intent, proposal = operations_intent_of(dice, settler, 3), operations_proposal_of(dice, 3)
+    of_intent = intent_hash(read(NewOperationsIntent, intent))
+    of_proposal = proposal_hash(of_intent, read(NewOperationsProposal, {**proposal, "solver": SOLVER}))
 
     receipt = chain.send(encode_fulfil_operations(intent, proposal, [b"a", b"", b"c" * 40]), settler, SOLVER)
-    found = [event for log in logs_of(chain, settler, receipt) if (event := event_in(log))]
+    found = [event_in(log) for log in logs_of(chain, settler, receipt)]
 
-    assert [event.kind for event in found] == ["operation"] * 6 + ["proposal"]
-    # The contract remembers the block of an intent by its hash: so it tells which hash is right.
-    (of_intent,) = {event.subject for event in found[:-1]}
+    events = sum(len(each["events"]) for each in intent["operations"])
+    assert found == expected(receipt, [("operation", of_intent)] * events + [("proposal", of_proposal)], settler)
+    # The contract remembers the block of an intent by its hash.
     blocks = asked(chain, settler, keccak256(b"getIntentBlock(bytes32)")[:4] + of_intent)
     assert int.from_bytes(blocks) == int(receipt["blockNumber"], 16)
 

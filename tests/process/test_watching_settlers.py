@@ -26,13 +26,6 @@ __all__ = ["chain", "settler"]  # the fixtures
 pytestmark = [*CHAIN_TESTS, pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)]
 
 
-def with_settlers(tmp_path: Path, url: str, *settlers: Address) -> Path:
-    file = chains_file(tmp_path, {CHAIN_ID: (settlers[0], [url])})
-    listed = ", ".join(f'"{each}"' for each in settlers)
-    file.write_text(file.read_text().replace(f'settler = "{settlers[0]}"', f"settlers = [{listed}]"))
-    return file
-
-
 def asked_logs(proxy: RpcProxy) -> list[tuple[list[str], int, int]]:
     asked = [call["params"][0] for calls in proxy.requests for call in calls if call["method"] == "eth_getLogs"]
     return [(each["address"], int(each["fromBlock"], 16), int(each["toBlock"], 16)) for each in asked]
@@ -45,7 +38,7 @@ async def test_all_settlers_are_followed_with_one_request_for_logs(
     bodies = [intent_body(settler, 1), intent_body(newer, 2), intent_body(settler, 3), intent_body(newer, 4)]
     bodies[2]["transactionHash"], bodies[3]["transactionHash"] = fail(chain, settler), fail(chain, newer)
     with RpcProxy(chain.url) as proxy:
-        file = with_settlers(tmp_path, proxy.url, newer, settler)
+        file = chains_file(tmp_path, {CHAIN_ID: ((newer, settler), [proxy.url])})
         async with registry(tmp_path, file, database_url=database_url) as watched:
             intents = [await watched.record(body) for body in bodies]
             execute(chain, bodies[0])
@@ -76,7 +69,7 @@ async def test_a_settler_that_is_added_is_followed_up_to_the_others_and_then_wit
         assert [await watched.status(each) for each in intents[:2]] == ["succeeded", "submitted"]
         (reached,) = await progress(watched)
     with RpcProxy(chain.url) as proxy:
-        file = with_settlers(tmp_path, proxy.url, newer, settler)
+        file = chains_file(tmp_path, {CHAIN_ID: ((newer, settler), [proxy.url])})
         async with registry(tmp_path, file, database_url=database_url) as watched:
             execute(chain, bodies[2])
             execute(chain, bodies[3])
@@ -87,3 +80,16 @@ async def test_a_settler_that_is_added_is_followed_up_to_the_others_and_then_wit
             assert await watched.executions() == sorted(canonical(chain, settler) + canonical(chain, newer))
             assert await progress(watched) == [head + 1] * 2
         assert asked_logs(proxy) == [([newer], 0, reached - 1), ([newer, settler], reached, head)]
+
+
+async def test_a_failed_transaction_fails_the_intents_of_every_settler_that_name_it(
+    tmp_path: Path, chain: LocalChain, settler: Address, database_url: str
+) -> None:
+    # A transaction of a solver's own contract may call several settlers.
+    newer = chain.deploy("MiniSettlerLegacy")
+    done = fail(chain, settler)
+    file = chains_file(tmp_path, {CHAIN_ID: ((newer, settler), [chain.url])})
+    async with registry(tmp_path, file, database_url=database_url) as watched:
+        intents = [await watched.record(intent_body(each, 1, transactionHash=done)) for each in (settler, newer)]
+        assert await watched.follow()
+        assert [await watched.status(each) for each in intents] == ["failed", "failed"]

@@ -26,7 +26,16 @@ from muniment.storage.registry_copy import TABLES
 from muniment.triggers.store import mark_ended
 from muniment.users import store as users
 from muniment.users.types import Email
-from operator_client import HEX32, IntentDraft, OperatorClient, log, operator_key, proposal
+from operator_client import (
+    HEX32,
+    IntentDraft,
+    OperationsDraft,
+    OperatorClient,
+    log,
+    operations_proposal,
+    operator_key,
+    proposal,
+)
 from postgres import Cluster
 
 T = TypeVar("T")
@@ -164,7 +173,7 @@ class Filled:
             "functions": [f"creator={a}", f"creator={b}&sort=1", f"cids={self.cid}"],
             "intents": [
                 "status=created", "status=succeeded&sort=1", "status=expired", "op=2", f"createdAfter={middle}",
-                f"createdBefore={middle}", f"user={Wallet(71).address}",
+                f"createdBefore={middle}", f"user={Wallet(71).address}", "generation=all", "generation=2&op=4",
             ],
         }  # fmt: skip
         filtered = [f"/{what}?limit=100&{each}" for what, some in filters.items() for each in some]
@@ -283,6 +292,11 @@ async def _fill_intents(operator: OperatorClient) -> list[str]:
         for status in ("enqueued", "submitted"):
             assert (await operator.move(of, status)).status_code == 200
         assert (await operator.move(of, "succeeded", transactionHash=HEX32)).status_code == 200
+    for n in range(4):
+        of = await operator.recorded(OperationsDraft(n))
+        await operator.append(of, "proposals", operations_proposal(n))
+        await operator.append(of, "logs", log(n))
+        intents.append(of)
     short = IntentDraft(50, deadline=NOW_MS // 1000 + 600)
     return [*intents, await operator.recorded(short)]
 

@@ -195,8 +195,8 @@ DECODERS: tuple[Decoder, ...] = (
         _line,
         (
             "intents.check_line parse_json",
-            "intents.check_line convert",
-            "http._body_source.source convert",
+            "forms.decode_record itself",
+            "forms.decode_record convert",
             "intents._milliseconds fromisoformat",
         ),
         frames=(
@@ -549,7 +549,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "evm._HEX compile",
             "functions._FILENAME compile",
             "functions._NOT_PLAIN compile",
-            "intents._CONFIG_SIG compile",
+            "intents._TRIGGER_SIG compile",
             "ipfs._ENTITY_BYTES compile",
             "ipfs.EntityBytes.parse itself",
             "http._place b64decode",

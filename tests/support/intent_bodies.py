@@ -19,6 +19,19 @@ def intent_body(nonce: int, **members: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def operations_body(nonce: int, **members: Any) -> dict[str, Any]:
+    """The same of the second form, with one operation unless `members` has others."""
+    return {
+        "feePayer": USERS[0], "settler": SETTLERS[0], "nonce": f"0x{nonce:064x}", "deadline": "1800000000",
+        "maxFees": [], "triggerSig": CONFIG_SIGS[0], "minValidations": 1, "operations": [operation_body()], **members,
+    }  # fmt: skip
+
+
+def operation_body(**members: Any) -> dict[str, Any]:
+    """An operation of an intent of the second form."""
+    return {"opType": 1, "user": USERS[0], "data": "0x", "events": [], **members}
+
+
 def proposal_body(number: int, **members: Any) -> dict[str, Any]:
     """A proposal to an intent; every number makes another."""
     return {"solver": USERS[2], "data": f"0x{number:08x}", "deadline": "1800000000", "fees": [str(number)], **members}

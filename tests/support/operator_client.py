@@ -7,17 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import httpx2
-import msgspec
 
 from builders import Wallet
-from intent_bodies import intent_body, proposal_body
+from intent_bodies import intent_body, operations_body, proposal_body
 from muniment.auth import operators
 from muniment.chains.catalogue import Chain
 from muniment.context import Context
 from muniment.evm.signature import sign
+from muniment.forms import decode_record
 from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest
-from muniment.intents.types import NewIntent, NewProposal
-from muniment.wire import decode_text
+from muniment.intents.types import AnyNewIntent, AnyNewProposal
 
 USER = Wallet(71)
 SOLVER = Wallet(72)
@@ -48,11 +47,36 @@ class IntentDraft:
 
     @property
     def hash(self) -> str:
-        return "0x" + intent_hash(msgspec.convert(self.body, NewIntent, dec_hook=decode_text)).hex()
+        return "0x" + intent_hash(decode_record(self.body, AnyNewIntent)).hex()
 
     def saying(self, **members: Any) -> Self:
         """The same intent with more members."""
         return replace(self, members={**self.members, **members})
+
+
+@dataclass(frozen=True)
+class OperationsDraft(IntentDraft):
+    """The same of the second form, with two operations of two users."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        event = {"topic": HEX32, "data": "0xbeef"}
+        operations = [
+            {"opType": 4, "user": USER.address, "data": "0x01", "events": [event]},
+            {"opType": 1, "user": Wallet(74).address, "data": "0x", "events": []},
+        ]
+        members = {
+            "feePayer": Wallet(75).address, "settler": SETTLER, "deadline": str(self.deadline),
+            "maxFees": [{"token": Wallet(73).address, "amount": "5"}], "triggerSig": "0x" + "12" * 64 + "1b",
+            "operations": operations,
+        }  # fmt: skip
+        return operations_body(self.number, **{**members, **self.members})
+
+
+def operations_proposal(number: int = 1, **members: Any) -> dict[str, Any]:
+    """A proposal to an `OperationsDraft`; each `number` is another one."""
+    datas = [f"0x{number:064x}", "0x"]
+    return {"solver": SOLVER.address, "datas": datas, "deadline": str(DEADLINE), "fees": ["3"], **members}
 
 
 def proposal(number: int = 1, **members: Any) -> dict[str, Any]:
@@ -67,7 +91,7 @@ def log(number: int = 1, **members: Any) -> dict[str, Any]:
 
 
 def hash_of_proposal(to: str, body: dict[str, Any]) -> str:
-    new = msgspec.convert(body, NewProposal, dec_hook=decode_text)
+    new: AnyNewProposal = decode_record(body, AnyNewProposal)
     return "0x" + proposal_hash(bytes.fromhex(to[2:]), new).hex()
 
 

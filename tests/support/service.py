@@ -110,6 +110,14 @@ class Service:
         inode = _listening(int(self.url.rpartition(":")[2]))
         return {pid for pid in self.worker_pids() if _waits_for(pid, inode)}
 
+    def operator_key(self) -> str:
+        """A new operator's key."""
+        command = [sys.executable, "-m", "muniment", "operators", "add", "tests", "--data-dir", str(self.data_dir)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=START_SECONDS_MAX, check=True, env=self._environment
+        )
+        return done.stdout.strip()
+
     def kill(self) -> None:
         """SIGKILL to every process of the service; returns once all have ended, and the port is free."""
         group = self.pid

@@ -117,12 +117,27 @@ def operations_intent_values(intent: Json) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def operations_proposal_values(proposal: Json) -> tuple[Any, ...]:
+    return proposal["deadline"], proposal["datas"], proposal["fees"]
+
+
+def encode_get_operations_intent_hash(intent: Json) -> bytes:
+    """The data of a call of `getIntentHash`, for an intent that has operations."""
+    return _call("getIntentHash", [OPERATIONS_INTENT], [operations_intent_values(intent)])
+
+
+def encode_get_operations_proposal_hash(proposal: Json, intent: Json, solver: str) -> bytes:
+    """The data of a call of `getProposalHash`, for a proposal to an intent that has operations."""
+    values = operations_proposal_values(proposal), operations_intent_values(intent), solver
+    return _call("getProposalHash", [OPERATIONS_PROPOSAL, OPERATIONS_INTENT, "address"], values)
+
+
 def encode_fulfil_operations(intent: Json, proposal: Json, outputs: Sequence[bytes]) -> bytes:
     """The data of a call of MiniSettlerOps' `fulfil`, for an intent that has operations; an output for each."""
     return _call(
         "fulfil",
         [OPERATIONS_INTENT, OPERATIONS_PROPOSAL, "bytes[]"],
-        [operations_intent_values(intent), (proposal["deadline"], proposal["datas"], proposal["fees"]), outputs],
+        [operations_intent_values(intent), operations_proposal_values(proposal), outputs],
     )
 
 

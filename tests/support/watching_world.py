@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,16 +17,17 @@ from chain import LocalChain
 from muniment.app import build_context
 from muniment.context import Context
 from muniment.evm.address import Address
+from muniment.forms import decode_record
 from muniment.intents import recording, rules, store
 from muniment.intents.lifecycle import Moment
-from muniment.intents.types import NewIntent, NewProposal, StatusChange
+from muniment.intents.types import AnyNewIntent, AnyNewProposal, StatusChange
 from muniment.settings import Settings
 from muniment.watch.events import TOPICS, event_in
 from muniment.watch.follower import Step
 from muniment.watch.limits import WATCH_LIMITS, WatchLimits
 from muniment.watch.watcher import Start, Watcher
 from muniment.wire import decode_text
-from settler import encode_fulfil
+from settler import encode_fulfil, encode_fulfil_operations
 
 CHAIN_ID = 8453
 SOLVER = Address.parse("0x" + "50" * 20)
@@ -50,10 +51,36 @@ def intent_body(settler: Address, nonce: int, *, events: int = 1, **members: Any
     return intent_bodies.intent_body(nonce, **{**own, **members})
 
 
-def chains_file(directory: Path, settlers: dict[int, tuple[Address, list[str]]], **members: Any) -> Path:
+def operations_proposal(number: int = 1, operations: int = 2, **members: Any) -> dict[str, Any]:
+    """A proposal to an intent of the second form that has so many operations."""
+    body = proposal_body(number, **members)
+    return {"datas": [body.pop("data")] * operations, **body}
+
+
+def operations_body(
+    settler: Address, nonce: int, *, operations: int = 2, events: int = 1, **members: Any
+) -> dict[str, Any]:
+    """An intent of the second form that operators submitted, with one proposal; each operation has so many events."""
+    operation = {
+        "opType": 1, "user": USER, "data": "0x1234",
+        "events": [{"topic": f"0x{number:064x}", "data": "0x"} for number in range(events)],
+    }  # fmt: skip
+    return {
+        "feePayer": USER, "settler": settler, "nonce": f"0x{nonce:064x}", "deadline": DEADLINE, "maxFees": [],
+        "triggerSig": "0x" + "1b" * 65, "minValidations": 1, "operations": [operation] * operations,
+        "status": "submitted", "proposals": [operations_proposal(operations=operations)], **members,
+    }  # fmt: skip
+
+
+def chains_file(
+    directory: Path, settlers: Mapping[int, tuple[Address | Sequence[Address], list[str]]], **members: Any
+) -> Path:
+    """A chains file with the settlers of each chain, newest first, and its URLs. One settler is in the short form."""
     lines: list[str] = []
-    for chain_id, (settler, urls) in settlers.items():
-        lines += ["[[chains]]", f"id = {chain_id}", f"rpc_urls = {json.dumps(urls)}", f'settler = "{settler}"']
+    for chain_id, (listed, urls) in settlers.items():
+        settler = {"settler": listed} if isinstance(listed, Address) else {"settlers": list(listed)}
+        lines += ["[[chains]]", f"id = {chain_id}", f"rpc_urls = {json.dumps(urls)}"]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in settler.items()]
         lines += [f"{name} = {value}" for name, value in {"settler_block": 0, "confirmations": 0, **members}.items()]
     path = directory / "chains.toml"
     path.write_text("\n".join(lines))
@@ -79,7 +106,7 @@ class Registry:
 
     async def record(self, body: dict[str, Any]) -> str:
         context, now = self.context, self.now
-        new = msgspec.convert(body, NewIntent, dec_hook=decode_text)
+        new = decode_record(body, AnyNewIntent)
         protocol = context.settings.protocol_name
         checked = rules.check_intent(new, None, protocol=protocol, chains=context.chains, now_ms=now.now_ms)
         await context.database.write(lambda tx: recording.record(tx, checked, "tests", now))
@@ -87,9 +114,11 @@ class Registry:
 
     async def propose(self, intent: str, body: dict[str, Any], settler: Address) -> None:
         context, now, raw = self.context, self.now, bytes.fromhex(intent[2:])
-        new = msgspec.convert(body, NewProposal, dec_hook=decode_text)
-        protocol = context.settings.protocol_name
-        checked = rules.check_proposal(raw, settler, new, protocol=protocol, chains=context.chains)
+        new = decode_record(body, AnyNewProposal)
+        protocol, operations = context.settings.protocol_name, len(body["datas"]) if "datas" in body else None
+        checked = rules.check_proposal(
+            raw, settler, new, operations=operations, protocol=protocol, chains=context.chains
+        )
         await context.database.write(lambda tx: recording.append_proposal(tx, raw, checked, "tests", now))
 
     async def move(self, intent: str, **members: Any) -> None:
@@ -173,10 +202,14 @@ def canonical(chain: LocalChain, settler: Address) -> list[tuple[int, bytes, byt
     )
 
 
-def execute(chain: LocalChain, body: dict[str, Any], proposal: int = 0) -> str:
-    """Carry an intent out, by one of its proposals; the transaction's hash."""
-    data = encode_fulfil(body, body["proposals"][proposal])
-    return chain.send(data, Address(body["settler"]), SOLVER)["transactionHash"]
+def execute(chain: LocalChain, body: dict[str, Any], proposal: int = 0, *, settler: Address | None = None) -> str:
+    """Carry an intent out, by one of its proposals, with its own settler or another; the transaction's hash."""
+    chosen = body["proposals"][proposal]
+    if "operations" in body:
+        data = encode_fulfil_operations(body, chosen, [b""] * len(body["operations"]))
+    else:
+        data = encode_fulfil(body, chosen)
+    return chain.send(data, settler or Address(body["settler"]), SOLVER)["transactionHash"]
 
 
 def fail(chain: LocalChain, to: Address) -> str:

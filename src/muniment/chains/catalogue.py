@@ -61,8 +61,9 @@ class Chain:
         return self.settlers[0] if self.settlers else None
 
 
-# The settlement contracts of both generations, each at one address on every chain that has it. The first is in
-# mimic-protocol/contracts, packages/evm/ignition/deployments/chain-*/deployed_addresses.json.
+# The settlement contracts of both generations, each at one address on every chain that has it. They stand in
+# mimic-protocol/contracts, packages/evm/ignition/deployments/chain-*/deployed_addresses.json: the first as
+# `Create3Settler#Settler` (until 30 April 2026; for Base Sepolia also later), the second as `Create3Proxy#Proxy`.
 _FIRST_SETTLER: Final = Address("0x609d831C0068844e11eF85a273c7F356212Fd6D1")
 _SECOND_SETTLER: Final = Address("0x8be430d29a2c5692f9345a28506b849C6a99eDaA")
 _SETTLERS: Final = (_SECOND_SETTLER, _FIRST_SETTLER)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from muniment.cli import output
-from muniment.cli.options import chains_option, common_options, named_registry_of
+from muniment.cli.options import chains_option, common_options, json_option, named_registry_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,14 +24,18 @@ def chains() -> None:
 @chains.command("check")
 @common_options
 @chains_option
-def check_chains(config: Path | None, **flags: object) -> None:
+@json_option
+def check_chains(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Send the requests of the service to every configured node, and print each fault."""
     from muniment.maintenance.check_chains import check_configured  # noqa: PLC0415 - `--help` is quick
 
     settings = named_registry_of(config, **flags)
     with output.errors_on_one_line():
         reports = check_configured(settings)
-    output.print_text(shown(reports))
+    if as_json:
+        output.print_json(as_objects(reports))
+    else:
+        output.print_text(shown(reports))
     raise SystemExit(exit_status(reports))
 
 
@@ -51,3 +55,21 @@ def shown(reports: Sequence[Report]) -> str:
         lines += [f"  settler {settler}: generation {generation}" for settler, generation in report.generations.items()]
         lines += [f"  {fault}" for fault in report.faults]
     return "\n".join(lines)
+
+
+def as_objects(reports: Sequence[Report]) -> list[dict[str, Any]]:
+    """An object for each URL. The generation of a settlement contract that does not answer is None."""
+    return [
+        {
+            "chainId": report.chain.id,
+            "name": report.chain.name,
+            "url": report.place,
+            "block": report.block,
+            "blockAgeSeconds": report.block_age_s,
+            "settlers": [
+                {"address": settler, "generation": report.generations.get(settler)} for settler in report.chain.settlers
+            ],
+            "faults": report.faults,
+        }
+        for report in reports
+    ]

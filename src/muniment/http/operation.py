@@ -4,7 +4,8 @@
     async def get_trigger(context: Context, sig: Signature) -> Ready[Trigger]:
 
 - a parameter that the path names is a path parameter, and parses itself;
-- `query` is a record read from the query string, `body` one from the JSON body (optional if it may be None);
+- `query` is a record read from the query string, `body` one from the JSON body (optional if it may be None; `A | B`
+  for a record with two forms);
 - a parameter whose type has `from_request` is made from the request (the context, a caller, an upload);
 - the result is a `Reply`, None (204), or a value that is encoded as JSON.
 """
@@ -17,7 +18,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast, get_args, get_type_hints
 
-import msgspec
 import structlog
 
 from muniment.errors import (
@@ -31,6 +31,7 @@ from muniment.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
+from muniment.forms import decode_record
 from muniment.http.problems import problem
 from muniment.http.query import QueryReader
 from muniment.http.reply import NO_CONTENT, Ready, Reply, Streamed
@@ -38,7 +39,7 @@ from muniment.http.request import ClientGone, Request
 from muniment.json_text import parse_json
 from muniment.limits.costs import Cost, Shed
 from muniment.limits.turns import BYTES_PER_WEIGHT
-from muniment.wire import ProvedText, decode_text, encode, refusal_of
+from muniment.wire import ProvedText, encode
 
 Handler = Callable[..., Awaitable[Any]]
 Source = Callable[[Request], Any]
@@ -229,10 +230,7 @@ def _body_source(kind: Any) -> Source:
         if not data:
             raise InvalidBody("a JSON body is required", pointer="")
         _refuse_other_media(request.header(b"content-type"))
-        try:
-            return msgspec.convert(parse_json(data), kind, dec_hook=decode_text)
-        except msgspec.ValidationError as error:
-            raise refusal_of(error) from error
+        return decode_record(parse_json(data), kind)
 
     return source
 

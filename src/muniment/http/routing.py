@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from muniment.http.request import Request
 
 # Paths that clients know from a sister service, each with the path to use here.
-_ELSEWHERE = {"/executions": "executions are not kept here; ask GET /intents?configSig= for what a trigger led to"}
+_ELSEWHERE = {
+    "/executions": "executions are not kept here; ask GET /intents?generation=all&configSig= for what a trigger led to"
+}
 
 
 class Resource:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from muniment.intents import logs, proposals
+from muniment.intents.generations import GENERATIONS, Generation, IntentKey
 from muniment.intents.lifecycle import CAN_EXPIRE, REFUTABLE, Claim, Moment, Outcome, status_as_read
 from muniment.intents.rules import check_log
 from muniment.intents.types import LogLevel, LogText, NewLog
@@ -18,11 +20,13 @@ from muniment.storage.sql import placeholders
 if TYPE_CHECKING:
     from muniment.storage.database import Row, Transaction
 
-# A receipt is no log of its transaction; this stands where the index of a log does.
+# A receipt is no log of its transaction; this stands where the index of a log does. One transaction may call several
+# settlers, and has one receipt: it counts for each intent that names the transaction, whatever settler the row names.
 RECEIPT_INDEX: Final = -1
 # Parameters of one statement. SQLite takes 32,766, PostgreSQL 65,535; a few hundred are planned in no time.
 _SUBJECTS_PER_STATEMENT: Final = 500
 _LATE_INTENTS_MAX: Final = 500
+_SEQ: Final = attrgetter("seq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,18 @@ class _Subject(NamedTuple):
 
 _SUBJECT_COLUMNS: Final = "hash, status, transaction_hash, dest_transaction_hash, chain_status, chain_transaction_hash"
 _NOT_SUCCEEDED: Final = "(i.chain_status IS NULL OR i.chain_status = 'failed')"
-_FACTS: Final = """
+# By generation: the statement for the facts about an intent.
+_FACTS: Final = {
+    each: f"""
     SELECT chain_id, block_number, block_hash, transaction_hash, log_index, settler, subject, outcome
-    FROM executions WHERE settler = ? AND subject IN (
-      SELECT hash FROM intents WHERE seq = ?
-      UNION SELECT transaction_hash FROM intents WHERE seq = ?
-      UNION SELECT hash FROM intent_proposals WHERE intent_seq = ?
-      UNION SELECT transaction_hash FROM intent_proposals WHERE intent_seq = ?)
-    ORDER BY chain_id, block_number, log_index, block_hash, transaction_hash"""
+    FROM executions WHERE (settler = ? OR log_index = {RECEIPT_INDEX}) AND subject IN (
+      SELECT hash FROM {each.intents} WHERE seq = ?
+      UNION SELECT transaction_hash FROM {each.intents} WHERE seq = ?
+      UNION SELECT hash FROM {each.proposals} WHERE intent_seq = ?
+      UNION SELECT transaction_hash FROM {each.proposals} WHERE intent_seq = ?)
+    ORDER BY chain_id, block_number, log_index, block_hash, transaction_hash"""  # noqa: S608 - table names of ours
+    for each in GENERATIONS
+}
 
 
 async def insert_facts(tx: Transaction, facts: Iterable[Fact]) -> None:
@@ -85,32 +93,33 @@ async def insert_facts(tx: Transaction, facts: Iterable[Fact]) -> None:
 
 async def apply_to_subjects(tx: Transaction, subjects: Iterable[bytes], moment: Moment, *, lost: str = "") -> int:
     """Apply chain facts to every intent that facts about `subjects` touch; the number of these intents."""
-    seqs = await _touched(tx, subjects)
-    await _apply_each(tx, seqs, moment, lost)
-    return len(seqs)
+    intents = await _touched(tx, subjects)
+    await _apply_each(tx, intents, moment, lost)
+    return len(intents)
 
 
 async def lock_subjects(tx: Transaction, subjects: Iterable[bytes]) -> None:
     """Lock every intent that facts about `subjects` touch, before these go: every writer locks in the same order."""
-    for seq in sorted(await _touched(tx, subjects)):
-        await _lock(tx, seq)
+    for intent in sorted(await _touched(tx, subjects), key=_SEQ):
+        await _lock(tx, intent)
 
 
-async def _touched(tx: Transaction, subjects: Iterable[bytes]) -> set[int]:
+async def _touched(tx: Transaction, subjects: Iterable[bytes]) -> set[IntentKey]:
     wanted = list(dict.fromkeys(subjects))
-    seqs: set[int] = set()
+    intents: set[IntentKey] = set()
     for start in range(0, len(wanted), _SUBJECTS_PER_STATEMENT):
         part = wanted[start : start + _SUBJECTS_PER_STATEMENT]
         marks = placeholders(len(part))
-        rows = await tx.fetch(
-            f"""SELECT seq FROM intents WHERE hash IN ({marks})
-                UNION SELECT seq FROM intents WHERE transaction_hash IN ({marks})
-                UNION SELECT intent_seq FROM intent_proposals WHERE hash IN ({marks})
-                UNION SELECT intent_seq FROM intent_proposals WHERE transaction_hash IN ({marks})""",  # noqa: S608 - ? only
-            part * 4,
-        )
-        seqs.update(seq for (seq,) in rows)
-    return seqs
+        for each in GENERATIONS:
+            rows = await tx.fetch(
+                f"""SELECT seq FROM {each.intents} WHERE hash IN ({marks})
+                    UNION SELECT seq FROM {each.intents} WHERE transaction_hash IN ({marks})
+                    UNION SELECT intent_seq FROM {each.proposals} WHERE hash IN ({marks})
+                    UNION SELECT intent_seq FROM {each.proposals} WHERE transaction_hash IN ({marks})""",  # noqa: S608 - ? only
+                part * 4,
+            )
+            intents.update(IntentKey(seq, each) for (seq,) in rows)
+    return intents
 
 
 async def apply_late_facts(tx: Transaction, chain_id: int, from_block: int, moment: Moment) -> int:
@@ -119,52 +128,67 @@ async def apply_late_facts(tx: Transaction, chain_id: int, from_block: int, mome
     Such an intent arrived in the very moment in which the fact did: on PostgreSQL neither transaction sees what the
     other has not committed.
     """
+    intents: set[IntentKey] = set()
+    for each in GENERATIONS:
+        rows = await tx.fetch(_late(each), (*(chain_id, from_block) * 4, _LATE_INTENTS_MAX - len(intents)))
+        intents.update(IntentKey(seq, each) for (seq,) in rows)
+    await _apply_each(tx, intents, moment, "")
+    return len(intents)
+
+
+def _late(generation: Generation) -> str:
+    """The statement for the intents of facts that have had no effect."""
+    of_intent = f"JOIN {generation.intents} i ON i"
+    of_proposal = f"JOIN {generation.intents} i ON i.seq = p.intent_seq"
     arms = [
-        f"""SELECT i.seq FROM executions e {join} AND i.settler = e.settler
+        f"""SELECT i.seq FROM executions e {join} AND (i.settler = e.settler OR e.log_index = {RECEIPT_INDEX})
             WHERE e.chain_id = ? AND e.block_number >= ? AND {without_effect}"""  # noqa: S608 - text of ours
         for join, without_effect in (
-            ("JOIN intents i ON i.hash = e.subject", _NOT_SUCCEEDED),
-            ("JOIN intents i ON i.transaction_hash = e.subject", "e.outcome = 'failed' AND i.chain_status IS NULL"),
-            ("JOIN intent_proposals p ON p.hash = e.subject JOIN intents i ON i.seq = p.intent_seq", _NOT_SUCCEEDED),
+            (f"{of_intent}.hash = e.subject", _NOT_SUCCEEDED),
+            (f"{of_intent}.transaction_hash = e.subject", "e.outcome = 'failed' AND i.chain_status IS NULL"),
+            (f"JOIN {generation.proposals} p ON p.hash = e.subject {of_proposal}", _NOT_SUCCEEDED),
             (
-                "JOIN intent_proposals p ON p.transaction_hash = e.subject JOIN intents i ON i.seq = p.intent_seq",
+                f"JOIN {generation.proposals} p ON p.transaction_hash = e.subject {of_proposal}",
                 "e.outcome = 'failed' AND (p.chain_status IS NULL OR i.chain_status IS NULL)",
             ),
         )
     ]
-    rows = await tx.fetch(f"{' UNION '.join(arms)} LIMIT ?", (*(chain_id, from_block) * 4, _LATE_INTENTS_MAX))
-    await _apply_each(tx, {seq for (seq,) in rows}, moment, "")
-    return len(rows)
+    return f"{' UNION '.join(arms)} LIMIT ?"
 
 
-async def _apply_each(tx: Transaction, seqs: Iterable[int], moment: Moment, lost: str) -> None:
-    for seq in sorted(seqs):  # in one order, so that no two transactions wait for each other
-        if await _lock(tx, seq):
-            await apply_chain_facts(tx, seq, moment, lost=lost)
+async def _apply_each(tx: Transaction, intents: Iterable[IntentKey], moment: Moment, lost: str) -> None:
+    for intent in sorted(intents, key=_SEQ):  # in one order, so that no two transactions wait for each other
+        if await _lock(tx, intent):
+            await apply_chain_facts(tx, intent, moment, lost=lost)
 
 
-async def _lock(tx: Transaction, seq: int) -> bool:
-    return await tx.execute("UPDATE intents SET version = version WHERE seq = ?", (seq,)) == 1
+async def _lock(tx: Transaction, intent: IntentKey) -> bool:
+    sql = f"UPDATE {intent.generation.intents} SET version = version WHERE seq = ?"  # noqa: S608 - a table name of ours
+    return await tx.execute(sql, (intent.seq,)) == 1
 
 
-async def apply_chain_facts(tx: Transaction, seq: int, moment: Moment, *, lost: str = "") -> None:
+async def apply_chain_facts(tx: Transaction, key: IntentKey, moment: Moment, *, lost: str = "") -> None:
     """Decide by the stored facts about an intent and its proposals; the caller has locked the intent.
 
     An event about the intent or one of its proposals means `succeeded`. When operators claim a status of `REFUTABLE`,
     failed receipts of every transaction that they named mean `failed`. Else the claim stands. A change of the status
     that clients see is logged on the intent; `lost` says for that log why facts were taken back.
     """
-    row = await tx.fetch_one(f"SELECT {_SUBJECT_COLUMNS}, settler, deadline FROM intents WHERE seq = ?", (seq,))  # noqa: S608 - our columns
+    seq, generation = key
+    row = await tx.fetch_one(
+        f"SELECT {_SUBJECT_COLUMNS}, settler, deadline FROM {generation.intents} WHERE seq = ?",  # noqa: S608 - names of ours
+        (seq,),
+    )
     if row is None:
         return
     intent, settler, deadline = _Subject.of(row[:6]), cast("bytes", row[6]), int.from_bytes(row[7])
     rows = await tx.fetch(
-        f"SELECT n, {_SUBJECT_COLUMNS} FROM intent_proposals WHERE intent_seq = ? ORDER BY n",  # noqa: S608 - our columns
+        f"SELECT n, {_SUBJECT_COLUMNS} FROM {generation.proposals} WHERE intent_seq = ? ORDER BY n",  # noqa: S608 - names of ours
         (seq,),
     )
     numbered = [(cast("int", row[0]), _Subject.of(row[1:])) for row in rows]
-    facts = await _facts(tx, seq, settler)
-    is_changed = await _apply_to_proposals(tx, seq, numbered, facts)
+    facts = await _facts(tx, key, settler)
+    is_changed = await _apply_to_proposals(tx, key, numbered, facts)
 
     subjects = [intent, *(proposal for _, proposal in numbered)]
     named = [each.claim.transaction_hash for each in subjects] if intent.claim.status in REFUTABLE else []
@@ -173,18 +197,18 @@ async def apply_chain_facts(tx: Transaction, seq: int, moment: Moment, *, lost: 
     before, after = intent.decided[0] or claimed, fact.outcome if fact else claimed
     if _decision(fact) != intent.decided:
         await tx.execute(
-            "UPDATE intents SET chain_status = ?, chain_transaction_hash = ?, standing = ? WHERE seq = ?",
+            f"UPDATE {generation.intents} SET chain_status = ?, chain_transaction_hash = ?, standing = ? WHERE seq = ?",  # noqa: S608 - names of ours
             (*_decision(fact), after, seq),
         )
         is_changed = True
     if before != after:
-        await _log(tx, seq, _line(fact, before, after, lost), moment.now_ms)
+        await _log(tx, key, _line(fact, before, after, lost), moment.now_ms)
     if is_changed:
-        await tx.execute("UPDATE intents SET version = version + 1 WHERE seq = ?", (seq,))
+        await tx.execute(f"UPDATE {generation.intents} SET version = version + 1 WHERE seq = ?", (seq,))  # noqa: S608 - a table name of ours
 
 
 async def _apply_to_proposals(
-    tx: Transaction, seq: int, numbered: Iterable[tuple[int, _Subject]], facts: Mapping[bytes, Sequence[Fact]]
+    tx: Transaction, intent: IntentKey, numbered: Iterable[tuple[int, _Subject]], facts: Mapping[bytes, Sequence[Fact]]
 ) -> bool:
     """Decide about each proposal by itself; whether any decision is another than before."""
     is_changed = False
@@ -192,20 +216,20 @@ async def _apply_to_proposals(
         claim = proposal.claim
         decision = _decision(_deciding(claim, [proposal.hash], [claim.transaction_hash], facts))
         if decision != proposal.decided:
-            await proposals.set_chain_outcome(tx, seq, n, claim, *decision)
+            await proposals.set_chain_outcome(tx, intent, n, claim, *decision)
             is_changed = True
     return is_changed
 
 
-async def _facts(tx: Transaction, seq: int, settler: bytes) -> dict[bytes, list[Fact]]:
+async def _facts(tx: Transaction, intent: IntentKey, settler: bytes) -> dict[bytes, list[Fact]]:
     """The facts about an intent by subject, in the order of the chain.
 
     They are locked: a transaction that takes one back waits, and then sees what this transaction wrote.
     """
-    parameters = (settler, seq, seq, seq, seq)
-    rows = await tx.fetch(_FACTS, parameters)
+    sql, parameters = _FACTS[intent.generation], (settler, *[intent.seq] * 4)
+    rows = await tx.fetch(sql, parameters)
     if rows and tx.for_update:
-        rows = await tx.fetch(_FACTS + tx.for_update, parameters)
+        rows = await tx.fetch(sql + tx.for_update, parameters)
     facts: dict[bytes, list[Fact]] = {}
     for row in rows:
         fact = Fact(*row)
@@ -256,10 +280,14 @@ def _line(fact: Fact | None, before: str, after: str, lost: str) -> tuple[LogLev
     return "warning", f"{text}; the status was {before}"
 
 
-async def _log(tx: Transaction, seq: int, line: tuple[LogLevel, str], now_ms: int) -> None:
+async def _log(tx: Transaction, intent: IntentKey, line: tuple[LogLevel, str], now_ms: int) -> None:
     """Append a line, also to an intent whose log is full."""
     level, text = line
     checked = check_log(NewLog(level=level, data=LogText.parse(text)), now_ms)
-    ((last,),) = await tx.fetch("SELECT COALESCE(MAX(n), 0) FROM intent_logs WHERE intent_seq = ?", (seq,))
-    if await logs.append(tx, seq, last + 1, checked):
-        await tx.execute("UPDATE intents SET log_count = ? WHERE seq = ?", (last + 1, seq))
+    seq, generation = intent
+    ((last,),) = await tx.fetch(
+        f"SELECT COALESCE(MAX(n), 0) FROM {generation.logs} WHERE intent_seq = ?",  # noqa: S608 - a table name of ours
+        (seq,),
+    )
+    if await logs.append(tx, intent, last + 1, checked):
+        await tx.execute(f"UPDATE {generation.intents} SET log_count = ? WHERE seq = ?", (last + 1, seq))  # noqa: S608 - a table name of ours

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from muniment.intents import store
+from muniment.intents.generations import GENERATIONS, LAST_NUMBERS, Generation
 from muniment.intents.lifecycle import Moment
-from muniment.intents.store import HEAD_COLUMNS, Head
+from muniment.intents.store import Head, head_columns
 from muniment.intents.types import LOGS_MAX
 
 if TYPE_CHECKING:
@@ -45,18 +46,25 @@ async def lines(database: Database, exported: Exported) -> AsyncIterator[bytes]:
         exported.logs += head.log_count
 
 
+def _next_heads(generation: Generation) -> str:
+    return (
+        f"SELECT * FROM (SELECT {head_columns(generation)}, COALESCE(i.chain_status, i.status) "  # noqa: S608 - text of ours
+        f"FROM {generation.intents} i WHERE i.seq > ? AND i.seq <= ? ORDER BY i.seq LIMIT {_HEADS_PER_READ}) heads"
+    )
+
+
+# Each generation's next heads are found by its own index, and merged.
+_HEADS: Final = f"{' UNION ALL '.join(map(_next_heads, GENERATIONS))} ORDER BY 2 LIMIT {_HEADS_PER_READ}"
+
+
 async def _heads(database: Database) -> AsyncIterator[Head]:
-    newest = await database.fetch_one("SELECT COALESCE(MAX(seq), 0) FROM intents")
+    newest = await database.fetch_one(f"SELECT COALESCE(MAX(seq), 0) FROM {LAST_NUMBERS}")  # noqa: S608 - text of ours
     last = newest[0] if newest else 0
     done = 0
-    sql = (
-        f"SELECT {HEAD_COLUMNS}, COALESCE(i.chain_status, i.status) FROM intents i "  # noqa: S608 - text of ours
-        f"WHERE i.seq > ? AND i.seq <= ? ORDER BY i.seq LIMIT {_HEADS_PER_READ}"
-    )
-    while rows := await database.fetch(sql, (done, last)):
+    while rows := await database.fetch(_HEADS, (done, last, done, last)):
         for *columns, recorded in rows:
             # The time does not matter here: the recorded status replaces the one as read.
             head = Head.of(tuple(columns), Moment(0, 0))
             # Only the watcher's own lines are beyond the limit, and another registry would refuse them.
             yield replace(head, status=recorded, log_count=min(head.log_count, LOGS_MAX))
-        done = rows[-1][0]
+        done = rows[-1][1]

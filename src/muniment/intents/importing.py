@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
-import msgspec
-
 from muniment.auth.operators import IMPORT
 from muniment.errors import Conflicting, DatabaseUnavailable, Invalid, InvalidBody, Refusal
+from muniment.forms import decode_record
 from muniment.intents import recording
 from muniment.intents.lifecycle import Moment
 from muniment.intents.rules import HEAD_BYTES_MAX, PROPOSAL_BYTES_MAX, check_intent
-from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX, NewIntent
+from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX, AnyNewIntent
 from muniment.json_text import parse_json
-from muniment.wire import decode_text, refusal_of
 
 if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
@@ -156,10 +154,7 @@ def check_line(text: bytes | None, *, protocol: str, chains: Mapping[int, Chain]
         raise InvalidBody(f"the line has more than {LINE_BYTES_MAX} bytes")
     if not text.strip(b" \t\r"):
         return None
-    try:
-        new = msgspec.convert(parse_json(text), NewIntent, dec_hook=decode_text)
-    except msgspec.ValidationError as error:
-        raise refusal_of(error) from error
+    new: AnyNewIntent = decode_record(parse_json(text), AnyNewIntent)
     return check_intent(new, None, protocol=protocol, chains=chains, now_ms=now_ms)
 
 

@@ -13,7 +13,7 @@ from typing import Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from muniment.errors import IntentDiffers, InvalidIntent, StatusConflict
 from muniment.evm.hex import Bytes32, HexString
-from muniment.intents.types import IntentStatus, NewIntent, NewProposal, ProposalStatus, StatusChange
+from muniment.intents.types import AnyNewIntent, AnyNewProposal, IntentStatus, ProposalStatus, StatusChange
 
 S = TypeVar("S", bound=str)
 # For each status those that may follow by one move.
@@ -83,7 +83,7 @@ class Claim(NamedTuple):
     dest_transaction_hash: bytes | None
 
     @classmethod
-    def of(cls, status: str, new: NewIntent | NewProposal) -> Self:
+    def of(cls, status: str, new: AnyNewIntent | AnyNewProposal) -> Self:
         """The claim of an intent or a proposal that is recorded for the first time."""
         given = (new.transaction_hash, new.dest_transaction_hash)
         return cls(status, *(None if each is None else each.raw for each in given))
@@ -102,7 +102,7 @@ class Recorded(NamedTuple):
     def merge(
         self,
         status: str | None,
-        new: NewIntent | NewProposal | StatusChange,
+        new: AnyNewIntent | AnyNewProposal | StatusChange,
         *,
         diagram: Diagram,
         several: bool,

@@ -14,7 +14,7 @@ from muniment.http.operation import operation
 from muniment.http.reply import Ready
 from muniment.intents import recording, rules, store
 from muniment.intents.lifecycle import Moment
-from muniment.intents.types import Intent, Log, NewIntent, NewLog, NewProposal, Proposal, StatusChange
+from muniment.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal, AnyProposal, Log, NewLog, StatusChange
 from muniment.limits.costs import Shed
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         errors.ClockInDoubt,
     ),
 )  # fmt: skip
-async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: NewIntent) -> Ready[Intent]:  # noqa: A002 - the path's name for it
-    """Record an intent.
+async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: AnyNewIntent) -> Ready[AnyIntent]:  # noqa: A002 - the path's name for it
+    """Record an intent of either form.
 
     The hash is computed again from the fields. What is recorded already stays: the status only moves forward, by one
     or more moves; proposals and logs join those that are there, each once. The answer to GET can be put as it is.
@@ -59,18 +59,21 @@ async def append_proposal(
     context: Context,
     caller: OperatorCaller,
     hash: Bytes32,  # noqa: A002 - the path's name for it
-    body: NewProposal,
-) -> Ready[Proposal]:
+    body: AnyNewProposal,
+) -> Ready[AnyProposal]:
     """Append a proposal to an intent.
+
+    It has the form of the intent: `data`, or `datas` with one item for each operation.
 
     Its identity is its hash, computed as the settlement contract does: the same proposal again is answered with the
     one that is recorded, and brings its status and transactions forward.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
-    settler = await _settler_of(context, hash.raw)
+    settler, operations = await _target_of(context, hash.raw)
     checked = rules.check_proposal(
-        hash.raw, settler, body, protocol=context.settings.protocol_name, chains=context.chains
-    )
+        hash.raw, settler, body,
+        operations=operations, protocol=context.settings.protocol_name, chains=context.chains,
+    )  # fmt: skip
     record = await context.database.write(
         lambda tx: recording.append_proposal(tx, hash.raw, checked, caller.name, moment), order=hash.raw
     )
@@ -104,7 +107,7 @@ async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, bo
         IntentNotFound, errors.ProposalNotFound, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers,
     ),
 )  # fmt: skip
-async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: StatusChange) -> Ready[Intent]:  # noqa: A002 - the path's name for it
+async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: StatusChange) -> Ready[AnyIntent]:  # noqa: A002 - the path's name for it
     """Move an intent, or a proposal of it.
 
     An intent moves by one step: created to enqueued or discarded, enqueued to submitted or discarded, submitted to
@@ -128,15 +131,20 @@ async def _shown(tx: Transaction, intent_hash: bytes, moment: Moment) -> str:
     return shown
 
 
-async def _settler_of(context: Context, intent_hash: bytes) -> Address:
-    """The settlement contract of an intent: its domain is the one that proposals are signed under.
+async def _target_of(context: Context, intent_hash: bytes) -> tuple[Address, int | None]:
+    """What a proposal to an intent is checked with: the settlement contract, and the number of operations.
 
-    It is part of the intent's hash, so it never changes. Raises `IntentNotFound`.
+    Proposals are signed under the contract's domain. The number is None for an intent of the first form. Both are part
+    of the intent's hash, so they never change. Raises `IntentNotFound`.
     """
-    row = await context.database.fetch_one("SELECT settler FROM intents WHERE hash = ?", (intent_hash,))
+    row = await context.database.fetch_one(
+        """SELECT settler, NULL FROM intents WHERE hash = ?
+           UNION ALL SELECT settler, operation_count FROM intents_2 WHERE hash = ?""",
+        (intent_hash, intent_hash),
+    )
     if row is None:
         raise IntentNotFound("no intent is recorded under this hash")
-    return Address.from_raw(row[0])
+    return Address.from_raw(row[0]), row[1]
 
 
 OPERATIONS = (append_log, append_proposal, move_intent, put_intent)

@@ -1,4 +1,4 @@
-"""Rows of `intent_proposals`: proposals are added once each, and their status and transactions move forward.
+"""Rows of `intent_proposals` and `intent_proposals_2`: added once each; status and transactions move forward.
 
 The caller has locked the row of the intent, so the count of its proposals is exact.
 """
@@ -14,17 +14,18 @@ from muniment.errors import IntentDiffers, IntentFull, StatusConflict
 from muniment.evm.hex import Bytes32, HexString
 from muniment.intents.lifecycle import PROPOSAL_MOVES, PROPOSAL_UNDER_WAY, Claim, Outcome, Recorded
 from muniment.intents.store import in_parts, insert_rows, with_members
-from muniment.intents.types import PROPOSALS_MAX, NewProposal, Proposal
+from muniment.intents.types import PROPOSALS_MAX, NewProposal, OperationsProposal, Proposal
 from muniment.json_text import parse_json
 from muniment.storage.sql import placeholders
 from muniment.wire import encode
 
 if TYPE_CHECKING:
+    from muniment.intents.generations import IntentKey
     from muniment.intents.rules import CheckedProposal
     from muniment.storage.database import Transaction
 
-# The members that a proposal is answered with as they came.
-_ANSWERED_AS_SENT: Final = sorted({*NewProposal.__struct_fields__} - {"transaction_hash", "dest_transaction_hash"})
+# A proposal is answered with its members as they came, except these, which are left out until they are known.
+_UNSET_UNTIL_KNOWN: Final = ("transaction_hash", "dest_transaction_hash")
 
 
 class ProposalRow(NamedTuple):
@@ -34,14 +35,14 @@ class ProposalRow(NamedTuple):
     recorded: Recorded
 
 
-async def fetch(tx: Transaction, seq: int, hashes: Sequence[bytes]) -> dict[bytes, ProposalRow]:
+async def fetch(tx: Transaction, intent: IntentKey, hashes: Sequence[bytes]) -> dict[bytes, ProposalRow]:
     """Those of an intent's proposals that have these hashes, by hash."""
     found: dict[bytes, ProposalRow] = {}
     for part in in_parts(hashes):
         rows = await tx.fetch(
             f"""SELECT hash, n, status, transaction_hash, dest_transaction_hash, chain_status, chain_transaction_hash
-                FROM intent_proposals WHERE intent_seq = ? AND hash IN ({placeholders(len(part))})""",  # noqa: S608 - ? only
-            (seq, *part),
+                FROM {intent.generation.proposals} WHERE intent_seq = ? AND hash IN ({placeholders(len(part))})""",  # noqa: S608 - ? only
+            (intent.seq, *part),
         )
         for proposal_hash, n, status, transaction_hash, dest_hash, chain_status, chain_hash in rows:
             claim = Claim(status, transaction_hash, dest_hash)
@@ -49,30 +50,32 @@ async def fetch(tx: Transaction, seq: int, hashes: Sequence[bytes]) -> dict[byte
     return found
 
 
-async def insert(tx: Transaction, seq: int, count: int, proposals: Sequence[CheckedProposal]) -> None:
+async def insert(tx: Transaction, intent: IntentKey, count: int, proposals: Sequence[CheckedProposal]) -> None:
     """Add proposals to an intent that has `count`."""
     rows = [
-        (seq, n, each.hash, *Claim.of(each.new.status, each.new), _shown(each))
+        (intent.seq, n, each.hash, *Claim.of(each.new.status, each.new), _shown(each))
         for n, each in enumerate(proposals, count + 1)
     ]
-    into = "intent_proposals (intent_seq, n, hash, status, transaction_hash, dest_transaction_hash, record)"
-    await insert_rows(tx, into, rows)
+    columns = "intent_seq, n, hash, status, transaction_hash, dest_transaction_hash, record"
+    await insert_rows(tx, f"{intent.generation.proposals} ({columns})", rows)
 
 
-async def merge(tx: Transaction, seq: int, count: int, proposals: Sequence[CheckedProposal]) -> tuple[int, bool]:
+async def merge(
+    tx: Transaction, intent: IntentKey, count: int, proposals: Sequence[CheckedProposal]
+) -> tuple[int, bool]:
     """Add new proposals to an intent that has `count`, and move the others forward.
 
     Returns the count after that, and whether anything changed. Raises `StatusConflict`, `IntentDiffers`, `IntentFull`.
     """
-    known = await fetch(tx, seq, [each.hash for each in proposals])
+    known = await fetch(tx, intent, [each.hash for each in proposals])
     new = [each for each in proposals if each.hash not in known]
     if new and count + len(new) > PROPOSALS_MAX:
         raise IntentFull(f"an intent has at most {PROPOSALS_MAX} proposals")
-    await insert(tx, seq, count, new)
+    await insert(tx, intent, count, new)
     is_changed = bool(new)
     for each in proposals:
         if (row := known.get(each.hash)) is not None:
-            is_changed = await update(tx, seq, row, _merged(row, each)) or is_changed
+            is_changed = await update(tx, intent, row, _merged(row, each)) or is_changed
     return count + len(new), is_changed
 
 
@@ -86,12 +89,12 @@ def _merged(row: ProposalRow, proposal: CheckedProposal) -> Claim:
         raise type(refusal)(f"proposal {name}: {refusal.detail}") from None
 
 
-async def update(tx: Transaction, seq: int, row: ProposalRow, claim: Claim) -> bool:
+async def update(tx: Transaction, intent: IntentKey, row: ProposalRow, claim: Claim) -> bool:
     """Store what operators claim of a proposal; whether that is anything new."""
     (before, reads_as, chain_transaction_hash) = row.recorded
     if claim == before:
         return False
-    ((record,),) = await tx.fetch("SELECT record FROM intent_proposals WHERE intent_seq = ? AND n = ?", (seq, row.n))
+    record = await _record(tx, intent, row.n)
     # Where the chain has said something, the record shows that.
     shown: dict[str, str] = {"status": claim.status} if reads_as == before.status else {}
     if claim.transaction_hash is not None and chain_transaction_hash is None:
@@ -99,37 +102,55 @@ async def update(tx: Transaction, seq: int, row: ProposalRow, claim: Claim) -> b
     if claim.dest_transaction_hash is not None:
         shown["destTransactionHash"] = HexString.from_raw(claim.dest_transaction_hash)
     await tx.execute(
-        """UPDATE intent_proposals SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, record = ?
-           WHERE intent_seq = ? AND n = ?""",
-        (*claim, with_members(record, **shown), seq, row.n),
+        f"""UPDATE {intent.generation.proposals}
+            SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, record = ?
+            WHERE intent_seq = ? AND n = ?""",  # noqa: S608 - a table name of ours
+        (*claim, with_members(record, **shown), intent.seq, row.n),
     )
     return True
 
 
-async def name_transaction(tx: Transaction, seq: int, transaction_hash: Bytes32) -> bool:
+async def _record(tx: Transaction, intent: IntentKey, n: int) -> str:
+    sql = f"SELECT record FROM {intent.generation.proposals} WHERE intent_seq = ? AND n = ?"  # noqa: S608 - a table name of ours
+    ((record,),) = await tx.fetch(sql, (intent.seq, n))
+    return record
+
+
+async def recorded(tx: Transaction, intent: IntentKey, proposal_hash: bytes) -> str:
+    """A proposal that is recorded, as JSON."""
+    sql = f"SELECT record FROM {intent.generation.proposals} WHERE hash = ?"  # noqa: S608 - a table name of ours
+    ((record,),) = await tx.fetch(sql, (proposal_hash,))
+    return record
+
+
+async def name_transaction(tx: Transaction, intent: IntentKey, transaction_hash: Bytes32) -> bool:
     """Give the intent's transaction to its one proposal under way, unless that has one; whether anything changed."""
     marks = placeholders(len(PROPOSAL_UNDER_WAY))
     rows = await tx.fetch(
-        f"""SELECT hash FROM intent_proposals
+        f"""SELECT hash FROM {intent.generation.proposals}
             WHERE intent_seq = ? AND COALESCE(chain_status, status) IN ({marks}) LIMIT 2""",  # noqa: S608 - ? only
-        (seq, *PROPOSAL_UNDER_WAY),
+        (intent.seq, *PROPOSAL_UNDER_WAY),
     )
     if len(rows) != 1:
         return False
     ((proposal_hash,),) = rows
-    row = (await fetch(tx, seq, [proposal_hash]))[proposal_hash]
+    row = (await fetch(tx, intent, [proposal_hash]))[proposal_hash]
     claim = row.recorded.claim
     if claim.transaction_hash is not None:
         return False
-    return await update(tx, seq, row, claim._replace(transaction_hash=transaction_hash.raw))
+    return await update(tx, intent, row, claim._replace(transaction_hash=transaction_hash.raw))
 
 
 async def set_chain_outcome(
-    tx: Transaction, seq: int, n: int, claim: Claim, outcome: Outcome | None, transaction_hash: bytes | None
+    tx: Transaction,
+    intent: IntentKey,
+    n: int,
+    claim: Claim,
+    outcome: Outcome | None,
+    transaction_hash: bytes | None,
 ) -> None:
     """Store what the chain says of a proposal, None for nothing; then its record shows what operators `claim`."""
-    ((text,),) = await tx.fetch("SELECT record FROM intent_proposals WHERE intent_seq = ? AND n = ?", (seq, n))
-    record: dict[str, Any] = parse_json(text.encode())
+    record: dict[str, Any] = parse_json((await _record(tx, intent, n)).encode())
     record["status"] = outcome or claim.status
     for name, value in (
         ("transactionHash", transaction_hash or claim.transaction_hash),
@@ -139,18 +160,19 @@ async def set_chain_outcome(
         if value is not None:
             record[name] = HexString.from_raw(value)
     await tx.execute(
-        """UPDATE intent_proposals SET chain_status = ?, chain_transaction_hash = ?, record = ?
-           WHERE intent_seq = ? AND n = ?""",
-        (outcome, transaction_hash, encode(record).decode(), seq, n),
+        f"""UPDATE {intent.generation.proposals} SET chain_status = ?, chain_transaction_hash = ?, record = ?
+            WHERE intent_seq = ? AND n = ?""",  # noqa: S608 - a table name of ours
+        (outcome, transaction_hash, encode(record).decode(), intent.seq, n),
     )
 
 
 def _shown(proposal: CheckedProposal) -> str:
     """A new proposal as it is answered, as JSON."""
     new = proposal.new
-    shown = Proposal(
+    shape = Proposal if isinstance(new, NewProposal) else OperationsProposal
+    shown = shape(
         hash=Bytes32.from_raw(proposal.hash), verified=proposal.signed.verified, signers=proposal.signed.signers,
         transaction_hash=new.transaction_hash or UNSET, dest_transaction_hash=new.dest_transaction_hash or UNSET,
-        **{name: getattr(new, name) for name in _ANSWERED_AS_SENT},
+        **{name: getattr(new, name) for name in new.__struct_fields__ if name not in _UNSET_UNTIL_KNOWN},
     )  # fmt: skip
     return encode(shown).decode()

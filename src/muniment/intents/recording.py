@@ -16,16 +16,17 @@ from muniment.errors import IntentDiffers, IntentNotFound, ProposalNotFound
 from muniment.evm.hex import Bytes32, HexString
 from muniment.intents import logs, proposals
 from muniment.intents.chain_facts import apply_chain_facts
+from muniment.intents.generations import GENERATIONS, Generation, IntentKey, generation_of
 from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, Claim, Moment, Recorded, status_as_read
-from muniment.intents.store import with_members
-from muniment.intents.types import LOGS_MAX, Hashed
+from muniment.intents.store import insert_rows, with_members
+from muniment.intents.types import LOGS_MAX, Hashed, HashedOperations, NewIntent
 from muniment.storage.dating import date_row
 from muniment.storage.sql import placeholders
 from muniment.wire import DateTime, encode, iso_time
 
 if TYPE_CHECKING:
     from muniment.intents.rules import CheckedIntent, CheckedLog, CheckedProposal
-    from muniment.intents.types import StatusChange
+    from muniment.intents.types import AnyNewIntent, NewOperationsIntent, StatusChange
     from muniment.storage.database import Transaction
 
 
@@ -37,10 +38,18 @@ class _Unchanging(Hashed, frozen=True):
     created_at: DateTime
 
 
+class _UnchangingOperations(HashedOperations, frozen=True):
+    """The same of an intent of the second form."""
+
+    hash: Bytes32
+    execution_hash: HexString
+    created_at: DateTime
+
+
 class _LockedIntent(NamedTuple):
     """An intent's row, which no other transaction changes until this one ends."""
 
-    seq: int
+    key: IntentKey
     recorded: Recorded
     proposal_count: int
     log_count: int
@@ -53,11 +62,11 @@ async def record(tx: Transaction, checked: CheckedIntent, author: str, moment: M
     the operator's name, for the audit log. Raises `StatusConflict`, `IntentDiffers`, `IntentFull`; then nothing of it
     is recorded.
     """
-    seq = await _insert_or_merge(tx, checked, moment)
-    if seq is not None:
-        await apply_chain_facts(tx, seq, moment)
+    key = await _insert_or_merge(tx, checked, moment)
+    if key is not None:
+        await apply_chain_facts(tx, key, moment)
     await operators.enter(tx, author, "record", checked.hash, moment.now_ms)
-    return seq is not None
+    return key is not None
 
 
 async def append_proposal(
@@ -68,35 +77,39 @@ async def append_proposal(
     Raises `IntentNotFound`, `IntentFull`; for a recorded one `StatusConflict`, `IntentDiffers`.
     """
     intent = await _locked(tx, intent_hash, moment)
-    count, is_changed = await proposals.merge(tx, intent.seq, intent.proposal_count, [proposal])
+    count, is_changed = await proposals.merge(tx, intent.key, intent.proposal_count, [proposal])
     if is_changed:
         await _update(tx, intent._replace(proposal_count=count), intent.recorded.claim)
-        await apply_chain_facts(tx, intent.seq, moment)
+        await apply_chain_facts(tx, intent.key, moment)
     await operators.enter(tx, author, "append proposal", intent_hash, moment.now_ms)
-    ((recorded,),) = await tx.fetch("SELECT record FROM intent_proposals WHERE hash = ?", (proposal.hash,))
-    return recorded
+    return await proposals.recorded(tx, intent.key, proposal.hash)
 
 
 async def append_log(tx: Transaction, intent_hash: bytes, log: CheckedLog, author: str, now_ms: int) -> str:
     """Append a log line, unless it is recorded; the recorded one, as JSON. Raises `IntentNotFound`, `IntentFull`."""
-    rows = await tx.fetch(
-        f"SELECT seq, log_count FROM intents WHERE hash = ?{tx.for_update}",  # noqa: S608 - text of ours
-        (intent_hash,),
-    )
-    if not rows:
-        raise _not_found()
-    ((seq, count),) = rows
+    key, count = await _locked_for_log(tx, intent_hash)
     recorded = logs.shown(log)
-    if await logs.append(tx, seq, count + 1, log):
+    if await logs.append(tx, key, count + 1, log):
         if count >= LOGS_MAX:
             raise logs.full()
-        await tx.execute("UPDATE intents SET log_count = ?, version = version + 1 WHERE seq = ?", (count + 1, seq))
+        sql = f"UPDATE {key.generation.intents} SET log_count = ?, version = version + 1 WHERE seq = ?"  # noqa: S608 - a table name of ours
+        await tx.execute(sql, (count + 1, key.seq))
     else:
-        ((recorded,),) = await tx.fetch(
-            "SELECT record FROM intent_logs WHERE intent_seq = ? AND identity = ?", (seq, log.identity)
-        )
+        recorded = await logs.recorded(tx, key, log.identity)
     await operators.enter(tx, author, "append log", intent_hash, now_ms)
     return recorded
+
+
+async def _locked_for_log(tx: Transaction, intent_hash: bytes) -> tuple[IntentKey, int]:
+    """Lock an intent; its key, and the count of its log lines."""
+    for generation in GENERATIONS:
+        rows = await tx.fetch(
+            f"SELECT seq, log_count FROM {generation.intents} WHERE hash = ?{tx.for_update}",  # noqa: S608 - text of ours
+            (intent_hash,),
+        )
+        for seq, count in rows:
+            return IntentKey(seq, generation), count
+    raise _not_found()
 
 
 async def move(tx: Transaction, intent_hash: bytes, change: StatusChange, author: str, moment: Moment) -> None:
@@ -112,7 +125,7 @@ async def move(tx: Transaction, intent_hash: bytes, change: StatusChange, author
         claim, is_changed = intent.recorded.claim, await _move_proposal(tx, intent, change.proposal.raw, change)
     if is_changed:
         await _update(tx, intent, claim)
-        await apply_chain_facts(tx, intent.seq, moment)
+        await apply_chain_facts(tx, intent.key, moment)
     subject = "" if change.proposal is None else "proposal "
     await operators.enter(tx, author, f"move {subject}to {change.status}", intent_hash, moment.now_ms)
 
@@ -125,86 +138,108 @@ async def _move_intent(tx: Transaction, intent: _LockedIntent, change: StatusCha
     claim = intent.recorded.merge(change.status, change, diagram=INTENT_MOVES, several=False)
     is_changed = claim != intent.recorded.claim
     if change.transaction_hash is not None:
-        is_changed = await proposals.name_transaction(tx, intent.seq, change.transaction_hash) or is_changed
+        is_changed = await proposals.name_transaction(tx, intent.key, change.transaction_hash) or is_changed
     return claim, is_changed
 
 
 async def _move_proposal(tx: Transaction, intent: _LockedIntent, proposal_hash: bytes, change: StatusChange) -> bool:
     """Move a proposal; whether anything changed."""
-    row = (await proposals.fetch(tx, intent.seq, [proposal_hash])).get(proposal_hash)
+    row = (await proposals.fetch(tx, intent.key, [proposal_hash])).get(proposal_hash)
     if row is None:
         raise ProposalNotFound("the intent has no proposal with this hash")
     claim = row.recorded.merge(change.status, change, diagram=PROPOSAL_MOVES, several=True)
-    return await proposals.update(tx, intent.seq, row, claim)
+    return await proposals.update(tx, intent.key, row, claim)
 
 
-async def _lock(tx: Transaction, intent_hash: bytes, moment: Moment) -> _LockedIntent | None:
+async def _lock(tx: Transaction, generation: Generation, intent_hash: bytes, moment: Moment) -> _LockedIntent | None:
     rows = await tx.fetch(
         f"""SELECT seq, status, transaction_hash, dest_transaction_hash, chain_status, deadline,
                    chain_transaction_hash, proposal_count, log_count
-            FROM intents WHERE hash = ?{tx.for_update}""",  # noqa: S608 - text of ours
+            FROM {generation.intents} WHERE hash = ?{tx.for_update}""",  # noqa: S608 - text of ours
         (intent_hash,),
     )
     for seq, status, transaction_hash, dest_hash, chain_status, deadline, chain_hash, *counts in rows:
         reads_as = status_as_read(chain_status or status, int.from_bytes(deadline), moment)
         recorded = Recorded(Claim(status, transaction_hash, dest_hash), reads_as, chain_hash)
-        return _LockedIntent(seq, recorded, *counts)
+        return _LockedIntent(IntentKey(seq, generation), recorded, *counts)
     return None
 
 
 async def _locked(tx: Transaction, intent_hash: bytes, moment: Moment) -> _LockedIntent:
-    intent = await _lock(tx, intent_hash, moment)
-    if intent is None:
-        raise _not_found()
-    return intent
+    for generation in GENERATIONS:
+        if (intent := await _lock(tx, generation, intent_hash, moment)) is not None:
+            return intent
+    raise _not_found()
 
 
 def _not_found() -> IntentNotFound:
     return IntentNotFound("no intent is recorded under this hash")
 
 
-async def _insert_or_merge(tx: Transaction, checked: CheckedIntent, moment: Moment) -> int | None:
-    """The seq of an intent that is new or has changed, None when nothing in `checked` is new."""
-    intent = await _lock(tx, checked.hash, moment)
+async def _insert_or_merge(tx: Transaction, checked: CheckedIntent, moment: Moment) -> IntentKey | None:
+    """The key of an intent that is new or has changed, None when nothing in `checked` is new."""
+    generation = generation_of(checked.new)
+    intent = await _lock(tx, generation, checked.hash, moment)
     if intent is None:
-        if (seq := await _insert(tx, checked, moment)) is not None:
-            return seq
-        intent = await _lock(tx, checked.hash, moment)  # another writer has recorded it since the first look
+        if (key := await _insert(tx, generation, checked, moment)) is not None:
+            return key
+        intent = await _lock(tx, generation, checked.hash, moment)  # another writer has recorded it since
     if intent is None:
         raise RuntimeError("an intent that was there is gone; none is ever deleted")
-    return intent.seq if await _merge(tx, intent, checked) else None
+    return intent.key if await _merge(tx, intent, checked) else None
 
 
-async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment) -> int | None:
-    """Record an intent with its proposals and logs; its seq, or None when another writer has recorded it."""
+async def _insert(tx: Transaction, generation: Generation, checked: CheckedIntent, moment: Moment) -> IntentKey | None:
+    """Record an intent with its proposals and logs; its key, or None when another writer has recorded it."""
     new = checked.new
-    newest = await tx.fetch_one("SELECT created_at_ms FROM intents ORDER BY created_at_ms DESC LIMIT 1")
+    newest = await tx.fetch_one(
+        f"SELECT created_at_ms FROM {generation.intents} ORDER BY created_at_ms DESC LIMIT 1"  # noqa: S608 - a table name of ours
+    )
     created_at_ms = await date_row(tx, moment.now_ms, newest[0] if newest else 0)
     # `expired` is computed, never stored: the intent was created, and its deadline makes it read as expired.
     claim = Claim.of("created" if new.status in (None, "expired") else new.status, new)
     standing = status_as_read(claim.status, int(new.deadline), moment)
+    values: dict[str, object] = {
+        "hash": checked.hash, "settler": new.settler.raw, "deadline": int(new.deadline).to_bytes(32),
+        **claim._asdict(), "standing": standing, "proposal_count": len(checked.proposals),
+        "log_count": len(checked.logs), "created_at_ms": created_at_ms, "record": _record_of(checked, created_at_ms),
+        **_filtered(new),
+    }  # fmt: skip
     rows = await tx.fetch(
-        f"""INSERT INTO intents
-             (hash, user_address, settler, config_sig, op, deadline, status, transaction_hash, dest_transaction_hash,
-              standing, proposal_count, log_count, created_at_ms, record)
-           VALUES ({placeholders(14)}) ON CONFLICT (hash) DO NOTHING RETURNING seq""",  # noqa: S608 - ? only
-        (
-            checked.hash, new.user.raw, new.settler.raw, new.config_sig.raw, new.op, int(new.deadline).to_bytes(32),
-            *claim, standing, len(checked.proposals), len(checked.logs), created_at_ms,
-            _record_of(checked, created_at_ms),
-        ),
-    )  # fmt: skip
+        f"""INSERT INTO {generation.intents} ({", ".join(values)}) VALUES ({placeholders(len(values))})
+            ON CONFLICT (hash) DO NOTHING RETURNING seq""",  # noqa: S608 - names of ours, and ?
+        list(values.values()),
+    )
     for (seq,) in rows:
-        await proposals.insert(tx, seq, 0, checked.proposals)
-        await logs.insert(tx, seq, 0, checked.logs)
-        return seq
+        key = IntentKey(seq, generation)
+        if not isinstance(new, NewIntent):
+            await _insert_filters(tx, seq, new)
+        await proposals.insert(tx, key, 0, checked.proposals)
+        await logs.insert(tx, key, 0, checked.logs)
+        return key
     return None
+
+
+def _filtered(new: AnyNewIntent) -> dict[str, object]:
+    """The columns of an intent's row that only its form has, most of them for filters."""
+    if isinstance(new, NewIntent):
+        return {"user_address": new.user.raw, "config_sig": new.config_sig.raw, "op": new.op}
+    return {"trigger_sig": new.trigger_sig.raw, "operation_count": len(new.operations)}
+
+
+async def _insert_filters(tx: Transaction, seq: int, new: NewOperationsIntent) -> None:
+    """Add the rows by which listings find an intent of several operations."""
+    users = sorted({new.fee_payer.raw, *(each.user.raw for each in new.operations)})
+    await insert_rows(tx, "intent_users_2 (user_address, seq)", [(user, seq) for user in users])
+    ops = sorted({each.op_type for each in new.operations})
+    await insert_rows(tx, "intent_ops_2 (op, seq)", [(op, seq) for op in ops])
 
 
 def _record_of(checked: CheckedIntent, created_at_ms: int) -> str:
     new = checked.new
-    members = _Unchanging(
-        **{name: getattr(new, name) for name in Hashed.__struct_fields__},
+    hashed, shape = (Hashed, _Unchanging) if isinstance(new, NewIntent) else (HashedOperations, _UnchangingOperations)
+    members = shape(
+        **{name: getattr(new, name) for name in hashed.__struct_fields__},
         hash=Bytes32.from_raw(checked.hash), execution_hash=new.execution_hash, created_at=iso_time(created_at_ms),
     )  # fmt: skip
     return encode(members).decode()
@@ -214,27 +249,28 @@ async def _merge(tx: Transaction, intent: _LockedIntent, checked: CheckedIntent)
     """Merge `checked` into a recorded intent; whether anything in it is new."""
     new, before = checked.new, intent.recorded.claim
     claim = intent.recorded.merge(new.status, new, diagram=INTENT_MOVES, several=True)
-    is_executed = await _set_execution_hash(tx, intent.seq, new.execution_hash)
-    proposal_count, is_proposed = await proposals.merge(tx, intent.seq, intent.proposal_count, checked.proposals)
-    log_count = await logs.merge(tx, intent.seq, intent.log_count, checked.logs)
+    is_executed = await _set_execution_hash(tx, intent.key, new.execution_hash)
+    proposal_count, is_proposed = await proposals.merge(tx, intent.key, intent.proposal_count, checked.proposals)
+    log_count = await logs.merge(tx, intent.key, intent.log_count, checked.logs)
     if claim == before and log_count == intent.log_count and not is_executed and not is_proposed:
         return False
     await _update(tx, intent._replace(proposal_count=proposal_count, log_count=log_count), claim)
     return True
 
 
-async def _set_execution_hash(tx: Transaction, seq: int, execution_hash: HexString) -> bool:
+async def _set_execution_hash(tx: Transaction, key: IntentKey, execution_hash: HexString) -> bool:
     """Set the execution hash once; whether it is new. Raises `IntentDiffers` for another than the recorded one."""
     if execution_hash == "0x":
         return False
-    ((record,),) = await tx.fetch("SELECT record FROM intents WHERE seq = ?", (seq,))
+    table = key.generation.intents
+    ((record,),) = await tx.fetch(f"SELECT record FROM {table} WHERE seq = ?", (key.seq,))  # noqa: S608 - a table name of ours
     known = msgspec.json.decode(record, type=dict[str, Any])["executionHash"]
     if known == execution_hash:
         return False
     if known != "0x":
         raise IntentDiffers(f"recorded with the executionHash {known}, which stays", pointer="/executionHash")
     changed = with_members(record, executionHash=execution_hash)
-    await tx.execute("UPDATE intents SET record = ? WHERE seq = ?", (changed, seq))
+    await tx.execute(f"UPDATE {table} SET record = ? WHERE seq = ?", (changed, key.seq))  # noqa: S608 - a table name of ours
     return True
 
 
@@ -243,7 +279,8 @@ async def _update(tx: Transaction, intent: _LockedIntent, claim: Claim) -> None:
     before, reads_as, _ = intent.recorded
     standing = reads_as if claim.status == before.status else claim.status
     await tx.execute(
-        """UPDATE intents SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?,
-                  proposal_count = ?, log_count = ?, version = version + 1 WHERE seq = ?""",
-        (*claim, standing, intent.proposal_count, intent.log_count, intent.seq),
+        f"""UPDATE {intent.key.generation.intents}
+            SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?, proposal_count = ?,
+                log_count = ?, version = version + 1 WHERE seq = ?""",  # noqa: S608 - a table name of ours
+        (*claim, standing, intent.proposal_count, intent.log_count, intent.key.seq),
     )

@@ -13,16 +13,20 @@ from muniment.http.paging import check_cursor, next_link
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.http.request import Request
 from muniment.intents import listing, operator_routes, store
+from muniment.intents.generations import LAST_NUMBERS
 from muniment.intents.lifecycle import Moment
-from muniment.intents.types import Intent
+from muniment.intents.queries import IntentQuery
+from muniment.intents.types import AnyIntent
 from muniment.limits.costs import CONTENT, PAGE, Shed
 
 
 @operation("GET", "/intents", cost=PAGE, sheds=Shed.PAGE, refuses=(InvalidTimestamp,), answers=LISTED)
-async def list_intents(
-    context: Context, request: Request, query: listing.IntentQuery
-) -> Ready[list[Intent]] | Streamed:
+async def list_intents(context: Context, request: Request, query: IntentQuery) -> Ready[list[AnyIntent]] | Streamed:
     """List intents, each with the newest 50 of its proposals and logs.
+
+    Those of generation 1, unless `generation` says otherwise; each has the form of its generation. Of generation 2,
+    `user` finds the users of all operations and the payer of fees, `op` the type of any operation, and `configSig` the
+    `triggerSig`.
 
     Newest first unless `sort=1`. A page ends before its limit when it would be longer than 8 MiB, behind a `cursor`
     1 MiB: a `next` link says that there is more. Following these links with `sort=1` misses no intent and shows none
@@ -30,7 +34,7 @@ async def list_intents(
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     reader = context.reader_for(request)
-    numbers = context.epochs.numbers(reader, "intents")
+    numbers = context.epochs.numbers(reader, LAST_NUMBERS)
     await check_cursor(query.cursor, numbers)
     page = await listing.search(reader, query, moment, context.client(request))
     link = await next_link("/intents", request.query, page, query, query.sort, numbers)
@@ -41,7 +45,7 @@ async def list_intents(
     "GET", "/intents/{hash}", cost=CONTENT, sheds=Shed.READ, refuses=(IntentNotFound,),
     answers=TAGGED, headers_read={"if-none-match": "ETags that the client has"},
 )  # fmt: skip
-async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready[Intent] | Streamed:  # noqa: A002 - the name is the path parameter's
+async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready[AnyIntent] | Streamed:  # noqa: A002 - the name is the path parameter's
     """Read an intent with all its proposals and logs.
 
     The ETag changes with each of them, with the status, and when the intent expires.

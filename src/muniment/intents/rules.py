@@ -15,7 +15,7 @@ from muniment.evm.address import Address
 from muniment.evm.hex import Bytes32
 from muniment.intents.hashes import Signed, intent_hash, proposal_hash, settlement_digest, signed_by
 from muniment.intents.lifecycle import passed_until
-from muniment.intents.types import NewIntent, NewLog, NewProposal
+from muniment.intents.types import AnyNewIntent, AnyNewProposal, NewIntent, NewLog, NewOperationsProposal
 from muniment.wire import encode
 
 # The JSON of an intent without its proposals and logs: as long as one request may be.
@@ -49,7 +49,7 @@ class CheckedProposal:
     """A proposal with its hash, which is its identity, and its signers."""
 
     hash: bytes
-    new: NewProposal
+    new: AnyNewProposal
     signed: Signed
 
 
@@ -69,7 +69,7 @@ class CheckedIntent:
     """An intent with its hash; its proposals and logs without repetitions, the first of each."""
 
     hash: bytes
-    new: NewIntent
+    new: AnyNewIntent
     proposals: tuple[CheckedProposal, ...]
     logs: tuple[CheckedLog, ...]
 
@@ -80,7 +80,7 @@ def chains_of(chains: Mapping[int, ChainWithSettlers], settler: Address) -> list
 
 
 def check_intent(
-    new: NewIntent, path_hash: Bytes32 | None, *, protocol: str, chains: Mapping[int, ChainWithSettlers], now_ms: int
+    new: AnyNewIntent, path_hash: Bytes32 | None, *, protocol: str, chains: Mapping[int, ChainWithSettlers], now_ms: int
 ) -> CheckedIntent:
     """`new` with its computed hash, to which the hashes of the path and the body must be equal, if given.
 
@@ -95,9 +95,12 @@ def check_intent(
         raise InvalidIntent("an intent expires when its deadline passes, which is to come", pointer="/status")
     proposals: dict[bytes, CheckedProposal] = {}
     logs: dict[bytes, CheckedLog] = {}
+    operations = None if isinstance(new, NewIntent) else len(new.operations)
     for n, proposal in enumerate(new.proposals):
         try:
-            checked = check_proposal(computed, new.settler, proposal, protocol=protocol, chains=chains)
+            checked = check_proposal(
+                computed, new.settler, proposal, operations=operations, protocol=protocol, chains=chains
+            )
         except InvalidIntent as refusal:
             raise refusal.under(f"/proposals/{n}") from None
         proposals.setdefault(checked.hash, checked)
@@ -111,9 +114,20 @@ def check_intent(
 
 
 def check_proposal(
-    intent_hash: bytes, settler: Address, new: NewProposal, *, protocol: str, chains: Mapping[int, ChainWithSettlers]
+    intent_hash: bytes,
+    settler: Address,
+    new: AnyNewProposal,
+    *,
+    operations: int | None = None,
+    protocol: str,
+    chains: Mapping[int, ChainWithSettlers],
 ) -> CheckedProposal:
-    """`new` with its hash as a proposal to that intent. Raises `InvalidIntent` for one that is too large."""
+    """`new` with its hash as a proposal to that intent.
+
+    `operations` is the number of the intent's operations, None for an intent of the first form. Raises `InvalidIntent`
+    for a proposal of the other form, for another number of `datas`, and for a proposal that is too large.
+    """
+    _check_datas(new, operations)
     _check_size(new, PROPOSAL_BYTES_MAX, "a proposal")
     computed = proposal_hash(intent_hash, new)
     domains = [
@@ -121,6 +135,16 @@ def check_proposal(
         for chain in chains_of(chains, settler)
     ]
     return CheckedProposal(computed, new, signed_by(new, domains))
+
+
+def _check_datas(new: AnyNewProposal, operations: int | None) -> None:
+    if not isinstance(new, NewOperationsProposal):
+        if operations is not None:
+            raise InvalidIntent("the intent has operations, so its proposals have datas, not data", pointer="/data")
+    elif operations is None:
+        raise InvalidIntent("the intent has no operations, so its proposals have data, not datas", pointer="/datas")
+    elif len(new.datas) != operations:
+        raise InvalidIntent(f"the intent has {operations} operations, so datas has as many items", pointer="/datas")
 
 
 def check_log(new: NewLog, now_ms: int) -> CheckedLog:

@@ -1,8 +1,9 @@
 """Intents in the database: how they are read, and how a sweep marks those that have expired.
 
-A row of `intents` holds the members that never change as JSON (`record`); proposals and logs are numbered rows of their
-own. The status as read depends on the time: `lifecycle.status_as_read` computes it, and `STATUS_AS_READ` does the same
-in SQL. The column `standing`, which sweeps keep near to it, is for indexes: no answer is made from it alone.
+A row of `intents` or `intents_2` (see `generations`) holds the members that never change as JSON (`record`); proposals
+and logs are numbered rows of their own. The status as read depends on the time: `lifecycle.status_as_read` computes it,
+and `STATUS_AS_READ` does the same in SQL. The column `standing`, which sweeps keep near to it, is for indexes: no
+answer is made from it alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from muniment.intents.generations import FIRST, GENERATIONS, SECOND, Generation
 from muniment.intents.lifecycle import AFTER_GRACE, AT_DEADLINE, CAN_EXPIRE, Moment, passed_until, status_as_read
 from muniment.intents.types import NEWEST_SHOWN
 from muniment.storage.sql import SWEPT_PER_BATCH, placeholders
@@ -45,7 +47,7 @@ STATUS_AS_READ: Final = (
     f"WHEN {_RECORDED} = '{AFTER_GRACE}' AND deadline <= ? THEN 'expired' "
     f"ELSE {_RECORDED} END"
 )
-HEAD_COLUMNS: Final = (
+_HEAD_COLUMNS: Final = (
     "i.seq, i.hash, COALESCE(i.chain_status, i.status), i.deadline, i.version, "
     "COALESCE(i.chain_transaction_hash, i.transaction_hash), i.dest_transaction_hash, "
     "i.proposal_count, i.log_count, i.record"
@@ -62,20 +64,26 @@ _PROPOSAL_WEIGHT: Final = _LOGS_PER_PIECE // _PROPOSALS_PER_PIECE
 
 
 class _Numbered(NamedTuple):
-    """A table whose rows are numbered within an intent, and the column of `intents` that counts them."""
+    """A table whose rows are numbered within an intent; the table of these intents, and its column that counts them."""
 
     table: str
+    intents: str
     counted_by: str
 
 
-_PROPOSALS: Final = _Numbered("intent_proposals", "proposal_count")
-_LOGS: Final = _Numbered("intent_logs", "log_count")
+def _proposals(generation: Generation) -> _Numbered:
+    return _Numbered(generation.proposals, generation.intents, "proposal_count")
+
+
+def _logs(generation: Generation) -> _Numbered:
+    return _Numbered(generation.logs, generation.intents, "log_count")
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
     """An intent without its proposals and logs; `status` is the status as read."""
 
+    generation: Generation
     seq: int
     hash: bytes
     status: str
@@ -88,10 +96,10 @@ class Head:
 
     @classmethod
     def of(cls, row: Row, moment: Moment) -> Head:
-        """From the `HEAD_COLUMNS`, as the intent reads at that moment."""
-        seq, intent_hash, recorded, deadline, *rest = row
+        """From the `head_columns`, as the intent reads at that moment."""
+        number, seq, intent_hash, recorded, deadline, *rest = row
         status = status_as_read(recorded, int.from_bytes(deadline), moment)
-        return cls(seq, intent_hash, status, *rest)
+        return cls(FIRST if number == FIRST.number else SECOND, seq, intent_hash, status, *rest)
 
     @property
     def etag(self) -> str:
@@ -114,7 +122,13 @@ class Head:
         """The JSON of the intent up to its first proposal."""
         hashes = (("transactionHash", self.transaction_hash), ("destTransactionHash", self.dest_transaction_hash))
         known = "".join(f',"{name}":"0x{value.hex()}"' for name, value in hashes if value is not None)
-        return f'{self.record[:-1]},"status":"{self.status}"{known},"proposals":['
+        number = self.generation.number
+        return f'{self.record[:-1]},"status":"{self.status}"{known},"generation":{number},"proposals":['
+
+
+def head_columns(generation: Generation) -> str:
+    """The columns of a `Head`, of the table with the alias `i`."""
+    return f"{generation.number}, {_HEAD_COLUMNS}"
 
 
 def expiry(moment: Moment) -> tuple[bytes, bytes]:
@@ -134,10 +148,15 @@ def _bound(seconds: int) -> bytes:
     return seconds.to_bytes(32) if seconds >= 0 else b""
 
 
+_BY_HASH: Final = " UNION ALL ".join(
+    f"SELECT {head_columns(each)} FROM {each.intents} i WHERE i.hash = ?"  # noqa: S608 - text of ours
+    for each in GENERATIONS
+)
+
+
 async def find(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> Head | None:
-    """The head of an intent."""
-    sql = f"SELECT {HEAD_COLUMNS} FROM intents i WHERE i.hash = ?"  # noqa: S608 - text of ours
-    row = await database.fetch_one(sql, (intent_hash,))
+    """The head of an intent of either form."""
+    row = await database.fetch_one(_BY_HASH, (intent_hash,) * len(GENERATIONS))
     return Head.of(row, moment) if row else None
 
 
@@ -149,28 +168,29 @@ async def shown(database: Reader | Transaction, intent_hash: bytes, moment: Mome
 
 async def listed(database: Reader | Transaction, heads: Sequence[Head]) -> list[str]:
     """The intents as a listing shows them, as JSON."""
-    proposals = await _newest(database, _PROPOSALS, [head.seq for head in heads if head.proposal_count])
-    logs = await _newest(database, _LOGS, [head.seq for head in heads if head.log_count])
+    proposals, logs = defaultdict[int, list[str]](list), defaultdict[int, list[str]](list)
+    for each in GENERATIONS:
+        own = [head for head in heads if head.generation is each]
+        await _add_newest(proposals, database, _proposals(each), [head.seq for head in own if head.proposal_count])
+        await _add_newest(logs, database, _logs(each), [head.seq for head in own if head.log_count])
     return [
         f'{head.opening}{",".join(proposals[head.seq])}],"logs":[{",".join(logs[head.seq])}]}}' for head in heads
     ]  # fmt: skip
 
 
-async def _newest(
-    database: Reader | Transaction, numbered: _Numbered, seqs: Sequence[int]
-) -> defaultdict[int, list[str]]:
-    """The newest records of each intent, the oldest of them first."""
-    found: defaultdict[int, list[str]] = defaultdict(list)
+async def _add_newest(
+    found: defaultdict[int, list[str]], database: Reader | Transaction, numbered: _Numbered, seqs: Sequence[int]
+) -> None:
+    """Add the newest records of each intent to `found`, the oldest of them first."""
     if seqs:
         rows = await database.fetch(
-            f"SELECT r.intent_seq, r.record FROM intents i JOIN {numbered.table} r "  # noqa: S608 - text of ours, and ?
+            f"SELECT r.intent_seq, r.record FROM {numbered.intents} i JOIN {numbered.table} r "  # noqa: S608 - text of ours, and ?
             f"ON r.intent_seq = i.seq AND r.n > i.{numbered.counted_by} - {NEWEST_SHOWN} "
             f"WHERE i.seq IN ({placeholders(len(seqs))}) ORDER BY r.intent_seq, r.n",
             seqs,
         )
         for seq, record in rows:
             found[seq].append(record)
-    return found
 
 
 def groups(heads: Sequence[Head]) -> list[list[Head]]:
@@ -189,10 +209,11 @@ def groups(heads: Sequence[Head]) -> list[list[Head]]:
 async def pieces(database: Reader, head: Head) -> AsyncIterator[bytes]:
     """The JSON of an intent with every proposal and log that it had when `head` was read, piece by piece."""
     yield head.opening.encode()
-    async for piece in _records(database, head.seq, _PROPOSALS, head.proposal_count, _PROPOSALS_PER_PIECE):
+    proposals, logs = _proposals(head.generation), _logs(head.generation)
+    async for piece in _records(database, head.seq, proposals, head.proposal_count, _PROPOSALS_PER_PIECE):
         yield piece
     yield b'],"logs":['
-    async for piece in _records(database, head.seq, _LOGS, head.log_count, _LOGS_PER_PIECE):
+    async for piece in _records(database, head.seq, logs, head.log_count, _LOGS_PER_PIECE):
         yield piece
     yield b"]}"
 
@@ -206,19 +227,24 @@ async def _records(database: Reader, seq: int, numbered: _Numbered, count: int, 
 
 
 async def mark_expired(tx: Transaction, moment: Moment, count: int = SWEPT_PER_BATCH) -> int:
-    """Mark at most `count` intents that have expired, and unmark as many that have not; the larger number of both.
+    """Mark at most `count` intents that have expired, and unmark as many that have not.
 
-    The conditions stand twice: an intent that moved while a statement waited for its row is looked at again.
+    Returns the largest number of rows that one statement changed: below `count` none is left.
     """
+    return max([await _mark_expired(tx, each.intents, moment, count) for each in GENERATIONS])
+
+
+async def _mark_expired(tx: Transaction, table: str, moment: Moment, count: int) -> int:
+    # Each condition occurs twice: an intent that changed while a statement waited for its row is checked again.
     ended = expiry(moment)
     marked = await tx.execute(
-        f"UPDATE intents SET standing = 'expired' WHERE {ENDED} "  # noqa: S608 - text of ours
-        f"AND seq IN (SELECT seq FROM intents WHERE {ENDED} LIMIT ?)",
+        f"UPDATE {table} SET standing = 'expired' WHERE {ENDED} "  # noqa: S608 - text of ours
+        f"AND seq IN (SELECT seq FROM {table} WHERE {ENDED} LIMIT ?)",
         (*ended, *ended, count),
     )
-    arms = " UNION ALL ".join([f"SELECT seq FROM intents WHERE {EARLY}"] * len(CAN_EXPIRE))  # noqa: S608 - text of ours
+    arms = " UNION ALL ".join([f"SELECT seq FROM {table} WHERE {EARLY}"] * len(CAN_EXPIRE))  # noqa: S608 - text of ours
     unmarked = await tx.execute(
-        f"UPDATE intents SET standing = status WHERE standing = 'expired' "  # noqa: S608 - text of ours
+        f"UPDATE {table} SET standing = status WHERE standing = 'expired' "  # noqa: S608 - text of ours
         f"AND seq IN (SELECT seq FROM ({arms}) early LIMIT ?)",
         (*(value for status in CAN_EXPIRE for value in early(status, ended)), count),
     )

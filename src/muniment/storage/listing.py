@@ -58,6 +58,8 @@ class Part(NamedTuple):
 
     conditions: tuple[Condition, ...] = ()
     few: Condition | None = None
+    # The tables with the index, where they are others than those of the listing, such as a join.
+    tables: str | None = None
 
 
 class Rows(NamedTuple):
@@ -99,7 +101,12 @@ def in_order(listed: Listed, rows: Rows, within: Scope, request: PageRequest) ->
 
 def page_keys(listed: Listed, rows: Rows, within: Scope, request: PageRequest) -> tuple[str, list[object]]:
     """The statement for the numbers of a page's rows and one row more, with its parameters."""
-    chosen = [_chosen(listed, part, rows, within) for part in rows.parts]
+    return merged_page_keys([(listed, rows, within)], request)
+
+
+def merged_page_keys(listings: Sequence[tuple[Listed, Rows, Scope]], request: PageRequest) -> tuple[str, list[object]]:
+    """The same for a page of several listings whose rows have no number in common, in one order."""
+    chosen = [_chosen(listed, part, rows, within) for listed, rows, within in listings for part in rows.parts]
     sql = _keys(tuple(tables for tables, _ in chosen), request.sort)
     if len(chosen) == 1:
         return sql, [*chosen[0][1], request.limit + 1, request.offset]
@@ -141,9 +148,10 @@ def _statements(
 def _chosen(listed: Listed, part: Part, rows: Rows, within: Scope) -> tuple[str, list[object]]:
     """The SQL after FROM for the rows of a part, and its parameters."""
     where = Where.all_of(*rows.everywhere, *within.conditions(listed.seq), *part.conditions)
+    tables = part.tables or listed.tables
     if part.few is None:
-        return f"{listed.tables}{where}", where.parameters
-    few = f"(SELECT {listed.columns} FROM {listed.tables} WHERE {part.few.sql} {_FENCE}) few"  # noqa: S608 - text of ours
+        return f"{tables}{where}", where.parameters
+    few = f"(SELECT {listed.columns} FROM {tables} WHERE {part.few.sql} {_FENCE}) few"  # noqa: S608 - text of ours
     return f"{few}{where}", [*part.few.values, *where.parameters]
 
 

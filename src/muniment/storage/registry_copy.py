@@ -48,6 +48,11 @@ TABLES: Final = tuple(
         ("intents", "seq"),
         ("intent_proposals", "intent_seq n"),
         ("intent_logs", "intent_seq n"),
+        ("intents_2", "seq"),
+        ("intent_users_2", "user_address seq"),
+        ("intent_ops_2", "op seq"),
+        ("intent_proposals_2", "intent_seq n"),
+        ("intent_logs_2", "intent_seq n"),
         ("executions", "chain_id block_hash transaction_hash log_index"),
         ("chain_progress", "chain_id settler"),
         ("chain_blocks", "chain_id number"),
@@ -69,7 +74,7 @@ LEFT: Final = {
 # The refusal of a target that other processes still write to after a few seconds.
 OTHERS_WRITE: Final = "somebody else is writing to TO, which has to be left alone"
 # The tables whose listings turn bounds on the time into bounds on `seq` (`scopes`).
-_LISTED_BY_TIME: Final = {"triggers", "intents"}
+_LISTED_BY_TIME: Final = {"triggers", "intents", "intents_2"}
 
 
 class RowRefused(Exception):

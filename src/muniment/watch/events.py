@@ -1,7 +1,8 @@
 """Logs of settlement contracts, decoded into events about intents. Pure.
 
-Two generations of the contract are decoded: the generation whose intents this service holds, and the next one, whose
-`OperationExecuted` names an intent by its hash. See packages/evm/contracts/Settler.sol of mimic-protocol/contracts.
+An `IntentExecuted` of the first generation holds the whole intent, whose hash is computed here; an `OperationExecuted`
+of the second holds the hash. See packages/evm/contracts/Settler.sol of mimic-protocol/contracts, before and since
+30 April 2026.
 """
 
 from __future__ import annotations

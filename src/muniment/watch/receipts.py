@@ -108,9 +108,13 @@ async def named_transactions(
     database: Database, settler: bytes, kind: str, after_seq: int, count: int = WATCH_LIMITS.intents_per_turn
 ) -> Part:
     """The named transactions, still without a receipt, of the next `count` intents of a kind after `after_seq`."""
+    arms = [
+        f"SELECT * FROM (SELECT seq FROM {each} WHERE settler = ? AND {kind} AND seq > ? ORDER BY seq LIMIT ?) part"  # noqa: S608 - text of ours
+        for each in ("intents", "intents_2")
+    ]
     rows = await database.fetch(
-        f"SELECT seq FROM intents WHERE settler = ? AND {kind} AND seq > ? ORDER BY seq LIMIT ?",  # noqa: S608 - text of ours
-        (settler, after_seq, count),
+        f"{' UNION ALL '.join(arms)} ORDER BY 1 LIMIT ?",
+        (*(settler, after_seq, count) * len(arms), count),
     )
     seqs = [seq for (seq,) in rows]
     if not seqs:
@@ -120,9 +124,12 @@ async def named_transactions(
         f"""SELECT named.transaction_hash FROM (
               SELECT transaction_hash FROM intents WHERE seq IN ({marks}) AND transaction_hash IS NOT NULL
               UNION SELECT transaction_hash FROM intent_proposals
+                WHERE intent_seq IN ({marks}) AND transaction_hash IS NOT NULL
+              UNION SELECT transaction_hash FROM intents_2 WHERE seq IN ({marks}) AND transaction_hash IS NOT NULL
+              UNION SELECT transaction_hash FROM intent_proposals_2
                 WHERE intent_seq IN ({marks}) AND transaction_hash IS NOT NULL) AS named
             WHERE NOT EXISTS (
               SELECT 1 FROM executions e WHERE e.subject = named.transaction_hash AND e.log_index = ?)""",  # noqa: S608 - ? only
-        (*seqs, *seqs, RECEIPT_INDEX),
+        (*seqs * 4, RECEIPT_INDEX),
     )
     return Part([name for (name,) in named], seqs[-1] if len(seqs) == count else None)

@@ -37,8 +37,8 @@ def proposal_of(case: dict[str, Any]) -> NewProposal:
     return read(NewProposal, {**case["proposal"], "solver": case["solver"]})
 
 
-def test_half_of_the_vectors_have_the_form_of_this_interface() -> None:
-    # The others are executed on a node, in tests/process/test_intent_hash.py: no operations intent is hashed here.
+def test_half_of_the_vectors_have_the_first_form() -> None:
+    # The others are in test_operations_hashes.py.
     assert len(OURS) == 10
     assert len(CASES) == 20
 

@@ -16,6 +16,7 @@ from msgspec.inspect import CustomType, StructType, type_info
 
 from muniment import errors
 from muniment.errors import Refusal
+from muniment.forms import forms_of
 from muniment.http.documents.answers import HEADERS, described_answer, described_problems
 from muniment.http.operation import Answer, Operation
 from muniment.http.problems import EVERYWHERE, Problem, all_refusals, status_of
@@ -82,7 +83,7 @@ def refusals_of(each: Operation) -> list[type[Refusal]]:
             found.update(_BODY_REFUSALS)
         if name != "return":
             found.update(getattr(kind, "refuses_with", ()))
-            found.update(text.refuses for text in _texts_in(kind))
+            found.update(text.refuses for shape in _split(kind) for text in _texts_in(shape))
     return sorted(found, key=lambda refusal: (status_of(refusal), refusal.code))
 
 
@@ -114,8 +115,24 @@ def _inside(kind: Any) -> Iterator[msgspec.inspect.Type]:
 
 
 def _shapes(each: Operation) -> list[Any]:
-    """The types in body and answer that need a schema."""
-    return [kind for name, kind in each.hints.items() if name == "body"] + _result_types(each)
+    """The types in body and answer that need a schema; of a record with several forms, each form."""
+    kinds = [kind for name, kind in each.hints.items() if name == "body"] + _result_types(each)
+    return [shape for kind in kinds for shape in _split(kind)]
+
+
+def _split(kind: Any) -> tuple[Any, ...]:
+    """The forms of a record, or of the elements of a list; another type as it is."""
+    (element,) = get_args(kind) if get_origin(kind) is list else (kind,)
+    return forms_of(element) or (kind,)
+
+
+def _schema_of(kind: Any, schema_of: dict[str, Json]) -> Json:
+    """The schema of a type: `oneOf` for a record with several forms, each of which has members of its own."""
+    if get_origin(kind) is list and forms_of(get_args(kind)[0]):
+        return {"type": "array", "items": _schema_of(get_args(kind)[0], schema_of)}
+    if forms := forms_of(kind):
+        return {"oneOf": [schema_of[repr(form)] for form in forms]}
+    return schema_of[repr(kind)]
 
 
 def _result_types(each: Operation) -> list[Any]:
@@ -218,7 +235,7 @@ def _described(each: Operation, schema_of: dict[str, Json], problems: Json) -> J
             described["requestBody"] = kind.request_body
     if body := each.hints.get("body"):
         required = type(None) not in get_args(body)
-        content = {"application/json": {"schema": schema_of[repr(body)]}}
+        content = {"application/json": {"schema": _schema_of(body, schema_of)}}
         described["requestBody"] = {"required": required, "content": content}
     return described
 
@@ -265,7 +282,7 @@ def _answers(each: Operation, schema_of: dict[str, Json]) -> Json:
         answers.setdefault(_OK, Answer("Done"))
     if each.hints.get("return") is type(None):
         answers.setdefault(_NO_CONTENT, Answer("Done; no content"))
-    schema = schema_of[repr(results[0])] if results else None
+    schema = _schema_of(results[0], schema_of) if results else None
     return {
         str(status): described_answer(status, answer, answer.schema or (schema if status == _OK else None))
         for status, answer in sorted(answers.items())

@@ -24,5 +24,24 @@ LOG: Final[dict[str, Any]] = {
 }  # fmt: skip
 INTENT: Final[dict[str, Any]] = {
     **HASHED, "hash": _HASH, "executionHash": "0x", "createdAt": "2026-11-20T19:48:00.123Z", "status": "created",
-    "proposals": [], "logs": [],
+    "generation": 1, "proposals": [], "logs": [],
+}  # fmt: skip
+OPERATION: Final[dict[str, Any]] = {
+    "opType": 1, "user": _ADDRESS, "data": "0x", "events": HASHED["events"],
+}  # fmt: skip
+HASHED_OPERATIONS: Final[dict[str, Any]] = {
+    "feePayer": _ADDRESS, "settler": "0x8be430d29a2c5692f9345a28506b849C6a99eDaA", "nonce": HASHED["nonce"],
+    "deadline": HASHED["deadline"], "maxFees": HASHED["maxFees"], "triggerSig": HASHED["configSig"],
+    "minValidations": 1, "operations": [OPERATION],
+}  # fmt: skip
+PROPOSED_OPERATIONS: Final[dict[str, Any]] = {
+    "solver": _ADDRESS, "datas": ["0x"], "deadline": "1795290480", "fees": ["1000"],
+}  # fmt: skip
+OPERATIONS_PROPOSAL: Final[dict[str, Any]] = {
+    "hash": _HASH, **PROPOSED_OPERATIONS, "feeUsd": "0", "status": "received", "description": "", "signatures": [],
+    "verified": None, "signers": [],
+}  # fmt: skip
+OPERATIONS_INTENT: Final[dict[str, Any]] = {
+    **HASHED_OPERATIONS, "hash": _HASH, "executionHash": "0x", "createdAt": "2026-11-20T19:48:00.123Z",
+    "status": "created", "generation": 2, "proposals": [], "logs": [],
 }  # fmt: skip

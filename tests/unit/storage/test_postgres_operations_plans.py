@@ -1,0 +1,62 @@
+"""Listings of generation 2 on PostgreSQL: the index of a filter is walked in order, and joined row by row."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from test_postgres_plans import Explained
+
+from muniment.evm.address import Address
+from muniment.intents.lifecycle import Moment
+from muniment.intents.listing import search
+from muniment.intents.queries import IntentQuery
+from muniment.storage.database import Database, Transaction
+from muniment.storage.postgres.engine import PostgresDatabase
+from postgres import Cluster
+
+_ROWS = (
+    """INSERT INTO intents_2
+         (seq, hash, settler, trigger_sig, deadline, status, standing, operation_count, created_at_ms, record)
+       SELECT n, sha256(int8send(n)), substr(sha256('s'), 1, 20), sha256('t') || sha256('u') || '\\x1b', sha256('d'),
+              'created', 'created', 1, n, repeat('.', 300)
+       FROM generate_series(1, 20000) n""",
+    "INSERT INTO intent_users_2 SELECT substr(sha256(int8send(n % 20)), 1, 20), n FROM generate_series(1, 20000) n",
+    "INSERT INTO intent_ops_2 SELECT n % 5, n FROM generate_series(1, 20000) n",
+    "ANALYZE",
+)
+
+
+@pytest.fixture
+async def database(cluster: Cluster, tmp_path: Path) -> AsyncIterator[PostgresDatabase]:
+    made = PostgresDatabase(await cluster.create_database(f"operations-{tmp_path.name}"))
+    await made.migrate()
+
+    async def fill(tx: Transaction) -> None:
+        for sql in _ROWS:
+            await tx.execute(sql)
+
+    await made.write(fill)
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [({"user": Address.parse("0x" + "11" * 20)}, "intent_users_2_pkey"), ({"op": 4}, "intent_ops_2_pkey")],
+    ids=["user", "op"],
+)
+@pytest.mark.parametrize("sort", [1, -1])
+async def test_a_filter_walks_its_own_index_and_sorts_nothing_but_the_page(
+    database: PostgresDatabase, query: dict[str, Any], index: str, sort: int
+) -> None:
+    explained = Explained(database)
+    asked = IntentQuery(**query, generation="2", sort=sort)  # pyright: ignore[reportArgumentType] - 1 or -1
+    await search(cast("Database", explained), asked, Moment(0, 0))
+    page = explained.plan.partition("Limit")[2]
+    assert index in page
+    assert "Seq Scan" not in page
+    assert "Hash" not in page
+    assert "Sort" not in page
