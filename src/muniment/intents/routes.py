@@ -33,10 +33,10 @@ async def list_intents(context: Context, request: Request, query: IntentQuery) -
     twice.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
-    reads = context.reads(request)
-    numbers = context.epochs.numbers(reads, LAST_NUMBERS)
+    reader = context.reads(request)
+    numbers = context.epochs.numbers(reader, LAST_NUMBERS)
     await check_cursor(query.cursor, numbers)
-    page = await listing.search(reads, query, moment, context.client(request))
+    page = await listing.search(reader, query, moment, context.client(request))
     link = await next_link("/intents", request.query, page, query, query.sort, numbers)
     return page.reply((JSON, *link))
 
@@ -51,14 +51,14 @@ async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready
     The ETag changes with each of them, with the status, and when the intent expires.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
-    reads = context.reads(request)
-    head = await store.find(reads, hash.raw, moment)
+    reader = context.reads(request)
+    head = await store.find(reader, hash.raw, moment)
     if head is None:
         raise IntentNotFound("no intent is recorded under this hash")
     headers = (JSON, (b"etag", head.etag.encode()))
     if etag_matches(request.header(b"if-none-match"), head.etag):
         return Ready(b"", headers, 304)
-    pieces = store.pieces(reads, head)
+    pieces = store.pieces(reader, head)
     if head.is_small:
         return Ready(b"".join([piece async for piece in pieces]), headers)
     return Streamed(pieces, headers)
