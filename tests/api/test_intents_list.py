@@ -23,6 +23,7 @@ from trigger_world import check_refusal, next_of, walk
 
 from conftest import NOW_MS, Clock
 from muniment.context import Context
+from muniment.http import paging
 from muniment.http.paging import OFFSET_MAX, Cursor
 from muniment.intents import listing
 from muniment.intents.lifecycle import Moment
@@ -112,6 +113,19 @@ async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
         pages = await walk(client, f"/intents?{urlencode({**query, 'limit': limit})}")
         assert [intent["hash"] for intent in pages] == rows, query
     assert seen > MIXES
+
+
+@pytest.mark.parametrize("generation", ["1", "2", "all"])
+async def test_pages_behind_a_long_offset_answer_what_the_model_answers(
+    client: httpx2.AsyncClient, world: Shelf, generation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "OFFSET_QUICK_MAX", 1)
+    chance = random.Random(14)  # noqa: S311 - the same queries in every run
+    for offset, sort in itertools.product((2, 5, 30, 200), (1, -1)):
+        drawn = {name: value for name, value in world.draw(chance).items() if chance.random() < 0.2}
+        query = {**drawn, "generation": generation, "sort": sort}
+        rows = world.expected(query, NOW_MS)
+        assert await hashes(client, {**query, "limit": 7, "offset": offset}) == rows[offset : offset + 7], query
 
 
 async def test_the_rows_of_a_listing_fulfil_its_filter(client: httpx2.AsyncClient, world: Shelf) -> None:

@@ -232,4 +232,4 @@ def body_of(response: httpx2.Response) -> bytes:
 
 
 async def test_the_hint_about_executions_names_both_forms(operator: OperatorClient) -> None:
-    assert "generation=all&configSig=" in (await operator.client.get("/executions")).json()["detail"]
+    assert "GET /intents?configSig=SIG&generation=all" in (await operator.client.get("/executions")).json()["detail"]

@@ -162,7 +162,7 @@ def test_a_backup_is_not_made_the_registry_itself(data: Path, backup: Path, tmp_
     target = backup.parent / "link" if place == "data" else tmp_path / "new"
     (tmp_path / "link").symlink_to(backup)
     said = refused("restore", backup, "--rotate", data=target, **settings[place])
-    assert "the backup has its blocks" in said if place == "blocks" else "is the backup itself" in said
+    assert "the backup keeps its blocks" in said if place == "blocks" else "is the backup itself" in said
     (tmp_path / "link").unlink()
     assert tree(tmp_path) == before
     assert not (tmp_path / "new").exists()

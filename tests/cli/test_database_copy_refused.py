@@ -302,7 +302,7 @@ def test_a_source_that_is_gone_in_the_end_has_been_copied(
         monkeypatch.setattr(module._Source, "has_changed", gone)
     result = copy(source, target, "--json")
     assert (result.exit_code, json.loads(result.stdout)["changed_meanwhile"]) == (1, None)
-    assert result.stderr.startswith("TO is a complete copy, but FROM does not answer any more")
+    assert result.stderr.startswith("TO is a complete copy, but FROM no longer answers")
     assert target.rows() == source.rows()
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Paths that clients know from a sister service, each with the path to use here.
 _ELSEWHERE = {
-    "/executions": "executions are not kept here; ask GET /intents?generation=all&configSig= for what a trigger led to"
+    "/executions": "executions are not kept here; ask GET /intents?configSig=SIG&generation=all for a trigger's intents"
 }
 
 

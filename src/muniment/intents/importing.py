@@ -77,7 +77,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Tally:
-    """The lines of one run, counted by what became of them."""
+    """The lines of one run, counted by their outcome."""
 
     stored: int = 0
     unchanged: int = 0
@@ -166,7 +166,7 @@ async def progress_of(database: Database, source: str) -> Progress:
 
 @dataclass(slots=True, kw_only=True)
 class Import:
-    """One run over one file. It starts at `progress`, which then follows what is on disk."""
+    """One run over one file. It starts at `progress`, which then moves on with each batch that is on disk."""
 
     database: Database
     protocol: str
@@ -176,7 +176,7 @@ class Import:
     # The file's fingerprint; None: its progress is not stored.
     source: str | None
     # Called with the number of each refused line and the reason, in order, once the batch is on disk.
-    refused: Callable[[int, Refusal], None]
+    on_refused: Callable[[int, Refusal], None]
     progress: Progress = field(default_factory=Progress)
     tally: Tally = field(default_factory=Tally)
     lines_per_batch: int = LINES_PER_BATCH
@@ -246,7 +246,7 @@ class Import:
                         changed += await recording.record(tx, item.intent, IMPORT, moment)
                     except (Conflicting, Invalid) as refusal:
                         raise _RefusedLine(index, refusal) from refusal
-            await self._keep(tx, progress, now_ms)
+            await self._store_progress(tx, progress, now_ms)
             return changed
 
         changed = await self._written(work)
@@ -258,7 +258,7 @@ class Import:
         self.tally.blank += len(items) - intents - len(refused)
         for item in refused:
             if item.refusal is not None:
-                self.refused(item.line.number, item.refusal)
+                self.on_refused(item.line.number, item.refusal)
 
     async def _written(self, work: Work[int]) -> int:
         """Write a batch; try again when another writer holds the same intents, or the database is away."""
@@ -269,7 +269,7 @@ class Import:
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))  # noqa: S311 - any chance will do
         return await self.database.write(work)
 
-    async def _keep(self, tx: Transaction, progress: Progress, now_ms: int) -> None:
+    async def _store_progress(self, tx: Transaction, progress: Progress, now_ms: int) -> None:
         if self.source is None:
             return
         await tx.execute(

@@ -18,7 +18,7 @@ from muniment.intents.types import AnyNewIntent, AnyNewProposal, IntentStatus, P
 S = TypeVar("S", bound=str)
 # For each status those that may follow by one move.
 Diagram: TypeAlias = Mapping[str, tuple[str, ...]]
-# What the chain says of an intent or a proposal.
+# The word of the chain about an intent or a proposal.
 Outcome: TypeAlias = Literal["succeeded", "failed"]
 
 
@@ -76,7 +76,7 @@ class Moment:
 
 
 class Claim(NamedTuple):
-    """What operators say of an intent or a proposal; the hashes of transactions have 32 bytes."""
+    """The word of operators about an intent or a proposal; the hashes of transactions have 32 bytes."""
 
     status: str
     transaction_hash: bytes | None
@@ -90,7 +90,7 @@ class Claim(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What is recorded of an intent or a proposal.
+    """The recorded claim of an intent or a proposal, and the word of the chain about it.
 
     `reads_as` is the status that clients see now: that of the chain, else the claimed one, unless time has ended it.
     """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: AnyNewIntent) -> Ready[AnyIntent]:  # noqa: A002 - the path's name for it
     """Record an intent of either form.
 
-    The hash is computed again from the fields. What is recorded already stays: the status only moves forward, by one
+    The hash is computed again from the fields. Recorded values stay: the status only moves forward, by one
     or more moves; proposals and logs join those that are there, each once. The answer to GET can be put as it is.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)

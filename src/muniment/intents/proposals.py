@@ -29,7 +29,7 @@ _UNSET_UNTIL_KNOWN: Final = ("transaction_hash", "dest_transaction_hash")
 
 
 class ProposalRow(NamedTuple):
-    """A proposal's number within its intent, from 1, and what is recorded of it."""
+    """A proposal's number within its intent, from 1, with its recorded statuses and transactions."""
 
     n: int
     recorded: Recorded

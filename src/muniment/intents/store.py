@@ -144,7 +144,7 @@ def early(status: str, ended: tuple[bytes, bytes]) -> tuple[str, bytes]:
 
 
 def _bound(seconds: int) -> bytes:
-    """A deadline as the column holds it; what is before 1970 is before every deadline."""
+    """A deadline as the column holds it; a time before 1970 is before every deadline."""
     return seconds.to_bytes(32) if seconds >= 0 else b""
 
 

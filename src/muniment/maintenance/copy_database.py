@@ -34,7 +34,7 @@ class Summary:
     seconds: float = 0.0
     # TO was a registry before. Its cursors, and those of FROM, are refused from now on.
     epoch_renewed: bool = False
-    # Whether FROM was written to during the copy. None: unknown, because FROM does not answer any more.
+    # Whether FROM was written to during the copy. None: unknown, because FROM no longer answers.
     changed_meanwhile: bool | None = False
 
     @property

@@ -45,7 +45,7 @@ async def opened_import(
         yield Import(
             database=database, protocol=settings.protocol_name, chains=chains,
             grace_s=settings.settlement_grace_s, now_ms=lambda: _wall_ms() - ahead_ms,
-            source=source, refused=on_refused, progress=start,
+            source=source, on_refused=on_refused, progress=start,
         )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ class World:
         self.refused.clear()
         return Import(
             database=self.context.database, protocol="Mimic", chains=CATALOGUE, grace_s=3600,
-            now_ms=self.context.now_ms, source=source, refused=lambda n, why: self.refused.append((n, why)),
+            now_ms=self.context.now_ms, source=source, on_refused=lambda n, why: self.refused.append((n, why)),
             progress=progress or Progress(), lines_per_batch=lines_per_batch,
         )  # fmt: skip
 
