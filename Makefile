@@ -56,7 +56,8 @@ check: $(VENV)/dev
 	@$(VENV)/bin/ruff check --quiet && $(VENV)/bin/ruff format --check --quiet
 	@$(VENV)/bin/basedpyright
 	@$(VENV)/bin/lint-imports --no-logo
-	@$(VENV)/bin/pytest -q -p no:xdist tests/contract/test_golden.py
+	@$(VENV)/bin/pytest -q -p no:xdist tests/contract/test_golden.py \
+	  tests/contract/test_docs.py tests/contract/test_house.py
 
 format: $(VENV)/dev
 	$(VENV)/bin/ruff check --fix --quiet; $(VENV)/bin/ruff format

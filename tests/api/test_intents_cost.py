@@ -40,7 +40,7 @@ def row_of(n: int) -> tuple[Any, ...]:
     deadline = NOW_S - MANY + 100 + n
     standing = "failed" if n % 100 == 1 else "discarded" if n % 100 == 2 else "succeeded" if n % 2 else "expired"
     if deadline > NOW_S - 40:
-        standing = UNDER_WAY[n % 3]
+        standing = UNDER_WAY[n % len(UNDER_WAY)]
     status = UNDER_WAY[n // 2 % 2] if standing == "expired" else standing
     return (
         n.to_bytes(32), (n % USERS).to_bytes(20), (n // 7 % SETTLERS).to_bytes(20), (n // 3 % SIGNATURES).to_bytes(65),

@@ -207,11 +207,11 @@ def test_ctrl_c_ends_it_in_good_order_and_the_rest_follows_later(
     source: FileBlockStore, database: str, tmp_path: Path
 ) -> None:
     code = f"""
-import os, signal
+import functools, os, signal
 from muniment.blocks.files import FileBlockStore
 from muniment.cli.main import main
 from muniment.maintenance import copy_blocks
-copy_blocks._BATCH_BLOCKS = 5
+copy_blocks.copy = functools.partial(copy_blocks.copy, blocks_per_batch=5)
 get, reads = FileBlockStore.get, iter(range(1000))
 def interrupted(self, digest):
     if next(reads) == 23:

@@ -1,4 +1,4 @@
-"""Limits of one request: sizes and times beyond which it is refused."""
+"""Bounds of one request: sizes and times beyond which it is refused. For rates see `muniment.limits`."""
 
 from __future__ import annotations
 
