@@ -211,7 +211,7 @@ import functools, os, signal
 from muniment.blocks.files import FileBlockStore
 from muniment.cli.main import main
 from muniment.maintenance import copy_blocks
-copy_blocks.copy = functools.partial(copy_blocks.copy, blocks_per_batch=5)
+copy_blocks.copy_blocks = functools.partial(copy_blocks.copy_blocks, blocks_per_batch=5)
 get, reads = FileBlockStore.get, iter(range(1000))
 def interrupted(self, digest):
     if next(reads) == 23:
