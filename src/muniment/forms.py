@@ -5,7 +5,7 @@ A form is told by its own members: those that the other forms lack. `A | B` stan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import cache
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin
 
@@ -15,6 +15,7 @@ from muniment.errors import InvalidBody
 from muniment.wire import Record, decode_text, refusal_of
 
 
+@cache
 def forms_of(kind: object) -> tuple[type[Record], ...]:
     """The records that `A | B` joins; nothing for any other type, and for a record that may be None."""
     members = get_args(kind) if get_origin(kind) in (UnionType, Union) else ()
@@ -35,13 +36,14 @@ def decode_record(value: object, kind: Any) -> Any:
         raise refusal_of(error) from error
 
 
-def own_members(forms: Sequence[type[Record]], index: int) -> list[str]:
+@cache
+def own_members(forms: tuple[type[Record], ...], index: int) -> tuple[str, ...]:
     """The members that only the form at `index` has, in their order."""
     others = {name for n, each in enumerate(forms) if n != index for name in each.__struct_encode_fields__}
-    return [name for name in forms[index].__struct_encode_fields__ if name not in others]
+    return tuple(name for name in forms[index].__struct_encode_fields__ if name not in others)
 
 
-def _form(value: object, forms: Sequence[type[Record]]) -> type[Record]:
+def _form(value: object, forms: tuple[type[Record], ...]) -> type[Record]:
     index = _index(value, forms, "")
     if isinstance(value, dict):
         for name, inner in forms[index].forms_inside.items():
@@ -53,7 +55,7 @@ def _form(value: object, forms: Sequence[type[Record]]) -> type[Record]:
     return forms[index]
 
 
-def _index(value: object, forms: Sequence[type[Record]], pointer: str) -> int:
+def _index(value: object, forms: tuple[type[Record], ...], pointer: str) -> int:
     if not isinstance(value, dict):
         return 0  # decoding it says what is wrong
     members = cast("dict[str, Any]", value).keys()
@@ -64,6 +66,6 @@ def _index(value: object, forms: Sequence[type[Record]], pointer: str) -> int:
     return found[0]
 
 
-def _choice(forms: Sequence[type[Record]]) -> str:
+def _choice(forms: tuple[type[Record], ...]) -> str:
     """What an object may have, for messages: `either op, user or feePayer, operations`."""
     return "an object has either " + " or ".join(", ".join(own_members(forms, n)) for n in range(len(forms)))
