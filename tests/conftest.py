@@ -17,7 +17,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings as hypothesis_settings
 
-from in_process import client_of
+from applications import client_of
 from limitless import unlimited_settings
 from muniment.app import Application, build_context
 from muniment.context import Context

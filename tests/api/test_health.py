@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from structlog.testing import capture_logs
 
-from in_process import client_of
+from applications import client_of
 from muniment.app import DISK_BYTES_MIN, Application, build_context, readiness
 from muniment.context import Context
 from muniment.errors import Unavailable

@@ -11,7 +11,7 @@ import pytest
 from intents_world import USERS, intent_body, log_body, proposal_body, record, record_at
 from trigger_world import check_refusal, next_of, read_page, walk
 
-from in_process import another_process, client_of, readers_held
+from applications import another_process, client_of, readers_held
 from muniment.app import Application
 from muniment.context import Context
 from muniment.http.paging import Cursor

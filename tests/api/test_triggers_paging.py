@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from trigger_world import check_refusal, next_of, read_page, walk
 
+from applications import another_process, client_of, readers_held
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
-from in_process import another_process, client_of, readers_held
 from muniment.app import Application
 from muniment.context import Context
 from muniment.http.paging import OFFSET_MAX, Cursor

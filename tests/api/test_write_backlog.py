@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 
+from applications import another_process, client_of
 from builders import TriggerDraft, Wallet, deploy, register
-from in_process import another_process, client_of
 from muniment.app import Application
 from muniment.context import Context
 from muniment.limits import turns

@@ -128,6 +128,12 @@ def test_no_file_has_more_than_300_lines() -> None:
     assert {name for name in _LONG_FILES if lengths.get(name, 0) <= _LINES_MAX} == set(), "delete these exceptions"
 
 
+def test_modules_that_are_imported_by_name_alone_have_different_names() -> None:
+    folders = ["tests", "tests/support", "tests/api", "bench"]  # on the paths of one process
+    names = [file.name for folder in folders for file in (ROOT / folder).glob("*.py")]
+    assert [name for name in set(names) if names.count(name) > 1] == []
+
+
 def test_every_table_has_an_owner() -> None:
     assert set(_OWNERS) == _tables()
 
