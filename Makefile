@@ -36,7 +36,7 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 
 test: $(VENV)/dev
 	@$(VENV)/bin/python tests/node/install.py
-	$(VENV)/bin/pytest -n 3 --dist worksteal
+	$(VENV)/bin/pytest -n 2 --dist worksteal
 
 # The rooms, without the service: under a minute.
 unit: $(VENV)/dev

@@ -1,0 +1,70 @@
+"""The time that a decoder takes for each hostile shape. As a program: measures one decoder, and prints its faults.
+
+A process that has run thousands of tests has a heap in which a large allocation may take milliseconds, so a fault must
+show in a fresh process too.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+
+from decoders import DECODERS, Decoder
+from hostile import PIECES, Shape, cpu_seconds, slowness
+
+# On the event loop nobody else is answered meanwhile.
+LOOP_SECONDS_MAX = 0.020
+# What takes less than this is not measured twice: a quadratic decoder cannot be as quick at full size, and what fits a
+# cache by half only takes longer than twice as long on a machine that has other work.
+FLOOR_SECONDS = 0.012
+RATIO_MAX = 2.5
+# What a pause of the machine adds, on an idle one.
+PAUSE_SECONDS = 0.003
+
+
+def faults_of(decoder: Decoder) -> list[str]:
+    """What is wrong with the times of `decoder`, here and in a fresh process."""
+    return _faults_in_fresh_process(decoder) if _faults_here(decoder) else []
+
+
+def _faults_here(decoder: Decoder) -> list[str]:
+    # The objects of a test run are many; a service has few, and freezes those of its start.
+    gc.collect()
+    gc.disable()
+    shapes = [Shape(head, piece, tail) for piece in PIECES for head, tail in decoder.frames]
+    found = [fault for shape in shapes for fault in _faults(decoder, shape)]
+    gc.enable()
+    return found
+
+
+def _faults_in_fresh_process(decoder: Decoder) -> list[str]:
+    command = [sys.executable, __file__, decoder.name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def _faults(decoder: Decoder, shape: Shape) -> list[str]:
+    """What is wrong with reading `shape`; measured again before it is said, as machines have other work too."""
+    full, half = shape.of(decoder.size), shape.of(decoder.size // 2)
+    found: list[str] = []
+    for runs in (1, 3, 10):
+        seconds = cpu_seconds(lambda: decoder.read(full), runs)
+        if seconds <= FLOOR_SECONDS:
+            return []
+        half_seconds = cpu_seconds(lambda: decoder.read(half), runs)
+        found = []
+        if seconds > RATIO_MAX * half_seconds + PAUSE_SECONDS * slowness():
+            found.append(f"{shape}: {seconds / half_seconds:.1f} times as long at twice the size")
+        if decoder.is_on_loop and seconds > LOOP_SECONDS_MAX * slowness():
+            found.append(f"{shape}: {seconds * 1000:.1f} ms on the event loop")
+        if not found:
+            break
+    return found
+
+
+if __name__ == "__main__":
+    (chosen,) = (each for each in DECODERS if each.name == sys.argv[1])
+    sys.stdout.write(json.dumps(_faults_here(chosen)))
