@@ -46,10 +46,10 @@ class IntentQuery(PageQuery, frozen=True):
     sort: Sort = -1
 
     def __post_init__(self) -> None:
-        """Refuse an operation that no intent of the first form can have."""
+        """Refuse a type of operation that no intent of the first form can have."""
         super().__post_init__()
         if self.generation == "1" and self.op is not None and self.op > _FIRST_OP_MAX:
-            raise invalid_parameter("op", f"at most {_FIRST_OP_MAX}, but for generation=2 and generation=all")
+            raise invalid_parameter("op", f"is at most {_FIRST_OP_MAX} without generation=2 or generation=all")
 
     @property
     def deadlines(self) -> range:
