@@ -12,7 +12,16 @@ from trigger_world import check_refusal
 from conftest import Clock
 from muniment.context import Context
 from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, reachable
-from operator_client import HEX32, IntentDraft, OperatorClient, hash_of_proposal, operator_key, proposal
+from operator_client import (
+    HEX32,
+    IntentDraft,
+    OperationsDraft,
+    OperatorClient,
+    hash_of_proposal,
+    operations_proposal,
+    operator_key,
+    proposal,
+)
 
 NothingStored = Callable[[], Any]
 OTHER = "0x" + "cd" * 32
@@ -95,6 +104,25 @@ async def test_a_transaction_of_the_intent_leaves_that_of_a_proposal_as_it_is(op
     of = await operator.recorded(IntentDraft(members={"status": "enqueued", "proposals": offers}))
     answer = (await operator.move(of, "submitted", transactionHash=HEX32)).json()
     assert (answer["transactionHash"], answer["proposals"][0]["transactionHash"]) == (HEX32, OTHER)
+
+
+@pytest.mark.parametrize(
+    ("draft", "offered"),
+    [(IntentDraft(), proposal), (OperationsDraft(), operations_proposal)],
+    ids=["first", "second"],
+)  # fmt: skip
+async def test_a_transaction_that_is_told_again_stays_with_the_proposal_that_it_was_told_for(
+    operator: OperatorClient, draft: IntentDraft, offered: Callable[..., dict[str, Any]]
+) -> None:
+    offers = [offered(1, status="accepted"), offered(2)]
+    of = await operator.recorded(draft.saying(status="enqueued", proposals=offers))
+    told = (await operator.move(of, "submitted", transactionHash=HEX32)).json()
+    assert [each.get("transactionHash") for each in told["proposals"]] == [HEX32, None]
+    for offer, status in ((offers[0], "failed"), (offers[1], "accepted")):
+        answer = await operator.move(of, status, proposal=hash_of_proposal(of, offer))
+        assert answer.status_code == 200, answer.text
+    again = await operator.move(of, "submitted", transactionHash=HEX32)
+    assert again.json() == answer.json()
 
 
 async def test_a_transaction_is_set_once(operator: OperatorClient, nothing_stored: NothingStored) -> None:

@@ -102,3 +102,27 @@ def test_what_no_longer_has_its_hash_in_the_second_form_is_named(
     tampered(second_form, table, old, new)
     wrong = [each for each in verify(second_form).output.splitlines() if each.startswith("WRONG ")]
     assert [each.split()[1] for each in wrong] == [what]
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("UPDATE intents SET user_address = zeroblob(20) WHERE seq = 1", "its columns differ from its record"),
+        ("UPDATE intents SET deadline = zeroblob(32) WHERE seq = 1", "its columns differ from its record"),
+        ("UPDATE intents_2 SET settler = zeroblob(20)", "its columns differ from its record"),
+        ("UPDATE intents_2 SET operation_count = 9", "its columns differ from its record"),
+        ("DELETE FROM intent_users_2 WHERE user_address = (SELECT max(user_address) FROM intent_users_2)",
+         "rows of intent_users_2 are missing"),
+        ("DELETE FROM intent_ops_2 WHERE op = 4", "rows of intent_ops_2 are missing"),
+    ],
+)  # fmt: skip
+def test_what_listings_and_the_watcher_find_an_intent_by_is_compared_with_its_record(
+    second_form: Path, statement: str, fault: str
+) -> None:
+    with sqlite3.connect(second_form / "muniment.db") as connection:
+        assert connection.execute(statement).rowcount == 1
+    connection.close()
+    result = verify(second_form)
+    assert result.exit_code == 1
+    wrong = [each for each in result.output.splitlines() if each.startswith("WRONG ")]
+    assert [each.partition(": ")[2] for each in wrong] == [fault]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 RECEIPT_INDEX: Final = -1
 # Parameters of one statement. SQLite takes 32,766, PostgreSQL 65,535; a few hundred are planned in no time.
 _SUBJECTS_PER_STATEMENT: Final = 500
+# Intents of one generation: a long queue of one must not hold up the other.
 _LATE_INTENTS_MAX: Final = 500
 _SEQ: Final = attrgetter("seq")
 
@@ -63,6 +64,9 @@ class _Subject(NamedTuple):
 
 _SUBJECT_COLUMNS: Final = "hash, status, transaction_hash, dest_transaction_hash, chain_status, chain_transaction_hash"
 _NOT_SUCCEEDED: Final = "(i.chain_status IS NULL OR i.chain_status = 'failed')"
+# A failed receipt has an effect only on intents of these statuses. Others would stand before those that wait for one.
+_REFUTABLE: Final = ", ".join(f"'{each}'" for each in REFUTABLE)
+_NOT_REFUTED: Final = f"(i.chain_status IS NULL AND i.status IN ({_REFUTABLE}))"
 # By generation: the statement for the facts about an intent.
 _FACTS: Final = {
     each: f"""
@@ -130,7 +134,7 @@ async def apply_late_facts(tx: Transaction, chain_id: int, from_block: int, mome
     """
     intents: set[IntentKey] = set()
     for each in GENERATIONS:
-        rows = await tx.fetch(_late(each), (*(chain_id, from_block) * 4, _LATE_INTENTS_MAX - len(intents)))
+        rows = await tx.fetch(_late(each), (*(chain_id, from_block) * 4, _LATE_INTENTS_MAX))
         intents.update(IntentKey(seq, each) for (seq,) in rows)
     await _apply_each(tx, intents, moment, "")
     return len(intents)
@@ -145,11 +149,11 @@ def _late(generation: Generation) -> str:
             WHERE e.chain_id = ? AND e.block_number >= ? AND {without_effect}"""  # noqa: S608 - text of ours
         for join, without_effect in (
             (f"{of_intent}.hash = e.subject", _NOT_SUCCEEDED),
-            (f"{of_intent}.transaction_hash = e.subject", "e.outcome = 'failed' AND i.chain_status IS NULL"),
+            (f"{of_intent}.transaction_hash = e.subject", f"e.outcome = 'failed' AND {_NOT_REFUTED}"),
             (f"JOIN {generation.proposals} p ON p.hash = e.subject {of_proposal}", _NOT_SUCCEEDED),
             (
                 f"JOIN {generation.proposals} p ON p.transaction_hash = e.subject {of_proposal}",
-                "e.outcome = 'failed' AND (p.chain_status IS NULL OR i.chain_status IS NULL)",
+                f"e.outcome = 'failed' AND (p.chain_status IS NULL OR {_NOT_REFUTED})",
             ),
         )
     ]

@@ -124,10 +124,19 @@ async def recorded(tx: Transaction, intent: IntentKey, proposal_hash: bytes) -> 
 
 
 async def name_transaction(tx: Transaction, intent: IntentKey, transaction_hash: Bytes32) -> bool:
-    """Give the intent's transaction to its one proposal under way, unless that has one; whether anything changed."""
+    """Give the intent's transaction to its one proposal under way, unless that has one; whether anything changed.
+
+    A transaction that is another proposal's already stays with that one: operators repeat what they told of it.
+    """
+    table = intent.generation.proposals
+    if await tx.fetch(
+        f"SELECT 1 FROM {table} WHERE intent_seq = ? AND transaction_hash = ? LIMIT 1",  # noqa: S608 - a table name of ours
+        (intent.seq, transaction_hash.raw),
+    ):
+        return False
     marks = placeholders(len(PROPOSAL_UNDER_WAY))
     rows = await tx.fetch(
-        f"""SELECT hash FROM {intent.generation.proposals}
+        f"""SELECT hash FROM {table}
             WHERE intent_seq = ? AND COALESCE(chain_status, status) IN ({marks}) LIMIT 2""",  # noqa: S608 - ? only
         (intent.seq, *PROPOSAL_UNDER_WAY),
     )

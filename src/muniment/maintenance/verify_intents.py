@@ -1,4 +1,7 @@
-"""The checks of intents: every hash is computed again from the stored record."""
+"""The checks of intents: every hash is computed again from the stored record.
+
+The columns and rows by which listings and the watcher find an intent must say the same as its record.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,14 @@ from muniment.evm.hex import Bytes32, HexString
 from muniment.intents.hashes import intent_hash, proposal_hash
 from muniment.intents.types import Hashed, HashedOperations, NewOperationsProposal, NewProposal
 from muniment.maintenance.checks import fault_of, rows
+from muniment.storage.sql import placeholders
 from muniment.wire import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from muniment.context import Context
+    from muniment.storage.database import Row
 
 
 class _Named(Hashed, frozen=True, kw_only=True):
@@ -37,18 +42,24 @@ class _NamedOperationsProposal(NewOperationsProposal, frozen=True, kw_only=True)
 
 _AnyIntent: TypeAlias = type[_Named | _NamedOperations]
 _AnyProposal: TypeAlias = type[_NamedProposal | _NamedOperationsProposal]
-# The tables of intents and of their proposals, with the forms of their records.
-_FORMS: Final[tuple[tuple[str, _AnyIntent, str, _AnyProposal], ...]] = (
-    ("intents", _Named, "intent_proposals", _NamedProposal),
-    ("intents_2", _NamedOperations, "intent_proposals_2", _NamedOperationsProposal),
-)
+# The tables of intents and of their proposals, with the forms of their records, and the columns of `_columns_of`.
+_FORMS: Final[tuple[tuple[str, _AnyIntent, str, str, _AnyProposal], ...]] = (
+    ("intents", _Named, "settler, config_sig, deadline, user_address, op", "intent_proposals", _NamedProposal),
+    (
+        "intents_2", _NamedOperations, "settler, trigger_sig, deadline, operation_count",
+        "intent_proposals_2", _NamedOperationsProposal,
+    ),
+)  # fmt: skip
 
 
 async def check_intents(context: Context) -> AsyncIterator[str | None]:
     """A fault, or None, for each intent and each proposal."""
-    for intents, form, proposals, proposal_form in _FORMS:
-        async for seq, digest, record in rows(context, f"SELECT seq, hash, record FROM {intents}"):  # noqa: S608 - a table name of ours
-            wrong = fault_of(_check_intent, form, digest, record)
+    for intents, form, columns, proposals, proposal_form in _FORMS:
+        select = f"SELECT seq, hash, record, {columns} FROM {intents}"  # noqa: S608 - names of ours
+        async for seq, digest, record, *found in rows(context, select):
+            wrong = fault_of(_check_intent, form, digest, record, found)
+            if wrong is None and form is _NamedOperations:
+                wrong = await _filter_fault(context, seq, record)
             yield f"intent {HexString.from_raw(digest)}: {wrong}" if wrong else None
             # At most 1,000 of at most 64 KiB; usually a handful.
             for proposal_digest, proposed in await context.database.fetch_slow(
@@ -59,10 +70,34 @@ async def check_intents(context: Context) -> AsyncIterator[str | None]:
                 yield f"proposal {HexString.from_raw(proposal_digest)}: {wrong}" if wrong else None
 
 
-def _check_intent(form: _AnyIntent, digest: bytes, record: str) -> None:
+def _check_intent(form: _AnyIntent, digest: bytes, record: str, columns: Row) -> None:
     intent = msgspec.json.decode(record, type=form, dec_hook=decode_text)
     if not digest == intent.hash.raw == intent_hash(intent):
         raise Integrity("its hash does not match its fields")
+    if list(columns) != _columns_of(intent):
+        raise Integrity("its columns differ from its record")
+
+
+def _columns_of(intent: Hashed | HashedOperations) -> list[object]:
+    deadline = int(intent.deadline).to_bytes(32)
+    if isinstance(intent, HashedOperations):
+        return [intent.settler.raw, intent.trigger_sig.raw, deadline, len(intent.operations)]
+    return [intent.settler.raw, intent.config_sig.raw, deadline, intent.user.raw, intent.op]
+
+
+async def _filter_fault(context: Context, seq: int, record: str) -> str | None:
+    """The fault of an intent of the second form that listings miss under one of its users or types of operation."""
+    intent = msgspec.json.decode(record, type=_NamedOperations, dec_hook=decode_text)
+    users = {intent.fee_payer.raw, *(each.user.raw for each in intent.operations)}
+    ops = {each.op_type for each in intent.operations}
+    for table, column, values in (("intent_users_2", "user_address", users), ("intent_ops_2", "op", ops)):
+        ((count,),) = await context.database.fetch_slow(
+            f"SELECT count(*) FROM {table} WHERE {column} IN ({placeholders(len(values))}) AND seq = ?",  # noqa: S608 - names of ours, and ?
+            (*values, seq),
+        )
+        if count != len(values):
+            return f"rows of {table} are missing"
+    return None
 
 
 def _check_proposal(form: _AnyProposal, intent_digest: bytes, digest: bytes, record: str) -> None:
