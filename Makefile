@@ -38,9 +38,9 @@ test: $(VENV)/dev
 	@$(VENV)/bin/python tests/node/install.py
 	$(VENV)/bin/pytest -n 2 --dist worksteal
 
-# The rooms, without the service: under a minute.
+# The rooms, without the service and without the slow tests: under a minute.
 unit: $(VENV)/dev
-	$(VENV)/bin/pytest -q -n 2 tests/unit
+	$(VENV)/bin/pytest -q -n 2 --dist worksteal -m "not slow" tests/unit
 
 # A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many. Then honest
 # clients beside each attack of tests/support/attacking.py for a minute, as a table; ATTACK_SECONDS says how long.

@@ -58,6 +58,7 @@ async def until_it_answers(database: PostgresDatabase) -> None:
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_a_restart_of_the_server_is_healed_at_the_next_statement(
     database: PostgresDatabase, own_cluster: Cluster
 ) -> None:
@@ -89,6 +90,7 @@ async def test_calls_fail_immediately_until_an_absent_server_returns(
     assert await numbers(database) == [1]
 
 
+@pytest.mark.slow
 async def test_after_a_kill_under_load_every_acknowledged_write_is_there(
     database: PostgresDatabase, own_cluster: Cluster
 ) -> None:
@@ -181,6 +183,7 @@ async def meet(met: asyncio.Barrier, database: PostgresDatabase, work: Any) -> i
     return results[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("database")
 async def test_a_long_read_is_cancelled_at_its_deadline(own_cluster: Cluster) -> None:
     impatient = PostgresDatabase(own_cluster.url("faults"), DatabaseLimits(slow_read_seconds_max=2))
@@ -205,6 +208,7 @@ async def test_two_concurrent_processes_apply_a_migration_once(own_cluster: Clus
         await database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("database")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # refused by the server, the driver
 async def test_too_many_connections_are_503_until_one_is_free(own_cluster: Cluster) -> None:

@@ -117,6 +117,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from([INTENT_LOG, OPERATION_LOG, PROPOSAL_ALONE_LOG]), st.dictionaries(st.sampled_from(NEEDED), VALUES)
 )

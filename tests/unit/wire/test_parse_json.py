@@ -20,6 +20,7 @@ def nested(levels: int) -> bytes:
     return b"[" * levels + b"]" * levels
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(json_values)
 def test_reads_what_json_writes(value: Any) -> None:
@@ -31,6 +32,7 @@ def test_reads_what_json_writes(value: Any) -> None:
         assert parse_json(text.encode()) == value
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(json_values)
 def test_takes_an_object_apart_from_its_double(value: Any) -> None:
