@@ -1,6 +1,6 @@
 """Records that have several forms, such as the two generations of intents: which form a JSON object has.
 
-A form is told by its own members: those that the other forms lack. `A | B` stands for either in a handler's signature.
+The members that only one form has decide which form an object has. A handler's signature names both forms as `A | B`.
 """
 
 from __future__ import annotations

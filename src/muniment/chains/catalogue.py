@@ -61,7 +61,7 @@ class Chain:
         return self.settlers[0] if self.settlers else None
 
 
-# The settlement contracts of both generations, each at one address on every chain that has it. They stand in
+# The settlement contracts of both generations, each at one address on every chain that has it. Source:
 # mimic-protocol/contracts, packages/evm/ignition/deployments/chain-*/deployed_addresses.json: the first as
 # `Create3Settler#Settler` (until 30 April 2026; for Base Sepolia also later), the second as `Create3Proxy#Proxy`.
 _FIRST_SETTLER: Final = Address("0x609d831C0068844e11eF85a273c7F356212Fd6D1")
@@ -194,7 +194,7 @@ def _url(value: object, where: str) -> str:
 
 def _items(value: object, kind: type[_T], where: str) -> list[_T]:
     if not isinstance(value, list):
-        raise ValueError(f"{where}: expected a list")  # noqa: TRY004 - the file's fault, told as ValueError
+        raise ValueError(f"{where}: expected a list")  # noqa: TRY004 - a fault of the file, reported as ValueError
     items = cast("list[object]", value)
     if not all(isinstance(item, kind) for item in items):
         raise ValueError(f"{where}: expected a list of {'tables' if kind is dict else 'texts'}")
@@ -210,7 +210,7 @@ def _block_tag(value: object, where: str) -> str:
 def _feeds(value: object, where: str) -> Mapping[Address, tuple[Address, int]]:
     """Tables `"0x… (token)" = {feed = "0x…", heartbeat = 3600}`."""
     if not isinstance(value, dict):
-        raise ValueError(f"{where}: expected a table")  # noqa: TRY004 - the file's fault, told as ValueError
+        raise ValueError(f"{where}: expected a table")  # noqa: TRY004 - a fault of the file, reported as ValueError
     feeds: dict[Address, tuple[Address, int]] = {}
     for token, entry in cast("dict[str, object]", value).items():
         at = f"{where}.{token}"

@@ -20,8 +20,8 @@ from muniment.storage.sql import placeholders
 if TYPE_CHECKING:
     from muniment.storage.database import Row, Transaction
 
-# A receipt is no log of its transaction; this stands where the index of a log does. One transaction may call several
-# settlers, and has one receipt: it counts for each intent that names the transaction, whatever settler the row names.
+# A receipt has no log index; its row has this one. A transaction may call several settlers and has one receipt: it
+# counts for each intent that names the transaction, also for those of another settler than that of the row.
 RECEIPT_INDEX: Final = -1
 # Parameters of one statement. SQLite takes 32,766, PostgreSQL 65,535; a few hundred are planned in no time.
 _SUBJECTS_PER_STATEMENT: Final = 500

@@ -1,7 +1,7 @@
 """The generations of intents, and the tables of each.
 
-An intent of the second form lies in other tables than one of the first, so that processes of the release before never
-meet it. The tables have the same columns for everything but the filters, so one code reads and writes both.
+Each generation has tables of its own, so that processes of the release before never read intents of the second. The
+tables have the same columns except those for filters, so the same code reads and writes both.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ async def _rows(database: Reader, query: IntentQuery, ended: tuple[bytes, bytes]
 
 
 async def _rows_of_all(database: Reader, query: IntentQuery, ended: tuple[bytes, bytes], client: str) -> list[Row]:
-    """The same of all generations: their numbers are merged, and then the rows of these numbers are read."""
+    """The `head_columns` for a page of all generations: merge their numbers, then read the rows with these numbers."""
     end = await _end(database, query)
     scopes = {each: _ending(await timed_scope(database, each.intents, query), end) for each in GENERATIONS}
     plans = {each: planned(query, each, ended) for each in GENERATIONS}

@@ -126,7 +126,7 @@ async def recorded(tx: Transaction, intent: IntentKey, proposal_hash: bytes) -> 
 async def name_transaction(tx: Transaction, intent: IntentKey, transaction_hash: Bytes32) -> bool:
     """Give the intent's transaction to its one proposal under way, unless that has one; whether anything changed.
 
-    A transaction that is another proposal's already stays with that one: operators repeat what they told of it.
+    A transaction that another proposal already has stays there: operators may repeat a report of that proposal.
     """
     table = intent.generation.proposals
     if await tx.fetch(

@@ -39,7 +39,7 @@ class _Unchanging(Hashed, frozen=True):
 
 
 class _UnchangingOperations(HashedOperations, frozen=True):
-    """The same of an intent of the second form."""
+    """The members of an intent of the second form that never change, stored as its `record`."""
 
     hash: Bytes32
     execution_hash: HexString

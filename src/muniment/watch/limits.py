@@ -1,4 +1,4 @@
-"""The limits of the watcher: its patience with nodes, what it stores at once, and what it keeps of older blocks."""
+"""The limits of the watcher: its waits for nodes, the size of its transactions, and the older blocks that it keeps."""
 
 from __future__ import annotations
 
