@@ -85,6 +85,17 @@ def test_blocks_that_are_not_mounted_fail_and_are_not_made(data: Path) -> None:
     assert not (data / "blocks").exists()
 
 
+def test_a_damaged_row_of_blocks_fails_and_no_directory_is_made(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = CliRunner().invoke(main, ["blocks", "copy", "file:", "database:", "--data-dir", str(data)])
+    assert copied.exit_code == 0, copied.output
+    (data / "spools").rmdir()
+    monkeypatch.setenv("MUNIMENT_BLOCKS_URL", "database:")
+    assert examined(data)["blocks"]["message"] == "3 of the newest have their hashes"
+    sql(data, "UPDATE blocks SET data = x'00' WHERE digest = (SELECT digest FROM functions)")
+    assert examined(data)["blocks"]["level"] == "fail"
+    assert not (data / "spools").exists()
+
+
 def test_a_trigger_that_was_changed_fails(data: Path) -> None:
     sql(data, 'UPDATE triggers SET record = replace(record, \'"version":"\', \'"version":"9\')')
     found = examined(data)["signature"]

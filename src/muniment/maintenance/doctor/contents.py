@@ -7,10 +7,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from muniment.blocks import block_directory, open_blocks
-from muniment.errors import Refusal
+from muniment.blocks import block_directory
+from muniment.errors import ContentNotFound, Refusal
 from muniment.evm.hex import HexString
 from muniment.functions.store import find_inputs
+from muniment.ipfs.block import check_block
 from muniment.ipfs.cid import DAG_PB, SHA2_256, CidParts
 from muniment.ipfs.dag import walk
 from muniment.maintenance.backup_format import block_files
@@ -20,9 +21,11 @@ from muniment.maintenance.doctor.findings import Finding, fail, ok
 from muniment.maintenance.verify import check_trigger
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from muniment.ipfs.block import GetBlock
     from muniment.settings import Settings
-    from muniment.storage.database import Database
+    from muniment.storage.database import Database, Row
 
 # The newest: a disk that fails now has damaged them, and a volume that is not mounted lacks them.
 BLOCKS_CHECKED: Final = 100
@@ -49,10 +52,20 @@ def _reader(settings: Settings, database: Database) -> GetBlock:
     directory = block_directory(url, settings.data_dir)
     if directory is not None:
         return block_files(directory)
-    return open_blocks(
-        url, data_dir=settings.data_dir, database=database, database_url=settings.database_url,
-        loop=asyncio.get_running_loop(),
-    ).get  # fmt: skip
+    loop = asyncio.get_running_loop()
+
+    def get(digest: bytes) -> bytes:
+        found = database.fetch_one("SELECT data FROM blocks WHERE digest = ?", (digest,))
+        row = asyncio.run_coroutine_threadsafe(_awaited(found), loop).result()
+        if row is None:
+            raise ContentNotFound(f"block {digest.hex()} is missing")
+        return check_block(digest, row[0])
+
+    return get
+
+
+async def _awaited(found: Awaitable[Row | None]) -> Row | None:
+    return await found
 
 
 def _hash(get_block: GetBlock, digests: list[bytes]) -> int:
