@@ -14,8 +14,11 @@ from muniment.cli.main import main
 
 # These make one, each in tests of its own.
 MAKES = {"serve", "migrate", "demo", "restore"}
+# Asks a service, and looks at no file.
+ASKS = {"ping"}
 NEEDS = {
     "verify": [],
+    "doctor": [],
     "config": [],
     "backup": ["BACKUP"],
     "secrets list": [],
@@ -54,7 +57,7 @@ def run(tmp_path: Path, name: str, *options: str) -> Result:
 
 
 def test_every_command_is_listed() -> None:
-    assert sorted(commands(main)) == sorted([*NEEDS, *MAKES])
+    assert sorted(commands(main)) == sorted([*NEEDS, *MAKES, *ASKS])
 
 
 @pytest.mark.parametrize("name", NEEDS)

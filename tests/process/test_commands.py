@@ -47,7 +47,7 @@ def test_the_version_is_that_of_the_package() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        [], ["serve"], ["demo"], ["migrate"], ["config"], ["verify"],
+        [], ["serve"], ["demo"], ["migrate"], ["config"], ["verify"], ["doctor"], ["ping"],
         ["secrets"], ["secrets", "list"], ["secrets", "rotate"], ["secrets", "retire"],
     ],
     ids=lambda words: " ".join(words) or "muniment",

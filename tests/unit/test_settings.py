@@ -173,3 +173,14 @@ def test_of_a_price_api_only_scheme_and_host_are_shown(url: str, shown: str) -> 
     settings = Settings(price_api_url=url)
     assert settings.shown()["price_api_url"] == shown
     assert "KEY" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:80"), ("::", "http://[::1]:80"), ("2001:db8::1", "http://[2001:db8::1]:80"),
+        ("registry.example", "http://registry.example:80"),
+    ],
+)  # fmt: skip
+def test_the_own_url_is_one_that_this_machine_can_reach(host: str, url: str) -> None:
+    assert Settings(host=host, port=80).own_url == url

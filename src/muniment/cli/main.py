@@ -11,6 +11,7 @@ import click
 from muniment.cli.backup import backup, restore
 from muniment.cli.blocks import blocks
 from muniment.cli.chains import chains
+from muniment.cli.checks import doctor, ping, verify
 from muniment.cli.database import database, epoch
 from muniment.cli.demo import demo
 from muniment.cli.intents import intents
@@ -18,7 +19,6 @@ from muniment.cli.operators import operators
 from muniment.cli.secrets import secrets
 from muniment.cli.serve import migrate, serve, show_config
 from muniment.cli.users import users
-from muniment.cli.verify import verify
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,7 +43,7 @@ def _open_missing_streams() -> None:
 
 
 for _command in (
-    serve, demo, migrate, show_config, verify, backup, restore, secrets, blocks, database, epoch, users, chains,
-    operators, intents,
+    serve, demo, migrate, show_config, verify, doctor, ping, backup, restore, secrets, blocks, database, epoch, users,
+    chains, operators, intents,
 ):  # fmt: skip
     main.add_command(_command)

@@ -131,11 +131,12 @@ async def _triggers(context: Context) -> AsyncIterator[str | None]:
     sql = "SELECT seq, sig, signer, digest, function_digest, protocol, deactivated, end_date_ms, record FROM triggers"
     async for row in rows(context, sql):
         inputs = await context.find_inputs(row[4])
-        wrong = fault_of(_check_trigger, row, inputs or {}) or await _deactivation_fault(context, row)
+        wrong = fault_of(check_trigger, row, inputs or {}) or await _deactivation_fault(context, row)
         yield f"trigger {HexString.from_raw(row[1])}: {wrong}" if wrong else None
 
 
-def _check_trigger(row: Row, inputs: Mapping[str, str]) -> None:
+def check_trigger(row: Row, inputs: Mapping[str, str]) -> None:
+    """Return if the columns of a trigger's row match its record, and its owner signed it. Raises `Refusal`."""
     _, sig, signer, digest, function_digest, protocol, _, end_date_ms, record = row
     trigger = _trigger(record)
     new = _as_posted(trigger)

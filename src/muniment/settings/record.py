@@ -156,6 +156,12 @@ class Settings:
         return self.host not in {"127.0.0.1", "::1", "localhost"}
 
     @property
+    def own_url(self) -> str:
+        """The URL at which this machine reaches a service with these settings; loopback if it listens everywhere."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104 - compared
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @property
     def read_urls(self) -> tuple[str, ...]:
         """The URL of each replica. A URL may itself contain commas, between hosts."""
         return tuple(url.strip() for url in _BETWEEN_URLS.split(self.database_read_urls) if url.strip())

@@ -145,7 +145,7 @@ async def test_a_connection_lost_during_commit_is_reported_and_not_repeated(
 async def test_a_locked_row_fails_only_the_works_that_want_it(
     database: PostgresDatabase, own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(postgres_slot._SESSION, "lock_timeout", "100")
+    monkeypatch.setitem(postgres_slot.SESSION, "lock_timeout", "100")
     await add(database, 1)
     await add(database, 2)
     await database.close()  # the next connections have the short bound

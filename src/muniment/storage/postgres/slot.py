@@ -71,7 +71,7 @@ POOLED_SECONDS: Final = 30.0
 
 # The just-in-time compiler pays off only for queries of seconds. Sequential scans are off because every query of the
 # stores has an index, and a planner that overestimates the rows of a query would read the whole table.
-_SESSION: Final = {
+SESSION: Final = {
     "application_name": "muniment",
     "jit": "off",
     "enable_seqscan": "off",
@@ -154,7 +154,7 @@ async def _connect(url: str, settings: dict[str, str]) -> Connection:
         command_timeout=ANSWER_SECONDS_MAX,
         statement_cache_size=STATEMENTS_KEPT,
         max_cached_statement_lifetime=0,
-        server_settings={**_SESSION, **settings},
+        server_settings={**SESSION, **settings},
     )
     try:
         await connection.execute(_DURABLE)

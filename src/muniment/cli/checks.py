@@ -1,0 +1,74 @@
+"""`muniment verify`, `muniment doctor` and `muniment ping`."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from muniment.cli import output
+from muniment.cli.options import (
+    chains_option,
+    common_options,
+    json_option,
+    registry_of,
+    registry_with_blocks_of,
+    settings_of,
+)
+
+
+@click.command()
+@common_options
+def verify(config: Path | None, **flags: object) -> None:
+    """Compute every hash and check every signature of the stored data again."""
+    from muniment.maintenance.verify import verify as verify_registry
+
+    settings = registry_with_blocks_of(config, **flags)
+    with output.errors_on_one_line():
+        summary = verify_registry(
+            settings,
+            on_finding=output.print_text,
+            on_checked=lambda name, count: output.print_text(f"{name}: {count} checked"),
+        )
+    output.print_text(f"{summary.wrong} wrong" if summary.wrong else "everything matches its signatures and hashes")
+    raise SystemExit(int(summary.wrong > 0))
+
+
+@click.command()
+@common_options
+@chains_option
+@click.option("--url", default="", help="URL of the service for its clients, to check TLS and the proxy too.")
+@click.option("--backup", type=click.Path(path_type=Path, file_okay=False), help="Directory of the newest backup.")
+@json_option
+def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool, **flags: object) -> None:
+    """Examine the machine, the settings, the database, the chains and the proxy, in at most ten seconds.
+
+    Run it as the service's user, with the service's settings. It changes no record. The status is 0 when all is well, 1
+    after a warning, and 2 when a check fails.
+    """
+    from muniment.maintenance.doctor.examination import Request, examine
+    from muniment.maintenance.doctor.findings import status_of
+
+    settings = registry_of(config, **flags)
+    with output.errors_on_one_line():
+        findings = examine(Request(settings, url, backup))
+    if as_json:
+        output.print_json({"status": status_of(findings), "findings": [finding.shown() for finding in findings]})
+    else:
+        output.print_text("\n".join(map(str, findings)))
+    raise SystemExit(status_of(findings))
+
+
+@click.command()
+@common_options
+@click.option("--url", default="", help="URL of the service; default: the host and port of the settings.")
+@click.option("--alive", is_flag=True, help="Ask only whether the process runs (/healthz), not whether it is ready.")
+def ping(config: Path | None, url: str, *, alive: bool, **flags: object) -> None:
+    """Ask a running service whether it is ready, within five seconds. The status is 0 if it is, otherwise 1."""
+    from muniment.maintenance.ping import ping as ask_service
+
+    settings = settings_of(config, **flags)
+    with output.errors_on_one_line():
+        output.print_text(ask_service(url or settings.own_url, path="/healthz" if alive else "/readyz"))

@@ -1,0 +1,77 @@
+"""One HTTP request and its answer, whatever it is, with the standard library alone; it follows no redirect."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ssl import SSLSocket, cert_time_to_seconds
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# A problem document has some hundred bytes.
+_BODY_BYTES_MAX: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The status and the start of the body. `certificate_until_s` is Unix time in seconds; None without TLS."""
+
+    status: int
+    body: bytes
+    certificate_until_s: float | None = None
+
+
+def ask(
+    url: str, *, method: str = "GET", pieces: Iterable[bytes] = (), headers: dict[str, str] | None = None,
+    seconds_max: float,
+) -> Answer:  # fmt: skip
+    """The answer of `url` to one request with a body of `pieces`.
+
+    Raises `OSError` when the server does not answer within `seconds_max` (a bad certificate is an OSError too), and
+    `ValueError` for a malformed URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("a URL has the form http://host or https://host")
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=seconds_max)
+    deadline = time.monotonic() + seconds_max
+    try:
+        connection.connect()
+        until = _certificate_until(connection)
+        connection.putrequest(method, parts.path or "/")
+        for name, value in (headers or {}).items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        with suppress(BrokenPipeError, ConnectionResetError):  # an answer may come before the end of the body
+            for piece in pieces:
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the server reads too slowly")
+                connection.send(piece)
+        response = connection.getresponse()
+        return Answer(response.status, response.read(_BODY_BYTES_MAX), until)
+    except HTTPException as error:
+        raise OSError(f"it sends no HTTP: {type(error).__name__}") from error
+    finally:
+        connection.close()
+
+
+def _certificate_until(connection: HTTPConnection) -> float | None:
+    if not isinstance(connection.sock, SSLSocket):
+        return None
+    certificate = connection.sock.getpeercert() or {}
+    return cert_time_to_seconds(str(certificate["notAfter"]))
+
+
+def detail_of(answer: Answer) -> str:
+    """The detail of a problem document. A proxy may answer something else."""
+    try:
+        return str(json.loads(answer.body)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return "this is no problem document: a proxy answers"

@@ -1,0 +1,87 @@
+"""Checks of the chains: whether their nodes answer, and whether the watcher keeps up with them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from muniment.chains.catalogue import load_chains
+from muniment.errors import Refusal
+from muniment.maintenance.check_chains import check as check_urls
+from muniment.maintenance.doctor.findings import Finding, fail, ok, warn
+from muniment.outgoing import Outgoing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muniment.chains.catalogue import Chain
+    from muniment.maintenance.check_chains import Report
+    from muniment.settings import Settings
+    from muniment.storage.database import Database
+
+# The time for all URLs of one chain. All chains are asked at once.
+SECONDS_MAX: Final = 6.0
+# A watcher that runs follows within seconds: on the fastest chains this is some minutes.
+BLOCKS_BEHIND_MAX: Final = 100
+
+
+async def check_chains(settings: Settings, database: Database, *, now_s: float) -> list[Finding]:
+    """A finding for each chain that has a URL, and one for its watcher when settlements are followed."""
+    try:
+        chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
+    except (OSError, ValueError) as error:
+        return [fail("chains", str(error), "repair the file that MUNIMENT_CHAINS_FILE names")]
+    served = [chain for chain in chains.values() if chain.rpc_urls]
+    if not served:
+        return [ok("chains", "none has a URL: balances are off")]
+    async with Outgoing(allow_private=settings.allow_private_networks) as outgoing:
+        reports = await asyncio.gather(*(_ask(outgoing, chain, now_s) for chain in served))
+    findings = [judge_chain(chain, found) for chain, found in zip(served, reports, strict=True)]
+    try:
+        rows = await database.fetch("SELECT chain_id, min(next_block) FROM chain_progress GROUP BY chain_id")
+    except Refusal as refusal:
+        return [*findings, fail("watcher", refusal.detail, "look at the database")]
+    followed = {int(chain_id): int(block) for chain_id, block in rows}
+    heads = {
+        chain.id: max((report.block or 0 for report in found), default=0)
+        for chain, found in zip(served, reports, strict=True)
+    }
+    return [*findings, *judge_watcher(followed, heads, confirmations=settings.confirmations)]
+
+
+async def _ask(outgoing: Outgoing, chain: Chain, now_s: float) -> list[Report]:
+    """The reports of a chain's URLs; none when they did not come in time. Tokens are left to `chains check`."""
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            return await check_urls(outgoing, {chain.id: chain}, {}, now_s=now_s)
+    except TimeoutError:
+        return []
+
+
+def judge_chain(chain: Chain, reports: Sequence[Report]) -> Finding:
+    """The finding about one chain: it fails only when no URL is usable."""
+    check, remedy = f"chain {chain.id}", "run `muniment chains check`, and repair or replace the URLs"
+    if not reports:
+        return fail(check, f"its URLs do not answer within {SECONDS_MAX:g} s", remedy)
+    faults = [f"URL {report.place}: {'; '.join(report.faults)}" for report in reports if report.faults]
+    if not faults:
+        return ok(check, f"block {max(report.block or 0 for report in reports)}")
+    judge = fail if all(report.faults for report in reports) else warn
+    return judge(check, " · ".join(faults), remedy)
+
+
+def judge_watcher(followed: Mapping[int, int], heads: Mapping[int, int], *, confirmations: int) -> list[Finding]:
+    """A finding for each followed chain: `followed` has the next block to read, `heads` the newest block."""
+    findings: list[Finding] = []
+    for chain_id, block in followed.items():
+        head = heads.get(chain_id, 0)
+        if not head:
+            continue  # the chain has a finding of its own, or no URL any more
+        behind = max(head - confirmations + 1 - block, 0)
+        shown = f"{behind} blocks behind chain {chain_id}"
+        if behind > BLOCKS_BEHIND_MAX:
+            findings.append(warn("watcher", shown, "start `muniment intents watch`, or look at its log"))
+        else:
+            findings.append(ok("watcher", shown))
+    return findings

@@ -1,0 +1,137 @@
+"""`muniment doctor`: a healthy registry has no fault, and each damage is named."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from click.testing import CliRunner
+
+from backing_up import fill
+from builders import Bundle, TriggerDraft, deploy, register
+from muniment.auth.secrets import RingFile
+from muniment.cli.main import main
+from muniment.maintenance.doctor.examination import Request, examine
+from muniment.settings import Settings
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A registry with a function and a trigger."""
+
+    async def work(client: httpx2.AsyncClient) -> None:
+        await register(client, TriggerDraft(await deploy(client, Bundle())))
+
+    fill(tmp_path / "data", work)
+    (tmp_path / "data").chmod(0o700)
+    return tmp_path / "data"
+
+
+def examined(data: Path, *options: str) -> dict[str, dict[str, Any]]:
+    """The findings by the name of their check. The exit status is that of the worst."""
+    result = CliRunner().invoke(main, ["doctor", "--json", "--data-dir", str(data), *options])
+    answer = json.loads(result.stdout)
+    assert answer["status"] == result.exit_code
+    worst = max(["ok", "warn", "fail"].index(found["level"]) for found in answer["findings"])
+    assert worst == result.exit_code
+    return {found["check"]: found for found in answer["findings"]}
+
+
+def sql(data: Path, statement: str) -> None:
+    with closing(sqlite3.connect(data / "muniment.db")) as connection, connection:
+        assert connection.execute(statement).rowcount == 1
+
+
+def test_a_healthy_registry_has_no_fault(data: Path) -> None:
+    found = examined(data)
+    # The disk, the interpreter and the load of the machine of the test are what they are.
+    machine = {"interpreter", "disk", "inodes", "fsync", "file system", "descriptors"}
+    assert {
+        name: each["message"] for name, each in found.items() if each["level"] != "ok" and name not in machine
+    } == {}
+    assert found["blocks"]["message"] == "3 of the newest have their hashes"
+    assert found["signature"]["message"] == "that of the newest trigger is its owner's"
+    assert machine <= found.keys()
+
+
+def test_the_text_has_a_line_for_each_check_and_a_remedy_below_a_fault(data: Path) -> None:
+    (data / "secrets").chmod(0o644)
+    result = CliRunner().invoke(main, ["doctor", "--data-dir", str(data)])
+    assert result.exit_code == 2
+    lines = result.stdout.splitlines()
+    at = lines.index(f"fail  secrets: other users can read {data}/secrets")
+    assert lines[at + 1].startswith(f"      chmod 600 {data}/secrets")
+    assert "ok    database: it answers and has every migration" in lines
+
+
+def test_a_damaged_block_fails(data: Path) -> None:
+    block = max((path for path in (data / "blocks").rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    block.chmod(0o600)
+    block.write_bytes(b"damaged")
+    found = examined(data)["blocks"]
+    assert (found["level"], "muniment verify" in found["remedy"]) == ("fail", True)
+
+
+def test_blocks_that_are_not_mounted_fail_and_are_not_made(data: Path) -> None:
+    (data / "blocks").rename(data / "elsewhere")
+    assert examined(data)["blocks"]["level"] == "fail"
+    assert not (data / "blocks").exists()
+
+
+def test_a_damaged_row_of_blocks_fails_and_no_directory_is_made(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = CliRunner().invoke(main, ["blocks", "copy", "file:", "database:", "--data-dir", str(data)])
+    assert copied.exit_code == 0, copied.output
+    (data / "spools").rmdir()
+    monkeypatch.setenv("MUNIMENT_BLOCKS_URL", "database:")
+    assert examined(data)["blocks"]["message"] == "3 of the newest have their hashes"
+    sql(data, "UPDATE blocks SET data = x'00' WHERE digest = (SELECT digest FROM functions)")
+    assert examined(data)["blocks"]["level"] == "fail"
+    assert not (data / "spools").exists()
+
+
+def test_a_trigger_that_was_changed_fails(data: Path) -> None:
+    sql(data, 'UPDATE triggers SET record = replace(record, \'"version":"\', \'"version":"9\')')
+    found = examined(data)["signature"]
+    assert found["level"] == "fail"
+    assert found["message"].startswith("trigger 0x")
+
+
+def test_a_missing_migration_fails(data: Path) -> None:
+    sql(data, "DELETE FROM schema_migrations WHERE name LIKE '0006%'")
+    found = examined(data)["database"]
+    assert (found["level"], found["remedy"]) == ("fail", "muniment migrate")
+
+
+def test_a_file_that_is_no_database_fails(data: Path) -> None:
+    for path in data.glob("muniment.db*"):
+        path.unlink()
+    (data / "muniment.db").write_bytes(b"no database" * 1_000)
+    assert examined(data)["database"]["level"] == "fail"
+
+
+def test_it_changes_no_record_and_makes_no_file(data: Path) -> None:
+    def state() -> tuple[list[str], str, tuple[bytes, ...]]:
+        with closing(sqlite3.connect(data / "muniment.db")) as connection:
+            rows = "\n".join(connection.iterdump())
+        return sorted(str(path) for path in data.rglob("*")), rows, RingFile(data)()
+
+    before = state()
+    examined(data, "--backup", str(data / "none"))
+    assert state() == before
+
+
+def test_a_service_that_never_answers_ends_the_examination_in_time(data: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        found = examine(Request(Settings(data_dir=data), url), seconds_max=3)
+    assert time.monotonic() - began < 6
+    assert found[-1].message == "its checks did not end within 3 s"
+    assert "secrets" in {each.check for each in found}

@@ -1,0 +1,118 @@
+"""The checks of settings and files, each on a data directory with one fault."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from mounts import mounted, needs_mounts
+from muniment.auth.secrets import RingFile
+from muniment.maintenance.doctor import database, files
+from muniment.maintenance.doctor.backups import check_backup
+from muniment.maintenance.doctor.findings import Level
+from muniment.settings import Settings
+from muniment.storage import open_database
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    return Settings(data_dir=data)
+
+
+@pytest.fixture
+def migrated(settings: Settings) -> Settings:
+    """A data directory with a database."""
+
+    async def migrate() -> None:
+        opened = open_database(settings.database_url, data_dir=settings.data_dir)
+        await opened.migrate()
+        await opened.close()
+
+    asyncio.run(migrate())
+    return settings
+
+
+def test_secrets_that_others_can_read_fail(settings: Settings) -> None:
+    assert files.check_secrets(settings).level == Level.WARN  # there are none
+    path = RingFile(settings.data_dir).path
+    assert files.check_secrets(settings).level == Level.OK
+    path.chmod(0o640)
+    assert (files.check_secrets(settings).level, "chmod 600" in files.check_secrets(settings).remedy) == (2, True)
+
+
+def test_damaged_secrets_fail_and_are_not_shown(settings: Settings) -> None:
+    (settings.data_dir / "secrets").write_text("12ab")
+    found = files.check_secrets(settings)
+    assert (found.level, "12ab" in str(found)) == (Level.FAIL, False)
+
+
+def test_a_damaged_secret_of_a_setting_fails(settings: Settings) -> None:
+    broken = Settings(data_dir=settings.data_dir, secret="zz" * 32)
+    found = files.check_secrets(broken)
+    assert (found.level, "zz" in str(found)) == (Level.FAIL, False)
+
+
+def test_a_data_directory_that_others_can_enter_is_a_warning(settings: Settings) -> None:
+    assert files.check_modes(settings).level == Level.OK
+    settings.data_dir.chmod(0o755)
+    assert files.check_modes(settings).level == Level.WARN
+
+
+@pytest.mark.parametrize(
+    ("host", "proxies", "url", "level"),
+    [
+        ("127.0.0.1", "", "", 0),
+        ("192.0.2.7", "", "", 1),
+        ("127.0.0.1", "", "https://registry.example", 1),
+        ("192.0.2.7", "10.0.0.0/8", "", 0),
+        ("127.0.0.1", "0.0.0.0/0", "", 2),
+        ("127.0.0.1", "10.0.0.0/8,::/0", "", 2),
+    ],
+)
+def test_proxies_that_are_not_named_or_are_everybody_are_noticed(host: str, proxies: str, url: str, level: int) -> None:
+    assert files.check_proxies(Settings(host=host, trusted_proxies=proxies), url).level == level
+
+
+def test_a_long_log_is_a_warning(settings: Settings) -> None:
+    with (settings.data_dir / "muniment.db-wal").open("wb") as log:
+        log.truncate(2 * files.LOG_BYTES_MAX)  # a hole: it takes no space
+    assert [found.level for found in files.check_log(settings)] == [Level.WARN]
+    (settings.data_dir / "muniment.db-wal").unlink()
+    assert [found.level for found in files.check_log(settings)] == [Level.OK]
+
+
+@needs_mounts
+def test_a_database_that_this_user_cannot_write_fails(tmp_path: Path) -> None:
+    data = tmp_path / "volume"
+    data.mkdir()
+    with mounted(data) as volume:
+        (data / "muniment.db").touch()
+        assert [found.level for found in database.check_file_rights(Settings(data_dir=data))] == [Level.OK]
+        volume.remount("ro")
+        (found,) = database.check_file_rights(Settings(data_dir=data))
+        assert (found.level, f"{data}/muniment.db" in found.message) == (Level.FAIL, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to another user")
+def test_a_database_file_of_another_user_is_a_warning(migrated: Settings) -> None:
+    os.chown(migrated.data_dir / "muniment.db", 65_534, 65_534)
+    (found,) = database.check_file_rights(migrated)
+    assert (found.level, "muniment.db" in found.message) == (Level.WARN, True)
+
+
+def test_a_backup_that_is_missing_damaged_or_old_is_noticed(tmp_path: Path) -> None:
+    assert check_backup(None, now_s=0).level == Level.OK
+    assert check_backup(tmp_path, now_s=0).level == Level.FAIL
+    (tmp_path / "backup.json").write_text("{")
+    assert check_backup(tmp_path, now_s=0).level == Level.FAIL
+    (tmp_path / "backup.json").write_text(
+        '{"format": 1, "release": "0.1.0", "madeAt": "1970-01-02T00:00:00.000Z", '
+        '"snapshot": "snapshot-0123456789abcdef", "sha256": "", "blocks": "files", "secrets": null}'
+    )
+    ages = [check_backup(tmp_path, now_s=86_400 + hours * 3600) for hours in (25, 27)]
+    assert [found.level for found in ages] == [Level.OK, Level.WARN]

@@ -1,0 +1,153 @@
+"""The checks of the service as clients reach it, each with a proxy or a service that does one thing wrong."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from http.server import BaseHTTPRequestHandler
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from local_server import LocalServer
+from muniment.maintenance.doctor.answers import Answer, ask
+from muniment.maintenance.doctor.findings import Finding
+from muniment.maintenance.doctor.front import check_front
+from muniment.maintenance.ping import ping
+
+NOW_S = 1_795_204_080
+GOOD = {"/readyz": 200, "/metrics": 404, "/functions": 401}
+
+
+class Front(BaseHTTPRequestHandler):
+    """Answers each path with a status; a POST is read first, unless it is too large."""
+
+    statuses: dict[str, int]
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        if self.statuses[self.path] != 413:
+            self.rfile.read(int(self.headers["content-length"]))
+        self._answer()
+
+    def _answer(self) -> None:
+        body = b'{"detail": "the disk is full"}'
+        self.send_response(self.statuses[self.path])
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the library
+        pass
+
+
+@contextmanager
+def fronted(statuses: dict[str, int], tls: ssl.SSLContext | None = None) -> Generator[str]:
+    """The URL of a server that answers with these statuses."""
+    server = LocalServer(("127.0.0.1", 0), type("Answers", (Front,), {"statuses": statuses}))
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def good() -> Iterator[str]:
+    with fronted(GOOD) as url:
+        yield url
+
+
+def levels(findings: list[Finding]) -> dict[str, int]:
+    return {found.check: found.level.value for found in findings}
+
+
+def elsewhere(url: str, until_s: float | None, target: str, **given: Any) -> Answer:
+    """The answer of the server at `url`, as if it had another name and a certificate that ends at `until_s`."""
+    answer = ask(url + target.removeprefix("https://registry.example").removeprefix("http://registry.example"), **given)
+    return Answer(answer.status, answer.body, until_s)
+
+
+async def test_a_service_behind_a_good_proxy_has_no_finding(good: str) -> None:
+    assert levels(await check_front(good, now_s=NOW_S)) == {"service": 0, "TLS": 0, "metrics": 0, "body limit": 0}
+
+
+async def test_nothing_that_answers_fails() -> None:
+    assert levels(await check_front("http://127.0.0.1:9", now_s=NOW_S)) == {"service": 2}
+    assert levels(await check_front("registry.example", now_s=NOW_S)) == {"service": 2}
+
+
+async def test_a_service_that_is_not_ready_fails_with_its_reason() -> None:
+    with fronted({**GOOD, "/readyz": 503}) as url:
+        (found, *_) = await check_front(url, now_s=NOW_S)
+        assert (found.level, found.message) == (2, "/readyz answers 503: the disk is full")
+        with pytest.raises(OSError, match="answers 503: the disk is full"):
+            ping(url, path="/readyz")
+
+
+@pytest.mark.parametrize(("status", "level"), [(413, 2), (502, 1)])
+async def test_a_proxy_that_refuses_large_bodies_is_noticed(status: int, level: int) -> None:
+    with fronted({**GOOD, "/functions": status}) as url:
+        assert levels(await check_front(url, now_s=NOW_S))["body limit"] == level
+
+
+async def test_metrics_that_everybody_can_read_fail() -> None:
+    with fronted({**GOOD, "/metrics": 200}) as url:
+        found = await check_front("https://registry.example", now_s=NOW_S, send=partial(elsewhere, url, NOW_S * 2))
+        assert levels(found) == {"service": 0, "TLS": 0, "metrics": 2, "body limit": 0}
+        assert levels(await check_front(url, now_s=NOW_S))["metrics"] == 0  # this machine may
+
+
+@pytest.mark.parametrize(("days", "level"), [(22, 0), (20, 1), (6, 2), (None, 2)])
+async def test_a_certificate_that_ends_soon_is_noticed(good: str, days: int | None, level: int) -> None:
+    until_s = None if days is None else NOW_S + days * 86_400
+    found = await check_front("http://registry.example", now_s=NOW_S, send=partial(elsewhere, good, until_s))
+    assert levels(found)["TLS"] == level
+
+
+async def test_a_certificate_that_nobody_vouches_for_fails(tmp_path: Path) -> None:
+    with fronted(GOOD, _self_signed(tmp_path)) as url:
+        (found,) = await check_front(url, now_s=NOW_S)
+    assert (found.check, found.level, found.message) == ("TLS", 2, "self-signed certificate")
+
+
+def test_the_end_of_a_certificate_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = _self_signed(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate"))
+    with fronted(GOOD, tls) as url:
+        until_s = ask(f"{url}/readyz", seconds_max=5).certificate_until_s
+    assert until_s is not None
+    assert datetime.fromtimestamp(until_s, UTC) - datetime.now(UTC) < timedelta(days=10)
+
+
+def _self_signed(folder: Path) -> ssl.SSLContext:
+    """A server's context with a certificate of ten days for 127.0.0.1."""
+    key, now = generate_private_key(SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=10))
+        .add_extension(address, critical=False).sign(key, hashes.SHA256())
+    )  # fmt: skip
+    (folder / "certificate").write_bytes(made.public_bytes(Encoding.PEM))
+    (folder / "key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "certificate", folder / "key")
+    return context

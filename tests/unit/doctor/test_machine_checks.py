@@ -1,0 +1,94 @@
+"""The checks of the machine, each on a machine that lacks what it looks for."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from muniment.maintenance.doctor import machine
+from muniment.maintenance.doctor.findings import Level, ok, status_of, warn
+
+OPTIMISED = {"CONFIG_ARGS": "'--enable-optimizations'", "PY_CFLAGS": "-O0 -g -O3"}
+MOUNTS = """22 1 8:1 / / rw - ext4 /dev/sda1 rw
+23 22 0:40 / /srv rw - nfs4 files:/srv rw
+24 23 8:2 / /srv/local\\040disk rw - xfs /dev/sdb1 rw
+"""
+
+
+def test_the_status_is_that_of_the_worst_finding() -> None:
+    assert status_of([]) == 0
+    assert status_of([ok("a", "fine")]) == 0
+    assert status_of([warn("a", "slow", "do this"), ok("b", "fine")]) == 1
+    assert str(warn("a", "slow", "do this")) == "warn  a: slow\n      do this"
+
+
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        ({**OPTIMISED, "Py_DEBUG": 1}, "a debug build"),
+        ({**OPTIMISED, "PY_CFLAGS": "-O3 -O0"}, "-O0"),
+        ({**OPTIMISED, "PY_CFLAGS": "-g"}, "-O0"),
+        ({**OPTIMISED, "CONFIG_ARGS": "'--prefix=/usr'"}, "--enable-optimizations"),
+    ],
+)
+def test_an_interpreter_without_optimisation_is_a_warning(build: dict[str, object], reason: str) -> None:
+    found = machine.check_interpreter(build)
+    assert (found.level, reason in found.message) == (Level.WARN, True)
+
+
+def test_an_interpreter_with_optimisation_is_good() -> None:
+    assert machine.check_interpreter(OPTIMISED).level == Level.OK
+    assert {"CONFIG_ARGS", "PY_CFLAGS"} <= sysconfig.get_config_vars().keys()
+
+
+def test_a_library_that_is_missing_or_too_old_fails() -> None:
+    found = machine.check_libraries(["click>=8.1", "no-such-library>=1", "msgspec>=999.1; extra == 'server'"])
+    assert found.level == Level.FAIL
+    assert found.message.startswith("no-such-library is not installed; msgspec ")
+    assert found.message.endswith(" is older than 999.1")
+    assert machine.check_libraries().level == Level.OK
+
+
+def test_fewer_descriptors_than_connections_are_a_warning() -> None:
+    found = machine.check_descriptors(2**40)
+    assert (found.level, f"{2**40 + 128} are needed" in found.message) == (Level.WARN, True)
+    assert machine.check_descriptors(0).level == Level.OK
+
+
+@pytest.mark.parametrize(
+    ("free_blocks", "free_inodes", "levels"),
+    [(500, 500, [0, 0]), (90, 500, [1, 0]), (5, 500, [2, 0]), (500, 90, [0, 1])],
+)
+def test_a_disk_without_bytes_or_inodes_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_blocks: int, free_inodes: int, levels: list[int]
+) -> None:
+    disk = SimpleNamespace(
+        f_bavail=free_blocks, f_frsize=2**20, f_blocks=600 if free_blocks > 99 else 1000,
+        f_favail=free_inodes, f_files=1000,
+    )  # fmt: skip
+    monkeypatch.setattr(os, "statvfs", lambda _: disk)  # a full disk of this size cannot be made
+    assert [found.level for found in machine.check_space(tmp_path)] == levels
+
+
+def test_a_directory_that_is_not_there_fails(tmp_path: Path) -> None:
+    (space,) = machine.check_space(tmp_path / "none")
+    assert (space.level, machine.check_fsync(tmp_path / "none").level) == (Level.FAIL, Level.FAIL)
+
+
+def test_a_slow_fsync_is_a_warning(tmp_path: Path) -> None:
+    assert machine.check_fsync(tmp_path, seconds_max=0).level == Level.WARN
+    assert machine.check_fsync(tmp_path, seconds_max=60).level == Level.OK
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("directory", "holds_database", "level"),
+    [("/var", True, 0), ("/srv/data", True, 2), ("/srv/data", False, 1), ("/srv/local disk/data", True, 0)],
+)
+def test_a_network_file_system_is_noticed(directory: str, level: int, *, holds_database: bool) -> None:
+    found = machine.check_file_system(Path(directory), holds_database=holds_database, mounts=MOUNTS)
+    assert found.level == level

@@ -1,0 +1,143 @@
+"""The checks of PostgreSQL, each on a server, a role, a pooler or a clock with one fault."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from muniment.maintenance.doctor.database import check_clock, check_migrations
+from muniment.maintenance.doctor.findings import Finding, Level
+from muniment.maintenance.doctor.servers import check_replicas, check_server, judge
+from muniment.settings import Settings
+from muniment.storage import open_database
+from muniment.storage.database import Database
+from muniment.storage.postgres.inspection import state_of
+from postgres import Cluster
+from rewriting_proxy import rewriting_proxy
+
+NOWHERE = "postgresql://muniment@127.0.0.1:9/muniment"
+
+
+def level_of(findings: list[Finding]) -> dict[str, str]:
+    """The name of each check with a fault, and the message."""
+    return {found.check: found.message for found in findings if found.level}
+
+
+@pytest.fixture
+async def opened(postgres_url: str) -> AsyncIterator[Database]:
+    database = open_database(postgres_url, data_dir=Path())
+    yield database
+    await database.close()
+
+
+async def through(url: str, rewrite: Callable[[bytes], bytes]) -> list[Finding]:
+    """The findings behind a proxy that rewrites what the service sends."""
+    parts = urlsplit(url)
+    assert parts.port is not None
+    async with rewriting_proxy(parts.port, rewrite) as port:
+        return await check_server(url.replace(f":{parts.port}/", f":{port}/"))
+
+
+async def test_a_healthy_server_has_no_finding(postgres_url: str, opened: Database) -> None:
+    assert level_of(await through(postgres_url, lambda piece: piece)) == {}
+    assert (await check_migrations(opened)).level == Level.OK
+
+
+async def test_a_database_without_migrations_fails_with_the_command(cluster: Cluster, tmp_path: Path) -> None:
+    database = open_database(await cluster.create_database("unmigrated_for_doctor"), data_dir=tmp_path)
+    found = await check_migrations(database)
+    await database.close()
+    assert (found.level, found.remedy) == (Level.FAIL, "muniment migrate")
+
+
+async def test_a_server_that_does_not_answer_fails() -> None:
+    assert list(level_of(await check_server(NOWHERE))) == ["server"]
+
+
+async def test_a_read_only_server_fails(postgres_url: str) -> None:
+    found = level_of(await check_server(f"{postgres_url}?default_transaction_read_only=on"))
+    assert found == {"rights": "the server takes no writes: default_transaction_read_only is on"}
+
+
+async def test_a_role_without_rights_fails_with_the_tables(cluster: Cluster, postgres_url: str) -> None:
+    await cluster.execute("DROP ROLE IF EXISTS stranger")
+    await cluster.execute("CREATE ROLE stranger LOGIN")
+    found = level_of(await check_server(postgres_url.replace("//muniment@", "//stranger@")))
+    await cluster.execute("DROP ROLE stranger")
+    assert found["rights"].startswith("this user may not write ")
+    assert "triggers" in found["rights"]
+
+
+async def test_a_pooler_that_drops_a_setting_of_the_session_fails(postgres_url: str) -> None:
+    def forget_timeout(piece: bytes) -> bytes:
+        return piece.replace(b"statement_timeout\x005000\x00", b"statement_timeout\x000000\x00")
+
+    assert level_of(await through(postgres_url, forget_timeout)) == {"session settings": "statement_timeout is 0"}
+
+
+async def test_a_pooler_that_forgets_the_durability_fails(postgres_url: str) -> None:
+    def only_this_transaction(piece: bytes) -> bytes:
+        return piece.replace(b"'on', false)", b"'on', true )")
+
+    found = level_of(await through(f"{postgres_url}?synchronous_commit=off", only_this_transaction))
+    assert found == {"session settings": "synchronous_commit is off"}
+    assert level_of(await check_server(f"{postgres_url}?synchronous_commit=off")) == {}  # the service sets it itself
+
+
+async def test_a_pooler_that_mixes_sessions_fails(postgres_url: str) -> None:
+    are_busy = False
+
+    def another_session(piece: bytes) -> bytes:
+        nonlocal are_busy
+        are_busy = are_busy or b"BEGIN" in piece
+        return piece.replace(b"__asyncpg_stmt", b"__another_stmt") if are_busy and piece[:1] == b"B" else piece
+
+    assert list(level_of(await through(postgres_url, another_session))) == ["pooler"]
+
+
+async def test_an_old_transaction_and_used_up_connections_are_warnings(postgres_url: str) -> None:
+    idle = await asyncpg.connect(postgres_url)
+    await idle.execute("BEGIN")
+    await idle.execute("SELECT 1")
+    await asyncio.sleep(0.2)
+    state = await state_of(postgres_url)
+    await idle.close()
+    assert state.oldest_transaction_s >= 0.2
+    assert 2 <= state.connections < state.connections_max
+    faults = judge(replace(state, oldest_transaction_s=61, connections=state.connections_max))
+    assert list(level_of(faults)) == ["connections", "transactions"]
+    assert list(level_of(judge(replace(state, is_standby=True)))) == ["rights"]
+
+
+@pytest.mark.parametrize(("ahead_s", "level"), [(0, 0), (30, 1), (-30, 1), (3600, 2)])
+async def test_a_clock_that_differs_from_the_servers_is_noticed(opened: Database, ahead_s: int, level: int) -> None:
+    found = await check_clock(opened, int((time.time() + ahead_s) * 1000))
+    assert found.level == level
+    assert level == 0 or ("ahead of" if ahead_s > 0 else "behind") in found.message
+
+
+async def test_replicas_that_do_not_answer_or_are_none_are_warnings(postgres_url: str) -> None:
+    settings = Settings(database_url=postgres_url, database_read_urls=f"{postgres_url},{NOWHERE}", replica_lag_s_max=1)
+    found = level_of(await check_replicas(settings))
+    assert found["replica 1"].endswith("or is no replica")
+    assert found["replica 2"].startswith("the database cannot be reached")
+
+
+async def test_a_replica_that_stops_replaying_is_a_warning(cluster: Cluster, postgres_url: str) -> None:
+    with cluster.replica() as replica:
+        settings = Settings(
+            database_url=postgres_url, database_read_urls=replica.url(urlsplit(postgres_url).path[1:]),
+            replica_lag_s_max=3,
+        )  # fmt: skip
+        assert level_of(await check_replicas(settings)) == {}
+        await replica.execute("SELECT pg_wal_replay_pause()")
+        for statement in ("CREATE TABLE moved_on (id int)", "DROP TABLE moved_on"):
+            await cluster.execute(statement)
+        assert list(level_of(await check_replicas(settings))) == ["replica 1"]
