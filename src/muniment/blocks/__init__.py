@@ -1,6 +1,7 @@
 """The block store: the blocks of bundles by their sha2-256 digests.
 
-`store` is the protocol of all stores; `files` keeps blocks as files in the data directory, `table` in the database.
+`store` is the protocol of all stores; `files` keeps blocks as files in the data directory, `table` in the database,
+and `s3` in a bucket.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ IN_DATABASE: Final = "database:"
 def open_blocks(
     url: str, *, data_dir: Path, database: Database, database_url: str, loop: asyncio.AbstractEventLoop | None
 ) -> BlockStore:
-    """The store at `url`: `file:`, `file:///path`, or `database:` (also by its engine, `postgresql:` or `sqlite:`).
+    """The store at `url`: `file:`, `file:///path`, `s3://bucket/prefix` or `database:`.
+
+    `postgresql:` and `sqlite:` mean `database:` with that engine.
 
     An empty `url` means files with SQLite, and the table with PostgreSQL. `loop` is the event loop of `database`.
     Raises `ValueError` for any other `url`, and `StorageUnavailable` when the store cannot be opened.
@@ -34,14 +37,32 @@ def open_blocks(
         from muniment.blocks.files import FileBlockStore  # noqa: PLC0415 - a store is loaded only when it is used
 
         return FileBlockStore(directory)
+    if is_in_s3(url):
+        return open_s3(url, data_dir=data_dir)
     if url not in {IN_DATABASE, engine}:
         raise ValueError(
-            f"blocks are kept in file:, file:///path, {IN_DATABASE} or {engine} (the database of this service), "
-            f"not in another {url.partition(':')[0]!r} place"
+            f"blocks are kept in file:, file:///path, s3://bucket/prefix, {IN_DATABASE} or {engine} (the database of "
+            f"this service), not in another {url.partition(':')[0]!r} place"
         )
     from muniment.blocks.table import TableBlockStore  # noqa: PLC0415 - a store is loaded only when it is used
 
     return TableBlockStore(database, loop, spools=data_dir / "spools")
+
+
+def is_in_s3(url: str) -> bool:
+    """Whether `url` means a bucket."""
+    return url.startswith("s3:")
+
+
+def open_s3(url: str, *, data_dir: Path) -> BlockStore:
+    """The store in the bucket of `url`; raises `ValueError`, also without the library of the extra `s3`."""
+    try:
+        from muniment.blocks.s3 import S3BlockStore  # noqa: PLC0415 - only the extra `s3` has its library
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "obstore":
+            raise
+        raise ValueError("blocks in S3 need the library obstore. Type: pip install 'muniment[s3]'") from error
+    return S3BlockStore(url, spools=data_dir / "spools")
 
 
 def block_directory(url: str, data_dir: Path) -> Path | None:

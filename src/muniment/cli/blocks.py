@@ -27,9 +27,9 @@ def blocks() -> None:
 def copy_blocks(config: Path | None, source: str, target: str, *, as_json: bool, **flags: object) -> None:
     """Copy the blocks that TO lacks, and check each of them.
 
-    FROM and TO are file: (in the data directory), file:///path, database: (the service's own), or the URL of any
-    migrated database. After an interruption, run the command again to copy the rest. The status is 1 when a block is
-    damaged; all others are copied.
+    FROM and TO are file: (in the data directory), file:///path, s3://bucket/prefix, database: (the service's own), or
+    the URL of any migrated database. After an interruption, run the command again to copy the rest. The status is 1
+    when a block is damaged; all others are copied.
     """
     from muniment.maintenance.copy_blocks import copy
 

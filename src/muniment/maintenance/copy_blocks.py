@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from muniment.blocks import IN_DATABASE, block_directory, open_blocks
+from muniment.blocks import IN_DATABASE, block_directory, is_in_s3, open_blocks, open_s3
 from muniment.blocks.files import FileBlockStore
 from muniment.errors import ContentNotFound, Integrity, StorageUnavailable
 from muniment.storage import open_database
@@ -153,6 +153,9 @@ def _opened(portal: BlockingPortal, url: str, settings: Settings, *, is_source: 
         if is_source and not directory.is_dir():
             raise ValueError(f"there is no directory of blocks at {directory}")
         yield FileBlockStore(directory)
+        return
+    if is_in_s3(url):
+        yield open_s3(url, data_dir=settings.data_dir)
         return
     is_own = url.endswith(":")
     database_url = settings.database_url if is_own else url

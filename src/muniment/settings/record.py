@@ -51,8 +51,8 @@ class Settings:
     )
     blocks_url: str = _setting(
         "",
-        "Place of the blocks of bundles: file: (in the data directory), file:///path, or database: (a table of the "
-        "database); empty: file: with SQLite, database: with PostgreSQL",
+        "Place of the blocks of bundles: file: (in the data directory), file:///path, s3://bucket/prefix, or database: "
+        "(a table of the database); empty: file: with SQLite, database: with PostgreSQL",
     )
     migrate_at_start: str = _setting(
         "auto",

@@ -57,7 +57,9 @@ def test_files_have_a_file_url_and_are_the_default_with_sqlite(
     [
         ("postgresql:", SQLITE), ("sqlite:", POSTGRES), (POSTGRES, POSTGRES), (SQLITE, SQLITE), ("table:", SQLITE),
         ("database", SQLITE), ("database://x", SQLITE), ("/srv/blocks", SQLITE), ("blocks", SQLITE), (" ", SQLITE),
-        ("file:blocks", SQLITE), ("file://host/blocks", SQLITE), ("file:///srv?x", SQLITE), ("s3://bucket", SQLITE),
+        ("file:blocks", SQLITE), ("file://host/blocks", SQLITE), ("file:///srv?x", SQLITE), ("s3:bucket", SQLITE),
+        ("s3://", SQLITE), ("s3://key:hidden@bucket", SQLITE), ("s3://bucket/../other", SQLITE),
+        ("s3://bucket?hidden", SQLITE),
     ],
 )  # fmt: skip
 def test_another_url_is_refused_and_not_repeated(tmp_path: Path, url: str, database_url: str) -> None:

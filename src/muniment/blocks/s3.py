@@ -1,0 +1,186 @@
+"""Blocks as objects of an S3 bucket: `<prefix>/ab/cdef…`, the layout of the files, so that either can be copied.
+
+An object is made on the condition that it does not exist (`If-None-Match: *`), so no writer replaces a good block. The
+credentials, region and endpoint come from the environment (`AWS_ACCESS_KEY_ID` and so on), as in other S3 clients.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import S3Store
+
+from muniment import durable
+from muniment.blocks.disk import Spool, disk_failures
+from muniment.errors import ContentNotFound, Integrity, StorageUnavailable
+from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Requests of one `put_many` at the same time; as many blocks are in memory, at most 32 MiB.
+_PUTS_AT_ONCE: Final = 16
+# A request of a block takes some milliseconds in a data centre. It is tried again once.
+REQUEST_SECONDS_MAX: Final = 10.0
+# Less than the time of the readiness check, so that its answer names the cause.
+CHECK_SECONDS_MAX: Final = 2.0
+_BUCKET: Final = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_PREFIX: Final = re.compile("[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
+_OBJECT: Final = re.compile("(?:.*/)?([0-9a-f]{2})/([0-9a-f]{62})")
+
+
+class S3BlockStore:
+    """A `BlockStore` in a bucket, which processes on many machines may share."""
+
+    def __init__(self, url: str, *, spools: Path, request_seconds_max: float = REQUEST_SECONDS_MAX) -> None:
+        """Use the bucket of `url`, `s3://bucket/prefix`; nothing is sent yet.
+
+        Uploads wait in the directory `spools`, which is made if it does not exist. Raises `ValueError` for another
+        form of URL, and `StorageUnavailable`.
+        """
+        bucket, prefix = _place(url)
+        self._spools = spools
+        self._store = _opened(bucket, prefix, seconds_max=request_seconds_max, retries=1)
+        self._probed = _opened(bucket, prefix, seconds_max=min(CHECK_SECONDS_MAX, request_seconds_max), retries=0)
+        with disk_failures():
+            spools.mkdir(parents=True, exist_ok=True)
+
+    def put_many(self, blocks: Iterable[tuple[bytes, bytes]]) -> None:
+        """Store pairs of digest and bytes, which must belong together; durable when this returns."""
+        rest = iter(blocks)
+        with ThreadPoolExecutor(_PUTS_AT_ONCE) as pool:
+            while batch := dict(islice(rest, _PUTS_AT_ONCE)):
+                if any(len(data) > BLOCK_SIZE_MAX for data in batch.values()):
+                    raise ValueError(f"a block has at most {BLOCK_SIZE_MAX} bytes")
+                list(pool.map(self._put, batch.keys(), batch.values()))
+
+    def get(self, digest: bytes) -> bytes:
+        """The bytes of a block, hashed anew; raises `ContentNotFound`, or `Integrity` when they are damaged."""
+        with _failures(digest):
+            result = obstore.get(self._store, _key(digest))
+            if result.meta["size"] > BLOCK_SIZE_MAX:
+                raise Integrity(f"block {digest.hex()} has more than {BLOCK_SIZE_MAX} bytes")
+            data = bytes(result.bytes())
+        return check_block(digest, data)
+
+    def size(self, digest: bytes) -> int:
+        """The length in bytes of a block, which is not read; raises `ContentNotFound`."""
+        with _failures(digest):
+            return obstore.head(self._store, _key(digest))["size"]
+
+    def has(self, digest: bytes) -> bool:
+        """Whether the store has a block. Its bytes are not read."""
+        try:
+            self.size(digest)
+        except ContentNotFound:
+            return False
+        return True
+
+    def digests(self) -> Iterator[bytes]:
+        """The digests of all blocks in ascending order; blocks that are added or removed meanwhile may be missing.
+
+        Each of the 256 folders is listed and sorted by itself: not every server lists objects in order.
+        """
+        for shard in range(256):
+            found = [_OBJECT.fullmatch(path) for path in _listed(self._store, f"{shard:02x}")]
+            yield from sorted(bytes.fromhex(match[1] + match[2]) for match in found if match)
+
+    def check(self) -> None:
+        """Return if the local disk can take uploads, and the bucket answers and accepts the credentials."""
+        with disk_failures():
+            durable.prove_writing(self._spools)
+        # No block has this prefix, so the answer is short. The server still looks for the bucket.
+        for _ in _listed(self._probed, "readiness"):
+            pass
+
+    def open_spool(self) -> Spool:
+        """A place for an upload: in memory while it is small, then a nameless file on this machine."""
+        return Spool(self._spools)
+
+    def _put(self, digest: bytes, data: bytes) -> None:
+        with _failures():
+            try:
+                obstore.put(self._store, _key(digest), data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                if not self._holds(digest, data):
+                    obstore.put(self._store, _key(digest), data, mode="overwrite", use_multipart=False)
+
+    def _holds(self, digest: bytes, data: bytes) -> bool:
+        """Whether the object has exactly these bytes. The object of another length is not read."""
+        try:
+            return self.size(digest) == len(data) and self.get(digest) == data
+        except (Integrity, ContentNotFound):
+            return False
+
+
+def _place(url: str) -> tuple[str, str]:
+    """Bucket and prefix of `s3://bucket/prefix`; raises `ValueError`, which does not repeat the URL."""
+    parts = urlsplit(url)
+    prefix = parts.path.strip("/")
+    is_plain = _BUCKET.fullmatch(parts.netloc) and (not prefix or _PREFIX.fullmatch(prefix))
+    if parts.scheme != "s3" or not is_plain or {".", ".."} & set(prefix.split("/")) or parts.query or parts.fragment:
+        raise ValueError(
+            "the blocks of an S3 bucket have a URL like s3://bucket/prefix; credentials and the endpoint are in the "
+            "environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)"
+        )
+    return parts.netloc, prefix
+
+
+def _opened(bucket: str, prefix: str, *, seconds_max: float, retries: int) -> S3Store:
+    timeout = timedelta(seconds=seconds_max)
+    return S3Store(
+        bucket,
+        prefix=prefix or None,
+        client_options={
+            "timeout": timeout,
+            "connect_timeout": timeout,
+            # Without TLS only if the operator wrote so in the endpoint.
+            "allow_http": os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://"),
+        },
+        retry_config={"max_retries": retries, "retry_timeout": timeout},
+    )
+
+
+def _listed(store: S3Store, prefix: str) -> Iterator[str]:
+    """The paths of the objects in the folder `prefix`, in the server's order."""
+    with _failures():
+        with suppress(FileNotFoundError):
+            # The library does not say that a listing was refused for its credentials; it says so of this request.
+            obstore.head(store, prefix)
+        # Its other form of answer, which is not used, has a type of a library that is not installed.
+        pages = obstore.list(store, prefix=prefix)  # pyright: ignore[reportUnknownMemberType]
+        for page in pages:
+            yield from [item["path"] for item in page]
+
+
+def _key(digest: bytes) -> str:
+    name = digest.hex()
+    return f"{name[:2]}/{name[2:]}"
+
+
+@contextmanager
+def _failures(digest: bytes | None = None) -> Generator[None]:
+    """Turn failures of the server into `StorageUnavailable`, and a missing object of `digest` into `ContentNotFound`.
+
+    The texts of the library are not repeated: they contain the server's address and its answer.
+    """
+    try:
+        yield
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise StorageUnavailable("the block store does not answer: the S3 server refuses the credentials") from error
+    except FileNotFoundError as error:
+        if digest is not None:
+            raise ContentNotFound(f"block {digest.hex()} is not held here") from error
+        raise StorageUnavailable("the block store does not answer: the S3 server has no such bucket") from error
+    except (BaseError, OSError) as error:
+        raise StorageUnavailable("the block store does not answer: the S3 server fails or is not reached") from error
