@@ -10,7 +10,7 @@ UV := $(VENV)/bin/uv
 # Debian's Python has no pip to install uv with until python3-venv is there: a uv that is here already does as well.
 UV_HERE = $(shell command -v uv || realpath -e .venv/bin/uv 2>/dev/null)
 
-.PHONY: run setup test unit soak fuzz check format golden lock bench bench-check clean
+.PHONY: run setup test unit soak fuzz deploy-test check format golden lock dist sbom bench bench-check clean
 
 run: $(VENV)/runtime
 	@$(VENV)/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
@@ -28,6 +28,14 @@ $(VENV)/bin/uv:
 $(VENV)/runtime: $(VENV)/bin/uv requirements.lock pyproject.toml
 	$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements.lock
 	$(UV) pip install --quiet --python $(VENV)/bin/python --no-deps -e .
+	@touch $@
+
+# The tools of the tests in tests/deploy. They have an environment of their own, beside that of the service.
+TOOLS ?= .venv-deploy
+
+$(TOOLS)/done: $(VENV)/bin/uv requirements-deploy.lock
+	@test -e $(TOOLS)/bin/python || $(UV) venv --quiet --python $(VENV)/bin/python $(TOOLS)
+	$(UV) pip install --quiet --python $(TOOLS)/bin/python --require-hashes -r requirements-deploy.lock
 	@touch $@
 
 $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
@@ -52,6 +60,11 @@ soak: $(VENV)/dev
 fuzz: $(VENV)/dev
 	$(VENV)/bin/pytest -s -p no:xdist tests/fuzz
 
+# The files in deploy/, each with the program that reads it. A program that is no Python package (kubectl,
+# systemd-analyze, actionlint) is used where it is installed; `-rs` names the tests that lack one.
+deploy-test: $(VENV)/dev $(TOOLS)/done
+	$(VENV)/bin/pytest -rs -p no:xdist tests/deploy
+
 check: $(VENV)/dev
 	@$(VENV)/bin/ruff check --quiet && $(VENV)/bin/ruff format --check --quiet
 	@$(VENV)/bin/basedpyright
@@ -69,6 +82,18 @@ lock: $(VENV)/bin/uv
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --extra server -o requirements.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --extra server -c requirements.lock --group dev \
 	  -o requirements-dev.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group pyproject.toml:deploy \
+	  -o requirements-deploy.lock
+
+# The wheel and the source distribution. Two builds of one commit have the same bytes.
+dist: $(VENV)/bin/uv
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(UV) build --quiet --out-dir dist
+
+# The list of all packages that the service needs, with their licences. To be made again after `make lock`.
+sbom: $(VENV)/dev $(TOOLS)/done
+	$(VENV)/bin/python tests/contract/bill_of_materials.py $(TOOLS)/bin/cyclonedx-py
+	$(VENV)/bin/python tests/contract/golden.py
 
 bench: $(VENV)/dev
 	@$(VENV)/bin/python bench/peers/install.py
@@ -78,4 +103,4 @@ bench-check: $(VENV)/dev
 	@$(VENV)/bin/python bench/targets.py
 
 clean:
-	rm -rf .venv $(VENV) tests/node/node_modules bench/peers/node_modules .ruff_cache .hypothesis
+	rm -rf .venv $(VENV) $(TOOLS) dist tests/node/node_modules bench/peers/node_modules .ruff_cache .hypothesis

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
+from bill_of_materials import licences
+
 from muniment.app import OPERATIONS
 from muniment.auth.caller import SECURITY_SCHEMES
 from muniment.http.documents.openapi import openapi_document
@@ -42,6 +44,11 @@ def errors_table() -> str:
     return _table(("Status", "Code", "Title", "Meaning"), rows)
 
 
+def licences_table() -> str:
+    """The packages that the service needs, with their licences."""
+    return _table(("Package", "Licence"), [(f"`{name}`", licence) for name, licence in licences().items()])
+
+
 def _code(text: str) -> str:
     return f"`{text}`" if text else "(empty)"
 
@@ -55,6 +62,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("README.md", "settings"): settings_table,
     ("docs/errors.md", "codes"): errors_table,
+    ("docs/dependencies.md", "licences"): licences_table,
 }
 
 

@@ -32,11 +32,12 @@ class Service:
         port: int = 0,
         program: Sequence[str] = ("-m", "muniment"),
         environment: dict[str, str] | None = None,
+        python: Path = Path(sys.executable),
     ) -> None:
         self.data_dir = data_dir
         self._workers = workers
         self._command = [
-            sys.executable, *program, "serve", "--port", str(port), "--host", "127.0.0.1",
+            str(python), *program, "serve", "--port", str(port), "--host", "127.0.0.1",
             "--data-dir", str(data_dir), "--workers", str(workers),
         ]  # fmt: skip
         self._environment = {

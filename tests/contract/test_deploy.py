@@ -1,0 +1,50 @@
+"""What the files in `deploy/` say about the service is true of it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from golden import ROOT
+
+from muniment.settings import Settings, variable
+from muniment.storage.postgres import slot
+
+_DEPLOY = ROOT / "deploy"
+_FILES = sorted(each for each in _DEPLOY.rglob("*") if each.is_file())
+
+
+@pytest.mark.parametrize("file", _FILES, ids=[str(file.relative_to(_DEPLOY)) for file in _FILES])
+def test_variables_that_a_file_sets_are_settings(file: Path) -> None:
+    named = set(re.findall(r"\bMUNIMENT_[A-Z_]+", file.read_text("utf-8")))
+    assert {name.removesuffix("_FILE") for name in named} <= {variable(each.name) for each in fields(Settings)}
+
+
+def test_kustomize_names_the_image_of_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    overlays = sorted((_DEPLOY / "kustomize" / "overlays").glob("*/kustomization.yaml"))
+    assert len(overlays) == 2
+    assert [re.findall(r"newTag: ([\w.]+)", each.read_text("utf-8")) for each in overlays] == [[version]] * 2
+
+
+def test_the_role_behind_a_pooler_gets_the_limits_that_the_service_sets() -> None:
+    role = dict(re.findall(r"SET (\w+) = '?(\w+)'?;", (_DEPLOY / "pgbouncer" / "role.sql").read_text("utf-8")))
+    assert role == {
+        "statement_timeout": f"{slot.STATEMENT_SECONDS_MAX:.0f}s",
+        "lock_timeout": f"{slot.LOCK_SECONDS_MAX:.0f}s",
+        "idle_in_transaction_session_timeout": f"{slot.IDLE_TRANSACTION_SECONDS_MAX:.0f}s",
+        "jit": "off",
+        "enable_seqscan": "off",
+        "synchronous_commit": "on",
+    }
+
+
+def test_the_pooler_ignores_the_parameters_that_the_role_has() -> None:
+    role = re.findall(r"SET (\w+) =", (_DEPLOY / "pgbouncer" / "role.sql").read_text("utf-8"))
+    ini = (_DEPLOY / "pgbouncer" / "pgbouncer.ini").read_text("utf-8")
+    (ignored,) = re.findall(r"ignore_startup_parameters = (\S+)", ini)
+    # The service sets synchronous_commit by a statement, and that one reaches the server.
+    assert {*ignored.split(","), "synchronous_commit"} == set(role)

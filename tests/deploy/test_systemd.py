@@ -1,0 +1,51 @@
+"""The units are ones that systemd takes, and it counts little that they may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from programs import DEPLOY, installed, run
+
+UNITS = sorted((DEPLOY / "systemd").glob("muniment*"))
+SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
+# In tenths. systemd calls less than 20 "OK"; a service without any restriction has 96.
+EXPOSURE_MAX = 15
+
+
+def copied(unit: Path, folder: Path) -> Path:
+    """The unit with a program that exists on every machine: systemd checks that it does."""
+    copy = folder / unit.name
+    copy.write_text(unit.read_text("utf-8").replace("/opt/muniment/bin/muniment", "/bin/true"))
+    return copy
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> list[Path]:
+    return [copied(unit, tmp_path) for unit in UNITS]
+
+
+def test_systemd_finds_no_fault_in_the_units(copies: list[Path]) -> None:
+    assert len(copies) == 3
+    done = run(installed("systemd-analyze"), "verify", "--man=no", *copies)
+    faults = [line for line in done.stderr.splitlines() if "muniment" in line]
+    assert (done.returncode, faults) == (0, [])
+
+
+def test_an_unknown_directive_is_a_fault(copies: list[Path]) -> None:
+    unit = next(copy for copy in copies if copy.name == "muniment.service")
+    unit.write_text(unit.read_text("utf-8").replace("RemoveIPC", "RemoveICP"))
+    done = run(installed("systemd-analyze"), "verify", "--man=no", *copies)
+    assert "'RemoveICP'" in done.stderr
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=[unit.stem for unit in SERVICES])
+def test_a_unit_may_do_little(unit: Path) -> None:
+    words = ("security", "--offline=yes", f"--threshold={EXPOSURE_MAX}", "--no-pager", unit)
+    done = run(installed("systemd-analyze"), *words)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_backup_runs_as_the_user_of_the_service() -> None:
+    users = {line for unit in SERVICES for line in unit.read_text("utf-8").splitlines() if line.startswith("User=")}
+    assert users == {"User=muniment"}

@@ -1,0 +1,25 @@
+"""The workflow of a release can be run, and gives nobody a right that it does not need."""
+
+from __future__ import annotations
+
+import re
+
+from programs import ROOT, installed, packaged, run
+
+WORKFLOWS = ROOT / ".github" / "workflows"
+
+
+def test_an_audit_finds_no_weakness() -> None:
+    done = run(packaged("zizmor"), "--offline", "--pedantic", "--no-progress", WORKFLOWS)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_syntax_has_no_fault() -> None:
+    done = run(installed("actionlint"), *sorted(WORKFLOWS.glob("*.yml")))
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_every_action_is_named_by_a_commit() -> None:
+    uses = re.findall(r"uses: (\S+)", "".join(each.read_text("utf-8") for each in WORKFLOWS.glob("*.yml")))
+    assert len(uses) > 5
+    assert [each for each in uses if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each)] == []
