@@ -103,6 +103,10 @@ async def test_a_deactivation_counts_under_the_name_of_its_triggers_alone(
     active = (await renamed.get("/triggers?active=true")).json()
     assert [trigger["sig"] for trigger in active] == since[1:]
     assert await kept(context) == [("eip712", "Mimic", 2), ("eip712", "Renamed", 1)]
+    for sig, name in ((before[0], "Mimic"), (since[0], "Renamed")):
+        ended = (await renamed.get(f"/triggers/{sig}")).json()["deactivateSig"]
+        shown = (await renamed.get(f"/deactivations/{ended}")).json()
+        assert shown["domain"]["name"] == f"{name} Protocol - Registry"
 
 
 async def test_typed_data_over_two_names_is_refused_and_text_is_not(

@@ -51,6 +51,7 @@ TABLE = {
     "POST /triggers/preview": public(),
     "POST /triggers/deactivate": public(204),  # as above
     "POST /triggers/deactivate/sign-params": public(),
+    "GET /deactivations/{signature}": public(404),
     "GET /intents": public(),
     "GET /intents/{hash}": public(),
     "PUT /intents/{hash}": WITH_OPERATOR_KEY,
@@ -144,7 +145,7 @@ class World:
         sig = self.draft.signed()["sig"]
         url = path.format(
             sig=sig, cid=self.cid, name="manifest.json", code="integrity", address=OWNER.address,
-            hash=IntentDraft().hash,
+            hash=IntentDraft().hash, signature=OWNER.sign_deactivation([sig]),
         )  # fmt: skip
         query = {"format": "raw"} if path == "/ipfs/{cid}" else None
         headers = self.carried(column)

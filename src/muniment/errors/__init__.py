@@ -15,7 +15,7 @@ request. `muniment.http.problems` maps refusals to HTTP statuses. The docstring 
     ├── Unauthenticated         MissingCredential · InvalidToken · LoginFailed
     ├── Forbidden               InvalidApiKey · InvalidOperatorKey · ForeignProfile · NotTheOwner
     ├── Absent                  UnknownPath · FunctionNotFound · TriggerNotFound · IntentNotFound
-    │                           ProposalNotFound · ContentNotFound · CursorTooOld
+    │                           ProposalNotFound · DeactivationNotFound · ContentNotFound · CursorTooOld
     ├── Conflicting             TriggerDeactivated · SignatureTaken · StatusConflict · IntentDiffers · IntentFull
     ├── Unanswerable            MethodNotAllowed · NotAcceptable · NotCached · RangeNotSatisfiable
     │                           UnsupportedMediaType · RequestTimeout
@@ -91,6 +91,7 @@ from muniment.errors.state import (
     Conflicting as Conflicting,
     ContentNotFound as ContentNotFound,
     CursorTooOld as CursorTooOld,
+    DeactivationNotFound as DeactivationNotFound,
     Forbidden as Forbidden,
     ForeignProfile as ForeignProfile,
     FunctionNotFound as FunctionNotFound,

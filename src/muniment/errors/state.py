@@ -87,6 +87,13 @@ class TriggerNotFound(Absent):
     title = "Trigger not found"
 
 
+class DeactivationNotFound(Absent):
+    """No deactivation is recorded under this signature."""
+
+    code = "deactivation-not-found"
+    title = "Deactivation not found"
+
+
 class IntentNotFound(Absent):
     """No intent is recorded under this hash."""
 

@@ -22,6 +22,7 @@ from muniment.ipfs.dag import open_file, walk
 from muniment.maintenance.checks import fault_of, rows
 from muniment.maintenance.verify_intents import check_intents
 from muniment.triggers import rules
+from muniment.triggers.store import split_sigs
 from muniment.triggers.typed_data import registry_domain
 from muniment.triggers.types import NewTrigger, Trigger, TypedData, Values
 from muniment.wire import decode_text
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 # Blocks that one call in a thread checks, at most 64 MiB: Ctrl-C waits for no more.
 _BLOCKS_PER_CALL = 32
-_SIGNATURE_BYTES = 65
 
 
 @dataclass(slots=True)
@@ -159,7 +159,7 @@ async def _deactivation_fault(context: Context, row: Row) -> str | None:
     kept = await context.database.fetch_slow(
         "SELECT trigger_sigs FROM deactivations WHERE signature = ?", (consent.raw,)
     )
-    if not kept or sig not in _split(kept[0][0]):
+    if not kept or sig not in split_sigs(kept[0][0]):
         return f"its deactivateSig {consent} is not kept, or not for this trigger"
     return None
 
@@ -187,7 +187,7 @@ async def _deactivations(context: Context) -> AsyncIterator[str | None]:
 
 
 def _check_deactivation(signature: bytes, signer: bytes, protocol: str, listed: bytes, form: str | None) -> None:
-    sigs = [Signature.parse(HexString.from_raw(sig)) for sig in _split(listed)]
+    sigs = [Signature.parse(HexString.from_raw(sig)) for sig in split_sigs(listed)]
     consent = Signature.parse(HexString.from_raw(signature))
     try:
         found = rules.deactivation_form(sigs, consent, {signer}, {protocol})
@@ -195,7 +195,3 @@ def _check_deactivation(signature: bytes, signer: bytes, protocol: str, listed: 
         raise Integrity(f"not signed by {Address.from_raw(signer)}") from refusal
     if form not in {None, found}:
         raise Integrity(f"it is signed as {found}, not {form}")
-
-
-def _split(listed: bytes) -> list[bytes]:
-    return [listed[at : at + _SIGNATURE_BYTES] for at in range(0, len(listed), _SIGNATURE_BYTES)]

@@ -1,4 +1,4 @@
-"""The endpoints of the triggers slice."""
+"""The operations of triggers: registration, look-up, and what to sign."""
 
 from __future__ import annotations
 
@@ -16,28 +16,21 @@ from muniment.http.operation import operation
 from muniment.http.paging import check_cursor, next_link
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.http.request import Request
-from muniment.limits.costs import DEACTIVATION, PAGE, READ, Shed
+from muniment.limits.costs import PAGE, READ, Shed
 from muniment.limits.policies import NEW_TRIGGER
 from muniment.triggers import rules, store
+from muniment.triggers.deactivation_routes import OPERATIONS as DEACTIVATION_OPERATIONS
 from muniment.triggers.listing import TriggerQuery, search
 from muniment.triggers.preview import preview_of
 from muniment.triggers.typed_data import (
-    DEACTIVATE,
-    DEACTIVATE_TYPES,
     ONCE,
     PRIMARY,
     config_type_of,
-    deactivation_text,
     message,
     registry_domain,
     types_for,
 )
 from muniment.triggers.types import (
-    Deactivation,
-    DeactivationMessage,
-    DeactivationParams,
-    DeactivationSignParams,
-    DeactivationTypedData,
     DomainShown,
     NewTrigger,
     Preview,
@@ -50,7 +43,6 @@ from muniment.wire import decode_text, encode
 
 if TYPE_CHECKING:
     from muniment.ipfs.cid import Cid
-    from muniment.storage.database import Transaction
 
 _CONFIG_REFUSALS = (errors.InvalidTypedData, errors.InvalidConfig, errors.InvalidTimestamp, UnknownFunction)
 
@@ -172,60 +164,6 @@ async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
     return preview_of(values, registry_domain(context.settings.protocol_name), context.now_ms())
 
 
-@operation(
-    "POST",
-    "/triggers/deactivate",
-    cost=DEACTIVATION,
-    sheds=Shed.NEVER,
-    refuses=(TriggerNotFound, errors.NotTheOwner),
-)
-async def deactivate_triggers(context: Context, body: Deactivation) -> None:
-    """Deactivate triggers for ever.
-
-    All or none. The signature is by the owner of every listed trigger, over the list in its posted order: EIP-712
-    `Deactivate(string[] triggerSigs)` under the domain that the triggers were signed under, or EIP-191 over the
-    signatures joined by commas. What was deactivated before stays as it is.
-    """
-    sigs, signature, now_ms = body.trigger_sigs, body.signature, context.now_ms()
-    rules.check_distinct(sigs)
-
-    async def deactivate(transaction: Transaction) -> None:
-        listed = await store.fetch_listed(transaction, sigs)
-        form = rules.deactivation_form(
-            sigs, signature, {each.signer for each in listed}, {each.protocol for each in listed}
-        )
-        active = [each for each in listed if not each.deactivated]
-        for each in active:
-            trigger = msgspec.json.decode(each.record, type=Trigger, dec_hook=decode_text)
-            await store.deactivate(transaction, each.sig, encode(rules.deactivated(trigger, signature)).decode())
-        if active:  # so that the table of consents never outgrows the table of triggers
-            first = listed[0]
-            new = store.NewDeactivation(signature, first.signer, form, first.protocol, sigs, now_ms)
-            await store.keep_deactivation(transaction, new)
-
-    await context.database.write(deactivate, order=min(sig.raw for sig in sigs), urgent=True)
-
-
-@operation("POST", "/triggers/deactivate/sign-params", cost=4, sheds=Shed.NEVER)
-async def get_deactivation_sign_params(context: Context, body: DeactivationParams) -> DeactivationSignParams:
-    """Compute what to sign to deactivate triggers.
-
-    Either of the two: `message` as text (EIP-191), or `typedData` (EIP-712), which wallets show better. Its domain is
-    the one that the triggers were signed under; triggers of several domains are deactivated apart, or by text.
-    """
-    rules.check_distinct(body.trigger_sigs)
-    protocols = await store.fetch_protocols(context.database, body.trigger_sigs)
-    rules.check_one_protocol(protocols)
-    domain = registry_domain(next(iter(protocols), context.settings.protocol_name))
-    typed_data = DeactivationTypedData(
-        domain=DomainShown(name=domain.name, version=domain.version),
-        primary_type=DEACTIVATE,
-        types=DEACTIVATE_TYPES,
-        message=DeactivationMessage(trigger_sigs=body.trigger_sigs),
-    )
-    return DeactivationSignParams(message=deactivation_text(body.trigger_sigs), typed_data=typed_data)
-
-
 async def _checked(context: Context, body: TriggerParams) -> tuple[Mapping[str, str], Values]:
     """The function's inputs, and the values to sign after every check that POST /triggers will make."""
     inputs = await _inputs(context, body.function_cid, "/functionCid")
@@ -276,6 +214,5 @@ async def _inputs(context: Context, cid: Cid, pointer: str) -> Mapping[str, str]
 
 
 OPERATIONS = (
-    get_trigger, list_triggers, create_trigger, get_sign_params, preview_trigger, deactivate_triggers,
-    get_deactivation_sign_params,
+    get_trigger, list_triggers, create_trigger, get_sign_params, preview_trigger, *DEACTIVATION_OPERATIONS,
 )  # fmt: skip

@@ -24,6 +24,7 @@ ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
 
 # The triggers that a sweep marked before their end, because its clock was ahead: also few, with their own index.
 EARLY: Final = "live = 0 AND deactivated = 0 AND end_date_ms > ?"
+_SIGNATURE_BYTES: Final = 65
 # The latest time of a trigger, and the number of this consent if it is stored: one round trip for both.
 _BEFORE: Final = """
 SELECT (SELECT created_at_ms FROM triggers ORDER BY created_at_ms DESC LIMIT 1),
@@ -162,6 +163,31 @@ async def keep_deactivation(transaction: Transaction, new: NewDeactivation) -> N
             new.form,
         ),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDeactivation:
+    """A consent to deactivate as it is stored. `form` is None in rows of releases that did not say."""
+
+    signer: bytes
+    protocol: str
+    sigs: list[bytes]
+    created_at_ms: int
+    form: DeactivationForm | None
+
+
+async def find_deactivation(database: Reader, signature: Signature) -> StoredDeactivation | None:
+    """The deactivation with this signature."""
+    row = await database.fetch_one(
+        "SELECT signer, protocol, trigger_sigs, created_at_ms, form FROM deactivations WHERE signature = ?",
+        (signature.raw,),
+    )
+    return StoredDeactivation(row[0], row[1], split_sigs(row[2]), row[3], row[4]) if row else None
+
+
+def split_sigs(listed: bytes) -> list[bytes]:
+    """The signatures in `deactivations.trigger_sigs`, 65 bytes each."""
+    return [listed[at : at + _SIGNATURE_BYTES] for at in range(0, len(listed), _SIGNATURE_BYTES)]
 
 
 async def mark_ended(transaction: Transaction, now_ms: int) -> int:

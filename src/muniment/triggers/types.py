@@ -196,6 +196,26 @@ class Deactivation(Record, frozen=True):
     example: ClassVar[dict[str, Any]] = {"triggerSigs": [SIG], "signature": "0x" + "2" * 128 + "1b"}
 
 
+class RecordedDeactivation(Record, frozen=True, kw_only=True):
+    """A consent to deactivate that was accepted. Everybody can check the signature again, with the list and the form.
+
+    Of the form `eip191`, the text is the list joined by commas; of the form `eip712`, the typed data is
+    `Deactivate(string[] triggerSigs)` under `domain`.
+    """
+
+    signature: Signature
+    signer: Address
+    domain: Annotated[DomainShown, Meta(description="The domain under which the first trigger was signed")]
+    form: Annotated[DeactivationForm, Meta(examples=["eip712"])]
+    trigger_sigs: TriggerSigs
+    created_at: DateTime
+
+    example: ClassVar[dict[str, Any]] = {
+        "signature": "0x" + "2" * 128 + "1b", "signer": SIGNER, "domain": DomainShown.example, "form": "eip712",
+        "triggerSigs": [SIG], "createdAt": "2026-11-20T19:48:00.123Z",
+    }  # fmt: skip
+
+
 class DeactivationParams(Record, frozen=True):
     """The triggers to deactivate."""
 
