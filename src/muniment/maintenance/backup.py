@@ -32,12 +32,13 @@ from muniment.maintenance.backup_format import (
     Contents,
     Description,
     OnProgress,
-    block_files,
     block_rows,
+    block_source,
     blocks_directory,
     check_functions,
     database_file,
     find_description,
+    holds_blocks,
     lock,
     ring_ids,
     shown,
@@ -144,7 +145,7 @@ def _take(
     ids = _take_secrets(settings, snapshot)
     description = Description(
         format=FORMAT, release=version("muniment"), made_at=made_at, snapshot=snapshot.name, secrets=ids,
-        sha256=durable.sha256_of(copied), blocks="database" if blocks_directory(settings) is None else "files",
+        sha256=durable.sha256_of(copied), blocks="database" if holds_blocks(settings) else "files",
     )  # fmt: skip
     for each in (snapshot, directory):
         durable.flush_directory(each)
@@ -168,11 +169,10 @@ def _take_blocks(
         check_functions, database,
         step="functions", advice=_NO_BACKUP, on_progress=on_progress, on_finding=on_finding,
     )  # fmt: skip
-    source = blocks_directory(settings)
-    if source is None:
+    if holds_blocks(settings):
         check(block_rows(database))
         return 0
-    copier = BlockCopier(block_files(source), FileBlockStore(directory / BLOCKS))
+    copier = BlockCopier(block_source(settings), FileBlockStore(directory / BLOCKS))
     check(copier)
     copier.flush()
     return copier.copied
