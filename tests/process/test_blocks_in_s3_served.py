@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -12,10 +13,12 @@ from pathlib import Path
 import httpx2
 import obstore
 import pytest
+from click.testing import CliRunner
 from obstore.store import S3Store
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from faulty_front import FORBIDDEN, SLOW_DOWN, Front, fronted
+from muniment.cli.main import main
 from muniment.ipfs.cid import decode_cid
 from s3_server import KEY, SECRET, environment, s3_server
 from service import Service
@@ -215,3 +218,31 @@ async def test_uploads_of_one_bundle_at_the_same_time_are_one_function(
     assert [answer.status_code for answer in answers] == [200] * 3
     assert len({answer.json()["CID"] for answer in answers}) == 1
     assert len(keys_of(store_of(front, tmp_path))) == 6
+
+
+def doctor(served: Service, front: Front, tmp_path: Path) -> dict[str, str]:
+    """What the doctor says of the blocks of this service."""
+    given = {**environment(front.port), "MUNIMENT_BLOCKS_URL": f"s3://blocks/{tmp_path.name}"}
+    result = CliRunner().invoke(main, ["doctor", "--json", "--data-dir", str(served.data_dir)], env=given)
+    (found,) = [each for each in json.loads(result.stdout)["findings"] if each["check"] == "blocks"]
+    return found
+
+
+async def test_the_doctor_hashes_the_blocks_of_the_bucket_and_names_a_server_that_fails(
+    client: httpx2.AsyncClient, front: Front, served: Service, tmp_path: Path
+) -> None:
+    cid, store = await deploy(client), store_of(front, tmp_path)
+    made = sorted(served.data_dir.rglob("*"))
+    assert await asyncio.to_thread(doctor, served, front, tmp_path) == {
+        "check": "blocks", "level": "ok", "message": "3 of the newest have their hashes", "remedy": "",
+    }  # fmt: skip
+    front.set(FORBIDDEN)
+    found = await asyncio.to_thread(doctor, served, front, tmp_path)
+    assert (found["level"], "refuses the credentials" in found["message"]) == ("fail", True)
+    assert "bucket" in found["remedy"]
+    front.set(None)
+    digest = decode_cid(cid).digest.hex()
+    obstore.put(store, f"{digest[:2]}/{digest[2:]}", b"wrong", mode="overwrite")
+    found = await asyncio.to_thread(doctor, served, front, tmp_path)
+    assert (found["level"], digest in found["message"], "verify" in found["remedy"]) == ("fail", True, True)
+    assert sorted(served.data_dir.rglob("*")) == made

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from muniment import durable
+from muniment.app.backup_time import note_backup
 from muniment.auth.secrets import RingFile
 from muniment.blocks.files import FileBlockStore
 from muniment.maintenance.backup_format import (
@@ -93,9 +95,19 @@ def backup(
     with _claimed(directory, settings):
         _sweep(directory)  # a killed backup may have left no room on the disk
         try:
-            return _take(settings, path, directory, on_progress, on_finding)
+            summary = _take(settings, path, directory, on_progress, on_finding)
+            _note(settings, summary, on_finding)
+            return summary
         finally:
             _sweep(directory)
+
+
+def _note(settings: Settings, summary: Summary, on_finding: Callable[[str], None]) -> None:
+    """Note the time for `muniment doctor` and the metrics."""
+    try:
+        note_backup(settings.data_dir, datetime.fromisoformat(summary.made_at).timestamp())
+    except OSError as error:
+        on_finding(f"The backup is complete. Its time cannot be noted in the data directory: {error.strerror}")
 
 
 @contextmanager
