@@ -9,8 +9,7 @@ import secrets as chance
 import shutil
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from datetime import datetime
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from muniment import durable
-from muniment.app.backup_time import note_backup
 from muniment.auth.secrets import RingFile
 from muniment.blocks.files import FileBlockStore
 from muniment.maintenance.backup_format import (
@@ -95,19 +93,9 @@ def backup(
     with _claimed(directory, settings):
         _sweep(directory)  # a killed backup may have left no room on the disk
         try:
-            summary = _take(settings, path, directory, on_progress, on_finding)
-            _note(settings, summary, on_finding)
-            return summary
+            return _take(settings, path, directory, on_progress, on_finding)
         finally:
             _sweep(directory)
-
-
-def _note(settings: Settings, summary: Summary, on_finding: Callable[[str], None]) -> None:
-    """Note the time for `muniment doctor` and the metrics."""
-    try:
-        note_backup(settings.data_dir, datetime.fromisoformat(summary.made_at).timestamp())
-    except OSError as error:
-        on_finding(f"The backup is complete. Its time cannot be noted in the data directory: {error.strerror}")
 
 
 @contextmanager
@@ -163,6 +151,8 @@ def _take(
         durable.flush_directory(each)
     with durable.whole_file((directory / DESCRIPTION).resolve()) as file:  # this makes the backup complete
         file.write(msgspec.json.format(msgspec.json.encode(description)) + b"\n")
+    with suppress(OSError):  # the backup is complete, also where the service's directory cannot be written
+        settings.backup_mark.touch(mode=0o600)
     return Summary(
         **msgspec.structs.asdict(contents), directory=shown(directory), made_at=made_at, secrets=ids,
         database_bytes=copied.stat().st_size, blocks_copied=new_blocks,

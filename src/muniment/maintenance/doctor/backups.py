@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from muniment.app.backup_time import BACKUP_MARK, find_backup
 from muniment.maintenance.backup_format import find_description
 from muniment.maintenance.doctor.findings import Finding, fail, ok, warn
 
@@ -24,15 +23,14 @@ def check_backup(settings: Settings, directory: Path | None, *, now_s: float) ->
     """Whether `directory` has a backup of the last night; with None, whether one was noted in the data directory."""
     if directory is not None:
         return _check_directory(directory, now_s)
-    remedy = (
-        f"run `muniment backup DIRECTORY` every night; after other backups, touch {settings.data_dir / BACKUP_MARK}"
-    )
+    mark = settings.backup_mark
+    remedy = f"run `muniment backup DIRECTORY` every night; after other backups, touch {mark}"
     try:
-        made_s = find_backup(settings.data_dir)
-    except OSError as error:
-        return fail("backup", f"{settings.data_dir / BACKUP_MARK} cannot be read: {error.strerror}", remedy)
-    if made_s is None:
+        made_s = mark.stat().st_mtime
+    except FileNotFoundError:
         return warn("backup", "none was made of this registry, or another tool made it", remedy)
+    except OSError as error:
+        return fail("backup", f"{mark} cannot be read: {error.strerror}", remedy)
     return _judge(made_s, now_s, remedy)
 
 
