@@ -72,12 +72,13 @@ def test_requests_that_wait_for_a_trial_go_on_when_it_succeeds() -> None:
 
 def test_a_quick_failure_and_another_answer_are_no_outage() -> None:
     of = Outage()
-    for error in (StorageUnavailable("at once"), ContentNotFound("absent")):
+    for error in (ContentNotFound("absent"), StorageUnavailable("at once")):
         with pytest.raises(type(error)), of.trying():
             raise error
     with ThreadPoolExecutor(2) as pool:
         works = threading.Event()
         first = pool.submit(fail, of, works)
+        time.sleep(0.05)
         with of.trying():  # nobody waits for the first
             works.set()
         first.result()
