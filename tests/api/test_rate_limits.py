@@ -50,7 +50,7 @@ def ticks() -> Ticks:
 
 @pytest.fixture
 def app(context: Context, settings: Settings, ticks: Ticks) -> Application:
-    limiter = Limiter(settings.rate_limits, Memory.of_process(), ticks)
+    limiter = Limiter(settings.rate_limits, Memory.of_process(), ticks, unix_s=lambda: 0)
     return Application(replace(context, limiter=limiter))
 
 

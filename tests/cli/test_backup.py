@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -48,6 +49,16 @@ def test_a_registry_comes_back_as_it_was(data: Path, backup: Path, tmp_path: Pat
         "blocksCopied": 3, "rotated": False, "secrets": ids(data),
     }  # fmt: skip
     assert run("verify", data=new).exit_code == 0
+
+
+def test_a_complete_backup_sets_the_time_of_a_file_for_its_owner_alone(data: Path, tmp_path: Path) -> None:
+    began = time.time() - 1
+    assert not (data / "last-backup").exists()
+    run("backup", data / "blocks", data=data)  # it is refused
+    assert not (data / "last-backup").exists()
+    done("backup", tmp_path / "backup", data=data)
+    mark = (data / "last-backup").stat()
+    assert (mark.st_mtime > began, mark.st_mode & 0o777, mark.st_size) == (True, 0o600, 0)
 
 
 def test_the_summary_says_what_is_there_and_what_comes_next(data: Path, tmp_path: Path) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
+import httpx2
 import pytest
 
+from breaking import breaks
+from builders import deploy
 from service import Service
 
 
@@ -23,6 +30,55 @@ def test_a_service_that_runs_is_found_in_order(service: Service) -> None:
     found = {each["check"]: each for each in json.loads(done.stdout)["findings"]}
     for check in ("service", "TLS", "metrics", "body limit", "database", "rights", "secrets", "blocks"):
         assert found[check]["level"] == "ok", found[check]
+
+
+@pytest.mark.parametrize("trusted", ["", "192.0.2.0/24"])
+def test_a_proxy_that_is_not_trusted_is_remembered_after_the_service_has_stopped(tmp_path: Path, trusted: str) -> None:
+    data = tmp_path / "data"
+    with Service(data, environment={"MUNIMENT_TRUSTED_PROXIES": trusted}) as service:
+        assert httpx2.get(f"{service.url}/functions", headers={"x-forwarded-for": "203.0.113.9"}).status_code == 200
+    done = muniment(service, "doctor", "--json", MUNIMENT_TRUSTED_PROXIES=trusted)
+    (found,) = [each for each in json.loads(done.stdout)["findings"] if each["check"] == "proxies"]
+    assert (found["level"], found["message"].startswith("127.0.0.1 forwarded requests")) == ("warn", True)
+    done = muniment(service, "doctor", "--json", MUNIMENT_TRUSTED_PROXIES="127.0.0.0/8")
+    assert '{"check":"proxies","level":"ok",' in done.stdout
+
+
+@breaks("database", "blocks", "service")
+def test_the_examination_ends_within_ten_seconds_whatever_hangs(service: Service) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        hanging = {
+            "MUNIMENT_DATABASE_URL": f"postgresql://me:hidden@{address}/x",
+            "MUNIMENT_DATABASE_READ_URLS": f"postgresql://me:hidden@{address}/y",
+        }
+        _ends_in_time(service, f"http://me:hidden@{address}", **hanging)
+        hanging = {
+            "MUNIMENT_BLOCKS_URL": "s3://blocks/x", "AWS_ENDPOINT_URL": f"http://{address}",
+            "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hidden", "AWS_REGION": "us-east-1",
+        }  # fmt: skip
+        asyncio.run(_deployed(service))
+        found = _ends_in_time(service, f"http://{address}", **hanging)
+        assert found["blocks"] == "the block store does not answer: the S3 server is too slow"
+        assert found["signature"] == "no trigger is registered"
+
+
+def _ends_in_time(service: Service, url: str, **hanging: str) -> dict[str, str]:
+    """The messages of the examination by their checks."""
+    began = time.monotonic()
+    done = muniment(service, "doctor", "--json", "--url", url, **hanging)
+    assert time.monotonic() - began < 12  # ten seconds, and two for other tests that run beside this one
+    assert done.returncode == 2, done.stderr
+    assert "hidden" not in done.stdout + done.stderr
+    found = {each["check"]: each["message"] for each in json.loads(done.stdout)["findings"]}
+    assert found["service"].startswith("it does not answer: ")
+    assert {"interpreter", "secrets", "fsync"} <= found.keys()
+    return found
+
+
+async def _deployed(service: Service) -> None:
+    async with httpx2.AsyncClient(base_url=service.url) as client:
+        await deploy(client)
 
 
 @pytest.mark.parametrize(("option", "state"), [([], "ready"), (["--alive"], "alive")])

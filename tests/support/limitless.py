@@ -22,5 +22,5 @@ def unlimited_settings(**given: Any) -> Settings:
 
 
 def unlimited() -> Admission:
-    limiter = Limiter({}, Memory.of_process(), time.monotonic_ns)
+    limiter = Limiter({}, Memory.of_process(), time.monotonic_ns, unix_s=lambda: 0)
     return Admission(limiter, ClientAddresses([]), Overload(lambda: 0.5, 0))

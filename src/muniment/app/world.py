@@ -22,7 +22,7 @@ from muniment.functions.store import find_inputs
 from muniment.http.clients import ClientAddresses
 from muniment.ipfs.unixfs import PROFILES
 from muniment.limits.limiter import Limiter
-from muniment.limits.memory import Memory, open_memory
+from muniment.limits.memory import MEMORY_FILE, Memory, open_memory
 from muniment.outgoing import Outgoing
 from muniment.storage import open_database, open_replicated
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
@@ -93,8 +93,11 @@ async def _not_served() -> None:
 
 
 def _limiter(settings: Settings, *, is_shared: bool) -> Limiter:
-    memory = open_memory(settings.data_dir / "rate-limits") if is_shared else Memory.of_process()
-    return Limiter(settings.rate_limits, memory, time.monotonic_ns, exempt=settings.exempt_networks)
+    memory = open_memory(settings.data_dir / MEMORY_FILE) if is_shared else Memory.of_process()
+    return Limiter(
+        settings.rate_limits, memory, time.monotonic_ns,
+        unix_s=lambda: int(time.time()), exempt=settings.exempt_networks,
+    )  # fmt: skip
 
 
 def _clock(now_ms: Callable[[], int] | None, monotonic_ms: Callable[[], int] | None, steady_ms: int) -> Clock:

@@ -38,7 +38,7 @@ def open_blocks(
 
         return FileBlockStore(directory)
     if is_in_s3(url):
-        return open_s3(url, data_dir=data_dir)
+        return open_s3(url, spools=data_dir / "spools")
     if url not in {IN_DATABASE, engine}:
         raise ValueError(
             f"blocks are kept in file:, file:///path, s3://bucket/prefix, {IN_DATABASE} or {engine} (the database of "
@@ -54,15 +54,18 @@ def is_in_s3(url: str) -> bool:
     return url.startswith("s3:")
 
 
-def open_s3(url: str, *, data_dir: Path) -> BlockStore:
-    """The store in the bucket of `url`; raises `ValueError`, also without the library of the extra `s3`."""
+def open_s3(url: str, *, spools: Path) -> BlockStore:
+    """The store in the bucket of `url`, whose uploads wait in `spools`.
+
+    Raises `ValueError`, also without the library of the extra `s3`, and `StorageUnavailable`.
+    """
     try:
         from muniment.blocks.s3 import S3BlockStore  # noqa: PLC0415 - only the extra `s3` has its library
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "obstore":
             raise
         raise ValueError("blocks in S3 need the library obstore. Type: pip install 'muniment[s3]'") from error
-    return S3BlockStore(url, spools=data_dir / "spools")
+    return S3BlockStore(url, spools=spools)
 
 
 def block_directory(url: str, data_dir: Path) -> Path | None:

@@ -2,6 +2,7 @@
 
 An object is made on the condition that it does not exist (`If-None-Match: *`), so no writer replaces a good block. The
 credentials, region and endpoint come from the environment (`AWS_ACCESS_KEY_ID` and so on), as in other S3 clients.
+Decision 0043 says which faults of a server this module is made for.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import obstore
@@ -22,21 +24,27 @@ from obstore.store import S3Store
 
 from muniment import durable
 from muniment.blocks.disk import Spool, disk_failures
+from muniment.blocks.outage import Outage
 from muniment.errors import ContentNotFound, Integrity, StorageUnavailable
 from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 # Requests of one `put_many` at the same time; as many blocks are in memory, at most 32 MiB.
 _PUTS_AT_ONCE: Final = 16
-# A request of a block takes some milliseconds in a data centre. It is tried again once.
-REQUEST_SECONDS_MAX: Final = 10.0
+# A request of a block takes some milliseconds in a data centre. It is tried again once within this time.
+REQUEST_SECONDS_MAX: Final = 5.0
 # Less than the time of the readiness check, so that its answer names the cause.
 CHECK_SECONDS_MAX: Final = 2.0
 _BUCKET: Final = re.compile("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX: Final = re.compile("[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*")
-_OBJECT: Final = re.compile("(?:.*/)?([0-9a-f]{2})/([0-9a-f]{62})")
+_OBJECT: Final = re.compile("([0-9a-f]{2})/([0-9a-f]{62})")
+# Objects in one of the 256 folders, from which a listing has no end. So many blocks in each would be 16 TiB at least.
+OBJECTS_PER_FOLDER_MAX: Final = 2**20
+# The library reads these from the environment. With `_FILE` behind it, the variable names a file with the value.
+_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+# No block has this name, so the answer is short.
+_ABSENT: Final = "readiness"
+_SILENT: Final = "the block store does not answer"
+_STATUS: Final = re.compile("status code: ([0-9]{3})")
 
 
 class S3BlockStore:
@@ -46,9 +54,10 @@ class S3BlockStore:
         """Use the bucket of `url`, `s3://bucket/prefix`; nothing is sent yet.
 
         Uploads wait in the directory `spools`, which is made if it does not exist. Raises `ValueError` for another
-        form of URL, and `StorageUnavailable`.
+        form of URL and for credentials that cannot be read, and `StorageUnavailable`.
         """
         bucket, prefix = _place(url)
+        self._outage = Outage()
         self._spools = spools
         self._store = _opened(bucket, prefix, seconds_max=request_seconds_max, retries=1)
         self._probed = _opened(bucket, prefix, seconds_max=min(CHECK_SECONDS_MAX, request_seconds_max), retries=0)
@@ -66,8 +75,8 @@ class S3BlockStore:
 
     def get(self, digest: bytes) -> bytes:
         """The bytes of a block, hashed anew; raises `ContentNotFound`, or `Integrity` when they are damaged."""
-        with _failures(digest):
-            result = obstore.get(self._store, _key(digest))
+        with self._request(digest):
+            result = _get(self._store, _key(digest))
             if result.meta["size"] > BLOCK_SIZE_MAX:
                 raise Integrity(f"block {digest.hex()} has more than {BLOCK_SIZE_MAX} bytes")
             data = bytes(result.bytes())
@@ -75,7 +84,7 @@ class S3BlockStore:
 
     def size(self, digest: bytes) -> int:
         """The length in bytes of a block, which is not read; raises `ContentNotFound`."""
-        with _failures(digest):
+        with self._request(digest):
             return obstore.head(self._store, _key(digest))["size"]
 
     def has(self, digest: bytes) -> bool:
@@ -92,28 +101,30 @@ class S3BlockStore:
         Each of the 256 folders is listed and sorted by itself: not every server lists objects in order.
         """
         for shard in range(256):
-            found = [_OBJECT.fullmatch(path) for path in _listed(self._store, f"{shard:02x}")]
-            yield from sorted(bytes.fromhex(match[1] + match[2]) for match in found if match)
+            yield from sorted(self._folder(f"{shard:02x}"))
 
     def check(self) -> None:
         """Return if the local disk can take uploads, and the bucket answers and accepts the credentials."""
         with disk_failures():
             durable.prove_writing(self._spools)
-        # No block has this prefix, so the answer is short. The server still looks for the bucket.
-        for _ in _listed(self._probed, "readiness"):
-            pass
+        with self._request(always=True), suppress(FileNotFoundError):
+            _get(self._probed, _ABSENT)
 
     def open_spool(self) -> Spool:
         """A place for an upload: in memory while it is small, then a nameless file on this machine."""
         return Spool(self._spools)
 
     def _put(self, digest: bytes, data: bytes) -> None:
-        with _failures():
+        with self._request():
             try:
                 obstore.put(self._store, _key(digest), data, mode="create", use_multipart=False)
             except AlreadyExistsError:
-                if not self._holds(digest, data):
-                    obstore.put(self._store, _key(digest), data, mode="overwrite", use_multipart=False)
+                pass
+            else:
+                return
+        if not self._holds(digest, data):
+            with self._request():
+                obstore.put(self._store, _key(digest), data, mode="overwrite", use_multipart=False)
 
     def _holds(self, digest: bytes, data: bytes) -> bool:
         """Whether the object has exactly these bytes. The object of another length is not read."""
@@ -121,6 +132,29 @@ class S3BlockStore:
             return self.size(digest) == len(data) and self.get(digest) == data
         except (Integrity, ContentNotFound):
             return False
+
+    def _folder(self, name: str) -> set[bytes]:
+        """The digests of the blocks in a folder. Objects with names of another form are ignored."""
+        found: set[bytes] = set()
+        count = 0
+        with self._request():
+            with suppress(FileNotFoundError):
+                # The library does not say that a listing was refused for its credentials; it says so of this request.
+                _get(self._store, _ABSENT)
+            # Its other form of answer, which is not used, has a type of a library that is not installed.
+            pages = obstore.list(self._store, prefix=name)  # pyright: ignore[reportUnknownMemberType]
+            for page in pages:
+                count += len(page)
+                if count > OBJECTS_PER_FOLDER_MAX:
+                    raise StorageUnavailable(f"{_SILENT}: the S3 server lists folder {name} without an end")
+                matches = [_OBJECT.fullmatch(item["path"]) for item in page]
+                found |= {bytes.fromhex(match[1] + match[2]) for match in matches if match}
+        return found
+
+    @contextmanager
+    def _request(self, digest: bytes | None = None, *, always: bool = False) -> Generator[None]:
+        with self._outage.trying(always=always), _failures(digest):
+            yield
 
 
 def _place(url: str) -> tuple[str, str]:
@@ -138,9 +172,11 @@ def _place(url: str) -> tuple[str, str]:
 
 def _opened(bucket: str, prefix: str, *, seconds_max: float, retries: int) -> S3Store:
     timeout = timedelta(seconds=seconds_max)
+    given = _credentials()
     return S3Store(
         bucket,
         prefix=prefix or None,
+        **given,
         client_options={
             "timeout": timeout,
             "connect_timeout": timeout,
@@ -151,16 +187,31 @@ def _opened(bucket: str, prefix: str, *, seconds_max: float, retries: int) -> S3
     )
 
 
-def _listed(store: S3Store, prefix: str) -> Iterator[str]:
-    """The paths of the objects in the folder `prefix`, in the server's order."""
-    with _failures():
-        with suppress(FileNotFoundError):
-            # The library does not say that a listing was refused for its credentials; it says so of this request.
-            obstore.head(store, prefix)
-        # Its other form of answer, which is not used, has a type of a library that is not installed.
-        pages = obstore.list(store, prefix=prefix)  # pyright: ignore[reportUnknownMemberType]
-        for page in pages:
-            yield from [item["path"] for item in page]
+def _credentials() -> dict[str, Any]:
+    """The credentials in the files that the environment names; raises `ValueError`, which repeats no content."""
+    given: dict[str, Any] = {}
+    for name in _CREDENTIALS:
+        path = os.environ.get(f"{name}_FILE")
+        if not path or os.environ.get(name):
+            continue
+        try:
+            given[name.lower()] = Path(path).read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{name}_FILE cannot be read: {type(error).__name__}") from error
+        if not given[name.lower()]:
+            raise ValueError(f"{name}_FILE is empty")
+    return given
+
+
+def _get(store: S3Store, path: str) -> obstore.GetResult:
+    """Like `obstore.get`. Raises `StorageUnavailable` for a missing bucket, and not the error of a missing object."""
+    try:
+        return obstore.get(store, path)
+    except FileNotFoundError as error:
+        # The library has one error for both. The text has the code of the server's answer.
+        if "<Code>NoSuchBucket</Code>" in str(error):
+            raise StorageUnavailable(f"{_SILENT}: the S3 server has no such bucket") from error
+        raise
 
 
 def _key(digest: bytes) -> str:
@@ -177,10 +228,17 @@ def _failures(digest: bytes | None = None) -> Generator[None]:
     try:
         yield
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise StorageUnavailable("the block store does not answer: the S3 server refuses the credentials") from error
+        raise StorageUnavailable(f"{_SILENT}: the S3 server refuses the credentials") from error
     except FileNotFoundError as error:
         if digest is not None:
             raise ContentNotFound(f"block {digest.hex()} is not held here") from error
-        raise StorageUnavailable("the block store does not answer: the S3 server has no such bucket") from error
+        raise StorageUnavailable(f"{_SILENT}: the S3 server has no such bucket") from error
     except (BaseError, OSError) as error:
-        raise StorageUnavailable("the block store does not answer: the S3 server fails or is not reached") from error
+        raise StorageUnavailable(f"{_SILENT}: the S3 server {_symptom(str(error))}") from error
+
+
+def _symptom(text: str) -> str:
+    """What the server did, from the text of the library's error."""
+    if status := _STATUS.search(text):
+        return f"answers {status[1]}"
+    return "is too slow" if "TimedOut" in text else "is not reached, or sends no answer of S3"

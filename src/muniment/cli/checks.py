@@ -53,11 +53,13 @@ def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool,
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():
-        findings = examine(Request(settings, url, backup))
+        findings, is_over = examine(Request(settings, url, backup))
     if as_json:
         output.print_json({"status": status_of(findings), "findings": [finding.shown() for finding in findings]})
     else:
         output.print_text("\n".join(map(str, findings)))
+    if not is_over:
+        output.end_at_once(status_of(findings))
     raise SystemExit(status_of(findings))
 
 

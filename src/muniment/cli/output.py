@@ -9,7 +9,7 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -59,6 +59,13 @@ def print_json(value: Any, *, err: bool = False) -> None:
     from muniment.wire import encode  # noqa: PLC0415 - `--help` does without
 
     click.echo(encode(value).decode(), err=err)
+
+
+def end_at_once(status: int) -> NoReturn:
+    """End the process without waiting for its threads, one of which hangs."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def print_warning(line: str) -> None:

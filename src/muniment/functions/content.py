@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import structlog
 
 from muniment.context import Context
 from muniment.errors import RangeNotSatisfiable, Refusal
+from muniment.functions.block_reads import block_reads
 from muniment.functions.rules import MANIFEST, WASM
 from muniment.functions.schemas import MANIFEST_SCHEMA
 from muniment.http.operation import Answer
@@ -61,7 +62,7 @@ async def bundle_file(context: Context, request: Request, root: Cid, name: str) 
 
     Raises `ContentNotFound`, `RangeNotSatisfiable`, and `Integrity`, which ends the connection if the answer has begun.
     """
-    file = await asyncio.to_thread(open_file, context.blocks.get, root.parts, [name])
+    file = await block_reads.begin(partial(open_file, context.blocks.get, root.parts, [name]))
     return await file_reply(request, file, name)
 
 
@@ -140,7 +141,7 @@ async def piecewise(
     known = () if length is None else ((b"content-length", str(length).encode()),)
     if request.method == "HEAD":
         return Streamed(_rest(request, b"", iterator), (*headers, *known), status)
-    first, ended = await asyncio.to_thread(_batch, iterator)
+    first, ended = await block_reads.go_on(partial(_batch, iterator))
     if ended:
         return Ready(first, tuple(headers), status)
     return Streamed(_rest(request, first, iterator), (*headers, *known), status)
@@ -151,7 +152,7 @@ async def _rest(request: Request, first: bytes, pieces: Iterator[bytes]) -> Asyn
     ended = False
     while not ended:
         try:
-            batch, ended = await asyncio.to_thread(_batch, pieces)
+            batch, ended = await block_reads.go_on(partial(_batch, pieces))
         except Refusal as refusal:
             _log.error("broken off", code=refusal.code, detail=refusal.detail, request_id=request.id)
             raise

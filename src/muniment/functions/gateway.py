@@ -7,16 +7,17 @@ bundle. It never serves a directory listing, a page or a redirect, because stran
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from muniment import errors
 from muniment.context import Context
 from muniment.errors import ContentNotFound, DeadlineExceeded, Integrity, NotCached
+from muniment.functions.block_reads import block_reads
 from muniment.functions.content import (
     FILE_HEADERS_READ,
     IMMUTABLE,
@@ -163,7 +164,7 @@ async def _content(asked: _Asked, query: GatewayQuery) -> Ready[bytes] | Streame
 
 
 async def _raw(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
-    steps = await asyncio.to_thread(_walk_path, asked.get_block, asked.root, asked.path)
+    steps = await block_reads.begin(partial(_walk_path, asked.get_block, asked.root, asked.path))
     target, block = steps[-1]
     own = (
         (b"content-type", RAW_TYPE.encode()),
@@ -174,7 +175,7 @@ async def _raw(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] |
 
 
 async def _car(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
-    steps = await asyncio.to_thread(_walk_path, asked.get_block, asked.root, asked.path, is_walked=True)
+    steps = await block_reads.begin(partial(_walk_path, asked.get_block, asked.root, asked.path, is_walked=True))
     own = (
         (b"content-type", form.car.media_type.encode()),
         (b"etag", form.car.etag(asked.root, asked.path).encode()),
@@ -188,7 +189,7 @@ async def _car(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] |
 
 
 async def _file(asked: _Asked, query: GatewayQuery, form: Form) -> Ready[bytes] | Streamed:
-    file = await asyncio.to_thread(_open, asked.get_block, asked.root, asked.path)
+    file = await block_reads.begin(partial(_open, asked.get_block, asked.root, asked.path))
     return await file_reply(asked.request, file, asked.path[-1], asked.headers(query, form, [asked.root, file.cid]))
 
 

@@ -100,8 +100,13 @@ class Admission:
         request.client.client.owe(READ.units)
 
     def _client(self, request: Request) -> Client:
-        if b"x-forwarded-for" not in request.named or self._addresses.has_proxies:
+        if b"x-forwarded-for" not in request.named:
             return self._limiter.client(self._addresses.address(request))
+        if self._addresses.has_proxies:
+            address = self._addresses.address(request)
+            if address == request.peer:  # this peer is in no trusted network
+                self._limiter.forwarder(address)
+            return self._limiter.client(address)
         client = self._limiter.forwarder(request.peer)
         if client is not self._limiter.client(request.peer) and len(self._forwarders) < _FORWARDERS_MAX:
             self._forwarders.add(request.peer)

@@ -81,12 +81,15 @@ class Limiter:
         memory: Memory,
         now_ns: Callable[[], int],
         *,
+        unix_s: Callable[[], int],
         exempt: Iterable[IPv4Network | IPv6Network] = (),
     ) -> None:
         """A policy that is missing in `policies`, or None, sets no limit. `exempt` networks have no limits.
 
-        `now_ns` is a clock that only goes forward and that the machine's processes have in common.
+        `now_ns` is a clock that only goes forward and that the machine's processes have in common. `unix_s` gives
+        Unix time in seconds, which is only shown to the operator.
         """
+        self._unix_s = unix_s
         self._policies: dict[Name, Policy] = {name: policy for name, policy in policies.items() if policy is not None}
         self._memory = memory
         self._now_ns = now_ns
@@ -104,7 +107,7 @@ class Limiter:
         """The client that `peer` is when it sends `X-Forwarded-For` and no proxy is trusted.
 
         A loopback or private address is a proxy that is missing in the settings: all its clients share one wide bucket,
-        and one warning is logged. Any other peer is an ordinary client.
+        and one warning is logged. `muniment doctor` names it too. Any other peer is an ordinary client.
         """
         return self._forwarder(peer)
 
@@ -123,6 +126,7 @@ class Limiter:
         client = self.client(peer)
         if parsed is None or not _is_near(parsed) or any(parsed in network for network in self._exempt):
             return client
+        self._memory.note_proxy(parsed, self._unix_s())
         if not self._has_warned:
             self._has_warned = True
             _log.warning(

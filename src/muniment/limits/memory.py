@@ -9,8 +9,10 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import struct
 import sys
 from hashlib import blake2b
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final, Self
 
 import structlog
@@ -20,6 +22,8 @@ from muniment.limits.policies import NAMES, Name
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Its name in the data directory.
+MEMORY_FILE: Final = "rate-limits"
 # With a thousand buckets in use, another finds both of its slots taken once in 4,300 times. 1 MiB a policy.
 ROW: Final = 65_536
 _TABLE_BYTES: Final = 2 * ROW * 8
@@ -27,6 +31,11 @@ _KEY_BYTES: Final = 32
 # The mark of this layout. A file without it is overwritten: its counts matter for minutes only.
 _MARK: Final = b"muniment rates 1"
 _HEAD_BYTES: Final = 4_096
+# In the head, behind mark and key: a proxy that is missing in `trusted_proxies`. Unix seconds, length, address.
+_PROXY: Final = struct.Struct("<qB45s")
+_PROXY_PLACE: Final = 64
+# The year 2242: no clock of a machine that works shows it.
+_UNIX_S_MAX: Final = 2**33
 _BYTES: Final = _HEAD_BYTES + len(NAMES) * _TABLE_BYTES
 
 _log = structlog.get_logger(__name__)
@@ -38,7 +47,7 @@ class Memory:
     def __init__(self, memory: mmap.mmap, *, is_new: bool) -> None:
         """Use `memory`; `is_new`: it has never been used."""
         self._is_new = is_new
-        view = memoryview(memory)
+        view = self._head = memoryview(memory)
         self._key = bytes(view[len(_MARK) : len(_MARK) + _KEY_BYTES])
         self._tables = {
             name: view[_HEAD_BYTES + place * _TABLE_BYTES : _HEAD_BYTES + (place + 1) * _TABLE_BYTES].cast("q")
@@ -81,6 +90,11 @@ class Memory:
         digest = blake2b(bucket.encode(), digest_size=4, key=self._key).digest()
         return int.from_bytes(digest[:2]), ROW + int.from_bytes(digest[2:])
 
+    def note_proxy(self, address: IPv4Address | IPv6Address, unix_s: int) -> None:
+        """Remember that a proxy at `address` forwards requests and is not trusted; `find_proxy` reads it."""
+        text = str(address).encode()[:45]
+        self._head[_PROXY_PLACE : _PROXY_PLACE + _PROXY.size] = _PROXY.pack(unix_s, len(text), text)
+
     def forget_after(self, name: Name, time_ns: int) -> None:
         """Empty the table of a policy where something in it is later than `time_ns`.
 
@@ -89,6 +103,19 @@ class Memory:
         table = self._tables[name]
         if not self._is_new and max(table) > time_ns:
             table[:] = memoryview(bytes(_TABLE_BYTES)).cast("q")
+
+
+def find_proxy(path: Path) -> tuple[IPv4Address | IPv6Address, int] | None:
+    """The proxy that was noted last in the file at `path`, and when in Unix seconds. None also for another file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            head = file.read(_HEAD_BYTES)
+        unix_s, length, text = _PROXY.unpack_from(head, _PROXY_PLACE)
+        is_ours = head.startswith(_MARK) and 0 < unix_s < _UNIX_S_MAX
+        return (ip_address(text[:length].decode("ascii")), unix_s) if is_ours else None
+    except (OSError, ValueError, struct.error):
+        return None
 
 
 def open_memory(path: Path) -> Memory:

@@ -9,7 +9,7 @@ import secrets as chance
 import shutil
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -32,12 +32,13 @@ from muniment.maintenance.backup_format import (
     Contents,
     Description,
     OnProgress,
-    block_files,
     block_rows,
+    block_source,
     blocks_directory,
     check_functions,
     database_file,
     find_description,
+    holds_blocks,
     lock,
     ring_ids,
     shown,
@@ -144,12 +145,14 @@ def _take(
     ids = _take_secrets(settings, snapshot)
     description = Description(
         format=FORMAT, release=version("muniment"), made_at=made_at, snapshot=snapshot.name, secrets=ids,
-        sha256=durable.sha256_of(copied), blocks="database" if blocks_directory(settings) is None else "files",
+        sha256=durable.sha256_of(copied), blocks="database" if holds_blocks(settings) else "files",
     )  # fmt: skip
     for each in (snapshot, directory):
         durable.flush_directory(each)
     with durable.whole_file((directory / DESCRIPTION).resolve()) as file:  # this makes the backup complete
         file.write(msgspec.json.format(msgspec.json.encode(description)) + b"\n")
+    with suppress(OSError):  # the backup is complete, also where the service's directory cannot be written
+        settings.backup_mark.touch(mode=0o600)
     return Summary(
         **msgspec.structs.asdict(contents), directory=shown(directory), made_at=made_at, secrets=ids,
         database_bytes=copied.stat().st_size, blocks_copied=new_blocks,
@@ -168,11 +171,10 @@ def _take_blocks(
         check_functions, database,
         step="functions", advice=_NO_BACKUP, on_progress=on_progress, on_finding=on_finding,
     )  # fmt: skip
-    source = blocks_directory(settings)
-    if source is None:
+    if holds_blocks(settings):
         check(block_rows(database))
         return 0
-    copier = BlockCopier(block_files(source), FileBlockStore(directory / BLOCKS))
+    copier = BlockCopier(block_source(settings), FileBlockStore(directory / BLOCKS))
     check(copier)
     copier.flush()
     return copier.copied

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from muniment.auth.secrets import RingFile, Secret
-from muniment.blocks import IN_DATABASE, block_directory
+from muniment.blocks import IN_DATABASE, block_directory, is_in_s3, open_s3
+from muniment.blocks.files import FileBlockStore
 from muniment.errors import ContentNotFound, Integrity
 from muniment.ipfs.block import BLOCK_SIZE_MAX, GetBlock, check_block
 from muniment.ipfs.cid import DAG_PB, SHA2_256, CidParts
@@ -43,6 +44,7 @@ DATABASE: Final = "muniment.db"
 SECRETS: Final = "secrets"
 BLOCKS: Final = "blocks"
 LOCK: Final = "lock"
+_IN_SQLITE: Final = frozenset({IN_DATABASE, "sqlite:"})
 SNAPSHOT: Final = re.compile("snapshot-[0-9a-f]{16}")
 # A description has some 400 bytes.
 _DESCRIPTION_BYTES_MAX: Final = 64 * 1024
@@ -120,11 +122,36 @@ def database_file(settings: Settings, advice: str) -> Path:
 
 
 def blocks_directory(settings: Settings) -> Path | None:
-    """The directory of the service's blocks, or None when they are in its SQLite database. Raises `ValueError`."""
-    directory = block_directory(settings.blocks_url or "file:", settings.data_dir)
-    if directory is None and settings.blocks_url not in {IN_DATABASE, "sqlite:"}:
-        raise ValueError(f"with SQLite, blocks are kept in file:, file:///path or {IN_DATABASE}")
+    """The directory of the service's blocks, or None when they are in its SQLite database or in S3.
+
+    Raises `ValueError`.
+    """
+    url = settings.blocks_url or "file:"
+    directory = block_directory(url, settings.data_dir)
+    if directory is None and not is_in_s3(url) and url not in _IN_SQLITE:
+        raise ValueError(f"with SQLite, blocks are kept in file:, file:///path, s3://bucket/prefix or {IN_DATABASE}")
     return directory
+
+
+def holds_blocks(settings: Settings) -> bool:
+    """Whether a copy of the database holds the blocks too. Otherwise a backup has them as files."""
+    return settings.blocks_url in _IN_SQLITE
+
+
+def block_source(settings: Settings) -> GetBlock:
+    """A reader of the service's blocks outside of its database. Raises `ValueError` and `StorageUnavailable`."""
+    directory = blocks_directory(settings)
+    if directory is None:
+        return open_s3(settings.blocks_url, spools=settings.data_dir).get
+    return block_files(directory)
+
+
+def block_target(settings: Settings) -> BlockStore:
+    """The service's store of blocks outside of its database. Raises `ValueError` and `StorageUnavailable`."""
+    directory = blocks_directory(settings)
+    if directory is None:
+        return open_s3(settings.blocks_url, spools=settings.data_dir)
+    return FileBlockStore(directory)
 
 
 def find_description(directory: Path) -> Description | None:

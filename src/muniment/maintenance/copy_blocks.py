@@ -155,7 +155,7 @@ def _opened(portal: BlockingPortal, url: str, settings: Settings, *, is_source: 
         yield FileBlockStore(directory)
         return
     if is_in_s3(url):
-        yield open_s3(url, data_dir=settings.data_dir)
+        yield open_s3(url, spools=settings.data_dir)
         return
     is_own = url.endswith(":")
     database_url = settings.database_url if is_own else url

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muniment.maintenance.doctor.answers import ask, detail_of
+from muniment.maintenance.doctor.answers import ask, detail_of, without_login
 
 SECONDS_MAX: Final = 5.0
 _OK: Final = 200
@@ -12,7 +12,7 @@ _OK: Final = 200
 
 def ping(url: str, *, path: str, seconds_max: float = SECONDS_MAX) -> str:
     """A line for people when the service at `url` answers 200 at `path`. Raises `OSError` otherwise."""
-    base = url.rstrip("/")
+    base = without_login(url.rstrip("/"))
     try:
         answer = ask(f"{base}{path}", seconds_max=seconds_max)
     except OSError as error:

@@ -15,7 +15,6 @@ import msgspec
 
 from muniment import durable
 from muniment.auth.secrets import RING_SIZE_MAX, RingFile
-from muniment.blocks.files import FileBlockStore
 from muniment.errors import Integrity
 from muniment.maintenance.backup_format import (
     BLOCKS,
@@ -28,10 +27,12 @@ from muniment.maintenance.backup_format import (
     OnProgress,
     block_files,
     block_rows,
+    block_target,
     blocks_directory,
     check_functions,
     database_file,
     find_description,
+    holds_blocks,
     lock,
     ring_ids,
     shown,
@@ -156,7 +157,7 @@ def _check_place(settings: Settings, place: Path) -> None:
 
 def _check_fit(settings: Settings, described: Description, *, rotate: bool | None) -> None:
     """Raise `ValueError` when the service would not find the blocks with these settings, or `rotate` is impossible."""
-    here = "database" if blocks_directory(settings) is None else "files"
+    here = "database" if holds_blocks(settings) else "files"
     if described.blocks != here:
         url = "database:" if described.blocks == "database" else "file:"
         raise ValueError(
@@ -221,8 +222,8 @@ def _restore(
     snapshot = directory / described.snapshot
     with reserved(place):
         copied = 0
-        if (blocks := blocks_directory(settings)) is not None:
-            copier = BlockCopier(block_files(directory / BLOCKS), FileBlockStore(blocks))
+        if not holds_blocks(settings):
+            copier = BlockCopier(block_files(directory / BLOCKS), block_target(settings))
             copy_blocks(copier)
             copier.flush()
             copied = copier.copied

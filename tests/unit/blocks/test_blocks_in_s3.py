@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
@@ -15,11 +16,13 @@ import obstore
 import pytest
 from click.testing import CliRunner
 
+from muniment.blocks import s3
 from muniment.blocks.files import FileBlockStore
 from muniment.blocks.s3 import S3BlockStore
 from muniment.cli.main import main
 from muniment.errors import ContentNotFound, Integrity, StorageUnavailable
 from muniment.ipfs.block import BLOCK_SIZE_MAX, block_of
+from muniment.maintenance.copy_blocks import copy_blocks
 from ports import free_port
 from s3_server import environment, s3_server
 
@@ -112,6 +115,97 @@ def test_blocks_are_copied_to_the_bucket_and_back(url: str, tmp_path: Path) -> N
     assert [again.get(digest) for digest in again.digests()] == [block.data for block in MANY]
 
 
+def test_objects_with_other_names_are_no_blocks(store: S3BlockStore) -> None:
+    store.put_many([HELLO])
+    folder = HELLO.digest.hex()[:2]
+    for name in (f"{folder}/x", f"{folder}/ab/{'cd' * 31}", f"{folder}/{'CD' * 31}", "other", "readiness/x"):
+        obstore.put(store._store, name, b"x")
+    store.check()
+    assert list(store.digests()) == [HELLO.digest]
+
+
+def test_a_listing_without_an_end_is_an_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "OBJECTS_PER_FOLDER_MAX", 5)  # a million names take minutes
+    page = (
+        b"<ListBucketResult><Name>blocks</Name><IsTruncated>true</IsTruncated>"
+        b"<NextContinuationToken>again</NextContinuationToken><Contents><Key>x/00/a</Key>"
+        b"<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>a</ETag><Size>1</Size></Contents></ListBucketResult>"
+    )
+    head = b"HTTP/1.1 200 OK\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nconnection: close\r\ncontent-length: %d"
+    with answering(head % len(page) + b"\r\n\r\n" + page) as port:
+        use(monkeypatch, environment(port))
+        with pytest.raises(StorageUnavailable, match="without an end"):
+            list(S3BlockStore("s3://blocks/x", spools=tmp_path).digests())
+
+
+def test_a_bucket_that_is_gone_is_an_outage_and_not_an_absent_block(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, environment(port))
+    store = S3BlockStore("s3://nowhere/x", spools=tmp_path)
+    for ask in (store.check, lambda: store.get(HELLO.digest)):
+        with pytest.raises(StorageUnavailable, match="no such bucket"):
+            ask()
+
+
+def test_credentials_may_be_in_files_and_are_never_shown(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = environment(port)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        (tmp_path / name).write_text(f"{given.pop(name)}\n")
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(f"{name}_FILE", str(tmp_path / name))
+    use(monkeypatch, given)
+    store = S3BlockStore(f"s3://blocks/{tmp_path.name}", spools=tmp_path / "spools")
+    store.put_many([HELLO])
+    assert store.get(HELLO.digest) == b"hello"
+    for content in (b"", b"\xffhidden"):
+        (tmp_path / "AWS_SECRET_ACCESS_KEY").write_bytes(content)
+        with pytest.raises(ValueError, match="AWS_SECRET_ACCESS_KEY_FILE") as refused:
+            S3BlockStore("s3://blocks/x", spools=tmp_path)
+        assert "hidden" not in str(refused.value)
+
+
+def test_the_library_of_s3_is_named_when_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "muniment.blocks.s3")
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    FileBlockStore(tmp_path / "blocks")
+    result = CliRunner().invoke(main, ["blocks", "copy", "file:", "s3://blocks/x", "--data-dir", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stderr == "Error: blocks in S3 need the library obstore. Type: pip install 'muniment[s3]'\n"
+
+
+def test_a_copy_that_was_interrupted_copies_only_the_rest(url: str, tmp_path: Path) -> None:
+    FileBlockStore(tmp_path / "source").put_many(MANY)
+    source, target = FileBlockStore(tmp_path / "source"), S3BlockStore(url, spools=tmp_path / "spools")
+    stops = iter([False] * 15 + [True])
+    first = copy_blocks(source, target, on_block=lambda: None, on_finding=pytest.fail, is_stopping=lambda: next(stops),
+                        blocks_per_batch=4)  # fmt: skip
+    assert (first.copied, first.interrupted) == (15, True)
+    second = copy_blocks(source, target, on_block=lambda: None, on_finding=pytest.fail, is_stopping=lambda: False)
+    assert (second.copied, second.there, second.damaged) == (25, 15, 0)
+    damage(target, MANY[3].digest, b"wrong")
+    findings: list[str] = []
+    back = copy_blocks(target, FileBlockStore(tmp_path / "back"), on_block=lambda: None, on_finding=findings.append,
+                       is_stopping=lambda: False)  # fmt: skip
+    assert (back.copied, back.damaged) == (39, 1)
+    assert MANY[3].digest.hex() in findings[0]
+
+
+def test_blocks_are_copied_from_the_bucket_to_the_table_and_back(url: str, tmp_path: Path) -> None:
+    def copied(source: str, target: str) -> int:
+        words = ["blocks", "copy", source, target, "--json", "--data-dir", str(tmp_path)]
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)["copied"]
+
+    assert CliRunner().invoke(main, ["migrate", "--data-dir", str(tmp_path)]).exit_code == 0
+    S3BlockStore(url, spools=tmp_path / "spools").put_many(MANY)
+    assert (copied(url, "database:"), copied("database:", f"{url}/again")) == (len(MANY), len(MANY))
+    assert list(S3BlockStore(f"{url}/again", spools=tmp_path / "spools").digests()) == [each.digest for each in MANY]
+
+
 def all_refuse(store: S3BlockStore, reason: str) -> None:
     """Every method raises `StorageUnavailable` with this reason."""
     for ask in (
@@ -130,7 +224,7 @@ def test_wrong_credentials_are_named(port: int, tmp_path: Path, monkeypatch: pyt
 
 def test_a_server_that_is_gone_is_an_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, environment(free_port()))
-    all_refuse(S3BlockStore("s3://blocks/x", spools=tmp_path), "fails or is not reached")
+    all_refuse(S3BlockStore("s3://blocks/x", spools=tmp_path), "is not reached")
 
 
 @contextmanager
@@ -163,12 +257,24 @@ def answering(answer: bytes | None) -> Generator[int]:
 UNAVAILABLE = b"HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-@pytest.mark.parametrize("answer", [UNAVAILABLE, None], ids=["503", "silence"])
+HUGE_ERROR = b"HTTP/1.1 500 No\r\ncontent-length: 99999999\r\n\r\nx"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (UNAVAILABLE, "answers 503"),
+        (None, "too slow"),
+        (HUGE_ERROR, "S3 server"),
+        (b"SSH-2.0\r\n", "no answer of S3"),
+    ],
+    ids=["503", "silence", "huge", "ssh"],
+)
 def test_a_server_that_fails_or_is_slow_is_an_outage_in_bounded_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None, reason: str
 ) -> None:
     with answering(answer) as port:
         use(monkeypatch, environment(port))
         began = time.monotonic()
-        all_refuse(S3BlockStore("s3://blocks/x", spools=tmp_path, request_seconds_max=0.5), "fails or is not reached")
+        all_refuse(S3BlockStore("s3://blocks/x", spools=tmp_path, request_seconds_max=0.5), reason)
         assert time.monotonic() - began < 10

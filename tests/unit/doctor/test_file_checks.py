@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from breaking import breaks
 from mounts import mounted, needs_mounts
 from muniment.auth.secrets import RingFile
 from muniment.maintenance.doctor import database, files
@@ -37,6 +38,7 @@ def migrated(settings: Settings) -> Settings:
     return settings
 
 
+@breaks("secrets")
 def test_secrets_that_others_can_read_fail(settings: Settings) -> None:
     assert files.check_secrets(settings).level == Level.WARN  # there are none
     path = RingFile(settings.data_dir).path
@@ -57,12 +59,14 @@ def test_a_damaged_secret_of_a_setting_fails(settings: Settings) -> None:
     assert (found.level, "zz" in str(found)) == (Level.FAIL, False)
 
 
+@breaks("data directory")
 def test_a_data_directory_that_others_can_enter_is_a_warning(settings: Settings) -> None:
     assert files.check_modes(settings).level == Level.OK
     settings.data_dir.chmod(0o755)
     assert files.check_modes(settings).level == Level.WARN
 
 
+@breaks("proxies")
 @pytest.mark.parametrize(
     ("host", "proxies", "url", "level"),
     [
@@ -78,6 +82,7 @@ def test_proxies_that_are_not_named_or_are_everybody_are_noticed(host: str, prox
     assert files.check_proxies(Settings(host=host, trusted_proxies=proxies), url).level == level
 
 
+@breaks("write-ahead log")
 def test_a_long_log_is_a_warning(settings: Settings) -> None:
     with (settings.data_dir / "muniment.db-wal").open("wb") as log:
         log.truncate(2 * files.LOG_BYTES_MAX)  # a hole: it takes no space
@@ -86,6 +91,7 @@ def test_a_long_log_is_a_warning(settings: Settings) -> None:
     assert [found.level for found in files.check_log(settings)] == [Level.OK]
 
 
+@breaks("rights")
 @needs_mounts
 def test_a_database_that_this_user_cannot_write_fails(tmp_path: Path) -> None:
     data = tmp_path / "volume"
@@ -105,14 +111,48 @@ def test_a_database_file_of_another_user_is_a_warning(migrated: Settings) -> Non
     assert (found.level, "muniment.db" in found.message) == (Level.WARN, True)
 
 
+@breaks("backup")
 def test_a_backup_that_is_missing_damaged_or_old_is_noticed(tmp_path: Path) -> None:
-    assert check_backup(None, now_s=0).level == Level.OK
-    assert check_backup(tmp_path, now_s=0).level == Level.FAIL
-    (tmp_path / "backup.json").write_text("{")
-    assert check_backup(tmp_path, now_s=0).level == Level.FAIL
-    (tmp_path / "backup.json").write_text(
+    settings = Settings(data_dir=tmp_path / "data")
+    (tmp_path / "data").mkdir()
+    directory = tmp_path / "backup"
+    directory.mkdir()
+    assert check_backup(settings, directory, now_s=0).level == Level.FAIL
+    (directory / "backup.json").write_text("{")
+    assert check_backup(settings, directory, now_s=0).level == Level.FAIL
+    (directory / "backup.json").write_text(
         '{"format": 1, "release": "0.1.0", "madeAt": "1970-01-02T00:00:00.000Z", '
         '"snapshot": "snapshot-0123456789abcdef", "sha256": "", "blocks": "files", "secrets": null}'
     )
-    ages = [check_backup(tmp_path, now_s=86_400 + hours * 3600) for hours in (25, 27)]
-    assert [found.level for found in ages] == [Level.OK, Level.WARN]
+    assert check_backup(settings, None, now_s=0).level == Level.WARN  # none was noted
+    settings.backup_mark.touch()
+    os.utime(settings.backup_mark, (86_400, 86_400))
+    for place in (directory, None):
+        ages = [check_backup(settings, place, now_s=86_400 + hours * 3600) for hours in (25, 27, -1)]
+        assert [found.level for found in ages] == [Level.OK, Level.WARN, Level.WARN]
+        assert "in the future" in ages[2].message
+
+
+def test_a_date_that_is_none_in_a_backup_fails(tmp_path: Path) -> None:
+    (tmp_path / "backup.json").write_text(
+        '{"format": 1, "release": "0.1.0", "madeAt": "1970-99-02T00:00:00.000Z", '
+        '"snapshot": "snapshot-0123456789abcdef", "sha256": "", "blocks": "files", "secrets": null}'
+    )
+    assert check_backup(Settings(), tmp_path, now_s=0).level == Level.FAIL
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"muniment rates 1", b"muniment rates 1" + bytes(4080), b"muniment rates 1" + b"\xff" * 4080,
+        b"another file of s" + b"\1" * 4080,
+    ],
+)  # fmt: skip
+def test_a_file_of_limits_that_notes_no_proxy_is_no_finding(settings: Settings, content: bytes) -> None:
+    (settings.data_dir / "rate-limits").write_bytes(content)
+    assert files.check_proxies(settings, "").level == Level.OK
+
+
+def test_a_pipe_in_place_of_the_file_of_limits_holds_nobody_up(settings: Settings) -> None:
+    os.mkfifo(settings.data_dir / "rate-limits")
+    assert files.check_proxies(settings, "").level == Level.OK

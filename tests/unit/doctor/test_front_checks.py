@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import ssl
 import threading
+import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler
@@ -20,8 +23,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from breaking import breaks
 from local_server import LocalServer
-from muniment.maintenance.doctor.answers import Answer, ask
+from muniment.maintenance.doctor.answers import Answer, ask, detail_of
 from muniment.maintenance.doctor.findings import Finding
 from muniment.maintenance.doctor.front import check_front
 from muniment.maintenance.ping import ping
@@ -68,6 +72,31 @@ def fronted(statuses: dict[str, int], tls: ssl.SSLContext | None = None) -> Gene
         server.server_close()
 
 
+@contextmanager
+def trickling(answer: bytes, piece: bytes, *, seconds: float = 0.2) -> Generator[str]:
+    """The URL of a server that sends `answer` and then a piece every now and then, without an end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve_one(connection: socket.socket) -> None:
+            with suppress(OSError), connection:
+                connection.recv(65_536)
+                connection.sendall(answer)
+                while True:
+                    connection.sendall(piece)
+                    time.sleep(seconds)
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    threading.Thread(target=serve_one, args=(listener.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+
+
 @pytest.fixture
 def good() -> Iterator[str]:
     with fronted(GOOD) as url:
@@ -88,11 +117,42 @@ async def test_a_service_behind_a_good_proxy_has_no_finding(good: str) -> None:
     assert levels(await check_front(good, now_s=NOW_S)) == {"service": 0, "TLS": 0, "metrics": 0, "body limit": 0}
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"HTTP/1.1 200 OK\r\n"],
+    ids=["body", "chunks", "head"],
+)
+def test_an_answer_that_never_ends_is_none_in_bounded_time(answer: bytes) -> None:
+    piece = b"1\r\nx\r\n" if b"chunked" in answer else b"x-more: x\r\n"
+    with trickling(answer, piece) as url:
+        began = time.monotonic()
+        with pytest.raises(OSError, match="no whole answer within 1 s"):
+            ask(f"{url}/readyz", seconds_max=1)
+        with pytest.raises(OSError, match="does not answer"):
+            ping(url, path="/readyz", seconds_max=1)
+        assert time.monotonic() - began < 4
+
+
+async def test_a_body_without_an_end_is_cut_off() -> None:
+    with trickling(b"HTTP/1.1 200 OK\r\n\r\n", bytes(1_000_000), seconds=0) as url:
+        assert len(ask(f"{url}/readyz", seconds_max=20).body) == 64 * 1024
+
+
+def test_neither_a_password_in_a_url_nor_a_hostile_detail_is_shown() -> None:
+    with pytest.raises(OSError, match=r"http://127\.0\.0\.1:9 does not answer") as failed:
+        ping("http://me:hidden@127.0.0.1:9", path="/readyz")
+    assert "hidden" not in str(failed.value)
+    detail = detail_of(Answer(503, json.dumps({"detail": "\x1b[2J" + "x" * 10_000 + "\n"}).encode()))
+    assert (len(detail), detail[:5]) == (300, "?[2Jx")
+    assert detail_of(Answer(503, b"[" * 60_000)) == "this is no problem document: a proxy answers"
+
+
 async def test_nothing_that_answers_fails() -> None:
     assert levels(await check_front("http://127.0.0.1:9", now_s=NOW_S)) == {"service": 2}
     assert levels(await check_front("registry.example", now_s=NOW_S)) == {"service": 2}
 
 
+@breaks("service")
 async def test_a_service_that_is_not_ready_fails_with_its_reason() -> None:
     with fronted({**GOOD, "/readyz": 503}) as url:
         (found, *_) = await check_front(url, now_s=NOW_S)
@@ -101,12 +161,14 @@ async def test_a_service_that_is_not_ready_fails_with_its_reason() -> None:
             ping(url, path="/readyz")
 
 
+@breaks("body limit")
 @pytest.mark.parametrize(("status", "level"), [(413, 2), (502, 1)])
 async def test_a_proxy_that_refuses_large_bodies_is_noticed(status: int, level: int) -> None:
     with fronted({**GOOD, "/functions": status}) as url:
         assert levels(await check_front(url, now_s=NOW_S))["body limit"] == level
 
 
+@breaks("metrics")
 async def test_metrics_that_everybody_can_read_fail() -> None:
     with fronted({**GOOD, "/metrics": 200}) as url:
         found = await check_front("https://registry.example", now_s=NOW_S, send=partial(elsewhere, url, NOW_S * 2))
@@ -114,6 +176,7 @@ async def test_metrics_that_everybody_can_read_fail() -> None:
         assert levels(await check_front(url, now_s=NOW_S))["metrics"] == 0  # this machine may
 
 
+@breaks("TLS")
 @pytest.mark.parametrize(("days", "level"), [(22, 0), (20, 1), (6, 2), (None, 2)])
 async def test_a_certificate_that_ends_soon_is_noticed(good: str, days: int | None, level: int) -> None:
     until_s = None if days is None else NOW_S + days * 86_400

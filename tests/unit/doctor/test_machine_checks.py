@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sysconfig
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from breaking import breaks
 from muniment.maintenance.doctor import machine
 from muniment.maintenance.doctor.findings import Level, ok, status_of, warn
 
@@ -26,6 +28,7 @@ def test_the_status_is_that_of_the_worst_finding() -> None:
     assert str(warn("a", "slow", "do this")) == "warn  a: slow\n      do this"
 
 
+@breaks("interpreter")
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
@@ -45,6 +48,7 @@ def test_an_interpreter_with_optimisation_is_good() -> None:
     assert {"CONFIG_ARGS", "PY_CFLAGS"} <= sysconfig.get_config_vars().keys()
 
 
+@breaks("libraries")
 def test_a_library_that_is_missing_or_too_old_fails() -> None:
     found = machine.check_libraries(["click>=8.1", "no-such-library>=1", "msgspec>=999.1; extra == 'server'"])
     assert found.level == Level.FAIL
@@ -53,12 +57,26 @@ def test_a_library_that_is_missing_or_too_old_fails() -> None:
     assert machine.check_libraries().level == Level.OK
 
 
+def test_libraries_that_are_older_than_those_of_the_release_are_a_warning() -> None:
+    installed = version("click")
+    found = machine.check_libraries([], {"click": "999.1", "msgspec": "0.0.1", "no-such-library": "1"})
+    assert (found.level, f"click {installed} (999.1)" in found.message) == (Level.WARN, True)
+    found = machine.check_libraries([], {"click": installed, "msgspec": "0.0.1"})
+    assert (found.level, "newer" in found.message, "click" in found.message) == (Level.OK, True, False)
+
+
+def test_the_bill_of_materials_of_the_installation_is_found() -> None:
+    assert {"click", "asyncpg", "coincurve"} <= machine.tested_versions().keys()
+
+
+@breaks("descriptors")
 def test_fewer_descriptors_than_connections_are_a_warning() -> None:
     found = machine.check_descriptors(2**40)
     assert (found.level, f"{2**40 + 128} are needed" in found.message) == (Level.WARN, True)
     assert machine.check_descriptors(0).level == Level.OK
 
 
+@breaks("disk", "inodes")
 @pytest.mark.parametrize(
     ("free_blocks", "free_inodes", "levels"),
     [(500, 500, [0, 0]), (90, 500, [1, 0]), (5, 500, [2, 0]), (500, 90, [0, 1])],
@@ -79,12 +97,14 @@ def test_a_directory_that_is_not_there_fails(tmp_path: Path) -> None:
     assert (space.level, machine.check_fsync(tmp_path / "none").level) == (Level.FAIL, Level.FAIL)
 
 
+@breaks("fsync")
 def test_a_slow_fsync_is_a_warning(tmp_path: Path) -> None:
     assert machine.check_fsync(tmp_path, seconds_max=0).level == Level.WARN
     assert machine.check_fsync(tmp_path, seconds_max=60).level == Level.OK
     assert list(tmp_path.iterdir()) == []
 
 
+@breaks("file system")
 @pytest.mark.parametrize(
     ("directory", "holds_database", "level"),
     [("/var", True, 0), ("/srv/data", True, 2), ("/srv/data", False, 1), ("/srv/local disk/data", True, 0)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from breaking import breaks
 from muniment.chains.catalogue import Chain
 from muniment.context import Context
 from muniment.maintenance.check_chains import Report
@@ -14,12 +15,14 @@ from muniment.settings import Settings
 CHAIN = Chain(8453, "Base", rpc_urls=("https://one.example/KEY", "https://two.example"))
 
 
+@breaks("chain")
 def test_one_bad_url_of_two_is_a_warning_and_two_fail() -> None:
     good, bad = Report(CHAIN, 1, block=7), Report(CHAIN, 2, faults=["does not answer: unreachable"])
     assert [judge_chain(CHAIN, found).level for found in ([good], [good, bad], [bad, bad], [])] == [0, 1, 2, 2]
     assert "KEY" not in str(judge_chain(CHAIN, [bad]))
 
 
+@breaks("watcher")
 def test_a_watcher_that_is_behind_is_a_warning() -> None:
     levels = [judge_watcher({1: block}, {1: 1_000}, confirmations=3)[0].level for block in (998, 898, 897)]
     assert levels == [Level.OK, Level.OK, Level.WARN]
@@ -34,6 +37,7 @@ async def test_a_node_that_cannot_be_reached_fails(context: Context, tmp_path: P
     assert (found.check, found.level, "KEY" in str(found)) == ("chain 8453", Level.FAIL, False)
 
 
+@breaks("chains")
 async def test_a_chains_file_that_cannot_be_read_fails(context: Context, tmp_path: Path) -> None:
     (found,) = await check_chains(Settings(chains_file=str(tmp_path / "none")), context.database, now_s=0)
     assert (found.check, found.level) == ("chains", Level.FAIL)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
+from breaking import breaks
 from muniment.maintenance.doctor.database import check_clock, check_migrations
 from muniment.maintenance.doctor.findings import Finding, Level
 from muniment.maintenance.doctor.servers import check_replicas, check_server, judge
@@ -57,6 +58,7 @@ async def test_a_database_without_migrations_fails_with_the_command(cluster: Clu
     assert (found.level, found.remedy) == (Level.FAIL, "muniment migrate")
 
 
+@breaks("server")
 async def test_a_server_that_does_not_answer_fails() -> None:
     assert list(level_of(await check_server(NOWHERE))) == ["server"]
 
@@ -75,6 +77,7 @@ async def test_a_role_without_rights_fails_with_the_tables(cluster: Cluster, pos
     assert "triggers" in found["rights"]
 
 
+@breaks("session settings")
 async def test_a_pooler_that_drops_a_setting_of_the_session_fails(postgres_url: str) -> None:
     def forget_timeout(piece: bytes) -> bytes:
         return piece.replace(b"statement_timeout\x005000\x00", b"statement_timeout\x000000\x00")
@@ -91,6 +94,7 @@ async def test_a_pooler_that_forgets_the_durability_fails(postgres_url: str) -> 
     assert level_of(await check_server(f"{postgres_url}?synchronous_commit=off")) == {}  # the service sets it itself
 
 
+@breaks("pooler")
 async def test_a_pooler_that_mixes_sessions_fails(postgres_url: str) -> None:
     are_busy = False
 
@@ -102,6 +106,7 @@ async def test_a_pooler_that_mixes_sessions_fails(postgres_url: str) -> None:
     assert list(level_of(await through(postgres_url, another_session))) == ["pooler"]
 
 
+@breaks("connections", "transactions")
 async def test_an_old_transaction_and_used_up_connections_are_warnings(postgres_url: str) -> None:
     idle = await asyncpg.connect(postgres_url)
     await idle.execute("BEGIN")
@@ -116,6 +121,7 @@ async def test_an_old_transaction_and_used_up_connections_are_warnings(postgres_
     assert list(level_of(judge(replace(state, is_standby=True)))) == ["rights"]
 
 
+@breaks("clock")
 @pytest.mark.parametrize(("ahead_s", "level"), [(0, 0), (30, 1), (-30, 1), (3600, 2)])
 async def test_a_clock_that_differs_from_the_servers_is_noticed(opened: Database, ahead_s: int, level: int) -> None:
     found = await check_clock(opened, int((time.time() + ahead_s) * 1000))
@@ -123,6 +129,7 @@ async def test_a_clock_that_differs_from_the_servers_is_noticed(opened: Database
     assert level == 0 or ("ahead of" if ahead_s > 0 else "behind") in found.message
 
 
+@breaks("replica")
 async def test_replicas_that_do_not_answer_or_are_none_are_warnings(postgres_url: str) -> None:
     settings = Settings(database_url=postgres_url, database_read_urls=f"{postgres_url},{NOWHERE}", replica_lag_s_max=1)
     found = level_of(await check_replicas(settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 # A problem document has some hundred bytes.
 _BODY_BYTES_MAX: Final = 64 * 1024
+# What is shown of a detail: a line. Other servers may write anything there.
+_DETAIL_LENGTH_MAX: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,29 @@ def ask(
 ) -> Answer:  # fmt: skip
     """The answer of `url` to one request with a body of `pieces`.
 
-    Raises `OSError` when the server does not answer within `seconds_max` (a bad certificate is an OSError too), and
+    Raises `OSError` when the whole answer does not come within `seconds_max` (a bad certificate is an OSError too), and
     `ValueError` for a malformed URL.
     """
+    outcome: list[Answer | Exception] = []
+
+    def run() -> None:
+        try:
+            outcome.append(_ask(url, method, pieces, headers or {}, seconds_max))
+        except Exception as error:  # noqa: BLE001 - it is raised again below
+            outcome.append(error)
+
+    # A socket's timeout begins anew with each byte, and a look-up of a name has none.
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds_max)
+    if not outcome:
+        raise TimeoutError(f"there is no whole answer within {seconds_max:g} s")
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _ask(url: str, method: str, pieces: Iterable[bytes], headers: dict[str, str], seconds_max: float) -> Answer:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("a URL has the form http://host or https://host")
@@ -46,7 +69,7 @@ def ask(
         connection.connect()
         until = _certificate_until(connection)
         connection.putrequest(method, parts.path or "/")
-        for name, value in (headers or {}).items():
+        for name, value in headers.items():
             connection.putheader(name, value)
         connection.endheaders()
         with suppress(BrokenPipeError, ConnectionResetError):  # an answer may come before the end of the body
@@ -70,8 +93,15 @@ def _certificate_until(connection: HTTPConnection) -> float | None:
 
 
 def detail_of(answer: Answer) -> str:
-    """The detail of a problem document. A proxy may answer something else."""
+    """The detail of a problem document, as one short line. A proxy may answer something else."""
     try:
-        return str(json.loads(answer.body)["detail"])
-    except (ValueError, KeyError, TypeError):
+        detail = str(json.loads(answer.body)["detail"])[:_DETAIL_LENGTH_MAX]
+        return "".join(each if each.isprintable() else "?" for each in detail)
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "this is no problem document: a proxy answers"
+
+
+def without_login(url: str) -> str:
+    """The URL without the user's name and password (RFC 3986 section 3.2.1), to show it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

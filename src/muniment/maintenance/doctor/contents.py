@@ -7,8 +7,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from muniment.blocks import block_directory
-from muniment.errors import ContentNotFound, Refusal
+from muniment.blocks import block_directory, is_in_s3, open_s3
+from muniment.errors import ContentNotFound, Refusal, StorageUnavailable
 from muniment.evm.hex import HexString
 from muniment.functions.store import find_inputs
 from muniment.ipfs.block import check_block
@@ -39,8 +39,11 @@ async def check_blocks(settings: Settings, database: Database) -> Finding:
         if not digests:
             return ok("blocks", "no function is registered")
         count = await in_daemon(partial(_hash, _reader(settings, database), digests))
-    except (Refusal, OSError) as error:
-        reason = error.detail if isinstance(error, Refusal) else error.strerror
+    except StorageUnavailable as refusal:
+        remedy = "look at the server of the blocks, its bucket, and the credentials in the environment"
+        return fail("blocks", refusal.detail, remedy)
+    except (Refusal, OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         remedy = "run `muniment verify`; mount the volume, or upload the bundles again to repair them"
         return fail("blocks", str(reason), remedy)
     return ok("blocks", f"{count} of the newest have their hashes")
@@ -52,6 +55,8 @@ def _reader(settings: Settings, database: Database) -> GetBlock:
     directory = block_directory(url, settings.data_dir)
     if directory is not None:
         return block_files(directory)
+    if is_in_s3(url):
+        return open_s3(url, spools=settings.data_dir).get
     loop = asyncio.get_running_loop()
 
     def get(digest: bytes) -> bytes:

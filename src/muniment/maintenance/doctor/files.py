@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from muniment.auth.secrets import RING_FILE, parse_secrets
+from muniment.limits.memory import MEMORY_FILE, find_proxy
 from muniment.maintenance.doctor.findings import Finding, fail, ok, warn
 from muniment.settings import MIB, SettingError
 from muniment.storage import sqlite_file
+from muniment.wire import iso_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,12 +49,22 @@ def check_modes(settings: Settings) -> Finding:
 
 
 def check_proxies(settings: Settings, url: str) -> Finding:
-    """Whether `trusted_proxies` fits to a service that others reach, perhaps at `url`."""
+    """Whether `trusted_proxies` has the proxies that forward requests, and no others; `url` is that for clients."""
     if any(network.prefixlen == 0 for network in settings.proxies):
         return fail(
             "proxies", "trusted_proxies has every address: a client can name any address as its own",
             "name only the networks of your proxies",
         )  # fmt: skip
+    if seen := find_proxy(settings.data_dir / MEMORY_FILE):
+        address, unix_s = seen
+        if not any(address in network for network in settings.proxies):
+            day = iso_time(unix_s * 1000)[:10]
+            return warn(
+                "proxies", f"{address} forwarded requests (noted on {day}) and is not in trusted_proxies: all its "
+                "clients share one rate limit",
+                "if this is your proxy, name its network in MUNIMENT_TRUSTED_PROXIES and restart; if it was not, stop "
+                f"the service and remove {settings.data_dir / MEMORY_FILE}",
+            )  # fmt: skip
     if not settings.proxies and (settings.listens_beyond_this_machine or url.startswith("https:")):
         return warn(
             "proxies", "trusted_proxies is empty: behind a proxy all clients share one address and one rate limit",

@@ -17,7 +17,7 @@ from muniment.settings import MIB
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SECONDS_MAX: Final = 8.0
+SECONDS_MAX: Final = 6.0
 # The largest module with its form.
 BODY_BYTES: Final = 17 * MIB
 TLS_DAYS_WARN: Final = 21
@@ -31,19 +31,25 @@ _UNAUTHENTICATED: Final = 401
 Ask = Callable[..., Answer]
 
 
-async def check_front(url: str, *, now_s: float, send: Ask = ask) -> list[Finding]:
-    """The findings at the base URL `url`; none of the requests changes anything. `send` sends one request."""
-    base = url.rstrip("/")
+async def check_front(url: str, *, now_s: float, send: Ask = ask, found: list[Finding] | None = None) -> list[Finding]:
+    """The findings at the base URL `url`, which are appended to `found` one by one.
+
+    None of the requests changes anything. `send` sends one request.
+    """
+    base, found = url.rstrip("/"), [] if found is None else found
     try:
         ready = await in_daemon(partial(send, f"{base}/readyz", seconds_max=SECONDS_MAX))
     except ssl.SSLCertVerificationError as error:
-        return [fail("TLS", error.verify_message, "renew the certificate of the proxy, with its whole chain")]
+        found.append(fail("TLS", error.verify_message, "renew the certificate of the proxy, with its whole chain"))
+        return found
     except (OSError, ValueError) as error:
-        return [fail("service", f"it does not answer: {error}", "look at the proxy, the name and the service")]
-    findings = [_judge_ready(ready), _judge_tls(base, ready, now_s)]
-    findings.append(await _check_metrics(base, send))
-    findings.append(await _check_body(base, send))
-    return findings
+        found.append(fail("service", f"it does not answer: {error}", "look at the proxy, the name and the service"))
+        return found
+    found += [_judge_ready(ready), _judge_tls(base, ready, now_s)]
+    # The largest body may be slow on its way: it has the time that the others leave.
+    found.append(await _check_metrics(base, send))
+    found.append(await _check_body(base, send))
+    return found
 
 
 def _judge_ready(answer: Answer) -> Finding:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
 import statistics
 import sysconfig
 import time
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, distribution, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ FSYNC_SECONDS_MAX: Final = 0.05
 _FSYNC_TRIES: Final = 5
 # Their locks and shared memory do not work between machines (https://sqlite.org/wal.html, section 1).
 _NETWORK_FILE_SYSTEMS: Final = re.compile(r"nfs4?|cifs|smb3?|smbfs|9p|ceph|glusterfs|lustre|afs|fuse\.(?!overlay).*")
+_INSTALL: Final = "install again: pip install --upgrade 'muniment[server]'"
 # "name>=1.2" of the package's own requirements; names as in PEP 508, versions as far as they are numbers (PEP 440).
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)>=([0-9.]+)")
 
@@ -52,8 +54,11 @@ def check_interpreter(build: Mapping[str, Any] | None = None) -> Finding:
     return ok("interpreter", "built with optimisation")
 
 
-def check_libraries(requirements: Iterable[str] | None = None) -> Finding:
-    """Whether each library that the package requires is installed, and not older than the oldest version allowed."""
+def check_libraries(requirements: Iterable[str] | None = None, tested: Mapping[str, str] | None = None) -> Finding:
+    """Whether each library that the package requires is installed, and not older than allowed or than was tested.
+
+    `requirements` are those of the package, `tested` the versions of its bill of materials, where they are not given.
+    """
     wrong: list[str] = []
     for each in (requires("muniment") or []) if requirements is None else requirements:
         match = _REQUIREMENT.match(each)
@@ -68,8 +73,32 @@ def check_libraries(requirements: Iterable[str] | None = None) -> Finding:
         if _numbers(installed) < _numbers(oldest):
             wrong.append(f"{name} {installed} is older than {oldest}")
     if wrong:
-        return fail("libraries", "; ".join(wrong), "install again: pip install --upgrade 'muniment[server]'")
-    return ok("libraries", f"as muniment {version('muniment')} requires them")
+        return fail("libraries", "; ".join(wrong), _INSTALL)
+    older, newer = _against(tested_versions() if tested is None else tested)
+    if older:
+        return warn("libraries", f"older than the release was tested with: {', '.join(older)}", _INSTALL)
+    shown = f"as muniment {version('muniment')} requires them"
+    return ok("libraries", f"{shown}; newer than the release was tested with: {', '.join(newer)}" if newer else shown)
+
+
+def tested_versions() -> dict[str, str]:
+    """The version of each library in the bill of materials that comes with the package (PEP 770)."""
+    text = distribution("muniment").read_text("sboms/muniment.cdx.json")
+    return {each["name"]: each["version"] for each in json.loads(text)["components"]} if text else {}
+
+
+def _against(tested: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The installed libraries that are older, and those that are newer. A library that is not needed may be absent."""
+    older: list[str] = []
+    newer: list[str] = []
+    for name, expected in tested.items():
+        try:
+            installed = version(name)
+        except PackageNotFoundError:
+            continue
+        if _numbers(installed) != _numbers(expected):
+            (older if _numbers(installed) < _numbers(expected) else newer).append(f"{name} {installed} ({expected})")
+    return older, newer
 
 
 def _numbers(text: str) -> list[int]:

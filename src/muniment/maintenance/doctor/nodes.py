@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database
 
 # The time for all URLs of one chain. All chains are asked at once.
-SECONDS_MAX: Final = 6.0
+SECONDS_MAX: Final = 5.0
 # A watcher that runs follows within seconds: on the fastest chains this is some minutes.
 BLOCKS_BEHIND_MAX: Final = 100
 
