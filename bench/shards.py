@@ -13,6 +13,7 @@ import hashlib
 import re
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +29,8 @@ from muniment.storage.postgres.statements import Statements
 from shard_requests import cases
 
 SHARDS: Final = 64
+# Lines of the page are not longer.
+_WIDTH: Final = 120
 # One copy on each node: few rows, which change rarely.
 _EVERYWHERE: Final = {"operators", "epoch", "time_differences", "forgotten_nonces", "schema_migrations"}
 _SAME: Final = {
@@ -198,7 +201,8 @@ async def measure(url: str) -> str:
     without = sorted(
         re.split("[?,]", name)[0] for name, sent in recorded.items() if not shards_of(sent, LAYOUTS["name"], schema)
     )
-    return "\n".join([*lines, "", f"No shard: {', '.join(f'`{name}`' for name in dict.fromkeys(without))}."])
+    names = ", ".join(f"`{name}`" for name in dict.fromkeys(without))
+    return "\n".join([*lines, "", *textwrap.wrap(f"No shard: {names}.", _WIDTH, break_on_hyphens=False)])
 
 
 def _cell(statements: Sequence[Statement], layout: dict[str, str], schema: Schema) -> str:
