@@ -30,7 +30,7 @@ CREATE FUNCTION pg_temp.sig_of(n bigint) RETURNS bytea LANGUAGE sql IMMUTABLE
 """
 # $1, $2: the first and the last number; $3: between two sequence numbers; $4: signers; $5: functions;
 # $6: milliseconds between two; $7: the time of the last one; $8: its number; $9: bytes of a record.
-_TRIGGERS = """
+TRIGGERS_SQL = """
 INSERT INTO triggers (seq, sig, signer, digest, function_digest, protocol, deactivated, live, end_date_ms,
                       created_at_ms, record)
 SELECT n * $3::bigint, pg_temp.sig_of(n), substr(pg_temp.hash_of('signer', pg_temp.one_of($4::float8)), 1, 20),
@@ -43,7 +43,7 @@ SELECT n * $3::bigint, pg_temp.sig_of(n), substr(pg_temp.hash_of('signer', pg_te
        rpad('{"sig":"0x' || encode(pg_temp.sig_of(n), 'hex') || '"', $9::int, '.')
 FROM (SELECT n, random() AS state FROM generate_series($1::bigint, $2::bigint) n OFFSET 0) numbered
 """
-_INTENTS = """
+INTENTS_SQL = """
 INSERT INTO intents (seq, hash, user_address, settler, config_sig, op, deadline, status, standing, created_at_ms,
                      record)
 SELECT n * $3::bigint, pg_temp.hash_of('intent', n),
@@ -78,15 +78,29 @@ async def load(url: str, *, triggers: int, intents: int = 0) -> None:
     connection: Any = await asyncpg.connect(url)
     try:
         await connection.execute("SET maintenance_work_mem = '512MB'; SET work_mem = '64MB'; SET jit = off")
-        await connection.execute(_FUNCTIONS)
-        await connection.execute("SELECT setseed(0.5)")
-        await _fill(connection, "triggers", _TRIGGERS, triggers)
-        await _fill(connection, "intents", _INTENTS, intents)
+        await prepare(connection)
+        await _fill(connection, "triggers", TRIGGERS_SQL, triggers)
+        await _fill(connection, "intents", INTENTS_SQL, intents)
         await connection.execute("VACUUM (ANALYZE)")
         await connection.execute("CHECKPOINT")
     finally:
         await connection.close()
     await _migrate(url)  # so that new rows are numbered behind these
+
+
+async def prepare(connection: Any) -> None:
+    """What the statements of this session need. Random numbers are the same in each run."""
+    await connection.execute(_FUNCTIONS)
+    await connection.execute("SELECT setseed(0.5)")
+
+
+async def add(connection: Any, statement: str, first: int, last: int, count: int) -> None:
+    """Add the rows number `first` to `last` of `count`, with the indexes that are there."""
+    for start in range(first, last + 1, _STATEMENT_ROWS):
+        await connection.execute(
+            statement, start, min(start + _STATEMENT_ROWS - 1, last), SEQ_BETWEEN, float(SIGNERS), float(FUNCTIONS),
+            MS_BETWEEN, NOW_MS, count, RECORD_BYTES,
+        )  # fmt: skip
 
 
 async def _fill(connection: Any, table: str, statement: str, count: int) -> None:
@@ -96,11 +110,7 @@ async def _fill(connection: Any, table: str, statement: str, count: int) -> None
     for name, _, is_constraint in indexes:
         what = f"ALTER TABLE {table} DROP CONSTRAINT {name} CASCADE" if is_constraint else f"DROP INDEX {name}"
         await connection.execute(what)
-    for first in range(1, count + 1, _STATEMENT_ROWS):
-        await connection.execute(
-            statement, first, min(first + _STATEMENT_ROWS - 1, count), SEQ_BETWEEN, float(SIGNERS), float(FUNCTIONS),
-            MS_BETWEEN, NOW_MS, count, RECORD_BYTES,
-        )  # fmt: skip
+    await add(connection, statement, 1, count, count)
     for name, definition, is_constraint in indexes:
         await connection.execute(
             f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}" if is_constraint else definition

@@ -24,6 +24,7 @@ from muniment.context import Context
 from muniment.settings import Settings
 from muniment.storage import open_database
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
+from muniment.storage.postgres.numbering import Numbering
 from postgres import Cluster
 from service import Service
 
@@ -116,18 +117,30 @@ def postgres_url(migrated_database: str) -> str:
     return migrated_database
 
 
+@pytest.fixture
+def sequencer_url(postgres_url: str) -> Iterator[str]:
+    """The same database, where the sequencer numbers the rows."""
+    numbering = Numbering(postgres_url)
+    assert asyncio.run(numbering.use("sequencer"))
+    yield postgres_url
+    asyncio.run(numbering.use("transactions"))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The tests of the API run on both engines, unless `parametrize("database_url", …, indirect=True)` says which."""
+    """The tests of the API run on both engines, unless `parametrize("database_url", …, indirect=True)` says which.
+
+    A module about cursors has `ENGINES`, so that it also runs where the sequencer numbers the rows.
+    """
     says = [mark for mark in metafunc.definition.iter_markers("parametrize") if mark.args[0] == "database_url"]
     if "database_url" in metafunc.fixturenames and metafunc.definition.path.parent.name == "api" and not says:
-        metafunc.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
+        metafunc.parametrize("database_url", getattr(metafunc.module, "ENGINES", ["sqlite", "postgres"]), indirect=True)
 
 
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest) -> str:
     """Where the application under test keeps its rows: an empty database of the engine that the parameter names."""
     engine: str = getattr(request, "param", "sqlite")
-    return request.getfixturevalue("postgres_url") if engine == "postgres" else Settings().database_url
+    return Settings().database_url if engine == "sqlite" else request.getfixturevalue(f"{engine}_url")
 
 
 @pytest.fixture

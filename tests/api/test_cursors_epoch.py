@@ -18,6 +18,7 @@ from muniment.storage.database import Parameters, Row
 from muniment.storage.epoch import FRESH_SECONDS, Epochs
 from operator_client import IntentDraft, OperatorClient, operator_key
 
+ENGINES = ["sqlite", "postgres", "sequencer"]
 NUMBER = 0x0BADCAFE
 CREATOR = Wallet(5)
 PATHS = ["/triggers", "/functions", f"/functions?creator={CREATOR.address}", "/intents"]

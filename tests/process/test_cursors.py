@@ -66,12 +66,13 @@ async def read(urls: list[str], target: str, count: int) -> list[str]:
     return seen
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "sequencer"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """Two processes on one database: workers on one port on SQLite, strangers to each other on PostgreSQL."""
     environment, workers, processes = dict[str, str](), 2, 1
-    if request.param == "postgres":
-        environment, workers, processes = {"MUNIMENT_DATABASE_URL": request.getfixturevalue("postgres_url")}, 1, 2
+    if request.param != "sqlite":
+        environment = {"MUNIMENT_DATABASE_URL": request.getfixturevalue(f"{request.param}_url")}
+        workers, processes = 1, 2
     with ExitStack() as stack:
         started = [Service(tmp_path / "data", workers=workers, environment=environment) for _ in range(processes)]
         yield Site(tmp_path / "data", [stack.enter_context(each) for each in started], environment)

@@ -12,7 +12,7 @@ from muniment.cli.backup import backup, restore
 from muniment.cli.blocks import blocks
 from muniment.cli.chains import chains
 from muniment.cli.checks import doctor, ping, verify
-from muniment.cli.database import database, epoch
+from muniment.cli.database import database, epoch, sequence
 from muniment.cli.demo import demo
 from muniment.cli.intents import intents
 from muniment.cli.operators import operators
@@ -43,7 +43,7 @@ def _open_missing_streams() -> None:
 
 
 for _command in (
-    serve, demo, migrate, show_config, verify, doctor, ping, backup, restore, secrets, blocks, database, epoch, users,
-    chains, operators, intents,
+    serve, demo, migrate, show_config, verify, doctor, ping, backup, restore, secrets, blocks, database, epoch,
+    sequence, users, chains, operators, intents,
 ):  # fmt: skip
     main.add_command(_command)

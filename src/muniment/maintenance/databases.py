@@ -6,13 +6,14 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from muniment.storage import open_database
+from muniment.storage import numbering_of, open_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from muniment.settings import Settings
     from muniment.storage.database import Database
+    from muniment.storage.postgres.numbering import Numbering, Way
 
 T = TypeVar("T")
 
@@ -46,3 +47,19 @@ def migrate(settings: Settings) -> list[str]:
             return await database.migrate()
 
     return asyncio.run(apply())
+
+
+def way_of_numbering(settings: Settings) -> Way:
+    """The way in which the registry numbers its rows. Raises `Refusal` and `ValueError`."""
+    return run(settings, lambda _: _numbering(settings).way())
+
+
+def number_by(settings: Settings, way: Way) -> bool:
+    """Number rows in this way from now on; whether another way was in use. Raises `Refusal` and `ValueError`."""
+    return run(settings, lambda _: _numbering(settings).use(way))
+
+
+def _numbering(settings: Settings) -> Numbering:
+    if (numbering := numbering_of(settings.database_url)) is None:
+        raise ValueError("SQLite has one writer at a time, which numbers the rows: there is no other way")
+    return numbering

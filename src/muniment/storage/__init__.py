@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muniment.storage.database import Database
+    from muniment.storage.postgres.numbering import Numbering
     from muniment.storage.registry_copy import Source, Target
     from muniment.storage.replication.replicated import ReplicatedDatabase
 
@@ -66,6 +67,15 @@ def open_target(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Targ
     from muniment.storage.postgres.copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
 
     return target(url)
+
+
+def numbering_of(url: str) -> Numbering | None:
+    """How the database at `url` numbers its rows; None for SQLite, which has one way. Raises `ValueError` likewise."""
+    if _engine(url) == "sqlite":
+        return None
+    from muniment.storage.postgres.numbering import Numbering  # noqa: PLC0415 - a driver is loaded only when it is used
+
+    return Numbering(url)
 
 
 def sqlite_file(url: str, *, data_dir: Path) -> Path | None:

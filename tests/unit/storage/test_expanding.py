@@ -17,7 +17,12 @@ _FILLING = re.compile(r"INSERT INTO (\w+)")
 # SQLite's own table of the last numbers, and triggers that change nothing else: rows of the release before keep theirs.
 _LAST_NUMBERS = "sqlite_sequence"
 _NUMBERING = re.compile(r"CREATE TRIGGER \w+ AFTER INSERT ON \w+ BEGIN\s+UPDATE sqlite_sequence SET seq [^;]*;\s+END;")
-_OTHER = re.compile(r"CREATE (?:SEQUENCE|FUNCTION)\b|ALTER TABLE (?P<table>\w+) ALTER COLUMN \w+ SET STORAGE\b")
+# These functions are replaced by others that give processes of the release before what they need. It locks no table
+# (https://www.postgresql.org/docs/current/sql-createfunction.html).
+_REPLACED = r"CREATE OR REPLACE FUNCTION (?:next_seq|settled_seq)\(\) RETURNS bigint\b"
+_OTHER = re.compile(
+    rf"{_REPLACED}|CREATE (?:SEQUENCE|FUNCTION)\b|ALTER TABLE (?P<table>\w+) ALTER COLUMN \w+ SET STORAGE\b"
+)
 
 
 def statements(sql: str) -> list[str]:
@@ -70,6 +75,7 @@ def test_both_engines_are_at_the_same_level() -> None:
         "ALTER TABLE triggers RENAME COLUMN live TO alive", "UPDATE triggers SET live = 1", "DELETE FROM triggers",
         "ALTER TABLE triggers ADD COLUMN a text NOT NULL", "ALTER TABLE triggers ADD COLUMN a text UNIQUE",
         "ALTER TABLE triggers ALTER COLUMN live SET NOT NULL", "CREATE INDEX a ON triggers (live)",
+        "CREATE OR REPLACE FUNCTION seq_base() RETURNS bigint LANGUAGE sql RETURN 1",
         "CREATE UNIQUE INDEX CONCURRENTLY a ON triggers (live)", "ALTER TABLE triggers ADD CHECK (live = 1)",
         "ALTER TABLE triggers ALTER COLUMN record SET STORAGE EXTERNAL",
         "CREATE INDEX CONCURRENTLY a ON triggers (live); CREATE TABLE b (c text)",

@@ -17,6 +17,12 @@ WRITER = Path(__file__).parent / "writes_triggers.py"
 COUNT = 1_500
 
 
+@pytest.fixture(params=["postgres", "sequencer"])
+def url(request: pytest.FixtureRequest) -> str:
+    """An empty database, with each of the two ways to number rows."""
+    return request.getfixturevalue(f"{request.param}_url")
+
+
 async def follow(database: PostgresDatabase, writers: list[subprocess.Popen[bytes]]) -> list[str]:
     """All records in the order in which a reader meets them, read while `writers` write."""
     seen: list[str] = []
@@ -33,9 +39,9 @@ async def follow(database: PostgresDatabase, writers: list[subprocess.Popen[byte
 
 
 @pytest.mark.slow
-async def test_a_reader_behind_two_writing_processes_sees_every_row_once(postgres_url: str) -> None:
-    database = PostgresDatabase(postgres_url)
-    commands = [[sys.executable, WRITER, postgres_url, str(first), str(COUNT)] for first in (0, COUNT)]
+async def test_a_reader_behind_two_writing_processes_sees_every_row_once(url: str) -> None:
+    database = PostgresDatabase(url)
+    commands = [[sys.executable, WRITER, url, str(first), str(COUNT)] for first in (0, COUNT)]
     writers = [subprocess.Popen(command) for command in commands]
     seen = await follow(database, writers)
     assert [writer.returncode for writer in writers] == [0, 0]
@@ -62,13 +68,13 @@ async def test_a_row_above_a_running_writer_is_listed_and_not_yet_followed(postg
 
 
 @pytest.mark.slow
-async def test_rows_of_a_restored_dump_are_followed_and_new_ones_come_behind_them(postgres_url: str) -> None:
-    database = PostgresDatabase(postgres_url)
-    assert subprocess.run([sys.executable, WRITER, postgres_url, "1", "2"], check=False).returncode == 0
+async def test_rows_of_a_restored_dump_are_followed_and_new_ones_come_behind_them(url: str) -> None:
+    database = PostgresDatabase(url)
+    assert subprocess.run([sys.executable, WRITER, url, "1", "2"], check=False).returncode == 0
     # In the cluster of the dump a million transactions more had been counted.
     await database.write(lambda tx: tx.execute("UPDATE triggers SET seq = seq + (1000000::bigint << 16)"))
     assert await database.migrate() == []
-    assert subprocess.run([sys.executable, WRITER, postgres_url, "3", "1"], check=False).returncode == 0
+    assert subprocess.run([sys.executable, WRITER, url, "3", "1"], check=False).returncode == 0
     page = await search(database, TriggerQuery(sort=1), 1)
     assert sorted(page.records[:2]) == ["1", "2"]
     assert page.records[2:] == ["3"]

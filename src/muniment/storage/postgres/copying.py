@@ -11,7 +11,7 @@ import asyncpg
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import epoch
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name
-from muniment.storage.postgres.migrate import raise_base
+from muniment.storage.postgres.numbering import raise_numbers
 from muniment.storage.postgres.slot import Connection, Connector
 from muniment.storage.registry_copy import OTHERS_WRITE, ROWS_PER_BATCH, TABLES, RowRefused, Table
 
@@ -138,6 +138,8 @@ class _Target(_Side):
         await self._execute("BEGIN")
         try:
             await self._execute(f"LOCK TABLE {_TABLE_NAMES} IN SHARE ROW EXCLUSIVE MODE")
+            # Now, because a writer that takes this lock later would wait for the tables with it.
+            await self._fetch("SELECT begin_numbering()")
         except DatabaseUnavailable as refusal:
             if isinstance(refusal.__cause__, asyncpg.LockNotAvailableError):
                 raise DatabaseUnavailable(OTHERS_WRITE) from refusal
@@ -168,7 +170,7 @@ class _Target(_Side):
         del times_differ_ms  # only SQLite stores it; this engine always allows for more (`TIMES_DIFFER_MS_MAX`)
         await self._execute(f"ANALYZE {_TABLE_NAMES}")
         with _failures(self._name):
-            await raise_base(self._connection)
+            await raise_numbers(self._connection)
         try:
             await self._execute("COMMIT")
         except DatabaseUnavailable as refusal:

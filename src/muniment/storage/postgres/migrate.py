@@ -1,4 +1,4 @@
-"""Applies migrations on PostgreSQL, and raises the base of the sequence numbers; `engine` and `copying` call it.
+"""Applies migrations on PostgreSQL, and raises the sequence numbers above those of a restored dump; `engine` calls it.
 
 One process at a time migrates, while other processes serve clients.
 """
@@ -15,6 +15,7 @@ import asyncpg
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.migrate import LEDGER, Migration, migrations, missing
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, is_retryable
+from muniment.storage.postgres.numbering import raise_numbers
 
 if TYPE_CHECKING:
     from muniment.storage.postgres.slot import Connection, Connector
@@ -28,9 +29,6 @@ TABLE_WAIT_SECONDS_MAX: Final = 1.0
 _PAUSE_SECONDS: Final = 0.2
 # The number of the lock that a migrating process holds: arbitrary, but the same in every release.
 _LOCK_NAME: Final = 0x6D756E696D656E74
-# Tables that number their rows by transactions.
-_NUMBERED_TABLES: Final = """SELECT quote_ident(c.relname) FROM pg_attrdef d JOIN pg_class c ON c.oid = d.adrelid
-    WHERE pg_get_expr(d.adbin, d.adrelid) = 'next_seq()'"""
 # An index on a table with rows is built while other processes write. This is impossible inside a transaction, so it has
 # a migration file to itself (https://www.postgresql.org/docs/current/sql-createindex.html, "Building Indexes
 # Concurrently").
@@ -54,7 +52,7 @@ async def migrate(connector: Connector, *, seconds_max: float = MIGRATION_SECOND
         for migration in pending:
             await _apply(connection, migration, deadline)
         async with connection.transaction():
-            await raise_base(connection)
+            await raise_numbers(connection)
         return [migration.name for migration in pending]
     except DRIVER_ERRORS as error:
         raise DatabaseUnavailable(f"the database cannot be migrated: {error_name(error)}: {error}") from error
@@ -109,15 +107,3 @@ async def _add_to_ledger(connection: Connection, migration: Migration) -> None:
 
 def _milliseconds(seconds: float) -> str:
     return str(int(seconds * 1000))
-
-
-async def raise_base(connection: Connection) -> None:
-    """Give new rows higher numbers than all existing rows, also after a dump was restored."""
-    highest = 0
-    for (table,) in await connection.fetch(_NUMBERED_TABLES):
-        ((last,),) = await connection.fetch(f"SELECT coalesce(max(seq), 0) FROM {table}")  # noqa: S608 - a quoted name
-        highest = max(highest, int(last) >> 16)
-    ((base, current),) = await connection.fetch("SELECT seq_base(), pg_current_xact_id()::text::bigint")
-    if highest > base + current:
-        sql = f"CREATE OR REPLACE FUNCTION seq_base() RETURNS bigint LANGUAGE sql IMMUTABLE RETURN {highest - current}"
-        await connection.execute(sql)

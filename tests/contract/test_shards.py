@@ -1,0 +1,20 @@
+"""The page on life past one primary has the table of shards that the statements of this release give."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from golden import ROOT
+
+PAGE = ROOT / "docs" / "past-one-primary.md"
+
+
+@pytest.mark.slow
+def test_the_table_of_shards_is_that_of_the_operations(postgres_url: str) -> None:
+    """The program fails when an operation has no request in it."""
+    command = [sys.executable, str(ROOT / "bench" / "shards.py"), postgres_url]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in PAGE.read_text("utf-8")
