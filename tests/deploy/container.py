@@ -16,7 +16,7 @@ from programs import run
 # What `docker run --read-only --cap-drop=ALL --security-opt=no-new-privileges --tmpfs=/tmp` does.
 ISOLATION = (
     "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try", "--as-pid-1",
-    "--die-with-parent", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+    "--die-with-parent", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",  # noqa: S108 - the container's
 )  # fmt: skip
 # bubblewrap keeps root's name; the program takes the image's user, and loses these rights, before it starts.
 TO_CHANGE_USER = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")

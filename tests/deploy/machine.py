@@ -23,6 +23,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = make(folder, "systemd-sysv,dbus,ca-certificates")
         _clone(folder / CLONE.lstrip("/"))
+        (folder / "etc/hosts").write_text("127.0.0.1 localhost\n", "utf-8")
         self._process: subprocess.Popen[bytes] | None = None
         self._init = 0
 
