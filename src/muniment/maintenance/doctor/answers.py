@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from ssl import SSLSocket, cert_time_to_seconds
+from ssl import SSLEOFError, SSLSocket, cert_time_to_seconds
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -49,7 +49,7 @@ def ask(
         for name, value in (headers or {}).items():
             connection.putheader(name, value)
         connection.endheaders()
-        with suppress(BrokenPipeError, ConnectionResetError):  # an answer may come before the end of the body
+        with suppress(BrokenPipeError, ConnectionResetError, SSLEOFError):  # an answer may come before the end of the body
             for piece in pieces:
                 if time.monotonic() > deadline:
                     raise TimeoutError("the server reads too slowly")
