@@ -61,7 +61,8 @@ fuzz: $(VENV)/dev
 	$(VENV)/bin/pytest -s -p no:xdist tests/fuzz
 
 # The files in deploy/, each with the program that reads it. A program that is no Python package (kubectl,
-# systemd-analyze, actionlint) is used where it is installed; `-rs` names the tests that lack one.
+# systemd-nspawn, buildah, actionlint) is used where it is installed; `-rs` names the tests that lack one. As root it
+# also builds the image and boots a Debian, which need the Internet.
 deploy-test: $(VENV)/dev $(TOOLS)/done
 	$(VENV)/bin/pytest -rs -p no:xdist tests/deploy
 
