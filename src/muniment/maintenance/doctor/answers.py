@@ -49,7 +49,8 @@ def ask(
         for name, value in (headers or {}).items():
             connection.putheader(name, value)
         connection.endheaders()
-        with suppress(BrokenPipeError, ConnectionResetError, SSLEOFError):  # an answer may come before the end of the body
+        # An answer may come before the end of the body.
+        with suppress(BrokenPipeError, ConnectionResetError, SSLEOFError):
             for piece in pieces:
                 if time.monotonic() > deadline:
                     raise TimeoutError("the server reads too slowly")
