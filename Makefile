@@ -81,6 +81,8 @@ golden: $(VENV)/dev
 
 lock: $(VENV)/bin/uv
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --extra server -o requirements.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --all-extras -c requirements.lock \
+	  -o requirements-extras.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --extra server -c requirements.lock --group dev \
 	  -o requirements-dev.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group pyproject.toml:deploy \
