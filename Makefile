@@ -61,7 +61,8 @@ fuzz: $(VENV)/dev
 	$(VENV)/bin/pytest -s -p no:xdist tests/fuzz
 
 # The files in deploy/, each with the program that reads it. A program that is no Python package (kubectl,
-# systemd-analyze, actionlint) is used where it is installed; `-rs` names the tests that lack one.
+# systemd-nspawn, buildah, actionlint) is used where it is installed; `-rs` names the tests that lack one. As root it
+# also builds the image and boots a Debian, which need the Internet.
 deploy-test: $(VENV)/dev $(TOOLS)/done
 	$(VENV)/bin/pytest -rs -p no:xdist tests/deploy
 
@@ -80,6 +81,8 @@ golden: $(VENV)/dev
 
 lock: $(VENV)/bin/uv
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --extra server -o requirements.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --generate-hashes --no-header --all-extras -c requirements.lock \
+	  -o requirements-extras.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --extra server -c requirements.lock --group dev \
 	  -o requirements-dev.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group pyproject.toml:deploy \

@@ -18,6 +18,15 @@ def test_the_bill_of_materials_lists_the_locked_packages_and_this_version() -> N
     assert json.loads(BILL.read_text("utf-8"))["metadata"]["component"]["version"] == VERSION, "run `make sbom`"
 
 
+def test_the_lock_with_all_extras_has_every_package_of_the_lock_as_it_is_there() -> None:
+    pins = {
+        name: set(re.findall(r"^[\w.-]+==.*$|--hash=\S+", (ROOT / name).read_text("utf-8"), re.MULTILINE))
+        for name in ("requirements.lock", "requirements-extras.lock")
+    }
+    assert len(pins["requirements.lock"]) > 20
+    assert pins["requirements.lock"] < pins["requirements-extras.lock"], "run `make lock`"
+
+
 def test_every_licence_is_one_that_was_allowed() -> None:
     words = {name: set(re.split(r" (?:AND|OR|WITH) ", licence)) for name, licence in licences().items()}
     assert len(words) > 20

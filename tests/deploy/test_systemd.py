@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from programs import DEPLOY, installed, run
 
-UNITS = sorted((DEPLOY / "systemd").glob("muniment*"))
+UNITS = sorted((DEPLOY / "systemd").glob("muniment*.*"))
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 # In tenths. systemd calls less than 20 "OK"; a service without any restriction has 96.
 EXPOSURE_MAX = 15

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
-import sys
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from distributions import ROOT, SDIST, VERSION, WHEEL, build, clean_environment
 from service import Service
-
-ROOT = Path(__file__).parents[2]
-UV = Path(sys.executable).parent / "uv"
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-WHEEL, SDIST = f"muniment-{VERSION}-py3-none-any.whl", f"muniment-{VERSION}.tar.gz"
-
-
-def build(folder: Path) -> Path:
-    """Build as `make dist` does."""
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
-    subprocess.run([UV, "build", "--quiet", "--out-dir", folder], check=True, cwd=ROOT, env=environment)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +21,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=[WHEEL, SDIST], ids=["wheel", "sdist"])
 def python(request: pytest.FixtureRequest, built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a clean environment with the distribution and the locked packages."""
-    folder = tmp_path_factory.mktemp("clean") / "venv"
-    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder], check=True)
-    made = folder / "bin/python"
-    package = f"muniment[server] @ {(built / request.param).as_uri()}"
-    subprocess.run(
-        [UV, "pip", "install", "--quiet", "--python", made, "--constraint", ROOT / "requirements.lock", package],
-        check=True,
-    )
-    return made
+    return clean_environment(tmp_path_factory.mktemp("clean") / "venv", built / request.param)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from ssl import SSLSocket, cert_time_to_seconds
+from ssl import SSLEOFError, SSLSocket, cert_time_to_seconds
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -72,7 +72,8 @@ def _ask(url: str, method: str, pieces: Iterable[bytes], headers: dict[str, str]
         for name, value in headers.items():
             connection.putheader(name, value)
         connection.endheaders()
-        with suppress(BrokenPipeError, ConnectionResetError):  # an answer may come before the end of the body
+        # An answer may come before the end of the body.
+        with suppress(BrokenPipeError, ConnectionResetError, SSLEOFError):
             for piece in pieces:
                 if time.monotonic() > deadline:
                     raise TimeoutError("the server reads too slowly")
