@@ -31,6 +31,7 @@ from muniment.http.routing import Router
 from muniment.intents.lifecycle import Moment
 from muniment.intents.store import mark_expired
 from muniment.limits.overload import TICK_SECONDS, Overload
+from muniment.pins.worker import Pinner
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
 from muniment.triggers.store import mark_ended
@@ -101,6 +102,8 @@ class Application(AsgiAdapter):
         tasks.append(asyncio.create_task(self._watch_lag()))
         if self.context.holdings.chains:
             tasks.append(asyncio.create_task(self.context.holdings.tokens.keep_fresh()))
+        if self.context.settings.ipfs_pin_url:
+            tasks.append(asyncio.create_task(Pinner(self.context).run()))
         try:
             yield
         finally:

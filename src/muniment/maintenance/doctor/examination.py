@@ -16,6 +16,7 @@ from muniment.maintenance.doctor.backups import check_backup
 from muniment.maintenance.doctor.daemon import in_daemon
 from muniment.maintenance.doctor.findings import Finding, fail
 from muniment.maintenance.doctor.front import check_front
+from muniment.maintenance.doctor.pins import check_pins
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -104,6 +105,7 @@ async def _check_opened(settings: Settings, opened: Database, now_s: float) -> l
     findings.append(await contents.check_blocks(settings, opened))
     findings.append(await contents.check_signature(opened))
     findings += await nodes.check_chains(settings, opened, now_s=now_s)
+    findings += await check_pins(settings, opened, now_ms=int(now_s * 1000))
     return findings
 
 
