@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 SWEEP_SECONDS: Final = 30.0
 # Between two lines of the log about requests that were refused under overload: there are thousands of those a second.
 _SAID_NS: Final = 1_000_000_000
+# How long tasks may take to end. A write takes milliseconds, unless the database does not answer.
+_TASKS_SECONDS_MAX: Final = 2.0
 # Marks some records whose time has come, at most `SWEPT_PER_BATCH`; how many.
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
@@ -109,6 +111,7 @@ class Application(AsgiAdapter):
         finally:
             for task in tasks:
                 task.cancel()
+            await asyncio.wait(tasks, timeout=_TASKS_SECONDS_MAX)  # some of them still write
             await self.context.outgoing.close()
             await self.context.database.close()
 

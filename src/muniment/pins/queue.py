@@ -143,6 +143,12 @@ async def give_back(database: Database, taken: Taken, due_at_ms: int, failures: 
     await database.write(lambda tx: tx.execute(sql, values), order=taken.digest)
 
 
+async def release(database: Database, taken: Taken, now_ms: int) -> None:
+    """Write that nobody works on the bundle any more, and that it is due."""
+    sql = "UPDATE pins SET taken = 0, due_at_ms = ? WHERE digest = ? AND turn = ? AND pinned_at_ms IS NULL"
+    await database.write(lambda tx: tx.execute(sql, (now_ms, taken.digest, taken.turn)), order=taken.digest)
+
+
 async def count_waiting(database: Database) -> int:
     """The number of bundles that are not pinned yet."""
     ((waiting,),) = await database.fetch_slow("SELECT count(*) FROM pins WHERE pinned_at_ms IS NULL")

@@ -7,6 +7,7 @@ bundles keep their place and the worker rests, at most half a minute: after an o
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -117,6 +118,10 @@ class Pinner:
             await self._put_off(taken, str(error))
         except Refusal as refusal:  # the blocks are damaged, lost, or cannot be read now
             await self._put_off(taken, f"{refusal.code}: {refusal.detail}")
+        except asyncio.CancelledError:  # the process stops, and another one need not wait for the end of its time
+            with suppress(Refusal):
+                await queue.release(context.database, taken, context.now_ms())
+            raise
         else:
             await queue.finish(context.database, taken, context.now_ms())
             _log.info("pinned", cid=taken.cid)
