@@ -9,7 +9,7 @@ import io
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -69,7 +69,7 @@ class PinNode:
 
 
 @contextmanager
-def pin_node(port: int = 0, **given: Any) -> Iterator[PinNode]:
+def pin_node(port: int = 0, **given: Any) -> Generator[PinNode]:
     """A node that listens on loopback until the end of the block."""
     node = PinNode(**given)
     node.may_answer.set()
