@@ -58,7 +58,8 @@ class Node:
 
     async def has_pinned(self, root: CidParts) -> bool:
         """Whether the node has pinned `root` with everything below it. Raises `NodeFailed`."""
-        answer = await self._look(f"pin/ls?arg={root.text}&type=recursive")
+        base = "&cid-base=base32" if root.version else ""  # a node may write a CIDv1 in another base of its own accord
+        answer = await self._look(f"pin/ls?arg={root.text}&type=recursive{base}")
         if answer.status == _NOT_PINNED:
             return False  # if the node has another fault, the import says so
         if answer.status != _OK:
