@@ -60,10 +60,11 @@ soak: $(VENV)/dev
 fuzz: $(VENV)/dev
 	$(VENV)/bin/pytest -s -p no:xdist tests/fuzz
 
-# The files in deploy/, each with the program that reads it. A program that is no Python package (kubectl,
-# systemd-nspawn, buildah, actionlint) is used where it is installed; `-rs` names the tests that lack one. As root it
-# also builds the image and boots a Debian, which need the Internet.
+# The files in deploy/, each with the program that reads it, and pins at an IPFS node (245 MB of npm packages). A program
+# that is no Python package (kubectl, systemd-nspawn, buildah, actionlint) is used where it is installed; `-rs` names the
+# tests that lack one. As root it also builds the image and boots a Debian, which need the Internet.
 deploy-test: $(VENV)/dev $(TOOLS)/done
+	@$(VENV)/bin/python tests/node/install.py tests/deploy/ipfs
 	$(VENV)/bin/pytest -rs -p no:xdist tests/deploy
 
 check: $(VENV)/dev
@@ -106,4 +107,4 @@ bench-check: $(VENV)/dev
 	@$(VENV)/bin/python bench/targets.py
 
 clean:
-	rm -rf .venv $(VENV) $(TOOLS) dist tests/node/node_modules bench/peers/node_modules .ruff_cache .hypothesis
+	rm -rf .venv $(VENV) $(TOOLS) dist tests/node/node_modules tests/deploy/ipfs/node_modules bench/peers/node_modules .ruff_cache .hypothesis

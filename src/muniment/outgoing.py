@@ -13,10 +13,11 @@ import base64
 import ipaddress
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpcore2
@@ -35,6 +36,8 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _SPECIAL: Final = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "2001::/23", "64:ff9b:1::/48", "3fff::/20")))
 
 _IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Fields = Sequence[tuple[str, str]]
+T = TypeVar("T")
 
 
 class Unreachable(Exception):
@@ -44,6 +47,13 @@ class Unreachable(Exception):
         """Say why, without the URL: RPC URLs carry keys."""
         super().__init__(detail or reason)
         self.reason = reason
+
+
+class Answer(NamedTuple):
+    """An answer of any status, with its whole content."""
+
+    status: int
+    content: bytes
 
 
 def is_public(address: _IPAddress) -> bool:
@@ -132,23 +142,41 @@ class Outgoing:
         self, url: str, body: bytes, *, seconds_max: float, bytes_max: int = SMALL_ANSWER_BYTES_MAX
     ) -> bytes:
         """The answer to a JSON body, of at most `bytes_max`. Raises `Unreachable`."""
-        return await self._request("POST", url, body, seconds_max, bytes_max)
+        fields = [("content-type", "application/json"), ("content-length", str(len(body)))]
+        return await self._request("POST", url, fields, body, seconds_max, partial(_content, bytes_max=bytes_max))
 
     async def get(self, url: str, *, seconds_max: float, bytes_max: int = SMALL_ANSWER_BYTES_MAX) -> bytes:
         """The content at `url`, of at most `bytes_max`. Raises `Unreachable`."""
-        return await self._request("GET", url, None, seconds_max, bytes_max)
+        return await self._request("GET", url, (), None, seconds_max, partial(_content, bytes_max=bytes_max))
 
-    async def _request(self, method: str, url: str, body: bytes | None, seconds_max: float, bytes_max: int) -> bytes:
+    async def send(
+        self, url: str, fields: _Fields, body: bytes | AsyncIterator[bytes], *, seconds_max: float, bytes_max: int
+    ) -> Answer:
+        """The answer of any status to a POST with these header fields. A body in pieces is sent as it is made.
+
+        Raises `Unreachable`, also when the answer is longer than `bytes_max` or ends early, and the errors of `body`.
+        """
+        return await self._request("POST", url, fields, body, seconds_max, partial(_answer, bytes_max=bytes_max))
+
+    async def _request(
+        self,
+        method: str,
+        url: str,
+        fields: _Fields,
+        body: bytes | AsyncIterator[bytes] | None,
+        seconds_max: float,
+        read: Callable[[httpcore2.Response], Awaitable[T]],
+    ) -> T:
+        """What `read` makes of the response. Raises `Unreachable`."""
         target, headers = _target(url)
-        if body is not None:
-            headers += [("content-type", "application/json"), ("content-length", str(len(body)))]
+        headers += fields
         limits = {"connect": min(CONNECT_SECONDS_MAX, seconds_max), "read": seconds_max, "write": seconds_max}
         try:
             async with asyncio.timeout(seconds_max), AsyncExitStack() as stack:
                 response = await stack.enter_async_context(
                     self._pool.stream(method, target, headers=headers, content=body, extensions={"timeout": limits})
                 )
-                return await _content(response, bytes_max)
+                return await read(response)
         except (TimeoutError, httpcore2.TimeoutException):
             raise Unreachable("timeout") from None
         except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
@@ -179,9 +207,17 @@ def _is_ipv6(parts: SplitResult) -> bool:
     return ":" in (parts.hostname or "")
 
 
-async def _content(response: httpcore2.Response, bytes_max: int) -> bytes:
+async def _content(response: httpcore2.Response, *, bytes_max: int) -> bytes:
     if response.status != 200:  # noqa: PLR2004 - a redirect is no answer either
         raise Unreachable(f"http-{response.status}")
+    return await _read(response, bytes_max)
+
+
+async def _answer(response: httpcore2.Response, *, bytes_max: int) -> Answer:
+    return Answer(response.status, await _read(response, bytes_max))
+
+
+async def _read(response: httpcore2.Response, bytes_max: int) -> bytes:
     received = bytearray()
     async for chunk in response.aiter_stream():
         received += chunk

@@ -28,6 +28,7 @@ _OWNERS: Final = {
     "deactivations": ["triggers"],
     "functions": ["functions"],
     "function_creators": ["functions"],
+    "pins": ["pins"],
     "users": ["users", "auth/api_keys.py"],
     "used_nonces": ["auth"],
     "forgotten_nonces": ["auth"],
@@ -56,6 +57,8 @@ _EVERYWHERE: Final = [
     "maintenance",
 ]
 _EXCEPTIONS: Final = {
+    # It looks for bundles that are not in the queue, and reads the CID of one that is.
+    "pins/queue.py": {"functions"},
     # It asks nodes for the receipts of the transactions that intents name.
     "watch/receipts.py": {"intents", "intent_proposals", "intents_2", "intent_proposals_2", "executions"},
     # In one transaction with its own tables, it takes back the facts of blocks that a chain has dropped.

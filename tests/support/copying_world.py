@@ -43,7 +43,7 @@ T = TypeVar("T")
 OWNERS = (Wallet(201), Wallet(202))
 NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
 INPUTS = {"limit": "uint256"}
-# Rows as the watcher and an import leave them.
+# Rows as the watcher, an import and a worker of pins leave them.
 FACTS = (
     ("INSERT INTO executions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
      (8453, 17, b"\x01" * 32, b"\x02" * 32, 3, b"\x03" * 20, b"\x04" * 32, "succeeded")),
@@ -51,6 +51,8 @@ FACTS = (
      (10, 2**40, b"\x05" * 32, b"\x06" * 32, -1, b"\x03" * 20, b"\x07" * 32, "failed")),
     ("INSERT INTO chain_progress VALUES (?, ?, ?)", (8453, b"\x03" * 20, 18)),
     ("INSERT INTO chain_blocks VALUES (?, ?, ?)", (8453, 17, b"\x01" * 32)),
+    ("INSERT INTO pins VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+     (b"\x08" * 32, NOW_MS, NOW_MS + 1, 1, 2, 3, "no space “left”", None)),
     ("INSERT INTO leases VALUES (?, ?, ?)", ("watch", "somebody", NOW_MS + 1)),
     ("INSERT INTO imports VALUES (?, ?, ?, ?, ?)", ("a file", 7, 900, 1, NOW_MS)),
     ("INSERT INTO time_differences VALUES (?, ?)", (2**20, NOW_MS)),

@@ -31,6 +31,7 @@ from muniment.http.routing import Router
 from muniment.intents.lifecycle import Moment
 from muniment.intents.store import mark_expired
 from muniment.limits.overload import TICK_SECONDS, Overload
+from muniment.pins.worker import Pinner
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
 from muniment.triggers.store import mark_ended
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 SWEEP_SECONDS: Final = 30.0
 # Between two lines of the log about requests that were refused under overload: there are thousands of those a second.
 _SAID_NS: Final = 1_000_000_000
+# How long tasks may take to end. A write takes milliseconds, unless the database does not answer.
+_TASKS_SECONDS_MAX: Final = 2.0
 # Marks some records whose time has come, at most `SWEPT_PER_BATCH`; how many.
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
@@ -101,11 +104,14 @@ class Application(AsgiAdapter):
         tasks.append(asyncio.create_task(self._watch_lag()))
         if self.context.holdings.chains:
             tasks.append(asyncio.create_task(self.context.holdings.tokens.keep_fresh()))
+        if self.context.settings.ipfs_pin_url:
+            tasks.append(asyncio.create_task(Pinner(self.context).run()))
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
+            await asyncio.wait(tasks, timeout=_TASKS_SECONDS_MAX)  # some of them still write
             await self.context.outgoing.close()
             await self.context.database.close()
 

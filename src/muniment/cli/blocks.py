@@ -1,17 +1,25 @@
-"""`muniment blocks`."""
+"""`muniment blocks` and `muniment pins`."""
 
 # ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
 
 from __future__ import annotations
 
 import signal
+import time
 from functools import partial
 from pathlib import Path
 
 import click
 
 from muniment.cli import output
-from muniment.cli.options import common_options, json_summary_option, require_database, settings_of
+from muniment.cli.options import (
+    common_options,
+    json_option,
+    json_summary_option,
+    registry_of,
+    require_database,
+    settings_of,
+)
 
 
 @click.group()
@@ -46,3 +54,82 @@ def copy_blocks(config: Path | None, source: str, target: str, *, as_json: bool,
             )  # fmt: skip
     output.print_summary(summary, as_json=as_json)
     raise SystemExit(stop.status if summary.interrupted else int(summary.damaged > 0))
+
+
+@click.group()
+def pins() -> None:
+    """The bundles that an IPFS node is to pin (MUNIMENT_IPFS_PIN_URL)."""
+
+
+@pins.command("list")
+@common_options
+@click.option("--pinned", "is_pinned", is_flag=True, help="Bundles that are pinned, the last one first.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of bundles.")
+@json_option
+def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool, **flags: object) -> None:
+    """Print the bundles that wait, the longest wait first: their CID, their failures and the last reason."""
+    from muniment.maintenance import databases
+    from muniment.pins import queue
+    from muniment.wire import iso_time
+
+    settings = registry_of(config, **flags)
+    with output.errors_on_one_line():
+        found = databases.run(settings, lambda db: queue.listed(db, is_pinned=is_pinned, limit=limit))
+    if as_json:
+        output.print_json([
+            {
+                "cid": pin.cid, "state": "taken" if pin.is_taken else "pinned" if is_pinned else "waiting",
+                "since": iso_time(pin.waits_since_ms if pin.pinned_at_ms is None else pin.pinned_at_ms),
+                "due": iso_time(pin.due_at_ms) if pin.pinned_at_ms is None else None,
+                "failures": pin.failures, "error": pin.error,
+            }
+            for pin in found
+        ])  # fmt: skip
+        return
+    for pin in found:
+        if pin.pinned_at_ms is not None:
+            output.print_text(f"{pin.cid}  pinned {iso_time(pin.pinned_at_ms)}")
+        else:
+            failed = f", failed {pin.failures} times, again {iso_time(pin.due_at_ms)}" if pin.failures else ""
+            output.print_text(
+                f"{pin.cid}  waits since {iso_time(pin.waits_since_ms)}{failed}{f': {pin.error}' if pin.error else ''}"
+            )
+
+
+@pins.command("retry")
+@common_options
+@click.argument("cids", metavar="[CID]...", nargs=-1)
+def retry_pins(config: Path | None, cids: tuple[str, ...], **flags: object) -> None:
+    """Let the service try bundles that wait at once: all of them, or those with these CIDs.
+
+    Run it after you have repaired the node. A bundle that is being sent is left alone.
+    """
+    from muniment.ipfs.cid import Cid
+    from muniment.maintenance import databases
+    from muniment.pins import queue
+
+    settings = registry_of(config, **flags)
+    with output.errors_on_one_line():
+        digests = [Cid.parse(cid).digest for cid in cids]
+        count = databases.run(settings, lambda db: db.write(lambda tx: queue.retry(tx, _now_ms(), digests)))
+    output.print_text(f"{count} bundles are due now")
+
+
+@pins.command("recheck")
+@common_options
+def recheck_pins(config: Path | None, **flags: object) -> None:
+    """Let the service ask the node again about every pinned bundle, and send those that it lacks.
+
+    Run it after you have named another node, or when the node has lost data. A restore does the same.
+    """
+    from muniment.maintenance import databases
+    from muniment.pins import queue
+
+    settings = registry_of(config, **flags)
+    with output.errors_on_one_line():
+        count = databases.run(settings, lambda db: db.write(lambda tx: queue.recheck(tx, _now_ms())))
+    output.print_text(f"{count} bundles are due now")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -72,7 +72,8 @@ def renew_epoch(config: Path | None, **flags: object) -> None:
 
     This is necessary after a return to an earlier state without `muniment restore`: from a dump, a replica that lacked
     writes, Litestream or a copy of the disk. New rows get the numbers of the lost rows there, and an earlier cursor
-    would skip them. Run it before the service starts. It changes nothing else, and can be repeated.
+    would skip them. Run it before the service starts. The IPFS node, if there is one, is asked again about every pin.
+    Nothing else changes, and the command can be repeated.
     """
     from muniment.maintenance.epoch import renew
 

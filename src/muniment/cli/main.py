@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from muniment.cli.backup import backup, restore
-from muniment.cli.blocks import blocks
+from muniment.cli.blocks import blocks, pins
 from muniment.cli.chains import chains
 from muniment.cli.checks import doctor, ping, verify
 from muniment.cli.database import database, epoch, sequence
@@ -44,6 +44,6 @@ def _open_missing_streams() -> None:
 
 for _command in (
     serve, demo, migrate, show_config, verify, doctor, ping, backup, restore, secrets, blocks, database, epoch,
-    sequence, users, chains, operators, intents,
+    sequence, users, chains, operators, intents, pins,
 ):  # fmt: skip
     main.add_command(_command)

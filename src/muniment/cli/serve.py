@@ -83,8 +83,9 @@ def _prepare(settings: Settings) -> None:
 def _give_to_workers(settings: Settings) -> None:
     """Put the settings into the environment, where every worker reads them."""
     environment = settings.environment()
-    if f"{variable('secret')}_FILE" in os.environ:
-        del environment[variable("secret")]  # the secrets stay in their file
+    for name in ("secret", "ipfs_pin_authorization"):
+        if f"{variable(name)}_FILE" in os.environ:
+            del environment[variable(name)]  # a secret stays in its file
     os.environ.update(environment)
 
 

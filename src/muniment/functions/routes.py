@@ -130,7 +130,7 @@ async def create_function(context: Context, caller: KeyCaller, upload: BundleUpl
 
 async def _register(context: Context, request: Request, creator: Address, bundle: Bundle) -> str:
     """Store the blocks, then the row: a crash in between leaves blocks without a row, never a row without blocks."""
-    manifest = bundle.manifest
+    settings, manifest = context.settings, bundle.manifest
     name, version = manifest.name, str(manifest.version)
     known = await store.find_content(context.database, bundle.content)
     owner = context.limiter.owner(creator.raw)
@@ -153,8 +153,9 @@ async def _register(context: Context, request: Request, creator: Address, bundle
         created_at=iso_time(now_ms), creator=creator,
     )  # fmt: skip
     new = store.NewFunction(
-        function.cid.digest, bundle.content, dict(manifest.inputs), now_ms, encode(function).decode()
-    )
+        function.cid.digest, bundle.content, dict(manifest.inputs), now_ms, encode(function).decode(),
+        is_to_pin=bool(settings.ipfs_pin_url),
+    )  # fmt: skip
     record = await context.database.write(lambda tx: store.insert(tx, new, creator, name, version))
     if known is None:
         owner.owe(NEW_FUNCTION)

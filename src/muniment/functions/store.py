@@ -12,6 +12,7 @@ from muniment.errors import VersionTaken
 from muniment.evm.address import Address
 from muniment.http.paging import EMPTY, Page, PageQuery, Sort
 from muniment.ipfs.cid import DAG_PB, Cid
+from muniment.pins import queue as pins
 from muniment.storage.listing import Listed, Rows, in_order
 from muniment.storage.pages import read_page
 from muniment.storage.row_counts import has_row_behind
@@ -43,13 +44,17 @@ class FunctionQuery(PageQuery, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class NewFunction:
-    """A row to insert: the digest of the root block, the hash of the bundle's bytes (`content`), the record as JSON."""
+    """A row to insert: the digest of the root block, the hash of the bundle's bytes (`content`), the record as JSON.
+
+    `is_to_pin`: an IPFS node is to pin the bundle.
+    """
 
     digest: bytes
     content: bytes
     inputs: dict[str, str]
     created_at_ms: int
     record: str
+    is_to_pin: bool = False
 
 
 async def find_record(database: Reader | Transaction, digest: bytes) -> str | None:
@@ -106,6 +111,8 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
         raise taken
     record = await find_content(transaction, new.content)
     assert record is not None  # noqa: S101 - it was there or was inserted, in this transaction
+    if new.is_to_pin:
+        await pins.add(transaction, pins.cid_of(record).digest, new.created_at_ms)
     return record
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from typing import TYPE_CHECKING
 
 from muniment.maintenance import databases
+from muniment.pins import queue
 from muniment.storage import epoch, open_database
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from muniment.settings import Settings
+    from muniment.storage.database import Transaction
 
 
 def renew(settings: Settings) -> float:
     """Begin a new epoch. The result is the number of seconds until running services use it."""
-    databases.run(settings, lambda database: database.write(lambda tx: epoch.renew(tx, new_number())))
+    databases.run(settings, lambda database: database.write(_renew))
     return epoch.FRESH_SECONDS
 
 
@@ -34,11 +37,22 @@ def begin_in_file(path: Path) -> None:
         try:
             if not await database.fetch("SELECT 1 FROM schema_migrations WHERE name = ?", (epoch.MIGRATION,)):
                 await database.migrate()
-            await database.write(lambda tx: epoch.renew(tx, new_number()))
+            has_pins = await database.fetch("SELECT 1 FROM schema_migrations WHERE name = ?", (queue.MIGRATION,))
+            await database.write(_renew if has_pins else _renew_numbers)
         finally:
             await database.close()
 
     asyncio.run(begin())
+
+
+async def _renew(tx: Transaction) -> None:
+    """Begin a new epoch. The IPFS node is asked again about every pin: it may have lost data too."""
+    await _renew_numbers(tx)
+    await queue.recheck(tx, time.time_ns() // 1_000_000)
+
+
+async def _renew_numbers(tx: Transaction) -> None:
+    await epoch.renew(tx, new_number())
 
 
 def new_number() -> int:

@@ -105,6 +105,12 @@ class Settings:
     allow_private_networks: bool = _setting(
         False, "true: RPC nodes and token lists at private and loopback addresses are allowed; for development"
     )
+    ipfs_pin_url: str = _setting(
+        "", "RPC of an IPFS node that pins every bundle, like http://127.0.0.1:5001; empty: none"
+    )
+    ipfs_pin_authorization: str = _setting(
+        "", "Header field `Authorization` for this node, like `Bearer …`, if it wants one", secret=True
+    )
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
@@ -137,6 +143,13 @@ class Settings:
                 raise SettingError(f"{each.name} must be at most {ceiling}")
         if self.read_urls and not all(_is_postgresql(url) for url in (self.database_url, *self.read_urls)):
             raise SettingError("database_read_urls needs postgresql:// URLs, and a postgresql:// URL as database_url")
+        if not self.ipfs_pin_authorization.isascii() or not self.ipfs_pin_authorization.isprintable():
+            raise SettingError("ipfs_pin_authorization has characters that no header field may have")
+        if self.ipfs_pin_url and not _is_base_url(self.ipfs_pin_url):
+            raise SettingError(
+                "ipfs_pin_url must be http://host:port or https://host:port, and may have a path; "
+                "credentials belong into ipfs_pin_authorization"
+            )
         _ = self.proxies, self.rate_limits, self.exempt_networks
 
     def __repr__(self) -> str:
@@ -231,6 +244,17 @@ def _without_password(text: str) -> str:
 
 def _is_postgresql(url: str) -> bool:
     return url.startswith(("postgresql://", "postgres://"))
+
+
+def _is_base_url(url: str) -> bool:
+    """Whether paths can be appended to this URL of a server."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for a port that is none
+    except ValueError:
+        return False
+    is_plain = url.isascii() and url.isprintable() and " " not in url and not {"@", "?", "#"} & set(url)
+    return is_plain and parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 def _without_path(url: str) -> str:

@@ -43,6 +43,7 @@ TABLES: Final = tuple(
         ("used_nonces", "address nonce_window slot"),
         ("functions", "seq"),
         ("function_creators", "seq"),
+        ("pins", "digest"),
         ("triggers", "seq"),
         ("deactivations", "signature"),
         ("intents", "seq"),

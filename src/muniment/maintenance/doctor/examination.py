@@ -19,6 +19,7 @@ from muniment.maintenance.doctor.backups import check_backup
 from muniment.maintenance.doctor.daemon import in_daemon
 from muniment.maintenance.doctor.findings import Finding, fail
 from muniment.maintenance.doctor.front import check_front
+from muniment.maintenance.doctor.pins import check_pins
 
 if TYPE_CHECKING:
     from muniment.settings import Settings
@@ -136,7 +137,13 @@ async def _check_opened(settings: Settings, opened: Database, now_s: float, foun
     async def check_nodes() -> None:
         found.extend(await nodes.check_chains(settings, opened, now_s=now_s))
 
-    await asyncio.gather(_guarded("blocks", check_blocks(), found), _guarded("chains", check_nodes(), found))
+    async def check_queue() -> None:
+        found.extend(await check_pins(settings, opened, now_ms=int(now_s * 1000)))
+
+    await asyncio.gather(
+        _guarded("blocks", check_blocks(), found), _guarded("chains", check_nodes(), found),
+        _guarded("pins", check_queue(), found),
+    )  # fmt: skip
 
 
 async def _check_servers(settings: Settings) -> list[Finding]:

@@ -1,0 +1,206 @@
+"""What a node does wrong, and what becomes of the bundle: it waits, the reason is shown, and nothing else suffers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+
+import httpx2
+import pytest
+from pins_world import QUICK, row, until_rows, with_node, working
+
+from applications import client_of
+from builders import Bundle, deploy
+from conftest import Clock
+from muniment.app import Application
+from muniment.context import Context
+from muniment.pins.worker import PinLimits
+from pin_node import PinNode, pin_node
+
+
+@pytest.fixture
+def node() -> Iterator[PinNode]:
+    with pin_node() as started:
+        yield started
+
+
+@pytest.fixture
+def pinning(context: Context, node: PinNode) -> Context:
+    return with_node(context, node.url)
+
+
+@pytest.fixture
+async def uploads(pinning: Context) -> AsyncIterator[httpx2.AsyncClient]:
+    async with client_of(Application(pinning)) as made:
+        yield made
+
+
+OF_THE_BUNDLE = {
+    "500": "dag/import answered 500: import failed: no space left on device",
+    "413": "dag/import answered 413: refused",
+    "400": "dag/import answered 400: refused",
+    "cut": "dag/import: unreachable",
+    "half an answer": "dag/import: unreachable",
+    "wrong root": "the node answered with another root",
+    "two roots": "the node answered with another root",
+    "no root": "the answer of dag/import ends without the root",
+    "nothing": "the answer of dag/import ends without the root",
+    "error at the end": "dag/import failed: unexpected EOF",
+    "no json": "the node answered with something else than JSON",
+    "deep json": "the node answered with something else than JSON",
+    "strange json": "the node answered without the object Root",
+    "endless": "dag/import: too-large",
+}
+
+
+@pytest.mark.parametrize(("fault", "error"), OF_THE_BUNDLE.items(), ids=list(OF_THE_BUNDLE))
+async def test_a_bundle_that_fails_waits_with_its_reason_and_is_pinned_when_the_fault_is_over(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode, clock: Clock, fault: str, error: str
+) -> None:
+    cid = await deploy(uploads)
+    node.fault = fault
+    async with working(pinning):
+        await until_rows(pinning, "failures = 1 AND taken = 0")
+        assert await row(pinning, "error, pinned_at_ms") == (error, None)
+        assert not node.pinned
+        node.fault = ""
+        clock.advance(seconds=2)
+        await until_rows(pinning, "pinned_at_ms IS NOT NULL AND failures = 0 AND error IS NULL")
+    assert list(node.pinned) == [cid]
+
+
+async def test_a_long_reason_is_kept_short_and_printable(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode
+) -> None:
+    await deploy(uploads)
+    node.fault = "pin error"
+    async with working(pinning):
+        await until_rows(pinning, "failures = 1")
+    (error,) = await row(pinning, "error")
+    assert isinstance(error, str)
+    assert error.startswith("the node did not pin: block was not found locally (offline): [31mxxx")
+    assert error.isprintable()
+    assert len(error) < 400
+
+
+async def test_an_answer_that_never_ends_is_given_up_in_time(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode
+) -> None:
+    await deploy(uploads)
+    node.fault = "endless and slow"
+    async with working(pinning, replace(QUICK, import_seconds_max=0.5)):
+        await until_rows(pinning, "failures = 1 AND error = 'dag/import: timeout'")
+
+
+async def test_a_bundle_that_fails_again_and_again_waits_longer_each_time(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode, clock: Clock
+) -> None:
+    await deploy(uploads)
+    node.fault = "500"
+    waits: list[float] = []
+    async with working(pinning):
+        for failures in range(1, 15):
+            await until_rows(pinning, f"failures = {failures} AND taken = 0")
+            (due,) = await row(pinning, "due_at_ms")
+            assert isinstance(due, int)
+            waits.append((due - clock()) / 1000)
+            clock.now_ms = due
+    doubled = [min(2 * 2**number, 3_600) for number in range(14)]
+    assert all(most / 2 - 0.01 <= wait <= most for wait, most in zip(waits, doubled, strict=True)), waits
+
+
+async def test_other_bundles_go_on_while_one_fails(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode
+) -> None:
+    damaged, *good = [await deploy(uploads, Bundle(version=f"1.0.{number}", wasm=_wasm(number))) for number in range(4)]
+    await _lose_block(pinning, b"leaf 0")
+    async with working(pinning):
+        await until_rows(pinning, "pinned_at_ms IS NOT NULL", 3)
+        await until_rows(pinning, "failures = 1 AND error LIKE 'integrity: block % of stored content is missing'")
+    assert set(node.pinned) == set(good)
+    assert damaged not in node.pinned
+
+
+def _wasm(number: int) -> bytes:
+    return b"\0asm\1\0\0\0" + bytes((0, 8, 1)) + b"x" + f"leaf {number}".encode()
+
+
+async def _lose_block(context: Context, content: bytes) -> None:
+    """Remove the only block with `content`: a file with SQLite, a row with PostgreSQL."""
+    if context.settings.database_url.startswith("sqlite"):
+        files = (path for path in (context.settings.data_dir / "blocks").rglob("*") if path.is_file())
+        (lost,) = [path for path in files if content in path.read_bytes()]
+        lost.unlink()
+    else:
+        rows = await context.database.fetch("SELECT digest, data FROM blocks")
+        (digest,) = [digest for digest, data in rows if content in data]
+        await context.database.write(lambda tx: tx.execute("DELETE FROM blocks WHERE digest = ?", (digest,)))
+
+
+OF_THE_NODE = {
+    401: "pin/ls answered 401: the node is ill",
+    404: "pin/ls answered 404: the node is ill",
+    429: "pin/ls answered 429: the node is ill",
+    503: "pin/ls answered 503: the node is ill",
+    302: "pin/ls answered 302",
+    307: "pin/ls answered 307",
+}
+
+
+@pytest.mark.parametrize(("status", "error"), OF_THE_NODE.items(), ids=[str(status) for status in OF_THE_NODE])
+async def test_a_node_that_cannot_be_used_is_charged_to_no_bundle(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode, status: int, error: str
+) -> None:
+    await deploy(uploads)
+    node.look_status = status
+    async with working(pinning):
+        await until_rows(pinning, f"error = '{error}' AND failures = 0 AND taken = 0")
+        assert not node.imports
+        node.look_status = 200
+        await until_rows(pinning, "pinned_at_ms IS NOT NULL AND error IS NULL")
+
+
+async def test_a_node_that_refuses_imports_alone_is_charged_to_no_bundle(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode
+) -> None:
+    await deploy(uploads)
+    node.fault = "403"
+    async with working(pinning):
+        await until_rows(pinning, "error = 'dag/import answered 403: refused' AND failures = 0 AND taken = 0")
+        node.fault = ""
+        await until_rows(pinning, "pinned_at_ms IS NOT NULL")
+
+
+async def test_a_program_that_is_no_node_is_named(uploads: httpx2.AsyncClient, pinning: Context, node: PinNode) -> None:
+    await deploy(uploads)
+    async with working(with_node(pinning, f"{node.url}/prefix")):
+        await until_rows(pinning, "error = 'pin/ls answered 404: 404 page not found' AND failures = 0")
+
+
+async def test_credentials_reach_the_node_and_nobody_else(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await deploy(uploads)
+    node.authorization = "Bearer right-secret"
+    async with working(with_node(pinning, node.url, "Bearer wrong-secret")):
+        await until_rows(pinning, "error IS NOT NULL AND failures = 0 AND taken = 0")
+    (error,) = await row(pinning, "error")
+    assert error == "pin/ls answered 403: 403 - Forbidden, you said Bearer ********"
+    async with working(with_node(pinning, node.url, "Bearer right-secret")):
+        await until_rows(pinning, "pinned_at_ms IS NOT NULL")
+    printed = "".join(capsys.readouterr())
+    assert "Bearer ********" in printed
+    assert "secret" not in printed
+
+
+async def test_workers_outlive_a_database_that_is_away(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode
+) -> None:
+    await pinning.database.write(lambda tx: tx.execute("ALTER TABLE pins RENAME TO moved"))
+    async with working(pinning, PinLimits(idle_seconds=0.02, rest_seconds=0.02, rest_seconds_max=0.05)):
+        await asyncio.sleep(0.3)
+        await pinning.database.write(lambda tx: tx.execute("ALTER TABLE moved RENAME TO pins"))
+        cid = await deploy(uploads)
+        await until_rows(pinning, "pinned_at_ms IS NOT NULL")
+    assert list(node.pinned) == [cid]

@@ -1,0 +1,54 @@
+"""What the doctor says about pins, and about the node that pins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from muniment.context import Context
+from muniment.maintenance.doctor.findings import Level
+from muniment.maintenance.doctor.pins import check_pins, judge, judge_unused
+from muniment.pins.queue import Backlog
+from pin_node import pin_node
+
+NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("backlog", "level", "message"),
+    [
+        (Backlog(0, 0, None), Level.OK, "no bundle waits to be pinned"),
+        (Backlog(3, 0, NOW_MS - HOUR_MS), Level.OK, "3 bundles wait to be pinned"),
+        (Backlog(3, 0, NOW_MS - 2 * HOUR_MS), Level.WARN, "3 bundles wait to be pinned, one for 2 hours"),
+        (Backlog(3, 1, NOW_MS), Level.WARN, "3 bundles wait to be pinned, 1 of them failed 5 times or more"),
+    ],
+)
+def test_bundles_that_wait_long_or_fail_are_a_warning(backlog: Backlog, level: Level, message: str) -> None:
+    found = judge(backlog, NOW_MS)
+    assert (found.level, found.message) == (level, message)
+
+
+def test_bundles_that_wait_for_a_node_that_is_not_named_are_a_warning() -> None:
+    assert judge_unused(Backlog(0, 0, None)).level is Level.OK
+    found = judge_unused(Backlog(2, 0, NOW_MS))
+    assert (found.level, found.message) == (Level.WARN, "2 bundles wait, but MUNIMENT_IPFS_PIN_URL is empty")
+
+
+async def test_a_node_that_answers_is_named_with_its_release(context: Context) -> None:
+    with pin_node(authorization="Bearer right") as node:
+        settings = replace(context.settings, ipfs_pin_url=node.url, ipfs_pin_authorization="Bearer right")
+        queue, found = await check_pins(settings, context.database, now_ms=NOW_MS)
+        assert queue.level is Level.OK
+        assert (found.level, found.message) == (Level.OK, "it answers, release 0.99.0-test")
+        settings = replace(settings, ipfs_pin_authorization="Bearer wrong")
+        _, found = await check_pins(settings, context.database, now_ms=NOW_MS)
+        assert found.level is Level.WARN
+        assert found.message == "version answered 403: 403 - Forbidden, you said Bearer ********"
+
+
+async def test_a_node_that_is_away_is_a_warning(context: Context) -> None:
+    settings = replace(context.settings, ipfs_pin_url="http://127.0.0.1:9")
+    _, found = await check_pins(settings, context.database, now_ms=NOW_MS)
+    assert (found.level, found.message) == (Level.WARN, "version: unreachable")
