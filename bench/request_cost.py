@@ -80,8 +80,8 @@ async def _measure() -> dict[str, list[float]]:
         await asyncio.gather(*(post(app, "/triggers", body) for body in bodies))
         targets = [f"/triggers/{json.loads(body)['sig']}" for body in bodies]
         envelope = Envelope(
-            Router([get_answer]), context, app.admission, limits=Limits(65_536, 30), random_bytes=os.urandom,
-            addresses=context.clients, note_writer=None, log_requests=False,
+            Router([get_answer]), context, app.admission, limits=Limits(65_536, 30), metrics=context.metrics,
+            random_bytes=os.urandom, addresses=context.clients, note_writer=None, log_requests=False,
         )  # fmt: skip
         settle_memory()
         found = {

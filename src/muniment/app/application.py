@@ -27,10 +27,12 @@ from muniment.http.admission import Admission
 from muniment.http.asgi import AsgiAdapter
 from muniment.http.envelope import Envelope
 from muniment.http.limits import Limits
+from muniment.http.problems import all_refusals
 from muniment.http.routing import Router
 from muniment.intents.lifecycle import Moment
 from muniment.intents.store import mark_expired
 from muniment.limits.overload import TICK_SECONDS, Overload
+from muniment.metrics.recorder import open_metrics
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
 from muniment.triggers.store import mark_ended
@@ -38,12 +40,15 @@ from muniment.triggers.store import mark_ended
 if TYPE_CHECKING:
     from types import FrameType
 
+    from muniment.metrics.recorder import Metrics
     from muniment.storage.database import Transaction
 
 # How long a record that has ended may stay among those that listings look at one by one.
 SWEEP_SECONDS: Final = 30.0
 # Between two lines of the log about requests that were refused under overload: there are thousands of those a second.
 _SAID_NS: Final = 1_000_000_000
+# Between two looks at the gauges of a process; the process that answers GET /metrics looks at its own once more.
+_GAUGES_SECONDS: Final = 1.0
 # Marks some records whose time has come, at most `SWEPT_PER_BATCH`; how many.
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
@@ -76,14 +81,22 @@ class Application(AsgiAdapter):
         self.admission = Admission(context.limiter, context.clients, Overload(random.random, time.monotonic_ns()))
         envelope = Envelope(
             Router(OPERATIONS), self.context, self.admission,
-            limits=Limits(settings.body_bytes_max, settings.body_timeout_s), random_bytes=context.random_bytes,
+            limits=Limits(settings.body_bytes_max, settings.body_timeout_s), metrics=context.metrics,
+            random_bytes=context.random_bytes,
             addresses=context.clients, note_writer=context.wrote, log_requests=settings.log_requests,
         )  # fmt: skip
         super().__init__(envelope.respond, self._lifespan)
+        self._describe(context.metrics)
         # The answer to a request; raises `ClientGone` when the client has gone away.
         self.respond = envelope.respond
         # The answer to a request that the server could not read.
         self.refuse = envelope.refuse
+
+    def _describe(self, metrics: Metrics) -> None:
+        """Have the gauges of this process read, and begin every refusal at 0: only then can its first one be seen."""
+        metrics.read_from(lambda: self.admission.overload.in_flight, "http_requests_in_flight")
+        for refusal in all_refusals():
+            metrics.counter("refused_total", code=refusal.code)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self) -> AsyncGenerator[None]:
@@ -99,6 +112,7 @@ class Application(AsgiAdapter):
         tasks = [asyncio.create_task(self._sweep(sweep)) for sweep in self._sweeps]
         tasks.append(asyncio.create_task(timekeeper.run()))
         tasks.append(asyncio.create_task(self._watch_lag()))
+        tasks.append(asyncio.create_task(self._show_gauges()))
         if self.context.holdings.chains:
             tasks.append(asyncio.create_task(self.context.holdings.tokens.keep_fresh()))
         try:
@@ -108,6 +122,7 @@ class Application(AsgiAdapter):
                 task.cancel()
             await self.context.outgoing.close()
             await self.context.database.close()
+            self.context.metrics.close()
 
     def _notice_stop(self) -> None:
         """At SIGTERM be not ready first; the server, whose handler this goes before, stops after the delay."""
@@ -133,6 +148,12 @@ class Application(AsgiAdapter):
                 said_ns, overload.refused = now_ns, 0
             await asyncio.sleep(TICK_SECONDS)
 
+    async def _show_gauges(self) -> None:
+        """Show the gauges of this process to the others, of which any may answer the next GET /metrics."""
+        while True:
+            self.context.metrics.refresh()
+            await asyncio.sleep(_GAUGES_SECONDS)
+
     async def _sweep(self, sweep: Sweep) -> None:
         """Every now and then do a piece of work that is due. A turn lost loses nothing."""
         context, done = self.context, 0
@@ -151,7 +172,8 @@ class Application(AsgiAdapter):
 
 def create_app() -> Application:
     """The application with the settings of the environment, for servers other than `muniment serve`."""
-    return Application(build_context(load_settings(), shares_limits=True))
+    settings = load_settings()
+    return Application(build_context(settings, shares_limits=True, metrics=open_metrics(settings.data_dir)))
 
 
 def _stop_with_parent() -> None:

@@ -23,6 +23,7 @@ from muniment.http.clients import ClientAddresses
 from muniment.ipfs.unixfs import PROFILES
 from muniment.limits.limiter import Limiter
 from muniment.limits.memory import Memory, open_memory
+from muniment.metrics.recorder import Metrics
 from muniment.outgoing import Outgoing
 from muniment.storage import open_database, open_replicated
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
@@ -46,6 +47,7 @@ def build_context(
     monotonic_ms: Callable[[], int] | None = None,
     steady_ms: int = STEADY_MS,
     shares_limits: bool = False,
+    metrics: Metrics | None = None,
     database_limits: DatabaseLimits = DATABASE_LIMITS,
 ) -> Context:
     """The outside world as `settings` describe it. The clocks and chance enter here and nowhere else.
@@ -54,9 +56,12 @@ def build_context(
     steady before it is trusted again.
 
     `shares_limits`: rate limits are counted together with the other processes that serve from this data directory.
+    `metrics` are those of the process, which a program that runs for long shares with others; None: they are new.
+
     Blocks in the database can be used only when this is called where the database's event loop runs.
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    metrics = metrics or Metrics.of_process()
     clients = ClientAddresses(settings.proxies)
     database, reader_for, wrote = _database(settings, clients, database_limits)
     fixed = parse_secrets(settings.secret) if settings.secret else None
@@ -74,6 +79,7 @@ def build_context(
         blocks=blocks,
         check_blocks=Probe(lambda: asyncio.to_thread(blocks.check), silence="the block store does not answer").check,
         limiter=_limiter(settings, is_shared=shares_limits),
+        metrics=metrics,
         profile=PROFILES[settings.unixfs_profile],
         chains=chains,
         secrets=(lambda: fixed) if fixed else RingFile(settings.data_dir),
