@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from muniment.clock import Clock
     from muniment.ipfs.unixfs import Profile
     from muniment.limits.limiter import Limiter
+    from muniment.metrics.recorder import Metrics
     from muniment.outgoing import Outgoing
     from muniment.settings import Settings
     from muniment.storage.database import Database, Reader
@@ -40,6 +41,7 @@ class Context:
     epochs: Epochs
     clients: ClientAddresses
     limiter: Limiter
+    metrics: Metrics
     blocks: BlockStore
     # Returns when the block store takes uploads, raises `NotReady` when not; frequent calls cost nothing more.
     check_blocks: Callable[[], Awaitable[None]]
@@ -53,6 +55,8 @@ class Context:
     holdings: Holdings
     outgoing: Outgoing
     is_stopping: Callable[[], bool]
+    # Sets the gauges of the metrics that this process reads from elsewhere, before it answers GET /metrics.
+    look_at_gauges: Callable[[], Awaitable[None]]
     # Returns when requests can be served. Raises `NotReady`; frequent calls cost nothing more.
     check_ready: Callable[[], Awaitable[None]]
 

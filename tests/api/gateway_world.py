@@ -29,6 +29,7 @@ from muniment.ipfs.car import read_car
 from muniment.ipfs.cid import Cid, CidParts
 from muniment.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, Profile, import_files
 from muniment.limits.costs import CONTENT, Shed
+from muniment.metrics.recorder import Metrics
 from muniment.settings import Settings
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -64,7 +65,7 @@ class World:
         context = SimpleNamespace(blocks=self.store, settings=self.settings)
         envelope = Envelope(
             Router((*gateway.OPERATIONS, get_file)), context, unlimited(),
-            limits=Limits(body_bytes_max=1024, body_timeout_s=5), random_bytes=os.urandom,
+            limits=Limits(body_bytes_max=1024, body_timeout_s=5), metrics=Metrics.of_process(), random_bytes=os.urandom,
             addresses=ClientAddresses([]), note_writer=None, log_requests=False,
         )  # fmt: skip
         self.app = AsgiAdapter(envelope.respond, nullcontext)

@@ -75,6 +75,7 @@ TABLE = {
     "GET /.well-known/jwks.json": public(),
     "GET /healthz": public(),
     "GET /readyz": public(),
+    "GET /metrics": public(),  # for peers in `metrics_from`
     "GET /openapi.json": public(),
     "GET /": public(404),  # 303 for browsers
     "GET /docs": public(),

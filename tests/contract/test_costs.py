@@ -30,14 +30,14 @@ def test_an_upload_costs_its_cpu_time() -> None:
     assert PAGE.owed(cpu_ns=2_000_000) == 0
 
 
-@pytest.mark.parametrize("name", ["GET /healthz", "GET /readyz"])
-def test_health_costs_nothing_and_is_never_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["GET /healthz", "GET /readyz", "GET /metrics"])
+def test_health_and_metrics_cost_nothing_and_are_never_refused(name: str) -> None:
     assert COSTS[name].units == 0
     assert SHEDS[name] is Shed.NEVER
 
 
 def test_nothing_else_is_free() -> None:
-    assert {name for name, cost in COSTS.items() if cost.units == 0} == {"GET /healthz", "GET /readyz"}
+    assert {name for name, cost in COSTS.items() if cost.units == 0} == {"GET /healthz", "GET /readyz", "GET /metrics"}
 
 
 def test_a_deactivation_is_never_refused_and_has_its_own_policy() -> None:

@@ -12,10 +12,12 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from muniment.app.machine import MachineGauges
 from muniment.app.operations import OPERATIONS
 from muniment.app.readiness import Readiness
 from muniment.app.timekeeping import Timekeeper
@@ -27,10 +29,14 @@ from muniment.http.admission import Admission
 from muniment.http.asgi import AsgiAdapter
 from muniment.http.envelope import Envelope
 from muniment.http.limits import Limits
+from muniment.http.problems import all_refusals
 from muniment.http.routing import Router
-from muniment.intents.lifecycle import Moment
+from muniment.intents.lifecycle import INTENT, Moment
 from muniment.intents.store import mark_expired
 from muniment.limits.overload import TICK_SECONDS, Overload
+from muniment.limits.policies import NAMES as POLICY_NAMES
+from muniment.metrics.process import show_gauges
+from muniment.metrics.recorder import open_metrics
 from muniment.pins.worker import Pinner
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
@@ -39,6 +45,7 @@ from muniment.triggers.store import mark_ended
 if TYPE_CHECKING:
     from types import FrameType
 
+    from muniment.metrics.recorder import Metrics
     from muniment.storage.database import Transaction
 
 # How long a record that has ended may stay among those that listings look at one by one.
@@ -47,6 +54,12 @@ SWEEP_SECONDS: Final = 30.0
 _SAID_NS: Final = 1_000_000_000
 # How long tasks may take to end. A write takes milliseconds, unless the database does not answer.
 _TASKS_SECONDS_MAX: Final = 2.0
+# The outcomes that are counted by the slices.
+_OUTCOMES: Final = {
+    "logins_total": ("succeeded", "failed"),
+    "triggers_total": ("created", "repeated", "deactivated"),
+    "intent_moves_total": tuple(INTENT),
+}
 # Marks some records whose time has come, at most `SWEPT_PER_BATCH`; how many.
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
@@ -70,23 +83,39 @@ class Application(AsgiAdapter):
         """
         self._sweeps = sweeps
         self._sweep_seconds = sweep_seconds
-        readiness = Readiness()
+        readiness, machine = Readiness(), MachineGauges(time.monotonic)
         self.context = replace(
-            context, is_stopping=lambda: self._stopping, check_ready=lambda: readiness.check(self.context)
-        )
+            context, is_stopping=lambda: self._stopping, check_ready=lambda: readiness.check(self.context),
+            look_at_gauges=lambda: machine.look(self.context),
+        )  # fmt: skip
         self._stopping = False
         settings = context.settings
         self.admission = Admission(context.limiter, context.clients, Overload(random.random, time.monotonic_ns()))
         envelope = Envelope(
             Router(OPERATIONS), self.context, self.admission,
-            limits=Limits(settings.body_bytes_max, settings.body_timeout_s), random_bytes=context.random_bytes,
+            limits=Limits(settings.body_bytes_max, settings.body_timeout_s), metrics=context.metrics,
+            random_bytes=context.random_bytes,
             addresses=context.clients, note_writer=context.wrote, log_requests=settings.log_requests,
         )  # fmt: skip
         super().__init__(envelope.respond, self._lifespan)
+        self._describe(context.metrics)
         # The answer to a request; raises `ClientGone` when the client has gone away.
         self.respond = envelope.respond
         # The answer to a request that the server could not read.
         self.refuse = envelope.refuse
+
+    def _describe(self, metrics: Metrics) -> None:
+        """Name what is read from other rooms, and begin counters at 0: only then can their first count be seen."""
+        limiter = self.context.limiter
+        metrics.read_from(lambda: self.admission.overload.in_flight, "http_requests_in_flight")
+        for name in POLICY_NAMES:
+            metrics.count_from(partial(limiter.units_charged, name), "rate_limit_units_total", policy=name)
+            metrics.count_from(partial(limiter.refused, name), "rate_limit_refused_total", policy=name)
+        for name, outcomes in _OUTCOMES.items():
+            for outcome in outcomes:
+                metrics.counter(name, outcome=outcome)
+        for refusal in all_refusals():
+            metrics.counter("refused_total", code=refusal.code)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self) -> AsyncGenerator[None]:
@@ -102,6 +131,7 @@ class Application(AsgiAdapter):
         tasks = [asyncio.create_task(self._sweep(sweep)) for sweep in self._sweeps]
         tasks.append(asyncio.create_task(timekeeper.run()))
         tasks.append(asyncio.create_task(self._watch_lag()))
+        tasks.append(asyncio.create_task(show_gauges(self.context.metrics)))
         if self.context.holdings.chains:
             tasks.append(asyncio.create_task(self.context.holdings.tokens.keep_fresh()))
         if self.context.settings.ipfs_pin_url:
@@ -114,6 +144,7 @@ class Application(AsgiAdapter):
             await asyncio.wait(tasks, timeout=_TASKS_SECONDS_MAX)  # some of them still write
             await self.context.outgoing.close()
             await self.context.database.close()
+            self.context.metrics.close()
 
     def _notice_stop(self) -> None:
         """At SIGTERM be not ready first; the server, whose handler this goes before, stops after the delay."""
@@ -131,9 +162,10 @@ class Application(AsgiAdapter):
     async def _watch_lag(self) -> None:
         """See how late the event loop is: so long every request waits. Once a second say how many were refused."""
         overload, said_ns = self.admission.overload, 0
+        lag = self.context.metrics.histogram("loop_lag_seconds")
         while True:
             now_ns = time.monotonic_ns()
-            overload.tick(now_ns)
+            lag.observe(max(overload.tick(now_ns), 0) / 1e9)
             if overload.refused and now_ns - said_ns >= _SAID_NS:
                 _log.warning("overloaded", refused=overload.refused, lag_ms=overload.lag_ns // 1_000_000)
                 said_ns, overload.refused = now_ns, 0
@@ -157,7 +189,8 @@ class Application(AsgiAdapter):
 
 def create_app() -> Application:
     """The application with the settings of the environment, for servers other than `muniment serve`."""
-    return Application(build_context(load_settings(), shares_limits=True))
+    settings = load_settings()
+    return Application(build_context(settings, shares_limits=True, metrics=open_metrics(settings.data_dir)))
 
 
 def _stop_with_parent() -> None:

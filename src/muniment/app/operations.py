@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import Meta
 
+from muniment.app.scrape import get_metrics
 from muniment.auth.caller import SECURITY_SCHEMES
 from muniment.context import Context
 from muniment.errors import InvalidParameter, NotReady, UnknownPath
@@ -111,7 +112,7 @@ async def get_error_page(code: ErrorCode) -> Ready[bytes]:
 
 OPERATIONS: Final = (
     *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS,
-    get_root, get_health, get_readiness, get_openapi, get_reference, get_error_page,
+    get_root, get_health, get_readiness, get_metrics, get_openapi, get_reference, get_error_page,
 )  # fmt: skip
 
 

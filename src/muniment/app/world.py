@@ -23,6 +23,8 @@ from muniment.http.clients import ClientAddresses
 from muniment.ipfs.unixfs import PROFILES
 from muniment.limits.limiter import Limiter
 from muniment.limits.memory import MEMORY_FILE, Memory, open_memory
+from muniment.metrics.database import DatabaseMetrics
+from muniment.metrics.recorder import Metrics
 from muniment.outgoing import Outgoing
 from muniment.storage import open_database, open_replicated
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
@@ -46,6 +48,7 @@ def build_context(
     monotonic_ms: Callable[[], int] | None = None,
     steady_ms: int = STEADY_MS,
     shares_limits: bool = False,
+    metrics: Metrics | None = None,
     database_limits: DatabaseLimits = DATABASE_LIMITS,
 ) -> Context:
     """The outside world as `settings` describe it. The clocks and chance enter here and nowhere else.
@@ -54,15 +57,18 @@ def build_context(
     steady before it is trusted again.
 
     `shares_limits`: rate limits are counted together with the other processes that serve from this data directory.
+    `metrics` are those of the process, which a program that runs for long shares with others; None: they are new.
+
     Blocks in the database can be used only when this is called where the database's event loop runs.
     """
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    metrics = metrics or Metrics.of_process()
     clients = ClientAddresses(settings.proxies)
-    database, reader_for, wrote = _database(settings, clients, database_limits)
+    database, reader_for, wrote = _database(settings, clients, database_limits, DatabaseMetrics(metrics))
     fixed = parse_secrets(settings.secret) if settings.secret else None
     clock = _clock(now_ms, monotonic_ms, steady_ms)
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
-    outgoing = Outgoing(allow_private=settings.allow_private_networks)
+    outgoing = Outgoing(allow_private=settings.allow_private_networks, metrics=metrics)
     blocks = _blocks(settings, database)
     return Context(
         settings=settings,
@@ -74,6 +80,7 @@ def build_context(
         blocks=blocks,
         check_blocks=Probe(lambda: asyncio.to_thread(blocks.check), silence="the block store does not answer").check,
         limiter=_limiter(settings, is_shared=shares_limits),
+        metrics=metrics,
         profile=PROFILES[settings.unixfs_profile],
         chains=chains,
         secrets=(lambda: fixed) if fixed else RingFile(settings.data_dir),
@@ -83,6 +90,7 @@ def build_context(
         holdings=build_holdings(settings, chains, outgoing, clock, settings.data_dir / "token-lists"),
         outgoing=outgoing,
         is_stopping=lambda: False,
+        look_at_gauges=_not_served,
         check_ready=_not_served,
     )
 
@@ -116,15 +124,15 @@ def _monotonic_ms() -> int:
 
 
 def _database(
-    settings: Settings, clients: ClientAddresses, limits: DatabaseLimits
+    settings: Settings, clients: ClientAddresses, limits: DatabaseLimits, metrics: DatabaseMetrics
 ) -> tuple[Database, Callable[[Request], Reader], Callable[[str], None] | None]:
     """The database, the choice of a reader for a request, and the function that notes the writes of a client."""
     if not settings.read_urls:
-        database = open_database(settings.database_url, data_dir=settings.data_dir, limits=limits)
+        database = open_database(settings.database_url, data_dir=settings.data_dir, limits=limits, metrics=metrics)
         return database, lambda _: database, None
     replicated = open_replicated(
         settings.database_url, settings.read_urls,
-        data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max, limits=limits,
+        data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max, limits=limits, metrics=metrics,
     )  # fmt: skip
     return replicated, lambda request: replicated.reader_for(clients.address(request)), replicated.wrote
 

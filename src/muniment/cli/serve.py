@@ -46,11 +46,13 @@ def load_application() -> ServedApplication:
     """The application of one serving process, with the settings and the logs of the environment."""
     from muniment.app import Application, build_context
     from muniment.cli.logs import configure_logs
+    from muniment.metrics.recorder import open_metrics
     from muniment.server.run import ServedApplication, settle_memory
 
     settings = load_settings()
     configure_logs(settings)
-    application = Application(build_context(settings, shares_limits=True))
+    metrics = open_metrics(settings.data_dir)
+    application = Application(build_context(settings, shares_limits=True, metrics=metrics))
     context = application.context
     served = ServedApplication(
         application, application.lifespan,
@@ -58,6 +60,8 @@ def load_application() -> ServedApplication:
         connections_max=settings.connections_max,
         is_proxy=application.admission.is_proxy, client_name=application.admission.client_name,
     )  # fmt: skip
+    metrics.read_from(lambda: served.shared.connections, "http_connections")
+    metrics.read_from(lambda: served.shared.parking.parked, "http_requests_parked")
     settle_memory()
     return served
 

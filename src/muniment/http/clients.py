@@ -60,6 +60,12 @@ class ClientAddresses:
         return any(address in network for network in self._proxies)
 
 
+def is_within(peer: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    """Whether an address belongs to one of the networks; False for a text that is no address."""
+    address = _parsed(peer)
+    return address is not None and any(address in network for network in networks)
+
+
 def _forwarded(request: Request) -> list[str]:
     """The entries of `X-Forwarded-For`; several fields are one list (RFC 9110 section 5.3)."""
     return ",".join(request.headers(b"x-forwarded-for")).split(",")

@@ -13,6 +13,7 @@ from muniment.errors import HeadersTooLarge, RateLimited, Refusal, UriTooLong
 from muniment.http.limits import HEADER_BYTES_MAX, TARGET_BYTES_MAX, Limits
 from muniment.http.operation import refused
 from muniment.limits.costs import BODY_BYTES_FREE
+from muniment.metrics.recorder import UNMATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from muniment.http.operation import Operation
     from muniment.http.reply import Ready, Reply
     from muniment.http.request import Request
-    from muniment.http.routing import Router
+    from muniment.http.routing import Found, Router
+    from muniment.metrics.recorder import Metrics
 
 # Visible ASCII that is safe in a log line and a header; longer ids are somebody's mistake.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._~:/+=-]{1,128}")
@@ -42,9 +44,9 @@ _log = structlog.get_logger("muniment.access")
 class Envelope:
     """The one layer around the router: from a server's request to the answer that the server sends."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of one application, each given by its name
         self, router: Router, context: Any, admission: Admission, *,
-        limits: Limits, random_bytes: Callable[[int], bytes],
+        limits: Limits, metrics: Metrics, random_bytes: Callable[[int], bytes],
         addresses: ClientAddresses, note_writer: Callable[[str], None] | None, log_requests: bool,
     ) -> None:  # fmt: skip
         """Answer from `router`; `random_bytes` makes request ids.
@@ -55,6 +57,7 @@ class Envelope:
         self._context = context
         self._admission = admission
         self._limits = limits
+        self._metrics = metrics
         self._ids = _fresh_ids(random_bytes)
         self._addresses = addresses
         self._note_writer = note_writer
@@ -76,11 +79,32 @@ class Envelope:
         """The answer to a request that its server could not read."""
         request.id = next(self._ids)
         self._admission.owe_unread(request)
-        return refused(refusal, request)
+        reply = refused(refusal, request)
+        self._count_refused(request, UNMATCHED, reply)
+        return reply
 
     async def _answer(self, request: Request) -> Reply:
+        """The answer, which is counted. A request whose client went away without an answer is not counted."""
+        started = time.perf_counter()
         request.path = _matched_path(request.path)
         found = self._router.find(request)
+        reply = await self._answer_from(found, request)
+        if found.operation is None:
+            self._count_refused(request, found.resource.path if found.resource else UNMATCHED, reply)
+            return reply
+        seconds = time.perf_counter() - started
+        self._metrics.requests.record(request.method, found.operation.path, reply.status, seconds)
+        if request.refused:
+            self._metrics.counter("refused_total", code=request.refused).add()
+        return reply
+
+    def _count_refused(self, request: Request, route: str, reply: Reply) -> None:
+        """Count an answer that no operation gave."""
+        self._metrics.requests.record_refused(request.method, route, reply.status)
+        if request.refused:
+            self._metrics.counter("refused_total", code=request.refused).add()
+
+    async def _answer_from(self, found: Found, request: Request) -> Reply:
         try:
             self._admission.admit(request, found.operation)
             if request.head_bytes_max > TARGET_BYTES_MAX:

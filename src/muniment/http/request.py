@@ -68,8 +68,8 @@ class Request:
 
     __slots__ = (
         "_body", "bytes_charged", "client", "context", "fields", "head_bytes_max", "held", "id", "key", "limits",
-        "method", "named", "overload", "parameters", "path", "peer", "query", "received", "turns", "wait_s", "wallet",
-        "wallet_units",
+        "method", "named", "overload", "parameters", "path", "peer", "query", "received", "refused", "turns", "wait_s",
+        "wallet", "wallet_units",
     )  # fmt: skip
 
     # The `Context` of the application; this package does not know its type.
@@ -96,6 +96,8 @@ class Request:
     wallet_units: int
     # Seconds after which a client over its limit may send again; 0 for a client within its limit.
     wait_s: float
+    # The code of the refusal that is its answer; empty for another answer.
+    refused: str
     # Path parameters by name, as they were sent: percent-encoded.
     parameters: Mapping[str, str]
 
@@ -121,6 +123,7 @@ class Request:
         self.received = self.bytes_charged = 0
         self.wait_s = 0.0
         self.wallet_units = 0
+        self.refused = ""
 
     @property
     def limit_lines(self) -> bytes:

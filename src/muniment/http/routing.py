@@ -26,6 +26,7 @@ class Resource:
     def __init__(self, operations: Iterable[Operation]) -> None:
         """Hold `operations`, all with the same path."""
         by_method = {each.method: each for each in operations}
+        self.path = next(iter(by_method.values())).path
         if (get := by_method.get("GET")) is not None:
             by_method["HEAD"] = get
         self._allow = ", ".join([*sorted(by_method), "OPTIONS"]).encode()

@@ -65,6 +65,11 @@ class Settings:
         "",
         "Trusted proxy networks, comma-separated, like 10.0.0.0/8; empty: `X-Forwarded-For` is ignored",
     )
+    metrics_from: str = _setting(
+        "127.0.0.0/8, ::1/128",
+        "Networks that may read GET /metrics, comma-separated; for others, and through a proxy, it is 404; "
+        "empty: nobody may",
+    )
     rate_limit_client: str = _setting(
         "20000/20s", "Units per address (IPv6: per /64) and time; a unit is about one read of 25 µs. off: no limit"
     )
@@ -150,7 +155,7 @@ class Settings:
                 "ipfs_pin_url must be http://host:port or https://host:port, and may have a path; "
                 "credentials belong into ipfs_pin_authorization"
             )
-        _ = self.proxies, self.rate_limits, self.exempt_networks
+        _ = self.proxies, self.rate_limits, self.exempt_networks, self.metrics_networks
 
     def __repr__(self) -> str:
         """The values of `shown`, which masks secrets."""
@@ -193,6 +198,11 @@ class Settings:
     def exempt_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks of `rate_limit_exempt`. Raises `SettingError`."""
         return _networks("rate_limit_exempt", self.rate_limit_exempt)
+
+    @property
+    def metrics_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks of `metrics_from`. Raises `SettingError`."""
+        return _networks("metrics_from", self.metrics_from)
 
     @property
     def rate_limits(self) -> Mapping[PolicyName, Policy | None]:

@@ -48,7 +48,7 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
     sigs, signature, now_ms = body.trigger_sigs, body.signature, context.now_ms()
     rules.check_distinct(sigs)
 
-    async def deactivate(transaction: Transaction) -> None:
+    async def deactivate(transaction: Transaction) -> int:
         listed = await store.fetch_listed(transaction, sigs)
         form = rules.deactivation_form(
             sigs, signature, {each.signer for each in listed}, {each.protocol for each in listed}
@@ -61,8 +61,10 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
             first = listed[0]
             new = store.NewDeactivation(signature, first.signer, form, first.protocol, sigs, now_ms)
             await store.keep_deactivation(transaction, new)
+        return len(active)
 
-    await context.database.write(deactivate, order=min(sig.raw for sig in sigs), urgent=True)
+    count = await context.database.write(deactivate, order=min(sig.raw for sig in sigs), urgent=True)
+    context.metrics.counter("triggers_total", outcome="deactivated").add(count)
 
 
 @operation("GET", "/deactivations/{signature}", cost=READ, sheds=Shed.READ, refuses=(DeactivationNotFound,))

@@ -116,6 +116,7 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
         known = await store.find_consent(context.database, body.signer, consent.digest)
         if known is None:
             raise
+        _count(context, "repeated")
         return Ready(known.encode())
 
     made: list[str] = []
@@ -131,6 +132,7 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
     record = await context.database.write(lambda tx: store.insert(tx, new))
     if record in made:  # a record that existed is free
         owner.owe(NEW_TRIGGER)
+    _count(context, "created" if record in made else "repeated")
     return Ready(record.encode())
 
 
@@ -162,6 +164,10 @@ async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
     """
     _, values = await _checked(context, body)
     return preview_of(values, registry_domain(context.settings.protocol_name), context.now_ms())
+
+
+def _count(context: Context, outcome: str) -> None:
+    context.metrics.counter("triggers_total", outcome=outcome).add()
 
 
 async def _checked(context: Context, body: TriggerParams) -> tuple[Mapping[str, str], Values]:

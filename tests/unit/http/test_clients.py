@@ -16,6 +16,7 @@ from muniment.http.operation import operation
 from muniment.http.request import NO_BODY, ClientGone, Request
 from muniment.http.routing import Router
 from muniment.limits.costs import READ, Shed
+from muniment.metrics.recorder import Metrics
 
 PROXIES = [ip_network("10.0.0.0/8"), ip_network("fd00::/8")]
 
@@ -69,7 +70,7 @@ async def noted(method: str) -> list[str]:
     writers: list[str] = []
     envelope = Envelope(
         Router([get_root, fail]), None, unlimited(),
-        limits=Limits(1024, 5), random_bytes=os.urandom,
+        limits=Limits(1024, 5), metrics=Metrics.of_process(), random_bytes=os.urandom,
         addresses=ClientAddresses([]), note_writer=writers.append, log_requests=False,
     )  # fmt: skip
     with suppress(ClientGone):

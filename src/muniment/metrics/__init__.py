@@ -1,0 +1,1 @@
+"""Counts and times of everything that a registry does, kept in memory that all its processes share."""

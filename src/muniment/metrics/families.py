@@ -1,0 +1,121 @@
+"""The metrics that exist: a name, a type, labels and buckets each. Names and labels are a promise to operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import blake2b
+from typing import Final
+
+PREFIX: Final = "muniment_"
+
+
+class Kind(Enum):
+    """How the values of a metric behave, and how those of several processes become one."""
+
+    COUNTER = "counter"  # only goes up; the sum of all processes, of those that ended too
+    HISTOGRAM = "histogram"  # the same for each bucket and for the sum
+    SUM = "sum"  # a gauge of each process: the sum of those that run
+    LATEST = "latest"  # a gauge of the whole registry: the value that a running process set last
+
+
+# 16 buckets: a read takes 0.0001 s, and a request that takes longer than 10 s is a defect, however long it takes.
+SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+# Writes that one commit holds; the queue has room for some thousands.
+_SIZES: Final = tuple(float(2**exponent) for exponent in range(13))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric: `name` without the prefix, the names of its `labels`, the upper bounds of its `buckets`."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def type(self) -> str:
+        """The type in the text format. A count that is read from the system is set as a gauge is, but only goes up."""
+        if self.kind is Kind.HISTOGRAM:
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
+
+    @property
+    def width(self) -> int:
+        """The numbers that a series takes: the buckets, the one without a bound and the sum; a gauge and its time."""
+        if self.kind is Kind.HISTOGRAM:
+            return len(self.buckets) + 2
+        return 2 if self.kind is Kind.LATEST else 1
+
+
+def _seconds(name: str, about: str, *labels: str) -> Family:
+    return Family(name, Kind.HISTOGRAM, about, labels, SECONDS)
+
+
+_HTTP: Final = (
+    Family("http_requests_total", Kind.COUNTER, "Answered requests.", ("method", "route", "status")),
+    _seconds("http_request_duration_seconds", "Time from a request's head to its answer.", "method", "route"),
+    Family("http_connections", Kind.SUM, "Open connections."),
+    Family("http_requests_in_flight", Kind.SUM, "Requests that are being served."),
+    Family("http_requests_parked", Kind.SUM, "Refusals that wait before they are sent."),
+    Family("refused_total", Kind.COUNTER, "Requests that were refused, by the code of the problem.", ("code",)),
+    Family("rate_limit_units_total", Kind.COUNTER, "Units that were charged to rate limits.", ("policy",)),
+    Family("rate_limit_refused_total", Kind.COUNTER, "Requests over a rate limit.", ("policy",)),
+    _seconds("loop_lag_seconds", "Lateness of a timer of 10 ms: as long waits every request."),
+)
+_DATABASE: Final = (
+    _seconds("commit_duration_seconds", "Time of a commit, with its fsync."),
+    Family("write_group_size", Kind.HISTOGRAM, "Writes that were committed together.", (), _SIZES),
+    Family("writes_waiting", Kind.SUM, "Writes that wait for the database."),
+    _seconds("database_query_duration_seconds", "Time of a piece of work in a database.", "kind", "target"),
+    Family("database_errors_total", Kind.COUNTER, "Work that a database did not do.", ("kind", "target")),
+    Family("replica_lag_seconds", Kind.LATEST, "Age of the data that a replica has.", ("replica",)),
+    Family("sqlite_wal_bytes", Kind.LATEST, "Length of SQLite's write-ahead log."),
+)
+_REGISTRY: Final = (
+    _seconds("wasm_validation_seconds", "Time in which the bundle of an upload was checked."),
+    Family("logins_total", Kind.COUNTER, "Attempts to log in.", ("outcome",)),
+    Family("triggers_total", Kind.COUNTER, "Triggers that were sent, and deactivations.", ("outcome",)),
+    Family("intent_moves_total", Kind.COUNTER, "Reports of operators about intents, by the status.", ("outcome",)),
+    Family("pins_waiting", Kind.LATEST, "Bundles that wait to be pinned."),
+)
+_CHAINS: Final = (
+    _seconds("rpc_request_duration_seconds", "Time of a request to a node of a chain.", "chain"),
+    Family("rpc_errors_total", Kind.COUNTER, "Requests to nodes of a chain that failed.", ("chain",)),
+    Family("watcher_behind_blocks", Kind.LATEST, "Blocks that the watcher has not read yet.", ("chain",)),
+)
+_MACHINE: Final = (
+    Family("disk_free_bytes", Kind.LATEST, "Free room on the disk of the data directory."),
+    Family("disk_size_bytes", Kind.LATEST, "Size of the disk of the data directory."),
+    Family("backup_age_seconds", Kind.LATEST, "Age of the newest complete backup; absent when there is none."),
+    Family("ready", Kind.LATEST, "1 if requests can be served, else 0."),
+    Family("build_info", Kind.LATEST, "Always 1.", ("version",)),
+    Family("process_cpu_seconds_total", Kind.LATEST, "CPU time of a process.", ("worker",)),
+    Family("process_resident_memory_bytes", Kind.LATEST, "Memory of a process.", ("worker",)),
+    Family("process_open_fds", Kind.LATEST, "Open file descriptors of a process.", ("worker",)),
+    Family("process_start_time_seconds", Kind.LATEST, "Start of a process, in seconds since 1970.", ("worker",)),
+)
+
+FAMILIES: Final = (*_HTTP, *_DATABASE, *_REGISTRY, *_CHAINS, *_MACHINE)
+BY_NAME: Final = {each.name: each for each in FAMILIES}
+# The mark of the layout: another set of metrics, or other buckets, are another file.
+LAYOUT: Final = blake2b(repr(FAMILIES).encode(), digest_size=4).hexdigest()
+
+
+def series_name(family: Family, labels: dict[str, str]) -> str:
+    """The text that names a series: that of the text format, without the prefix. Raises `KeyError`: a missing label."""
+    if not family.labels:
+        return family.name
+    pairs = ",".join([f'{name}="{_escaped(labels[name])}"' for name in family.labels])
+    return f"{family.name}{{{pairs}}}"
+
+
+def family_of(series: str) -> Family | None:
+    """The metric of a series; None for a text that names none."""
+    return BY_NAME.get(series.partition("{")[0])
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
