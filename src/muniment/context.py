@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from muniment.settings import Settings
     from muniment.storage.database import Database, Reader
     from muniment.storage.epoch import Epochs
+    from muniment.tracing.tracer import Tracer
 
 # A function's inputs by name, in manifest order, or None when no such function is registered here. Triggers need
 # it and functions have it; neither package imports the other.
@@ -52,6 +53,8 @@ class Context:
     find_inputs: FindInputs
     holdings: Holdings
     outgoing: Outgoing
+    # Makes the spans of this process; None: traces are off.
+    tracer: Tracer | None
     is_stopping: Callable[[], bool]
     # Returns when requests can be served. Raises `NotReady`; frequent calls cost nothing more.
     check_ready: Callable[[], Awaitable[None]]

@@ -16,10 +16,13 @@ import ssl
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpcore2
+
+if TYPE_CHECKING:
+    from muniment.tracing.tracer import Tracer
 
 # The largest token list in use has 1.5 MB, the logs of a thousand blocks some megabytes.
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -103,11 +106,13 @@ class _CheckedConnections(httpcore2.AsyncNetworkBackend):
 class Outgoing:
     """The one HTTP client of a process."""
 
-    def __init__(self, *, allow_private: bool, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *, allow_private: bool, tls: ssl.SSLContext | None = None, tracer: Tracer | None = None) -> None:
         """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
 
-        `tls` says which certificates are trusted; by default those that the operating system trusts.
+        `tls` says which certificates are trusted; by default those that the operating system trusts. With a `tracer`,
+        a request to another server is a span of the request that waits for it, and carries its trace.
         """
+        self._tracer = tracer
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=CONNECTIONS_MAX,
@@ -140,6 +145,21 @@ class Outgoing:
 
     async def _request(self, method: str, url: str, body: bytes | None, seconds_max: float, bytes_max: int) -> bytes:
         target, headers = _target(url)
+        if self._tracer is not None:
+            parts = urlsplit(url)
+            with self._tracer.call(method, parts.scheme, parts.hostname or "", parts.port) as fields:
+                return await self._exchange(method, target, headers + fields, body, seconds_max, bytes_max)
+        return await self._exchange(method, target, headers, body, seconds_max, bytes_max)
+
+    async def _exchange(
+        self,
+        method: str,
+        target: httpcore2.URL,
+        headers: list[tuple[str, str]],
+        body: bytes | None,
+        seconds_max: float,
+        bytes_max: int,
+    ) -> bytes:
         if body is not None:
             headers += [("content-type", "application/json"), ("content-length", str(len(body)))]
         limits = {"connect": min(CONNECT_SECONDS_MAX, seconds_max), "read": seconds_max, "write": seconds_max}

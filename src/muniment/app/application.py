@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from muniment.app.observing import Observer
 from muniment.app.operations import OPERATIONS
 from muniment.app.readiness import Readiness
 from muniment.app.timekeeping import Timekeeper
@@ -38,6 +39,7 @@ from muniment.triggers.store import mark_ended
 if TYPE_CHECKING:
     from types import FrameType
 
+    from muniment.http.envelope import Observe
     from muniment.storage.database import Transaction
 
 # How long a record that has ended may stay among those that listings look at one by one.
@@ -72,18 +74,25 @@ class Application(AsgiAdapter):
             context, is_stopping=lambda: self._stopping, check_ready=lambda: readiness.check(self.context)
         )
         self._stopping = False
-        settings = context.settings
+        settings, router = context.settings, Router(OPERATIONS)
         self.admission = Admission(context.limiter, context.clients, Overload(random.random, time.monotonic_ns()))
         envelope = Envelope(
-            Router(OPERATIONS), self.context, self.admission,
+            router, self.context, self.admission,
             limits=Limits(settings.body_bytes_max, settings.body_timeout_s), random_bytes=context.random_bytes,
-            addresses=context.clients, note_writer=context.wrote, log_requests=settings.log_requests,
+            addresses=context.clients, note_writer=context.wrote, observe=self._observe(router),
         )  # fmt: skip
         super().__init__(envelope.respond, self._lifespan)
         # The answer to a request; raises `ClientGone` when the client has gone away.
         self.respond = envelope.respond
         # The answer to a request that the server could not read.
         self.refuse = envelope.refuse
+
+    def _observe(self, router: Router) -> Observe | None:
+        """The function that logs and traces requests; None when the settings want neither."""
+        settings, tracer = self.context.settings, self.context.tracer
+        if settings.log_requests == "none" and tracer is None:
+            return None
+        return Observer(settings, router, tracer).observe
 
     @contextlib.asynccontextmanager
     async def _lifespan(self) -> AsyncGenerator[None]:
@@ -95,6 +104,8 @@ class Application(AsgiAdapter):
         _stop_with_parent()
         self._notice_stop()
         timekeeper = Timekeeper(self.context)
+        if self.context.tracer is not None:
+            self.context.tracer.start()
         await timekeeper.look()  # before anything is dated
         tasks = [asyncio.create_task(self._sweep(sweep)) for sweep in self._sweeps]
         tasks.append(asyncio.create_task(timekeeper.run()))
@@ -108,6 +119,8 @@ class Application(AsgiAdapter):
                 task.cancel()
             await self.context.outgoing.close()
             await self.context.database.close()
+            if self.context.tracer is not None:
+                await asyncio.to_thread(self.context.tracer.stop)
 
     def _notice_stop(self) -> None:
         """At SIGTERM be not ready first; the server, whose handler this goes before, stops after the delay."""

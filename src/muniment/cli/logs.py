@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import structlog
 
+from muniment.log_lines import Repeats
+
 if TYPE_CHECKING:
     from muniment.settings import Settings
 
@@ -36,6 +38,7 @@ def configure_logs(settings: Settings) -> None:
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     structlog.configure(
         processors=[
+            Repeats(),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

@@ -161,6 +161,7 @@ def refused(refusal: Refusal, request: Request, headers: tuple[tuple[bytes, byte
     """`refusal` as the answer to `request`; a fault of the service is logged."""
     accept = next((value.decode("latin-1") for key, value in request.fields if key == b"accept"), "")
     reply = problem(refusal, request.id, accept, headers)
+    request.refused = refusal.code
     if isinstance(refusal, (Broken, Unavailable)) and not isinstance(refusal, _LOGGED_ELSEWHERE):
         _log.error("refused", code=refusal.code, detail=refusal.detail, request_id=request.id)
     return reply

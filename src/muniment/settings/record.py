@@ -119,8 +119,16 @@ class Settings:
     shutdown_timeout_s: int = _setting(30, "Timeout in seconds at SIGTERM for running requests", at_least=1)
     log_format: str = _setting("console", "Format of the log on standard error: console or json")
     log_level: str = _setting("info", "Lowest level of the log: debug, info, warning or error")
-    log_requests: bool = _setting(
-        False, "true: log each request with its id, status and duration; this costs throughput"
+    log_requests: str = _setting(
+        "none",
+        "Requests with a line in the log: none, slow, errors (answers of 500 and above) or all (this costs throughput)",
+    )
+    log_slow_ms: int = _setting(1_000, "Milliseconds from which a request is slow", at_least=1)
+    trace_endpoint: str = _setting(
+        "", "URL of an OpenTelemetry collector (OTLP over HTTP, usually port 4318); empty: no traces"
+    )
+    trace_ratio: float = _setting(
+        0.0, "Share of the requests without `traceparent` that begin a trace, from 0 to 1", at_least=0, at_most=1
     )
 
     def __post_init__(self) -> None:
@@ -137,6 +145,10 @@ class Settings:
                 raise SettingError(f"{each.name} must be at most {ceiling}")
         if self.read_urls and not all(_is_postgresql(url) for url in (self.database_url, *self.read_urls)):
             raise SettingError("database_read_urls needs postgresql:// URLs, and a postgresql:// URL as database_url")
+        if self.trace_endpoint and not self.trace_endpoint.startswith(("http://", "https://")):
+            raise SettingError("trace_endpoint must be an http or https URL")
+        if self.trace_ratio and not self.trace_endpoint:
+            raise SettingError("trace_ratio needs a trace_endpoint")
         _ = self.proxies, self.rate_limits, self.exempt_networks
 
     def __repr__(self) -> str:
@@ -209,6 +221,7 @@ _CHOICES: Final = {
     "unixfs_profile": ("unixfs-v0-2015", "unixfs-v1-2025"),
     "log_format": ("console", "json"),
     "log_level": ("debug", "info", "warning", "error"),
+    "log_requests": ("none", "slow", "errors", "all"),
 }
 
 
