@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
 from contextlib import suppress
@@ -36,9 +37,11 @@ def configure_logs(settings: Settings) -> None:
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    repeats = Repeats()
+    atexit.register(repeats.write)  # the lines that were left out since the last interval
     structlog.configure(
         processors=[
-            Repeats(),
+            repeats,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
