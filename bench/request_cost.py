@@ -86,15 +86,15 @@ async def _measure() -> dict[str, list[float]]:
         settle_memory()
         found = {
             BARE: await _rounds_of([Bare() for _ in targets], targets),
-            OWN_COST: await _rounds(envelope, targets),
-            ONE: await _rounds(app, targets),
-            LIST: await _rounds(app, ["/triggers"] * CONNECTIONS),
+            OWN_COST: await rounds(envelope, targets),
+            ONE: await rounds(app, targets),
+            LIST: await rounds(app, ["/triggers"] * CONNECTIONS),
         }
         await context.database.close()
     return found
 
 
-async def _rounds(application: Answering, targets: list[str]) -> list[float]:
+async def rounds(application: Answering, targets: list[str]) -> list[float]:
     """Each connection asks for its target, all in one turn of the event loop, again and again."""
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):  # as the server does where it can

@@ -46,13 +46,18 @@ class Tracer:
     """Makes the spans of one process. Before `start` and after `stop` no request is traced."""
 
     def __init__(
-        self, exporter: Exporter, ratio: float, *, chance: Callable[[], float], now_s: Callable[[], float]
-    ) -> None:
-        """Trace the share `ratio` of the requests without a parent. `chance` gives numbers from 0 up to 1."""
+        self, exporter: Exporter, ratio: float, *, chance: Callable[[], float], now_s: Callable[[], float],
+        per_second_max: int = TRACES_PER_SECOND_MAX,
+    ) -> None:  # fmt: skip
+        """Trace the share `ratio` of the requests without a parent, and at most `per_second_max` requests in a second.
+
+        `chance` gives numbers from 0 up to 1.
+        """
         self._exporter = exporter
         self._ratio = ratio
         self._chance = chance
         self._now_s = now_s
+        self._per_second_max = per_second_max
         self._provider: Provider | None = None
         self._spans: SpanMaker | None = None
         self._second = 0
@@ -152,7 +157,7 @@ class Tracer:
         if second != self._second:
             self._second, self._begun = second, 0
         self._begun += 1
-        return self._begun <= TRACES_PER_SECOND_MAX
+        return self._begun <= self._per_second_max
 
 
 def _remote(parent: Parent) -> SpanContext:
