@@ -81,7 +81,7 @@ async def _measure() -> dict[str, list[float]]:
         targets = [f"/triggers/{json.loads(body)['sig']}" for body in bodies]
         envelope = Envelope(
             Router([get_answer]), context, app.admission, limits=Limits(65_536, 30), metrics=context.metrics,
-            random_bytes=os.urandom, addresses=context.clients, note_writer=None, log_requests=False,
+            random_bytes=os.urandom, addresses=context.clients, note_writer=None, observe=None,
         )  # fmt: skip
         settle_memory()
         found = {

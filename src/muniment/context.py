@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from muniment.settings import Settings
     from muniment.storage.database import Database, Reader
     from muniment.storage.epoch import Epochs
+    from muniment.tracing.tracer import Tracer
 
 # A function's inputs by name, in manifest order, or None when no such function is registered here. Triggers need
 # it and functions have it; neither package imports the other.
@@ -54,6 +55,8 @@ class Context:
     find_inputs: FindInputs
     holdings: Holdings
     outgoing: Outgoing
+    # Makes the spans of this process; None: traces are off.
+    tracer: Tracer | None
     is_stopping: Callable[[], bool]
     # Sets the gauges of the metrics that this process reads from elsewhere, before it answers GET /metrics.
     look_at_gauges: Callable[[], Awaitable[None]]

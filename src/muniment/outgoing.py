@@ -17,12 +17,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpcore2
 
 from muniment.metrics.recorder import Metrics
+
+if TYPE_CHECKING:
+    from muniment.tracing.tracer import Tracer
 
 # The largest token list in use has 1.5 MB, the logs of a thousand blocks some megabytes.
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -116,13 +119,20 @@ class Outgoing:
     """The one HTTP client of a process."""
 
     def __init__(
-        self, *, allow_private: bool, tls: ssl.SSLContext | None = None, metrics: Metrics | None = None
+        self,
+        *,
+        allow_private: bool,
+        tls: ssl.SSLContext | None = None,
+        metrics: Metrics | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
 
-        `tls` says which certificates are trusted; by default those that the operating system trusts.
+        `tls` says which certificates are trusted; by default those that the operating system trusts. With a `tracer`,
+        a request to another server is a span of the request that waits for it, and carries its trace.
         """
         self.metrics = metrics or Metrics.of_process()
+        self._tracer = tracer
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=CONNECTIONS_MAX,
@@ -175,6 +185,21 @@ class Outgoing:
         """What `read` makes of the response. Raises `Unreachable`."""
         target, headers = _target(url)
         headers += fields
+        if self._tracer is None:
+            return await self._exchange(method, target, headers, body, seconds_max, read)
+        parts = urlsplit(url)
+        with self._tracer.call(method, parts.scheme, parts.hostname or "", parts.port) as traced:
+            return await self._exchange(method, target, headers + traced, body, seconds_max, read)
+
+    async def _exchange(
+        self,
+        method: str,
+        target: httpcore2.URL,
+        headers: list[tuple[str, str]],
+        body: bytes | AsyncIterator[bytes] | None,
+        seconds_max: float,
+        read: Callable[[httpcore2.Response], Awaitable[T]],
+    ) -> T:
         limits = {"connect": min(CONNECT_SECONDS_MAX, seconds_max), "read": seconds_max, "write": seconds_max}
         try:
             async with asyncio.timeout(seconds_max), AsyncExitStack() as stack:

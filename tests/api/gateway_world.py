@@ -66,7 +66,7 @@ class World:
         envelope = Envelope(
             Router((*gateway.OPERATIONS, get_file)), context, unlimited(),
             limits=Limits(body_bytes_max=1024, body_timeout_s=5), metrics=Metrics.of_process(), random_bytes=os.urandom,
-            addresses=ClientAddresses([]), note_writer=None, log_requests=False,
+            addresses=ClientAddresses([]), note_writer=None, observe=None,
         )  # fmt: skip
         self.app = AsgiAdapter(envelope.respond, nullcontext)
 

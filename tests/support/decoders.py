@@ -460,7 +460,8 @@ FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "if-none-match": ("/ipfs/bafkqaaa?format=raw", ()),
     "if-range": ("/ipfs/bafkqaaa?format=raw", ()),
     "range": ("/ipfs/bafkqaaa?format=raw", ()),
-    "traceparent": ("/triggers", ("http._TRACEPARENT compile",)),
+    "traceparent": ("/triggers", ("tracing._TRACEPARENT compile",)),
+    "tracestate": ("/triggers", ("tracing._ENTRY compile", "tracing._state split", "log_lines._HIDDEN compile")),
     "x-auth-token": ("/users/api-key", ()),
     "x-request-id": ("/triggers", ("http._REQUEST_ID compile",)),
 }
@@ -514,9 +515,11 @@ TRUSTED: dict[str, frozenset[str]] = {
             "evm.TokenLists._fetch urlsplit",
             "evm.TokenLists._kept urlsplit",
             "outgoing._target unquote",
+            "outgoing.Outgoing._request urlsplit",
             "outgoing._target urlsplit",
             "outgoing._CheckedConnections._resolve ip_address",
             "users._EMAIL compile",
+            "tracing._with_path urlsplit",
             "limits._FORM compile",
             "limits.parse_policies itself",
             "limits.parse_policy itself",
@@ -524,6 +527,8 @@ TRUSTED: dict[str, frozenset[str]] = {
     ),
     "text of our own: docstrings, paths, names of files": frozenset(
         {
+            "app._TABLE compile",
+            "app._described split",
             "blocks._BLOCK_NAME compile",
             "http._PATH_PARAMETER compile",
             "http._described sub",

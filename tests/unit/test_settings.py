@@ -32,7 +32,7 @@ def test_the_environment_sets_each_kind_of_value() -> None:
     assert settings.port == 1234
     assert settings.data_dir == Path("/srv/muniment")
     assert settings.issuer == "registry.example"
-    assert settings.log_requests is True
+    assert settings.log_requests == "all", "the word of earlier releases"
 
 
 def test_a_variable_that_is_empty_was_not_given(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_toml_file_sets_values(tmp_path: Path) -> None:
     config = tmp_path / "muniment.toml"
     config.write_text('port = 99\nprotocol_name = "Acme"\ndata_dir = "/srv"\nlog_requests = true\n')
     settings = load_settings(environ={}, config=config)
-    assert settings == Settings(port=99, protocol_name="Acme", data_dir=Path("/srv"), log_requests=True)
+    assert settings == Settings(port=99, protocol_name="Acme", data_dir=Path("/srv"), log_requests="all")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,13 @@ def test_a_toml_file_sets_values(tmp_path: Path) -> None:
         pytest.param("port = true", "port must be a whole number", id="boolean for a number"),
         pytest.param("port = 80.5", "port must be a whole number", id="fraction"),
         pytest.param("port = [80]", "port must be a whole number", id="list for a number"),
-        pytest.param("log_requests = 1", "log_requests must be true or false", id="number for a boolean"),
+        pytest.param("log_requests = 1", "log_requests must be text", id="number for a choice"),
+        pytest.param("trace_ratio = 2", "trace_ratio must be at most 1", id="ratio above one"),
+        pytest.param("trace_ratio = nan", "trace_ratio must be a number such as 0.01", id="no number"),
+        pytest.param("trace_ratio = 0.1", "trace_ratio needs a trace_endpoint", id="ratio without a collector"),
+        pytest.param(
+            'trace_endpoint = "collector:4318"', "trace_endpoint must be an http or https URL", id="no scheme"
+        ),
         pytest.param("issuer = 5", "issuer must be text", id="number for text"),
         pytest.param('issuer = ["a"]', "issuer must be text", id="list for text"),
         pytest.param("data_dir = 2026-11-20", "data_dir must be text", id="date for a path"),
@@ -154,7 +160,7 @@ def test_an_error_does_not_repeat_a_secret(tmp_path: Path, text: str) -> None:
 
 
 def test_another_process_gets_these_very_settings_from_the_environment() -> None:
-    changed: dict[str, Any] = {"secret": SECRET, "port": 0, "data_dir": Path("/srv"), "log_requests": True}
+    changed: dict[str, Any] = {"secret": SECRET, "port": 0, "data_dir": Path("/srv"), "log_requests": "slow"}
     settings = Settings(**changed)
     assert load_settings(environ=settings.environment()) == settings
     assert variable("data_dir") == "MUNIMENT_DATA_DIR"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muniment.app.machine import MachineGauges
+from muniment.app.observing import Observer
 from muniment.app.operations import OPERATIONS
 from muniment.app.readiness import Readiness
 from muniment.app.timekeeping import Timekeeper
@@ -45,6 +46,7 @@ from muniment.triggers.store import mark_ended
 if TYPE_CHECKING:
     from types import FrameType
 
+    from muniment.http.envelope import Observe
     from muniment.metrics.recorder import Metrics
     from muniment.storage.database import Transaction
 
@@ -89,13 +91,13 @@ class Application(AsgiAdapter):
             look_at_gauges=lambda: machine.look(self.context),
         )  # fmt: skip
         self._stopping = False
-        settings = context.settings
+        settings, router = context.settings, Router(OPERATIONS)
         self.admission = Admission(context.limiter, context.clients, Overload(random.random, time.monotonic_ns()))
         envelope = Envelope(
-            Router(OPERATIONS), self.context, self.admission,
+            router, self.context, self.admission,
             limits=Limits(settings.body_bytes_max, settings.body_timeout_s), metrics=context.metrics,
             random_bytes=context.random_bytes,
-            addresses=context.clients, note_writer=context.wrote, log_requests=settings.log_requests,
+            addresses=context.clients, note_writer=context.wrote, observe=self._observe(router),
         )  # fmt: skip
         super().__init__(envelope.respond, self._lifespan)
         self._describe(context.metrics)
@@ -103,6 +105,13 @@ class Application(AsgiAdapter):
         self.respond = envelope.respond
         # The answer to a request that the server could not read.
         self.refuse = envelope.refuse
+
+    def _observe(self, router: Router) -> Observe | None:
+        """The function that logs and traces requests; None when the settings want neither."""
+        settings, tracer = self.context.settings, self.context.tracer
+        if settings.log_requests == "none" and tracer is None:
+            return None
+        return Observer(settings, router, tracer).observe
 
     def _describe(self, metrics: Metrics) -> None:
         """Name what is read from other rooms, and begin counters at 0: only then can their first count be seen."""
@@ -127,6 +136,8 @@ class Application(AsgiAdapter):
         _stop_with_parent()
         self._notice_stop()
         timekeeper = Timekeeper(self.context)
+        if self.context.tracer is not None:
+            self.context.tracer.start()
         await timekeeper.look()  # before anything is dated
         tasks = [asyncio.create_task(self._sweep(sweep)) for sweep in self._sweeps]
         tasks.append(asyncio.create_task(timekeeper.run()))
@@ -144,6 +155,8 @@ class Application(AsgiAdapter):
             await asyncio.wait(tasks, timeout=_TASKS_SECONDS_MAX)  # some of them still write
             await self.context.outgoing.close()
             await self.context.database.close()
+            if self.context.tracer is not None:
+                await asyncio.to_thread(self.context.tracer.stop)
             self.context.metrics.close()
 
     def _notice_stop(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from muniment.app.traced import traced
 from muniment.auth.secrets import RingFile, parse_secrets
 from muniment.blocks import open_blocks
 from muniment.chains.catalogue import Chain, load_chains
@@ -30,6 +31,7 @@ from muniment.storage import open_database, open_replicated
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.epoch import Epochs
 from muniment.storage.probe import Probe
+from muniment.tracing.opening import open_tracer
 
 if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
@@ -64,11 +66,14 @@ def build_context(
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     metrics = metrics or Metrics.of_process()
     clients = ClientAddresses(settings.proxies)
+    tracer = open_tracer(settings.trace_endpoint, settings.trace_ratio)
     database, reader_for, wrote = _database(settings, clients, database_limits, DatabaseMetrics(metrics))
+    if tracer is not None:
+        database, reader_for = traced(database, reader_for, tracer)
     fixed = parse_secrets(settings.secret) if settings.secret else None
     clock = _clock(now_ms, monotonic_ms, steady_ms)
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
-    outgoing = Outgoing(allow_private=settings.allow_private_networks, metrics=metrics)
+    outgoing = Outgoing(allow_private=settings.allow_private_networks, metrics=metrics, tracer=tracer)
     blocks = _blocks(settings, database)
     return Context(
         settings=settings,
@@ -89,6 +94,7 @@ def build_context(
         find_inputs=_remembered(database),
         holdings=build_holdings(settings, chains, outgoing, clock, settings.data_dir / "token-lists"),
         outgoing=outgoing,
+        tracer=tracer,
         is_stopping=lambda: False,
         look_at_gauges=_not_served,
         check_ready=_not_served,

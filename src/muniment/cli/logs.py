@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import structlog
+
+from muniment.log_lines import Repeats
 
 if TYPE_CHECKING:
     from muniment.settings import Settings
@@ -34,8 +37,11 @@ def configure_logs(settings: Settings) -> None:
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    repeats = Repeats()
+    atexit.register(repeats.write)  # the lines that were left out since the last interval
     structlog.configure(
         processors=[
+            repeats,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

@@ -65,7 +65,7 @@ class Admission:
             request.charge(client.client, cost.units)
         else:
             request.charge(client.login if cost.policy == "login" else client.stop, 1)
-            client.client.owe(cost.units)
+            request.owe(client.client, cost.units)
         if self.overload.refuses(operation.sheds, by_offset=b"offset=" in request.query):
             self.overload.refused += 1
             request.wait_s = _OVERLOADED_SECONDS
@@ -81,23 +81,23 @@ class Admission:
         cost, key = operation.cost, request.wallet or request.client.client
         is_operator = operation.takes_credential and request.wallet is None
         if not is_operator and not cost.counts_cpu and (units := request.units_of_body()):
-            key.owe(units)
+            request.owe(key, units)
         if cost.records_per_unit and request.query:
             units = cost.owed(records=min(_number(_LIMIT, request.query), LIMIT_MAX))
             if _number(_OFFSET, request.query) > OFFSET_QUICK_MAX:
                 units += LONG_READ
             if units:
-                key.owe(units)
+                request.owe(key, units)
         elif cost.received_bytes_per_unit:
-            key.owe(cost.owed(received=request.received))
+            request.owe(key, cost.owed(received=request.received))
         elif cost.sent_bytes_per_unit:
-            return reply.counted(lambda size: key.owe(cost.owed(sent=size)))
+            return reply.counted(lambda size: request.owe(key, cost.owed(sent=size)))
         return reply
 
     def owe_unread(self, request: Request) -> None:
         """Charge a request that could not be read."""
         request.client = self._client(request)
-        request.client.client.owe(READ.units)
+        request.owe(request.client.client, READ.units)
 
     def _client(self, request: Request) -> Client:
         if b"x-forwarded-for" not in request.named:

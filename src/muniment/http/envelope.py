@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 import time
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
-
-import structlog
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from muniment.errors import HeadersTooLarge, RateLimited, Refusal, UriTooLong
 from muniment.http.limits import HEADER_BYTES_MAX, TARGET_BYTES_MAX, Limits
 from muniment.http.operation import refused
 from muniment.limits.costs import BODY_BYTES_FREE
 from muniment.metrics.recorder import UNMATCHED
+from muniment.tracing.parents import read_parent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from muniment.http.admission import Admission
     from muniment.http.clients import ClientAddresses
@@ -26,19 +25,16 @@ if TYPE_CHECKING:
     from muniment.http.routing import Found, Router
     from muniment.metrics.recorder import Metrics
 
+    # Answers a request by the function that it is given, and says what happened.
+    Observe: TypeAlias = Callable[[Request, Callable[[Request], Awaitable[Reply]]], Awaitable[Reply]]
+
 # Visible ASCII that is safe in a log line and a header; longer ids are somebody's mistake.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._~:/+=-]{1,128}")
-# W3C Trace Context section 3.2: version, trace-id, parent-id, flags. There is no version ff, and 00 ends there.
-_TRACEPARENT: Final = re.compile(
-    r"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
-)
 # RFC 9110 section 9.2.1: methods with which a client does not expect to change anything.
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _REFUSED: Final = 400
 # Request ids drawn together: four kilobytes of randomness.
 _IDS_PER_DRAW: Final = 256
-
-_log = structlog.get_logger("muniment.access")
 
 
 class Envelope:
@@ -47,11 +43,12 @@ class Envelope:
     def __init__(  # noqa: PLR0913 - the parts of one application, each given by its name
         self, router: Router, context: Any, admission: Admission, *,
         limits: Limits, metrics: Metrics, random_bytes: Callable[[int], bytes],
-        addresses: ClientAddresses, note_writer: Callable[[str], None] | None, log_requests: bool,
+        addresses: ClientAddresses, note_writer: Callable[[str], None] | None, observe: Observe | None = None,
     ) -> None:  # fmt: skip
         """Answer from `router`; `random_bytes` makes request ids.
 
         `note_writer` is called with the address of a client that may have written, before it has its answer.
+        `observe` logs and traces requests; None when the settings want neither.
         """
         self._router = router
         self._context = context
@@ -61,7 +58,7 @@ class Envelope:
         self._ids = _fresh_ids(random_bytes)
         self._addresses = addresses
         self._note_writer = note_writer
-        self._log_requests = log_requests
+        self._observe = observe
 
     async def respond(self, request: Request) -> Reply:
         """The answer to a request. Raises `ClientGone` when the client has gone away."""
@@ -71,8 +68,8 @@ class Envelope:
         trace_id = _trace_id(request) if b"traceparent" in named else None
         given = _given_id(named) if b"x-request-id" in named else None
         request.id = given or trace_id or next(self._ids)
-        if self._log_requests:
-            return await self._logged(request, trace_id)
+        if self._observe is not None:
+            return await self._observe(request, self._answer)
         return await self._answer(request)
 
     def refuse(self, refusal: Refusal, request: Request) -> Ready[Any]:
@@ -141,18 +138,6 @@ class Envelope:
                 return refused(refusal, request)
         return reply
 
-    async def _logged(self, request: Request, trace_id: str | None) -> Reply:
-        started, status = time.perf_counter(), 0
-        try:
-            reply = await self._answer(request)
-            status = reply.status
-        finally:
-            _log.info(
-                "request", method=request.method, path=request.path, status=status, request_id=request.id,
-                ms=round((time.perf_counter() - started) * 1000, 2), **({"trace_id": trace_id} if trace_id else {}),
-            )  # fmt: skip
-        return reply
-
 
 def _fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[str]:
     """Ids of 128 random bits. They need not be secret, so many are drawn together: each draw asks the kernel."""
@@ -169,10 +154,9 @@ def _given_id(named: Mapping[bytes, bytes]) -> str | None:
 
 
 def _trace_id(request: Request) -> str | None:
-    """The W3C trace id of the request if it is valid; None when there are several, which contradict each other."""
-    values = request.headers(b"traceparent")
-    match = _TRACEPARENT.fullmatch(values[0]) if len(values) == 1 else None
-    return match[1] if match else None
+    """The id of the trace that the request belongs to, if its `traceparent` is valid."""
+    parent = read_parent(request.headers(b"traceparent"))
+    return parent.trace_id if parent is not None else None
 
 
 def _refuse_excess(request: Request) -> None:

@@ -68,8 +68,8 @@ class Request:
 
     __slots__ = (
         "_body", "bytes_charged", "client", "context", "fields", "head_bytes_max", "held", "id", "key", "limits",
-        "method", "named", "overload", "parameters", "path", "peer", "query", "received", "refused", "turns", "wait_s",
-        "wallet", "wallet_units",
+        "method", "named", "overload", "parameters", "path", "peer", "query", "received", "refused", "turns", "units",
+        "wait_s", "wallet", "wallet_units",
     )  # fmt: skip
 
     # The `Context` of the application; this package does not know its type.
@@ -98,6 +98,8 @@ class Request:
     wait_s: float
     # The code of the refusal that is its answer; empty for another answer.
     refused: str
+    # Units that were charged for the request so far.
+    units: int
     # Path parameters by name, as they were sent: percent-encoded.
     parameters: Mapping[str, str]
 
@@ -124,6 +126,7 @@ class Request:
         self.wait_s = 0.0
         self.wallet_units = 0
         self.refused = ""
+        self.units = 0
 
     @property
     def limit_lines(self) -> bytes:
@@ -137,6 +140,12 @@ class Request:
             self.wait_s = -(-wait_ns // 1_000_000_000)  # rounded up as in `Retry-After`
             raise key.refusal(wait_ns)
         self.key = key
+        self.units += units
+
+    def owe(self, key: Key, units: int) -> None:
+        """Charge work that was done already."""
+        key.owe(units)
+        self.units += units
 
     def charge_wallet(self, wallet: bytes) -> None:
         """Charge the request to a wallet (its 20 bytes) whose credential is valid. Raises `RateLimited`."""
@@ -153,6 +162,7 @@ class Request:
             if wait_ns := key.charge(units):
                 self.key, self.wait_s = None, -(-wait_ns // 1_000_000_000)
                 raise key.refusal(wait_ns)
+            self.units += units
 
     def units_of_body(self) -> int:
         """Units that are due for the length of the body and were not charged."""
@@ -167,7 +177,7 @@ class Request:
         if isinstance(refusal, Overloaded) and self.overload is not None:
             self.overload.refused += 1
         if units := DEBTS.get(type(refusal)):
-            self.client.client.owe(units)
+            self.owe(self.client.client, units)
         if isinstance(refusal, (RateLimited, Overloaded)) and not self.wait_s:
             self.key, self.wait_s = None, 1.0
 

@@ -130,8 +130,16 @@ class Settings:
     shutdown_timeout_s: int = _setting(30, "Timeout in seconds at SIGTERM for running requests", at_least=1)
     log_format: str = _setting("console", "Format of the log on standard error: console or json")
     log_level: str = _setting("info", "Lowest level of the log: debug, info, warning or error")
-    log_requests: bool = _setting(
-        False, "true: log each request with its id, status and duration; this costs throughput"
+    log_requests: str = _setting(
+        "none",
+        "Requests with a line in the log: none, slow, errors (answers of 500 and above) or all (this costs throughput)",
+    )
+    log_slow_ms: int = _setting(1_000, "Milliseconds from which a request is slow", at_least=1)
+    trace_endpoint: str = _setting(
+        "", "URL of an OpenTelemetry collector (OTLP over HTTP, usually port 4318); empty: no traces"
+    )
+    trace_ratio: float = _setting(
+        0.0, "Share of the requests without `traceparent` that begin a trace, from 0 to 1", at_least=0, at_most=1
     )
 
     def __post_init__(self) -> None:
@@ -148,6 +156,15 @@ class Settings:
                 raise SettingError(f"{each.name} must be at most {ceiling}")
         if self.read_urls and not all(_is_postgresql(url) for url in (self.database_url, *self.read_urls)):
             raise SettingError("database_read_urls needs postgresql:// URLs, and a postgresql:// URL as database_url")
+        self._check_other_servers()
+        _ = self.proxies, self.rate_limits, self.exempt_networks, self.metrics_networks
+
+    def _check_other_servers(self) -> None:
+        """Raise `SettingError` for a URL or a credential that no request can have."""
+        if self.trace_endpoint and not self.trace_endpoint.startswith(("http://", "https://")):
+            raise SettingError("trace_endpoint must be an http or https URL")
+        if self.trace_ratio and not self.trace_endpoint:
+            raise SettingError("trace_ratio needs a trace_endpoint")
         if not self.ipfs_pin_authorization.isascii() or not self.ipfs_pin_authorization.isprintable():
             raise SettingError("ipfs_pin_authorization has characters that no header field may have")
         if self.ipfs_pin_url and not _is_base_url(self.ipfs_pin_url):
@@ -155,7 +172,6 @@ class Settings:
                 "ipfs_pin_url must be http://host:port or https://host:port, and may have a path; "
                 "credentials belong into ipfs_pin_authorization"
             )
-        _ = self.proxies, self.rate_limits, self.exempt_networks, self.metrics_networks
 
     def __repr__(self) -> str:
         """The values of `shown`, which masks secrets."""
@@ -237,6 +253,7 @@ _CHOICES: Final = {
     "unixfs_profile": ("unixfs-v0-2015", "unixfs-v1-2025"),
     "log_format": ("console", "json"),
     "log_level": ("debug", "info", "warning", "error"),
+    "log_requests": ("none", "slow", "errors", "all"),
 }
 
 

@@ -71,7 +71,7 @@ async def noted(method: str) -> list[str]:
     envelope = Envelope(
         Router([get_root, fail]), None, unlimited(),
         limits=Limits(1024, 5), metrics=Metrics.of_process(), random_bytes=os.urandom,
-        addresses=ClientAddresses([]), note_writer=writers.append, log_requests=False,
+        addresses=ClientAddresses([]), note_writer=writers.append, observe=None,
     )  # fmt: skip
     with suppress(ClientGone):
         await envelope.respond(asked("192.0.2.1", method=method))
