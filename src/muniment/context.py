@@ -55,6 +55,8 @@ class Context:
     holdings: Holdings
     outgoing: Outgoing
     is_stopping: Callable[[], bool]
+    # Sets the gauges of the metrics that this process reads from elsewhere, before it answers GET /metrics.
+    look_at_gauges: Callable[[], Awaitable[None]]
     # Returns when requests can be served. Raises `NotReady`; frequent calls cost nothing more.
     check_ready: Callable[[], Awaitable[None]]
 

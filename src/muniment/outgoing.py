@@ -21,6 +21,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpcore2
 
+from muniment.metrics.recorder import Metrics
+
 # The largest token list in use has 1.5 MB, the logs of a thousand blocks some megabytes.
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
 # The largest answer that is decoded on the event loop, in at most 20 ms. An RPC answer of 500 tokens is under 100 KB.
@@ -103,11 +105,14 @@ class _CheckedConnections(httpcore2.AsyncNetworkBackend):
 class Outgoing:
     """The one HTTP client of a process."""
 
-    def __init__(self, *, allow_private: bool, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, *, allow_private: bool, tls: ssl.SSLContext | None = None, metrics: Metrics | None = None
+    ) -> None:
         """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
 
         `tls` says which certificates are trusted; by default those that the operating system trusts.
         """
+        self.metrics = metrics or Metrics.of_process()
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=CONNECTIONS_MAX,

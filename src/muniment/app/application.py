@@ -12,10 +12,12 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from muniment.app.machine import MachineGauges
 from muniment.app.operations import OPERATIONS
 from muniment.app.readiness import Readiness
 from muniment.app.timekeeping import Timekeeper
@@ -29,9 +31,11 @@ from muniment.http.envelope import Envelope
 from muniment.http.limits import Limits
 from muniment.http.problems import all_refusals
 from muniment.http.routing import Router
-from muniment.intents.lifecycle import Moment
+from muniment.intents.lifecycle import INTENT, Moment
 from muniment.intents.store import mark_expired
 from muniment.limits.overload import TICK_SECONDS, Overload
+from muniment.limits.policies import NAMES as POLICY_NAMES
+from muniment.metrics.process import show_gauges
 from muniment.metrics.recorder import open_metrics
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
@@ -47,8 +51,12 @@ if TYPE_CHECKING:
 SWEEP_SECONDS: Final = 30.0
 # Between two lines of the log about requests that were refused under overload: there are thousands of those a second.
 _SAID_NS: Final = 1_000_000_000
-# Between two looks at the gauges of a process; the process that answers GET /metrics looks at its own once more.
-_GAUGES_SECONDS: Final = 1.0
+# The outcomes that are counted by the slices.
+_OUTCOMES: Final = {
+    "logins_total": ("succeeded", "failed"),
+    "triggers_total": ("created", "repeated", "deactivated"),
+    "intent_moves_total": tuple(INTENT),
+}
 # Marks some records whose time has come, at most `SWEPT_PER_BATCH`; how many.
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
@@ -72,10 +80,11 @@ class Application(AsgiAdapter):
         """
         self._sweeps = sweeps
         self._sweep_seconds = sweep_seconds
-        readiness = Readiness()
+        readiness, machine = Readiness(), MachineGauges(time.monotonic)
         self.context = replace(
-            context, is_stopping=lambda: self._stopping, check_ready=lambda: readiness.check(self.context)
-        )
+            context, is_stopping=lambda: self._stopping, check_ready=lambda: readiness.check(self.context),
+            look_at_gauges=lambda: machine.look(self.context),
+        )  # fmt: skip
         self._stopping = False
         settings = context.settings
         self.admission = Admission(context.limiter, context.clients, Overload(random.random, time.monotonic_ns()))
@@ -93,8 +102,15 @@ class Application(AsgiAdapter):
         self.refuse = envelope.refuse
 
     def _describe(self, metrics: Metrics) -> None:
-        """Have the gauges of this process read, and begin every refusal at 0: only then can its first one be seen."""
+        """Name what is read from other rooms, and begin counters at 0: only then can their first count be seen."""
+        limiter = self.context.limiter
         metrics.read_from(lambda: self.admission.overload.in_flight, "http_requests_in_flight")
+        for name in POLICY_NAMES:
+            metrics.count_from(partial(limiter.units_charged, name), "rate_limit_units_total", policy=name)
+            metrics.count_from(partial(limiter.refused, name), "rate_limit_refused_total", policy=name)
+        for name, outcomes in _OUTCOMES.items():
+            for outcome in outcomes:
+                metrics.counter(name, outcome=outcome)
         for refusal in all_refusals():
             metrics.counter("refused_total", code=refusal.code)
 
@@ -112,7 +128,7 @@ class Application(AsgiAdapter):
         tasks = [asyncio.create_task(self._sweep(sweep)) for sweep in self._sweeps]
         tasks.append(asyncio.create_task(timekeeper.run()))
         tasks.append(asyncio.create_task(self._watch_lag()))
-        tasks.append(asyncio.create_task(self._show_gauges()))
+        tasks.append(asyncio.create_task(show_gauges(self.context.metrics)))
         if self.context.holdings.chains:
             tasks.append(asyncio.create_task(self.context.holdings.tokens.keep_fresh()))
         try:
@@ -140,19 +156,14 @@ class Application(AsgiAdapter):
     async def _watch_lag(self) -> None:
         """See how late the event loop is: so long every request waits. Once a second say how many were refused."""
         overload, said_ns = self.admission.overload, 0
+        lag = self.context.metrics.histogram("loop_lag_seconds")
         while True:
             now_ns = time.monotonic_ns()
-            overload.tick(now_ns)
+            lag.observe(max(overload.tick(now_ns), 0) / 1e9)
             if overload.refused and now_ns - said_ns >= _SAID_NS:
                 _log.warning("overloaded", refused=overload.refused, lag_ms=overload.lag_ns // 1_000_000)
                 said_ns, overload.refused = now_ns, 0
             await asyncio.sleep(TICK_SECONDS)
-
-    async def _show_gauges(self) -> None:
-        """Show the gauges of this process to the others, of which any may answer the next GET /metrics."""
-        while True:
-            self.context.metrics.refresh()
-            await asyncio.sleep(_GAUGES_SECONDS)
 
     async def _sweep(self, sweep: Sweep) -> None:
         """Every now and then do a piece of work that is due. A turn lost loses nothing."""

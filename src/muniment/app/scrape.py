@@ -36,7 +36,7 @@ async def get_metrics(context: Context, request: Request) -> Ready[bytes]:
     if not is_within(request.peer, context.settings.metrics_networks) or _is_forwarded(request.named):
         request.charge(request.client.client, READ.units)
         raise UnknownPath("no operation has this path; /docs lists them all")
-    context.metrics.refresh()
+    await context.look_at_gauges()
     return Ready(render(context.metrics.values), ((b"content-type", MEDIA_TYPE), NO_STORE))
 
 

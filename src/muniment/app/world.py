@@ -23,6 +23,7 @@ from muniment.http.clients import ClientAddresses
 from muniment.ipfs.unixfs import PROFILES
 from muniment.limits.limiter import Limiter
 from muniment.limits.memory import Memory, open_memory
+from muniment.metrics.database import DatabaseMetrics
 from muniment.metrics.recorder import Metrics
 from muniment.outgoing import Outgoing
 from muniment.storage import open_database, open_replicated
@@ -63,11 +64,11 @@ def build_context(
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     metrics = metrics or Metrics.of_process()
     clients = ClientAddresses(settings.proxies)
-    database, reader_for, wrote = _database(settings, clients, database_limits)
+    database, reader_for, wrote = _database(settings, clients, database_limits, DatabaseMetrics(metrics))
     fixed = parse_secrets(settings.secret) if settings.secret else None
     clock = _clock(now_ms, monotonic_ms, steady_ms)
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
-    outgoing = Outgoing(allow_private=settings.allow_private_networks)
+    outgoing = Outgoing(allow_private=settings.allow_private_networks, metrics=metrics)
     blocks = _blocks(settings, database)
     return Context(
         settings=settings,
@@ -89,6 +90,7 @@ def build_context(
         holdings=build_holdings(settings, chains, outgoing, clock, settings.data_dir / "token-lists"),
         outgoing=outgoing,
         is_stopping=lambda: False,
+        look_at_gauges=_not_served,
         check_ready=_not_served,
     )
 
@@ -119,15 +121,15 @@ def _monotonic_ms() -> int:
 
 
 def _database(
-    settings: Settings, clients: ClientAddresses, limits: DatabaseLimits
+    settings: Settings, clients: ClientAddresses, limits: DatabaseLimits, metrics: DatabaseMetrics
 ) -> tuple[Database, Callable[[Request], Reader], Callable[[str], None] | None]:
     """The database, the choice of a reader for a request, and the function that notes the writes of a client."""
     if not settings.read_urls:
-        database = open_database(settings.database_url, data_dir=settings.data_dir, limits=limits)
+        database = open_database(settings.database_url, data_dir=settings.data_dir, limits=limits, metrics=metrics)
         return database, lambda _: database, None
     replicated = open_replicated(
         settings.database_url, settings.read_urls,
-        data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max, limits=limits,
+        data_dir=settings.data_dir, lag_s_max=settings.replica_lag_s_max, limits=limits, metrics=metrics,
     )  # fmt: skip
     return replicated, lambda request: replicated.reader_for(clients.address(request)), replicated.wrote
 

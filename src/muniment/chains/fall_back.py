@@ -110,7 +110,7 @@ async def _ask(
         for group in groups
     ]
     try:
-        results = await ask(outgoing, url, [probe, *calls], seconds_max=seconds_max)
+        results = await ask(outgoing, url, [probe, *calls], seconds_max=seconds_max, chain_id=chain.id)
     except Unreachable as error:
         if error.reason == "too-large":
             return None

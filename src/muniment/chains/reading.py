@@ -173,7 +173,9 @@ class _Reader:
                 Read(feed, data) for feed in self.feeds for data in (multicall.LATEST_ROUND_DATA, multicall.DECIMALS)
             ]
             first.append(eth_call(multicall.aggregate3(reads), to=self.chain.multicall3, block=self.chain.block_tag))
-        results = await ask(self.outgoing, self.url, [*first, *calls], seconds_max=self.seconds_max)
+        results = await ask(
+            self.outgoing, self.url, [*first, *calls], seconds_max=self.seconds_max, chain_id=self.chain.id
+        )
         chain_id = quantity_of(results[0])
         if chain_id is None:
             raise Unreachable("garbage", "no chain id")
@@ -216,7 +218,7 @@ class _Reader:
 
     async def _shots(self, chunks: list[list[Address]], block: str) -> list[multicall.OneShot | None]:
         calls = [self._one_shot(chunk, block) for chunk in chunks]
-        answers = await ask(self.outgoing, self.url, calls, seconds_max=self.seconds_max)
+        answers = await ask(self.outgoing, self.url, calls, seconds_max=self.seconds_max, chain_id=self.chain.id)
         return [_shot(answer, chunk) for answer, chunk in zip(answers, chunks, strict=True)]
 
     def _one_shot(self, chunk: list[Address], block: str) -> Call:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -46,11 +47,23 @@ async def ask(
     *,
     seconds_max: float,
     bytes_max: int = SMALL_ANSWER_BYTES_MAX,
+    chain_id: int,
 ) -> list[Any]:
-    """The results of `calls` in their order, each a JSON value or `Failed`: one HTTP request.
+    """The results of `calls` in their order, each a JSON value or `Failed`: one HTTP request to a node of a chain.
 
     Raises `Unreachable` (`garbage` if the answer does not match the calls, `too-large` beyond `bytes_max`).
     """
+    metrics, chain, begun = outgoing.metrics, str(chain_id), time.perf_counter()
+    try:
+        return await _ask(outgoing, url, calls, seconds_max=seconds_max, bytes_max=bytes_max)
+    except Unreachable:
+        metrics.counter("rpc_errors_total", chain=chain).add()
+        raise
+    finally:
+        metrics.histogram("rpc_request_duration_seconds", chain=chain).observe(time.perf_counter() - begun)
+
+
+async def _ask(outgoing: Outgoing, url: str, calls: Sequence[Call], *, seconds_max: float, bytes_max: int) -> list[Any]:
     batch = [
         {"jsonrpc": "2.0", "id": number, "method": call.method, "params": call.params}
         for number, call in enumerate(calls)

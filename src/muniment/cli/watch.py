@@ -84,9 +84,10 @@ def watch(
 async def _watch(settings: Settings, options: _Options) -> int:
     """The exit status: 1 when no chain is configured, or one was not followed to its head with `once`."""
     from muniment.app import build_context
+    from muniment.metrics.recorder import open_metrics
     from muniment.watch.watcher import followed_chains
 
-    context = build_context(settings)
+    context = build_context(settings, metrics=open_metrics(settings.data_dir, role="watch"))
     try:
         await context.database.check()
         if not (followed := followed_chains(context)):
@@ -102,6 +103,7 @@ async def _follow(context: Context, options: _Options, start: Start | None) -> i
     import asyncio
 
     from muniment.app import Timekeeper
+    from muniment.metrics.process import show_gauges
     from muniment.watch.watcher import Watcher
 
     watcher = Watcher(
@@ -113,11 +115,12 @@ async def _follow(context: Context, options: _Options, start: Start | None) -> i
     )
     timekeeper = Timekeeper(context)
     await timekeeper.look()
-    keeping_time = asyncio.create_task(timekeeper.run())
+    tasks = [asyncio.create_task(timekeeper.run()), asyncio.create_task(show_gauges(context.metrics))]
     try:
         return await _until_stopped(watcher)
     finally:
-        keeping_time.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 def _start(options: _Options, followed: Sequence[int]) -> Start | None:

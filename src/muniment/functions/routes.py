@@ -7,6 +7,7 @@ import io
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
@@ -33,6 +34,7 @@ from muniment.wire import decode_text, encode, iso_time
 
 if TYPE_CHECKING:
     from muniment.evm.address import Address
+    from muniment.metrics.recorder import Metrics
 
 # Uploads of each kind, small (in memory) or large (on disk), that a process stores concurrently. Each kind has its own
 # threads, so that an upload of 100 KB does not wait behind one of 16 MiB.
@@ -142,7 +144,7 @@ async def _register(context: Context, request: Request, creator: Address, bundle
 
     threads, checks = (_large, _large_checks) if bundle.wasm.is_on_disk else (_small, _small_checks)
     if known is None:  # known bytes were checked when they first came
-        await checks.run(creator, _charged(request, bundle.check_module))
+        await checks.run(creator, _charged(request, bundle.check_module, context.metrics))
     if taken:
         raise taken
     # Also the blocks of a known bundle: this repairs lost blocks.
@@ -161,14 +163,17 @@ async def _register(context: Context, request: Request, creator: Address, bundle
     return record
 
 
-def _charged(request: Request, check: Callable[[], None]) -> Callable[[], None]:
-    """`check`, but charging its CPU time to the client or wallet of the request."""
+def _charged(request: Request, check: Callable[[], None], metrics: Metrics) -> Callable[[], None]:
+    """`check`, but charging its CPU time to the client or wallet of the request, and observing its time."""
+    times, loop = metrics.histogram("wasm_validation_seconds"), asyncio.get_running_loop()
 
     def charged() -> None:
-        started = time.thread_time_ns()
+        begun, started = time.perf_counter(), time.thread_time_ns()
         try:
             check()
         finally:
+            with suppress(RuntimeError):  # the loop is closed: the process ends
+                loop.call_soon_threadsafe(times.observe, time.perf_counter() - begun)
             if request.key is not None:
                 request.key.owe(UPLOAD.owed(cpu_ns=time.thread_time_ns() - started))
 

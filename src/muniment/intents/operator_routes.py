@@ -46,7 +46,10 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
         await recording.record(tx, checked, caller.name, moment)
         return await _shown(tx, checked.hash, moment)
 
-    return Ready((await context.database.write(write, order=hash.raw)).encode())
+    shown = await context.database.write(write, order=hash.raw)
+    if body.status is not None:
+        context.metrics.counter("intent_moves_total", outcome=body.status).add()
+    return Ready(shown.encode())
 
 
 @operation(
@@ -120,7 +123,10 @@ async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, b
         await recording.move(tx, hash.raw, body, caller.name, moment)
         return await _shown(tx, hash.raw, moment)
 
-    return Ready((await context.database.write(write, order=hash.raw)).encode())
+    shown = await context.database.write(write, order=hash.raw)
+    if body.proposal is None:
+        context.metrics.counter("intent_moves_total", outcome=body.status).add()
+    return Ready(shown.encode())
 
 
 async def _shown(tx: Transaction, intent_hash: bytes, moment: Moment) -> str:

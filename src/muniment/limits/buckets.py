@@ -89,6 +89,7 @@ class Bucket:
         if used > burst:
             return used - burst
         self._used_ns = used
+        self._rate.units += units
         if first < empty:
             cells[self._first] = empty
         if second < empty:
@@ -106,7 +107,16 @@ class Bucket:
             raise self.refusal(wait_ns)
 
     def owe(self, units: int) -> None:
-        """As `Key.owe`. A debt is at most the quota, so no wait is longer than the time to drain twice the quota."""
+        """As `Key.owe`."""
+        self.count(units)
+        self.debit(units)
+
+    def count(self, units: int) -> None:
+        """Count units that were charged."""
+        self._rate.units += units
+
+    def debit(self, units: int) -> None:
+        """Charge a debt without counting it. It is at most the quota, so no wait drains more than twice the quota."""
         now = self.now_ns()
         self.note(min(self.filled_by(0, now) + units * self._unit_ns, now + 2 * self.burst_ns), now)
 
@@ -167,6 +177,7 @@ class Joint:
             return wait
         for bucket, empty in zip(self._buckets, filled, strict=True):
             bucket.note(empty, now)
+        self._narrow.count(units)
         return 0
 
     def wait_ns(self, units: int) -> int:
@@ -180,8 +191,9 @@ class Joint:
 
     def owe(self, units: int) -> None:
         """As `Key.owe`."""
+        self._narrow.count(units)
         for bucket in self._buckets:
-            bucket.owe(units)
+            bucket.debit(units)
 
     @property
     def lines(self) -> bytes:
@@ -225,7 +237,7 @@ class Unlimited:
 class Rate:
     """A policy at a multiple of its quota, with the values that are computed from it once."""
 
-    __slots__ = ("_policy", "_scale", "burst_ns", "lines", "unit_ns")
+    __slots__ = ("_policy", "_scale", "burst_ns", "lines", "refused", "unit_ns", "units")
 
     def __init__(self, policy: Policy, scale: int) -> None:
         """`scale` times the quota of `policy`."""
@@ -236,9 +248,13 @@ class Rate:
         self.lines = lines(policy, scale)
         self._policy = policy
         self._scale = scale
+        # The units that were charged, and the requests that were refused, since the process began.
+        self.units = 0
+        self.refused = 0
 
     def refusal(self, wait_ns: int) -> RateLimited:
         """As `Key.refusal`."""
+        self.refused += 1
         policy, seconds = self._policy, max(-(-wait_ns // _SECOND_NS), 1)
         return RateLimited(
             f"the limit `{policy.name}` is used up: try again in {seconds} second{'s' if seconds > 1 else ''}",

@@ -93,6 +93,7 @@ class Limiter:
         self._exempt = tuple(exempt)
         self._has_warned = False
         self._rate = lru_cache(maxsize=None)(self._make_rate)
+        self._rates: dict[Name, list[Rate]] = {name: [] for name in self._policies}
         self.client: Callable[[str], Client] = lru_cache(maxsize=_KEPT)(self._make_client)
         self._forwarder: Callable[[str], Client] = lru_cache(maxsize=_KEPT)(self._make_forwarder)
         self.key: Callable[[Name, tuple[tuple[str, int], ...]], Key] = lru_cache(maxsize=_KEPT)(self._make_key)
@@ -141,7 +142,17 @@ class Limiter:
         return made[0] if len(made) == 1 else Joint(made)
 
     def _make_rate(self, name: Name, scale: int) -> Rate:
-        return Rate(self._policies[name], scale)
+        made = Rate(self._policies[name], scale)
+        self._rates[name].append(made)
+        return made
+
+    def units_charged(self, name: Name) -> int:
+        """The units that this process has charged under a policy; 0 where it is off."""
+        return sum(rate.units for rate in self._rates.get(name, ()))
+
+    def refused(self, name: Name) -> int:
+        """The requests that this process has refused under a policy."""
+        return sum(rate.refused for rate in self._rates.get(name, ()))
 
 
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:

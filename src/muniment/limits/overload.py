@@ -46,18 +46,22 @@ class Overload:
         self._latest_ns = 0
         self._lags: deque[int] = deque([0] * _WINDOWS_HELD, maxlen=_WINDOWS_HELD)
 
-    def tick(self, now_ns: int) -> None:
-        """Record the time: the server's timer, set for 10 ms after the last call, went off."""
+    def tick(self, now_ns: int) -> int:
+        """Record the time: the server's timer, set for 10 ms after the last call, went off.
+
+        Returns how late it was, in nanoseconds.
+        """
         late_ns = now_ns - self._ticked_ns - _TICK_NS
         self._ticked_ns = now_ns
         self._latest_ns = max(self._latest_ns, late_ns)
         if now_ns - self._began_ns < _WINDOW_NS:
-            return
+            return late_ns
         self.lag_ns = self._latest_ns
         self._lags.append(self.lag_ns)
         self._began_ns, self._latest_ns = now_ns, 0
         lowest, highest = _level(min(self._lags)), _level(max(self._lags))
         self.level = min(max(self.level, lowest), highest)
+        return late_ns
 
     def refuses(self, shed: Shed, *, by_offset: bool = False) -> bool:
         """Whether a request of this kind is refused now; `by_offset`: it is a listing with an offset."""

@@ -9,7 +9,7 @@ import secrets as chance
 import shutil
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -150,6 +150,8 @@ def _take(
         durable.flush_directory(each)
     with durable.whole_file((directory / DESCRIPTION).resolve()) as file:  # this makes the backup complete
         file.write(msgspec.json.format(msgspec.json.encode(description)) + b"\n")
+    with suppress(OSError):  # the backup is complete, also where the service's directory cannot be written
+        settings.backup_mark.touch(mode=0o600)
     return Summary(
         **msgspec.structs.asdict(contents), directory=shown(directory), made_at=made_at, secrets=ids,
         database_bytes=copied.stat().st_size, blocks_copied=new_blocks,

@@ -74,7 +74,7 @@ async def _check_url(outgoing: Outgoing, url: str, report: Report, tokens: Seque
     parts += [(f"the feed of {token}", feed) for token, (feed, _) in chain.feeds.items()]
     calls = [Call("eth_chainId"), Call("eth_getBlockByNumber", (chain.block_tag, False))]
     calls += [Call("eth_getCode", (address, chain.block_tag)) for _, address in parts]
-    chain_id, block, *codes = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX)
+    chain_id, block, *codes = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX, chain_id=chain.id)
     if quantity_of(chain_id) != chain.id:
         report.faults.append(f"answers for chain {quantity_of(chain_id)}")
         return
@@ -103,7 +103,7 @@ async def _check_settlers(outgoing: Outgoing, url: str, report: Report) -> None:
         return
     asked = [(settler, generation, data) for settler in chain.settlers for generation, data in _GENERATIONS]
     calls = [eth_call(data, to=settler, block=chain.block_tag) for settler, _, data in asked]
-    answers = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX)
+    answers = await ask(outgoing, url, calls, seconds_max=SECONDS_MAX, chain_id=chain.id)
     for (settler, generation, _), answer in zip(asked, answers, strict=True):
         if len(data_of(answer) or b"") == WORD:
             report.generations.setdefault(settler, generation)

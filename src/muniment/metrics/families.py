@@ -37,8 +37,10 @@ class Family:
 
     @property
     def type(self) -> str:
-        """The type in the text format."""
-        return self.kind.value if self.kind in (Kind.COUNTER, Kind.HISTOGRAM) else "gauge"
+        """The type in the text format. A count that is read from the system is set as a gauge is, but only goes up."""
+        if self.kind is Kind.HISTOGRAM:
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
 
     @property
     def width(self) -> int:

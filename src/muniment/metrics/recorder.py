@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import structlog
 
-from muniment.metrics.families import BY_NAME, SECONDS, Kind, family_of, series_name
+from muniment.metrics.families import BY_NAME, FAMILIES, SECONDS, Kind, family_of, series_name
 from muniment.metrics.values import Values
 
 if TYPE_CHECKING:
@@ -94,9 +94,14 @@ class Metrics:
         # The value of the label `worker`: what the process does, and its region.
         self.worker = f"{role}-{values.region}"
         self._now_s = now_s
-        self._read: list[tuple[Gauge, Callable[[], float]]] = []
+        self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
+        # The number that each counter has counted already comes third.
+        self._counters: list[tuple[Counter, Callable[[], float], float]] = []
         self.requests = Requests(self)
         self._forget_gauges()
+        for family in FAMILIES:  # a count that is 0 can be told from one that does not exist
+            if not family.labels:
+                self.place(family.name, {})
 
     @classmethod
     def of_process(cls) -> Self:
@@ -118,12 +123,23 @@ class Metrics:
 
     def read_from(self, read: Callable[[], float], name: str, **labels: str) -> None:
         """Set a gauge to what `read` returns, at every `refresh`."""
-        self._read.append((self.gauge(name, **labels), read))
+        self._gauges.append((self.gauge(name, **labels), read))
+
+    def count_from(self, read: Callable[[], float], name: str, **labels: str) -> None:
+        """Count by how much the number that `read` returns has grown, at every `refresh`.
+
+        Rooms that must count in nanoseconds keep a number of their own.
+        """
+        self._counters.append((self.counter(name, **labels), read, read()))
 
     def refresh(self) -> None:
-        """Set the gauges that are read from somewhere."""
-        for gauge, read in self._read:
+        """Set the gauges and counters that are read from somewhere."""
+        for gauge, read in self._gauges:
             gauge.set(read())
+        for index, (counter, read, counted) in enumerate(self._counters):
+            number = read()
+            counter.add(number - counted)
+            self._counters[index] = counter, read, number
 
     def close(self) -> None:
         """Stop counting for this process; its counts stay."""

@@ -161,6 +161,11 @@ class Settings:
         return self.host not in {"127.0.0.1", "::1", "localhost"}
 
     @property
+    def backup_mark(self) -> Path:
+        """The file whose time is that of the newest complete backup; an operator with other backups touches it."""
+        return self.data_dir / "last-backup"
+
+    @property
     def own_url(self) -> str:
         """The URL at which this machine reaches a service with these settings; loopback if it listens everywhere."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)  # noqa: S104 - compared

@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from muniment.metrics.database import DatabaseMetrics
     from muniment.storage.database import Database
     from muniment.storage.registry_copy import Source, Target
     from muniment.storage.replication.replicated import ReplicatedDatabase
 
 
-def open_database(url: str, *, data_dir: Path, limits: DatabaseLimits = DATABASE_LIMITS) -> Database:
+def open_database(
+    url: str, *, data_dir: Path, limits: DatabaseLimits = DATABASE_LIMITS, metrics: DatabaseMetrics | None = None
+) -> Database:
     """The database at `url`; `sqlite:///relative.db` is inside `data_dir`, `sqlite:////absolute.db` is not.
 
     Raises `ValueError` for a URL that no engine knows.
@@ -24,14 +27,20 @@ def open_database(url: str, *, data_dir: Path, limits: DatabaseLimits = DATABASE
     if _engine(url) == "sqlite":
         from muniment.storage.sqlite.engine import SqliteDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
-        return SqliteDatabase(_path(url, data_dir), limits)
+        return SqliteDatabase(_path(url, data_dir), limits, metrics=metrics)
     from muniment.storage.postgres.engine import PostgresDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
-    return PostgresDatabase(url, limits)
+    return PostgresDatabase(url, limits, metrics=metrics)
 
 
 def open_replicated(
-    url: str, read_urls: Sequence[str], *, data_dir: Path, lag_s_max: float, limits: DatabaseLimits = DATABASE_LIMITS
+    url: str,
+    read_urls: Sequence[str],
+    *,
+    data_dir: Path,
+    lag_s_max: float,
+    limits: DatabaseLimits = DATABASE_LIMITS,
+    metrics: DatabaseMetrics | None = None,
 ) -> ReplicatedDatabase:
     """The PostgreSQL database at `url` with replicas at `read_urls`, each of them one server.
 
@@ -40,7 +49,7 @@ def open_replicated(
     from muniment.storage.replication.replicated import ReplicatedDatabase  # noqa: PLC0415 - a driver is loaded only when it is used
 
     writers = data_dir / "recent-writers"
-    return ReplicatedDatabase(url, read_urls, writers=writers, lag_s_max=lag_s_max, limits=limits)
+    return ReplicatedDatabase(url, read_urls, writers=writers, lag_s_max=lag_s_max, limits=limits, metrics=metrics)
 
 
 def open_source(url: str, *, data_dir: Path, name: str = "FROM") -> AbstractAsyncContextManager[Source]:

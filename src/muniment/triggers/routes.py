@@ -124,6 +124,7 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
         known = await store.find_consent(context.database, body.signer, consent.digest)
         if known is None:
             raise
+        _count(context, "repeated")
         return Ready(known.encode())
 
     made: list[str] = []
@@ -139,6 +140,7 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
     record = await context.database.write(lambda tx: store.insert(tx, new))
     if record in made:  # a record that existed is free
         owner.owe(NEW_TRIGGER)
+    _count(context, "created" if record in made else "repeated")
     return Ready(record.encode())
 
 
@@ -189,7 +191,7 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
     sigs, signature, now_ms = body.trigger_sigs, body.signature, context.now_ms()
     rules.check_distinct(sigs)
 
-    async def deactivate(transaction: Transaction) -> None:
+    async def deactivate(transaction: Transaction) -> int:
         listed = await store.fetch_listed(transaction, sigs)
         form = rules.deactivation_form(
             sigs, signature, {each.signer for each in listed}, {each.protocol for each in listed}
@@ -202,8 +204,14 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
             first = listed[0]
             new = store.NewDeactivation(signature, first.signer, form, first.protocol, sigs, now_ms)
             await store.keep_deactivation(transaction, new)
+        return len(active)
 
-    await context.database.write(deactivate, order=min(sig.raw for sig in sigs), urgent=True)
+    count = await context.database.write(deactivate, order=min(sig.raw for sig in sigs), urgent=True)
+    _count(context, "deactivated", count)
+
+
+def _count(context: Context, outcome: str, triggers: int = 1) -> None:
+    context.metrics.counter("triggers_total", outcome=outcome).add(triggers)
 
 
 @operation("POST", "/triggers/deactivate/sign-params", cost=4, sheds=Shed.NEVER)

@@ -53,6 +53,18 @@ async def authenticate(context: Context, body: Login) -> Ready[LoginResult]:
 
     The signature is EIP-191 (`personal_sign`) over the nonce, as the text `0x…` or as its 32 bytes.
     """
+    try:
+        email = await _log_in(context, body)
+    except LoginFailed:
+        context.metrics.counter("logins_total", outcome="failed").add()
+        raise
+    context.metrics.counter("logins_total", outcome="succeeded").add()
+    result = LoginResult(address=body.address, token=issue_token(context, body.address), email=email)
+    return Ready(encode(result), _PRIVATE)
+
+
+async def _log_in(context: Context, body: Login) -> str | None:
+    """Use up the signed nonce; returns the user's email address. Raises `LoginFailed`."""
     now_ms = context.now_ms()
     ring, window = ring_of(context.secrets()), now_ms // WINDOW_MS
     nonce = signed_nonce(ring, body.address, body.signature, window)
@@ -66,9 +78,7 @@ async def authenticate(context: Context, body: Login) -> Ready[LoginResult]:
             raise _login_failed()
         return await store.ensure_user(transaction, body.address, now_ms)
 
-    email = await context.database.write(log_in, order=body.address.raw)
-    result = LoginResult(address=body.address, token=issue_token(context, body.address), email=email)
-    return Ready(encode(result), _PRIVATE)
+    return await context.database.write(log_in, order=body.address.raw)
 
 
 def _login_failed() -> LoginFailed:

@@ -133,7 +133,9 @@ class Nodes:
         """
         seconds_max = self.limits.answer_seconds_max
         if not node.is_checked:
-            (chain_id,) = await ask(self.outgoing, node.url, [Call("eth_chainId")], seconds_max=seconds_max)
+            (chain_id,) = await ask(
+                self.outgoing, node.url, [Call("eth_chainId")], seconds_max=seconds_max, chain_id=self.chain.id
+            )
             if quantity_of(chain_id) != self.chain.id:
                 raise Unreachable("wrong-chain" if quantity_of(chain_id) is not None else "garbage")
             node.is_checked = True
@@ -141,7 +143,7 @@ class Nodes:
         for at in range(0, len(calls), CALLS_MAX):
             answers += await ask(
                 self.outgoing, node.url, calls[at : at + CALLS_MAX],
-                seconds_max=seconds_max, bytes_max=ANSWER_BYTES_MAX,
+                seconds_max=seconds_max, bytes_max=ANSWER_BYTES_MAX, chain_id=self.chain.id,
             )  # fmt: skip
         return answers
 

@@ -132,6 +132,7 @@ class Watcher:
         """Follow one chain despite errors; with `once`, whether it reached the head. Raises `LeaseLostError`."""
         loop, nodes = asyncio.get_running_loop(), self._nodes(chain)
         follower = self._follower(nodes, holder)
+        behind = self.context.metrics.gauge("watcher_behind_blocks", chain=str(chain.id))
         while True:
             if (node := nodes.first_awake()) is None:
                 if self.once and all(each.failures >= _FAILURES_MAX for each in nodes.nodes):
@@ -156,6 +157,7 @@ class Watcher:
                 await asyncio.sleep(_REST_SECONDS)
                 continue
             nodes.succeeded(node)
+            behind.set(max(0, step.head + 1 - step.next_block))
             self._report(step)
             if self.once and step.at_head and step.all_asked and not step.is_held_back:
                 return True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import asyncpg
 
 from muniment.errors import DeadlineExceeded, NotReady
+from muniment.metrics.database import DatabaseMetrics
 from muniment.storage.client_slots import ClientSlots
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.migrate import migrations
@@ -52,6 +53,7 @@ class PostgresDatabase:
         limits: DatabaseLimits = DATABASE_LIMITS,
         *,
         reads_waiting_max: int = READS_WAITING_MAX,
+        metrics: DatabaseMetrics | None = None,
     ) -> None:
         """Connect on first use, so the server may be down now.
 
@@ -60,8 +62,11 @@ class PostgresDatabase:
         self._limits = limits
         self._connector = Connector(url)
         self._statements = Statements()
-        self._read_queue = ReadQueue(self._connector, self._statements, reads_waiting_max=reads_waiting_max)
-        self._writer = Writer(self._connector, self._statements, limits)
+        self._metrics = metrics or DatabaseMetrics()
+        self._read_queue = ReadQueue(
+            self._connector, self._statements, reads_waiting_max=reads_waiting_max, metrics=self._metrics
+        )
+        self._writer = Writer(self._connector, self._statements, limits, metrics=self._metrics)
         self._writing_probe = Probe(self._prove_writing, silence="the database does not answer")
         self._slow_slots: list[Slot] = [Slot(self._connector) for _ in range(SLOW_SLOTS)]
         self._free_slow_slots = asyncio.Semaphore(SLOW_SLOTS)
@@ -91,7 +96,7 @@ class PostgresDatabase:
     async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, on a slot for long reads; cancelled at the deadline."""
         statement, values = self._statements.find(sql, parameters)
-        seconds_max = self._limits.slow_read_seconds_max
+        seconds_max, begun = self._limits.slow_read_seconds_max, time.perf_counter()
         try:
             async with asyncio.timeout(seconds_max), self._client_slots.of(client), self._free_slow_slots:
                 slot = self._slow_slots.pop()
@@ -103,9 +108,12 @@ class PostgresDatabase:
                 finally:
                     self._slow_slots.append(slot)
         except (TimeoutError, asyncpg.QueryCanceledError) as error:
+            self._metrics.fail("long_read")
             raise DeadlineExceeded(f"the read took more than {seconds_max:g} s") from error
         except DRIVER_ERRORS as error:
+            self._metrics.fail("long_read")
             raise for_caller(error) from error
+        self._metrics.long_reads.observe(time.perf_counter() - begun)
         return rows
 
     async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:

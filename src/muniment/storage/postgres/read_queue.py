@@ -6,6 +6,7 @@ A group starts as soon as a slot is free. While all slots are busy, more reads j
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from muniment.errors import DatabaseUnavailable
@@ -15,6 +16,7 @@ from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, for_caller
 from muniment.storage.postgres.slot import Connector, Slot
 
 if TYPE_CHECKING:
+    from muniment.metrics.database import DatabaseMetrics
     from muniment.storage.database import Parameters, Row
     from muniment.storage.postgres.statements import Statement, Statements
 
@@ -35,9 +37,11 @@ class ReadQueue:
     """Answers the reads of one process from one database."""
 
     def __init__(
-        self, connector: Connector, statements: Statements, *, reads_waiting_max: int = READS_WAITING_MAX
-    ) -> None:
+        self, connector: Connector, statements: Statements, *,
+        metrics: DatabaseMetrics, reads_waiting_max: int = READS_WAITING_MAX,
+    ) -> None:  # fmt: skip
         """Connect on first use."""
+        self._metrics = metrics
         self._reads_waiting_max = reads_waiting_max
         self._statements = statements
         self._queue: dict[Statement, list[_Read]] = {}
@@ -74,16 +78,19 @@ class ReadQueue:
     async def _serve(self, slot: Slot, group: tuple[Statement, list[_Read]]) -> None:
         """Answer a group. If the server refuses it, send each read alone, so that only the refused read fails."""
         statement, reads = group
+        begun = time.perf_counter()
         try:
             answers = await _fetch(slot, statement, reads)
         except Exception as error:  # noqa: BLE001 - every caller must get an outcome, and later groups need the slot
             refusal = for_caller(error)
             if len(reads) == 1 or isinstance(refusal, DatabaseUnavailable):
+                self._metrics.fail("read")
                 _refuse(reads, refusal)
                 return
             for read in reads:
                 await self._serve(slot, (statement, [read]))
         else:
+            self._metrics.reads.observe(time.perf_counter() - begun)
             for (_, future), rows in zip(reads, answers, strict=True):
                 if not future.done():
                     future.set_result(rows)

@@ -7,6 +7,7 @@ saves two round trips.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muniment.storage.postgres.batches import execute_batch, fetch_batch, insert_batch
@@ -16,6 +17,7 @@ from muniment.storage.postgres.steps import Expects, StepRunner, close_all, star
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from muniment.metrics.recorder import Histogram
     from muniment.storage.database import Parameters, Work
     from muniment.storage.postgres.slot import Connection
     from muniment.storage.postgres.statements import Statement, Statements
@@ -35,7 +37,12 @@ class _Conflict(Exception):
 
 
 async def commit(
-    connection: Connection, statements: Statements, works: Sequence[Work[Any]], *, needs_transaction: bool
+    connection: Connection,
+    statements: Statements,
+    works: Sequence[Work[Any]],
+    *,
+    needs_transaction: bool,
+    times: Histogram,
 ) -> Sequence[StepRunner | None] | None:
     """Run `works` as one group and commit it; the runner of each work, with its outcome.
 
@@ -43,7 +50,7 @@ async def commit(
     with `needs_transaction`. None in place of the list: nothing was changed, and the works must run one by one, because
     one raised after a change that cannot be undone alone, or two were in conflict.
 
-    Raises `CommitLost`. Raises an error of the driver only when nothing was changed.
+    `times` observes the commit. Raises `CommitLost`. Raises an error of the driver only when nothing was changed.
     """
     runners = start_all(statements, works)
     try:
@@ -51,8 +58,8 @@ async def commit(
         # A connection that has just answered a query is alive. On any other connection BEGIN comes first: if that
         # fails, nothing was sent. If an INSERT failed with the connection, its outcome would be unknown.
         if was_answered and not needs_transaction and (statement := _common_last(runners)):
-            return await _add_last(connection, statement, runners)
-        return await _transact(connection, runners)
+            return await _add_last(connection, statement, runners, times)
+        return await _transact(connection, runners, times)
     finally:
         close_all(runners)
 
@@ -79,13 +86,13 @@ def _common_last(runners: Sequence[StepRunner]) -> Statement | None:
 
 
 async def _add_last(
-    connection: Connection, statement: Statement, runners: Sequence[StepRunner]
+    connection: Connection, statement: Statement, runners: Sequence[StepRunner], times: Histogram
 ) -> Sequence[StepRunner | None]:
     """Add the last rows in one statement, which is its own transaction; None for a work whose row existed."""
     adding = [each for each in runners if each.step is not None]
     rows = _values(adding)
     try:
-        counts = await _make_durable(lambda: insert_batch(connection, statement, rows))
+        counts = await _measure(lambda: insert_batch(connection, statement, rows), times)
     except BaseException as error:
         if is_refusal(error) and not connection.is_closed():
             raise
@@ -100,7 +107,9 @@ async def _add_last(
     return [None if each in refused else each for each in runners]
 
 
-async def _transact(connection: Connection, runners: Sequence[StepRunner]) -> Sequence[StepRunner] | None:
+async def _transact(
+    connection: Connection, runners: Sequence[StepRunner], times: Histogram
+) -> Sequence[StepRunner] | None:
     """Run the rest of all works in one transaction; see `commit`."""
     if all(each.step is None for each in runners):
         return runners
@@ -117,11 +126,19 @@ async def _transact(connection: Connection, runners: Sequence[StepRunner]) -> Se
         await _roll_back(connection)
         return runners if len(runners) == 1 else None
     try:
-        await _make_durable(lambda: connection.execute("COMMIT"))
+        await _measure(lambda: connection.execute("COMMIT"), times)
     except BaseException as error:
         connection.terminate()
         raise CommitLost from error
     return runners
+
+
+async def _measure(commits: Callable[[], Awaitable[T]], times: Histogram) -> T:
+    """Commit, and observe how long that took."""
+    begun = time.perf_counter()
+    result = await _make_durable(commits)
+    times.observe(time.perf_counter() - begun)
+    return result
 
 
 async def _make_durable(commits: Callable[[], Awaitable[T]]) -> T:

@@ -29,6 +29,7 @@ from muniment.storage.postgres.transaction import CommitLost, commit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muniment.metrics.database import DatabaseMetrics
     from muniment.storage.database import Work
     from muniment.storage.postgres.statements import Statements
     from muniment.storage.postgres.steps import StepRunner
@@ -71,13 +72,18 @@ class _Job:
 class Writer:
     """Commits the writes of one process to one database."""
 
-    def __init__(self, connector: Connector, statements: Statements, limits: DatabaseLimits = DATABASE_LIMITS) -> None:
+    def __init__(
+        self, connector: Connector, statements: Statements, limits: DatabaseLimits = DATABASE_LIMITS,
+        *, metrics: DatabaseMetrics,
+    ) -> None:  # fmt: skip
         """Connect on first use."""
+        self._metrics = metrics
         self._statements = statements
         self._limits = limits
         # The monotonic time of the last commit that changed anything.
         self.succeeded_at = -math.inf
         self._queue: deque[_Job] = deque()
+        metrics.show_queue(self._queue.__len__)
         self._backlog = Backlog(limits)
         slots = [Slot(connector) for _ in range(WRITE_SLOTS)]
         self._dispatcher = Dispatcher(
@@ -115,8 +121,10 @@ class Writer:
         try:
             runners = await self._commit(slot, jobs, needs_transaction=needs_transaction)
             self._backlog.committed(time.monotonic() - begun)
+            self._metrics.wrote(time.monotonic() - begun, len(jobs))
         except Exception as error:  # noqa: BLE001 - every caller must get an outcome, and later groups need the slot
             if len(jobs) == 1 or isinstance(error, DatabaseUnavailable):
+                self._metrics.fail("write")
                 _fail(jobs, error)
                 return
             runners = None
@@ -149,7 +157,10 @@ class Writer:
                 break
             try:
                 works = [job.work for job in jobs]
-                return await commit(await slot.open(), self._statements, works, needs_transaction=needs_transaction)
+                return await commit(
+                    await slot.open(), self._statements, works,
+                    needs_transaction=needs_transaction, times=self._metrics.commits,
+                )  # fmt: skip
             except CommitLost as error:
                 raise DatabaseUnavailable(
                     "the database was lost while it committed: read the record to see whether it was changed"

@@ -20,6 +20,7 @@ from muniment.errors import DatabaseUnavailable
 from muniment.storage.postgres.engine import PostgresDatabase
 
 if TYPE_CHECKING:
+    from muniment.metrics.database import DatabaseMetrics
     from muniment.storage.database import DatabaseLimits, Parameters, Row
 
 # The pause between two checks. After a write, a client reads from the primary for about this long, plus the replica's
@@ -45,9 +46,14 @@ _log = structlog.get_logger(__name__)
 class Replica:
     """Reads from one replica. When the replica fails, the answer is None, and the caller asks the primary."""
 
-    def __init__(self, url: str, primary: PostgresDatabase, lag_s_max: float, limits: DatabaseLimits) -> None:
+    def __init__(
+        self, url: str, primary: PostgresDatabase, lag_s_max: float, limits: DatabaseLimits, metrics: DatabaseMetrics
+    ) -> None:
         """`url` names one server; its reads are at most `lag_s_max` seconds old."""
-        self._database = PostgresDatabase(url, limits)
+        self._database = PostgresDatabase(url, limits, metrics=metrics)
+        self._metrics = metrics
+        # As `_caught_up_ns`, but a failure does not change it.
+        self._had_caught_up_ns = 0
         self._primary = primary
         self._lag_ns_max = int(lag_s_max * 1e9)
         self._caught_up_ns = 0
@@ -112,12 +118,15 @@ class Replica:
 
     async def _follow(self) -> None:
         """Check the replica at intervals, until it has had no reader for `IDLE_SECONDS`."""
-        while time.monotonic_ns() - self._wanted_ns < IDLE_SECONDS * 1e9:
+        self._had_caught_up_ns = time.monotonic_ns()
+        while (now_ns := time.monotonic_ns()) - self._wanted_ns < IDLE_SECONDS * 1e9:
+            self._metrics.show_lag((now_ns - self._had_caught_up_ns) / 1e9)
             try:
                 await self._ask()
             except Exception as error:  # noqa: BLE001 - after any error the replica is asked again
                 self._fail(type(error).__name__)
             await asyncio.sleep(self._retry_seconds or ASK_SECONDS)
+        self._metrics.show_lag(None)
 
     async def _ask(self) -> None:
         """Ask both servers for their positions, and note the time with which the replica has caught up."""
@@ -154,6 +163,7 @@ class Replica:
         self._positions.append((flushed, asked_ns))
         while self._positions and self._positions[0][0] <= replayed:
             _, self._caught_up_ns = self._positions.popleft()
+            self._had_caught_up_ns = self._caught_up_ns
         if self._retry_seconds:
             _log.info("replica answers again")
         self._retry_seconds = 0.0

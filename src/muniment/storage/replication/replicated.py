@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from muniment.metrics.database import DatabaseMetrics
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.postgres.engine import TIMES_DIFFER_MS_MAX, PostgresDatabase
 from muniment.storage.postgres.subset import fetch_some
@@ -34,11 +35,15 @@ class ReplicatedDatabase(PostgresDatabase):
         writers: Path,
         lag_s_max: float,
         limits: DatabaseLimits = DATABASE_LIMITS,
+        metrics: DatabaseMetrics | None = None,
     ) -> None:
         """`writers` is the file of `RecentWriters`. Raises `OSError` when it cannot be made."""
-        super().__init__(url, limits)
+        metrics = metrics or DatabaseMetrics()
+        super().__init__(url, limits, metrics=metrics)
         self._recent_writers = RecentWriters(writers)
-        self._replicas = [Replica(each, self, lag_s_max, limits) for each in read_urls]
+        self._replicas = [
+            Replica(each, self, lag_s_max, limits, metrics.of_replica(place)) for place, each in enumerate(read_urls, 1)
+        ]
 
     def wrote(self, client: str) -> None:
         """Note that a write of `client` was committed: its next reads must show it."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from muniment.errors import DatabaseUnavailable
+from muniment.metrics.database import DatabaseMetrics
 from muniment.storage.sqlite.connection import CHECKPOINT_PAGES
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ class Commits:
     """The connection that writes, its open files, and the outcome of its last commits."""
 
     def __init__(
-        self, connection: sqlite3.Connection, files: Files, last_commit: LastCommit, *, log_bytes: int = LOG_BYTES
-    ) -> None:
+        self, connection: sqlite3.Connection, files: Files, last_commit: LastCommit,
+        *, log_bytes: int = LOG_BYTES, metrics: DatabaseMetrics | None = None,
+    ) -> None:  # fmt: skip
         """Before the first commit. No method waits for the write lock, because the event loop would wait with it.
 
         A log of more than `log_bytes` is copied into the database.
@@ -34,6 +36,7 @@ class Commits:
         connection.execute("PRAGMA busy_timeout=0")
         self.connection = connection
         self.files = files
+        self.metrics = metrics or DatabaseMetrics()
         self._last_commit = last_commit
         # The monotonic time of the last commit that changed anything.
         self.succeeded_at = -math.inf
@@ -66,6 +69,7 @@ class Commits:
         The files must also be in their places, where other processes look for them; otherwise this raises
         `DatabaseUnavailable`. If the last check succeeded, they are checked only after the commit.
         """
+        begun = time.perf_counter()
         if self._is_lost:
             self._check_files()
         changes = self.connection.total_changes
@@ -77,6 +81,7 @@ class Commits:
             raise DatabaseUnavailable(f"the database was lost while it committed: {error.detail}") from error
         if changes != self._changes:
             self._changes, self.succeeded_at = changes, time.monotonic()
+        self.metrics.commits.observe(time.perf_counter() - begun)
 
     def shorten_log(self) -> None:
         """Copy a long log into the database, so that the log begins again; call this between two transactions.
@@ -99,6 +104,7 @@ class Commits:
 
     def failed(self, error: BaseException) -> str:
         """Note the error of a transaction that was rolled back; returns the reason for the callers."""
+        self.metrics.fail("write")
         self._changes = self.connection.total_changes
         if isinstance(error, DatabaseUnavailable):
             self._save_log()

@@ -17,6 +17,7 @@ from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
+from muniment.metrics.database import DatabaseMetrics
 from muniment.storage.client_slots import ClientSlots
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.last_commit import LastCommit
@@ -60,6 +61,7 @@ class SqliteDatabase:
         *,
         busy_timeout_ms: int = BUSY_TIMEOUT_MS,
         log_bytes: int = LOG_BYTES,
+        metrics: DatabaseMetrics | None = None,
     ) -> None:
         """Open or create the file at `path`; raises `DatabaseUnavailable` when that fails.
 
@@ -72,6 +74,7 @@ class SqliteDatabase:
         self._limits = limits
         self._busy_timeout_ms = busy_timeout_ms
         self._log_bytes = log_bytes
+        self._metrics = metrics or DatabaseMetrics()
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):  # SQLite gives its other files the same mode
@@ -94,23 +97,30 @@ class SqliteDatabase:
 
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows, read on the event loop."""
+        begun = time.perf_counter()
         try:
-            return self._view.connection().execute(sql, parameters).fetchall()
+            rows = self._view.connection().execute(sql, parameters).fetchall()
         except sqlite3.DatabaseError as error:
-            raise _unavailable(error) from error
+            raise self._failed("read", error) from error
+        self._metrics.reads.observe(time.perf_counter() - begun)
+        return rows
 
     async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """The first row, read on the event loop."""
+        begun = time.perf_counter()
         try:
-            return self._view.connection().execute(sql, parameters).fetchone()
+            row = self._view.connection().execute(sql, parameters).fetchone()
         except sqlite3.DatabaseError as error:
-            raise _unavailable(error) from error
+            raise self._failed("read", error) from error
+        self._metrics.reads.observe(time.perf_counter() - begun)
+        return row
 
     async def fetch_some(
         self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
         """The first rows, read on the event loop one by one."""
         del rows_max  # only PostgreSQL needs it: here rows are read one by one
+        begun = time.perf_counter()
         try:
             cursor = self._view.connection().execute(sql, parameters)
             rows: list[Row] = []
@@ -122,22 +132,29 @@ class SqliteDatabase:
                     cursor.close()
                     break
         except sqlite3.DatabaseError as error:
-            raise _unavailable(error) from error
+            raise self._failed("read", error) from error
+        self._metrics.reads.observe(time.perf_counter() - begun)
         return rows, length
 
     async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, read in a thread on a new connection, and interrupted at the deadline."""
         loop, seconds_max = asyncio.get_running_loop(), self._limits.slow_read_seconds_max
         await asyncio.sleep(0)  # a cancelled caller ends here, before its read begins
-        is_over = threading.Event()
+        is_over, begun = threading.Event(), time.perf_counter()
         try:
             async with asyncio.timeout(seconds_max), self._client_slots.of(client):
                 try:
-                    return await loop.run_in_executor(self._slow_readers, self._fetch_until, is_over, sql, parameters)
+                    rows = await loop.run_in_executor(self._slow_readers, self._fetch_until, is_over, sql, parameters)
                 finally:  # the caller has its outcome: the thread must stop
                     is_over.set()
         except TimeoutError as error:
+            self._metrics.fail("long_read")
             raise DeadlineExceeded(f"the read took more than {seconds_max:g} s") from error
+        except DatabaseUnavailable:
+            self._metrics.fail("long_read")
+            raise
+        self._metrics.long_reads.observe(time.perf_counter() - begun)
+        return rows
 
     def _fetch_until(self, is_over: threading.Event, sql: str, parameters: Parameters) -> list[Row]:
         if is_over.is_set():  # its caller left while it waited for a thread
@@ -205,7 +222,9 @@ class SqliteDatabase:
             )
             for each in (writing, reading):
                 each.execute("SELECT 1 FROM sqlite_master").fetchone()  # this opens every file
-            commits = Commits(writing, Files(self._path), self._last_commit, log_bytes=self._log_bytes)
+            commits = Commits(
+                writing, Files(self._path), self._last_commit, log_bytes=self._log_bytes, metrics=self._metrics
+            )
             opened.pop_all()
         return commits, reading
 
@@ -222,7 +241,7 @@ class SqliteDatabase:
             except (OSError, sqlite3.Error):  # a database without tables answers 503 until the next try
                 reader = sqlite3.connect(":memory:", isolation_level=None)
                 writing = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-                commits = Commits(writing, files, self._last_commit)
+                commits = Commits(writing, files, self._last_commit, metrics=self._metrics)
                 commits.is_read_only = True
             self._view = View(reader, self._last_commit)
             return commits
@@ -230,6 +249,12 @@ class SqliteDatabase:
         files = self._writer.commits.files
         if files.are_writable():
             self._writer.exchange(opened)
+
+    def _failed(self, kind: str, error: sqlite3.DatabaseError) -> DatabaseUnavailable:
+        """As `_unavailable`, and counted."""
+        unavailable = _unavailable(error)
+        self._metrics.fail(kind)
+        return unavailable
 
     async def close(self) -> None:
         """Commit the queue, then close every connection."""

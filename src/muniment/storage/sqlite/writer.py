@@ -47,6 +47,7 @@ class Writer:
         self.commits = commits
         self._connection = commits.connection
         self._queue: deque[Job] = deque()
+        commits.metrics.show_queue(self._queue.__len__)
         self._backlog = Backlog(limits)
         # One group at a time has the connection, from its first statement to the end of its commit.
         self._is_busy = False
@@ -169,6 +170,7 @@ class Writer:
                 self._finishing = group
                 begun = time.monotonic()
                 self._finish(group)
+                self.commits.metrics.wrote(time.monotonic() - begun, len(group.jobs))
                 _report(group.jobs)
                 self._finishing = None
                 self.commits.shorten_log()
