@@ -100,8 +100,16 @@ CASES: Final = (
         "muniment_replica_lag_seconds", ("6x60", "5x60"), 'replica="second"',
     ),
     _gauge(
+        "MunimentReplicaGone", "The replica second does not answer",
+        "muniment_replica_lag_seconds", ("0x20 stale _x60", "0x20 stale 0x60"), 'replica="second"',
+    ),
+    _gauge(
         "MunimentWatcherBehind", "The watcher is 101 blocks behind chain 8453",
         "muniment_watcher_behind_blocks", ("101x60", "100x60"), 'chain="8453"',
+    ),
+    _gauge(
+        "MunimentWatcherGone", "No watcher follows chain 8453",
+        "muniment_watcher_behind_blocks", ("0x10 stale _x60", "0x10 stale _x5 0x60"), 'chain="8453"',
     ),
     Case(
         "MunimentChainUnreadable", "The nodes of chain 8453 answer registry:8787 with errors only",
