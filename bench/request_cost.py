@@ -86,30 +86,30 @@ async def _measure() -> dict[str, list[float]]:
         settle_memory()
         found = {
             BARE: await _rounds_of([Bare() for _ in targets], targets),
-            OWN_COST: await _rounds(envelope, targets),
-            ONE: await _rounds(app, targets),
-            LIST: await _rounds(app, ["/triggers"] * CONNECTIONS),
+            OWN_COST: await rounds_of(envelope, targets),
+            ONE: await rounds_of(app, targets),
+            LIST: await rounds_of(app, ["/triggers"] * CONNECTIONS),
         }
         await context.database.close()
     return found
 
 
-async def _rounds(application: Answering, targets: list[str]) -> list[float]:
+async def rounds_of(application: Answering, targets: list[str], *, rounds: int = ROUNDS) -> list[float]:
     """Each connection asks for its target, all in one turn of the event loop, again and again."""
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):  # as the server does where it can
         loop.set_task_factory(asyncio.eager_task_factory)
     shared = Shared(application=application, now_s=time.time, head_seconds_max=30, connections_max=CONNECTIONS)
-    return await _rounds_of([Connection(shared, loop, set(), set()) for _ in targets], targets)
+    return await _rounds_of([Connection(shared, loop, set(), set()) for _ in targets], targets, rounds)
 
 
-async def _rounds_of(connections: Sequence[asyncio.Protocol], targets: list[str]) -> list[float]:
+async def _rounds_of(connections: Sequence[asyncio.Protocol], targets: list[str], rounds: int = ROUNDS) -> list[float]:
     transports = [_Counting() for _ in targets]
     for connection, transport in zip(connections, transports, strict=True):
         connection.connection_made(cast("asyncio.Transport", transport))
     requests = [f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:8787\r\n\r\n".encode() for target in targets]
-    micros = [await _micros(connections, requests) for _ in range(ROUNDS + 1)][1:]
-    assert {transport.answers for transport in transports} == {TURNS * (ROUNDS + 1)}
+    micros = [await _micros(connections, requests) for _ in range(rounds + 1)][1:]
+    assert {transport.answers for transport in transports} == {TURNS * (rounds + 1)}
     for connection in connections:
         connection.connection_lost(None)
     return micros

@@ -200,6 +200,7 @@ class Requests:
 def open_metrics(directory: Path, *, role: str = "serve") -> Metrics:
     """The metrics of a process, in the file of `directory`; if that fails, of this process alone, with a warning."""
     try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Metrics(Values.at(directory), role=role)
     except OSError as error:
         _log.warning("metrics are counted by each process for itself", reason=str(error))

@@ -1,0 +1,102 @@
+"""GET /metrics of the service as processes: workers together, a killed worker, a backup, gauges of processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+
+from scraped import Scraped
+from service import START_SECONDS_MAX, Service
+
+REQUESTS = 60
+
+
+def scraped(service: Service) -> Scraped:
+    """The metrics, on a new connection: any worker answers."""
+    answer = httpx2.get(f"{service.url}/metrics")
+    assert answer.status_code == 200
+    return Scraped(answer.text)
+
+
+def listed(service: Service) -> float:
+    return scraped(service).value("http_requests_total", method="GET", route="/functions", status="200") or 0
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def ask(service: Service) -> None:
+    for _ in range(REQUESTS):
+        assert httpx2.get(f"{service.url}/functions").status_code == 200
+
+
+def test_any_worker_answers_for_all_and_a_killed_worker_keeps_its_counts(tmp_path: Path) -> None:
+    with Service(tmp_path / "data", workers=2) as service:
+        ask(service)
+        assert [listed(service) for _ in range(8)] == [REQUESTS] * 8
+        wait_for(lambda: len(scraped(service).labels("process_cpu_seconds_total", "worker")) == 2)
+        killed = min(service.serving_pids())
+        os.kill(killed, signal.SIGKILL)
+        wait_for(lambda: killed not in service.worker_pids() and len(service.serving_pids()) == 2)
+        assert listed(service) == REQUESTS
+        ask(service)
+        assert listed(service) == 2 * REQUESTS
+        wait_for(lambda: len(scraped(service).labels("process_cpu_seconds_total", "worker")) == 2)
+
+
+def test_counts_go_on_after_a_restart(tmp_path: Path) -> None:
+    with Service(tmp_path / "data") as service:
+        ask(service)
+    with Service(tmp_path / "data") as service:
+        assert listed(service) == REQUESTS
+        assert scraped(service).value("http_connections") == 1
+
+
+def test_a_process_shows_what_it_uses(service: Service) -> None:
+    wait_for(lambda: scraped(service).value("process_open_fds", worker="serve-0") is not None)
+    found = scraped(service)
+    of = {"worker": "serve-0"}
+    assert 0.1 < (found.value("process_cpu_seconds_total", **of) or 0) < 1_000
+    assert 20e6 < (found.value("process_resident_memory_bytes", **of) or 0) < 1e9
+    started_s = found.value("process_start_time_seconds", **of) or 0
+    assert abs(time.time() - started_s) < START_SECONDS_MAX + 60
+
+
+def test_a_backup_shows_its_age(service: Service, tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "muniment", "backup", str(tmp_path / "backup"), "--data-dir", str(service.data_dir),
+    ]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True, timeout=START_SECONDS_MAX)
+    age_s = scraped(service).value("backup_age_seconds")
+    assert age_s is not None
+    assert age_s < START_SECONDS_MAX
+
+
+def test_connections_are_counted(service: Service) -> None:
+    opened = [service.connect() for _ in range(3)]
+    try:
+        wait_for(lambda: scraped(service).value("http_connections") == 4)
+    finally:
+        for connection in opened:
+            connection.close()
+    wait_for(lambda: scraped(service).value("http_connections") == 1)
+
+
+def test_a_request_that_cannot_be_read_is_counted(service: Service) -> None:
+    with service.connect() as connection:
+        connection.sendall(b"GET /\x00 HTTP/1.1\r\n\r\n")
+        assert connection.recv(64).startswith(b"HTTP/1.1 400")
+    found = scraped(service)
+    assert found.value("refused_total", code="malformed-request") == 1
+    assert found.value("http_requests_total", method="GET", route="unmatched", status="400") == 1
