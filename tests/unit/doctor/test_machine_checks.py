@@ -32,7 +32,7 @@ def test_the_status_is_that_of_the_worst_finding() -> None:
         ({**OPTIMISED, "Py_DEBUG": 1}, "a debug build"),
         ({**OPTIMISED, "PY_CFLAGS": "-O3 -O0"}, "-O0"),
         ({**OPTIMISED, "PY_CFLAGS": "-g"}, "-O0"),
-        ({**OPTIMISED, "CONFIG_ARGS": "'--prefix=/usr'"}, "--enable-optimizations"),
+        ({**OPTIMISED, "CONFIG_ARGS": "'--prefix=/usr/local'"}, "--enable-optimizations"),
     ],
 )
 def test_an_interpreter_without_optimisation_is_a_warning(build: dict[str, object], reason: str) -> None:
@@ -42,6 +42,8 @@ def test_an_interpreter_without_optimisation_is_a_warning(build: dict[str, objec
 
 def test_an_interpreter_with_optimisation_is_good() -> None:
     assert machine.check_interpreter(OPTIMISED).level == Level.OK
+    debian = {"CONFIG_ARGS": "'--enable-shared' '--prefix=/usr' '--without-ensurepip'", "PY_CFLAGS": "-g -fwrapv -O2"}
+    assert machine.check_interpreter(debian).level == Level.OK
     assert {"CONFIG_ARGS", "PY_CFLAGS"} <= sysconfig.get_config_vars().keys()
 
 
@@ -51,6 +53,11 @@ def test_a_library_that_is_missing_or_too_old_fails() -> None:
     assert found.message.startswith("no-such-library is not installed; msgspec ")
     assert found.message.endswith(" is older than 999.1")
     assert machine.check_libraries().level == Level.OK
+
+
+def test_a_library_of_an_optional_extra_may_be_missing() -> None:
+    assert machine.check_libraries(["no-such-library>=1; extra == 's3'"]).level == Level.OK
+    assert machine.check_libraries(["no-such-library>=1; extra == 'server'"]).level == Level.FAIL
 
 
 def test_fewer_descriptors_than_connections_are_a_warning() -> None:

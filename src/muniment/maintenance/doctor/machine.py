@@ -32,12 +32,15 @@ _FSYNC_TRIES: Final = 5
 _NETWORK_FILE_SYSTEMS: Final = re.compile(r"nfs4?|cifs|smb3?|smbfs|9p|ceph|glusterfs|lustre|afs|fuse\.(?!overlay).*")
 # "name>=1.2" of the package's own requirements; names as in PEP 508, versions as far as they are numbers (PEP 440).
 _REQUIREMENT: Final = re.compile(r"([\w.-]+)>=([0-9.]+)")
+# The extras that few need, for example `s3`: the service itself says at start when one is missing.
+_OPTIONAL: Final = re.compile(r"extra == ['\"](?!server)")
 
 
 def check_interpreter(build: Mapping[str, Any] | None = None) -> Finding:
     """Whether Python was built with optimisation; `build` is the result of `sysconfig.get_config_vars`.
 
     `--enable-optimizations` is the option of Python's `configure` (https://docs.python.org/3/using/configure.html).
+    Debian builds with the Makefile's `profile-opt` in place of the option, so a Python that belongs to /usr is good.
     """
     build = sysconfig.get_config_vars() if build is None else build
     arguments, flags = str(build.get("CONFIG_ARGS") or ""), str(build.get("PY_CFLAGS") or "")
@@ -47,7 +50,7 @@ def check_interpreter(build: Mapping[str, Any] | None = None) -> Finding:
     levels = re.findall(r"-O(\S*)", flags)
     if flags and levels[-1:] in ([], ["0"]):
         return warn("interpreter", "this Python was compiled without optimisation (-O0)", remedy)
-    if arguments and "--enable-optimizations" not in arguments:
+    if arguments and not re.search(r"--enable-optimizations|'--prefix=/usr'", arguments):
         return warn("interpreter", "this Python was built without --enable-optimizations", remedy)
     return ok("interpreter", "built with optimisation")
 
@@ -57,7 +60,7 @@ def check_libraries(requirements: Iterable[str] | None = None) -> Finding:
     wrong: list[str] = []
     for each in (requires("muniment") or []) if requirements is None else requirements:
         match = _REQUIREMENT.match(each)
-        if not match or "sys_platform" in each:
+        if not match or "sys_platform" in each or _OPTIONAL.search(each):
             continue
         name, oldest = match.groups()
         try:
