@@ -17,6 +17,7 @@ import pytest
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, register
 from muniment.storage import open_database
 from postgres import Cluster
+from scraped import Scraped
 from service import Service
 
 LAG_SECONDS = 2
@@ -144,6 +145,27 @@ async def test_a_writer_sees_its_writes_immediately_and_others_when_the_replica_
         await until(lambda: sees(other, last))
         await until_served_by(replica, other, writer)
         assert await sees(other, last)
+
+
+async def test_metrics_show_the_lag_of_the_replica_and_its_reads(service: Service, replica: Cluster) -> None:
+    async def lag_s() -> float | None:
+        async with httpx2.AsyncClient(base_url=service.url) as monitor:
+            found = Scraped((await monitor.get("/metrics")).text)
+        assert (found.value("database_query_duration_seconds_count", kind="read", target="replica-1") or 0) > 0
+        await sigs_seen(client)  # without readers the lag is not known
+        return found.value("replica_lag_seconds", replica="1")
+
+    async def is_late(seconds: float) -> bool:
+        return (await lag_s() or 0) > seconds
+
+    async with a_client(service) as client:
+        await until_served_by(replica, client)
+        await until(lambda: is_late(2), holds=False)
+        await replica.execute("SELECT pg_wal_replay_pause()")
+        await register(client, new_draft(await deploy(client), Wallet(2)))
+        await until(lambda: is_late(2))
+        await replica.execute("SELECT pg_wal_replay_resume()")
+        await until(lambda: is_late(2), holds=False)
 
 
 async def test_a_writer_sees_its_changes_immediately(service: Service, replica: Cluster) -> None:
