@@ -140,11 +140,11 @@ async def test_the_work_of_the_database_is_measured(client: httpx2.AsyncClient) 
     for kind in ("read", "write"):
         name = "database_query_duration_seconds_count"
         was, now = (each.value(name, kind=kind, target="primary") for each in (before, found))
-        assert now > (was or 0), kind
-    commits = found.value("commit_duration_seconds_count")
+        assert (now or 0) > (was or 0), kind
+    commits = found.value("commit_duration_seconds_count") or 0
     assert commits >= 3  # the key, the function, the trigger
-    assert found.value("write_group_size_count") >= 3
-    assert found.value("write_group_size_sum") >= 3
+    assert (found.value("write_group_size_count") or 0) >= 3
+    assert (found.value("write_group_size_sum") or 0) >= 3
     assert found.value("writes_waiting") == 0
     assert found.value("database_errors_total", kind="read", target="primary") == 0
 

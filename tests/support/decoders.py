@@ -174,7 +174,7 @@ DECODERS: tuple[Decoder, ...] = (
             "json_text._HALF_PAIR compile",
             "json_text._repeated_name loads",
             "http._body_source.source parse_json",
-            "evm.ask parse_json",
+            "evm._ask parse_json",
         ),
         frames=JSON_FRAMES,
     ),
@@ -425,7 +425,7 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "a log of a node",
         lambda data: event_in({"topics": ["0x" + data.decode("latin-1")] * 2, "data": data.decode("latin-1")}),
-        ("evm.ask convert",),
+        ("evm._ask convert",),
     ),
     Decoder(
         "an answer of a price API",
@@ -538,6 +538,9 @@ TRUSTED: dict[str, frozenset[str]] = {
             "http._tag split",
             "http.Template.__post_init__ split",
         }
+    ),
+    "what the system says about this process": frozenset(
+        {"metrics._Process.look split", "metrics._started_s split", "metrics._started_s splitlines"}
     ),
     "what a child of ours wrote, which read it as a token list": frozenset(
         {"evm._decoder Decoder", "evm.read_token_list splitlines"}

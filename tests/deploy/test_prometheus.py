@@ -1,0 +1,150 @@
+"""Every expression of the alerts and of the dashboard, asked of a Prometheus that scrapes services under load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import pytest
+import yaml
+from programs import DEPLOY, installed
+from prometheus import Prometheus, scraping
+
+from builders import Wallet, deploy, log_in
+from loading import Load
+from ports import free_port
+from postgres import Cluster
+from service import Service
+from watching_world import chains_file
+
+CHAIN: Final = 8453
+# Metrics without a value in this test, and why.
+ABSENT: Final = {
+    "muniment_pins_waiting": "no IPFS node is set",
+    "muniment_watcher_behind_blocks": "no watcher runs: the only node does not answer",
+}
+# A left side of a comparison has data as long as the service has some; the whole comparison only in trouble.
+COMPARISON: Final = re.compile(r"\s(?:[<>]=?|==|unless|and)\s")
+LIMITS: Final = {
+    f"MUNIMENT_RATE_LIMIT_{policy}": "100000/1s" for policy in ("CLIENT", "LOGIN", "OWNER", "STOP")
+}  # they count, and refuse nobody
+
+
+def alerts() -> dict[str, str]:
+    groups = yaml.safe_load((DEPLOY / "monitoring" / "alerts.yml").read_text())["groups"]
+    return {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
+
+
+def panels() -> dict[str, list[str]]:
+    """The expressions of each panel, as Grafana asks them for all instances."""
+    dashboard: dict[str, Any] = json.loads((DEPLOY / "monitoring" / "dashboard.json").read_text())
+    return {
+        panel["title"]: [
+            target["expr"].replace("$instance", ".*").replace("$__rate_interval", "1m") for target in panel["targets"]
+        ]
+        for panel in dashboard["panels"] if panel["type"] != "row"
+    }  # fmt: skip
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[tuple[Service, Service]]:
+    """A service of two workers on SQLite with a chain whose node is away, and one on PostgreSQL with a replica."""
+    file = chains_file(tmp_path, {CHAIN: ([], [f"http://127.0.0.1:{free_port()}"])})
+    chains = {"MUNIMENT_CHAINS_FILE": str(file), "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true"}
+    with Cluster() as primary, primary.replica() as replica:
+        database = asyncio.run(primary.create_database("scraped"))
+        name = database.rpartition("/")[2]
+        urls = {
+            "MUNIMENT_DATABASE_URL": database,
+            "MUNIMENT_DATABASE_READ_URLS": replica.url(name),
+            "MUNIMENT_MIGRATE_AT_START": "true",
+        }
+        with (
+            Service(tmp_path / "one", workers=2, environment={**LIMITS, **chains}) as one,
+            Service(tmp_path / "two", environment={**LIMITS, **urls}) as two,
+        ):
+            yield one, two
+
+
+@asynccontextmanager
+async def loaded(service: Service) -> AsyncGenerator[None]:
+    """Clients that write, read and are refused, until the end."""
+    async with httpx2.AsyncClient(base_url=service.url, trust_env=False, timeout=60) as client:
+        cid = await deploy(client)
+        token = await log_in(client, Wallet())
+        task = asyncio.create_task(_read(client, token))
+        try:
+            async with Load([service.url], cid, service.operator_key()) as load:
+                await load.until(lambda: load.is_of_every_kind(20))
+                yield
+                assert not task.done(), task.exception()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _read(client: httpx2.AsyncClient, token: str) -> None:
+    while True:
+        for path in ("/triggers", "/intents?limit=1", "/functions", "/nowhere"):
+            assert (await client.get(path)).status_code in {200, 404}
+        # On the service whose node is away, this is the 503 that the alert about 5xx counts.
+        await client.get("/users/tokens", headers={"x-auth-token": token})
+        await asyncio.sleep(0.02)
+
+
+async def wrong(prometheus: Prometheus, expressions: dict[str, str]) -> list[str]:
+    """The expressions without data that should have some, and those with data that should have none."""
+    found: list[str] = []
+    for name, expression in expressions.items():
+        series = await prometheus.query(expression)
+        if bool(series) == any(metric in expression for metric in ABSENT):
+            found.append(f"{name}: {expression}")
+    return found
+
+
+async def test_every_expression_has_data_wherever_a_loaded_service_has_some(
+    services: tuple[Service, Service], tmp_path: Path
+) -> None:
+    asked = {
+        **{alert: COMPARISON.split(expression)[0] for alert, expression in alerts().items()},
+        **{f"{title} {at}": each for title, listed in panels().items() for at, each in enumerate(listed)},
+    }
+    one, two = services
+    async with loaded(one), loaded(two):
+        back_up(one)
+        async with scraping(tmp_path / "prometheus", [one.url, two.url]) as prometheus:
+            await prometheus.wait_for_scrapes(targets=2)
+            assert await wrong(prometheus, asked) == []
+            rules = await prometheus.rules()
+            assert [rule["name"] for rule in rules] == list(alerts())
+            assert {rule["health"] for rule in rules} == {"ok"}, rules
+            # It would fire after some minutes, as it should while a node is away.
+            assert {rule["name"]: rule["state"] for rule in rules}["MunimentServerErrors"] == "pending"
+
+
+def back_up(service: Service) -> None:
+    """Make a backup, so that it has an age."""
+    command = [sys.executable, "-m", "muniment", "backup", str(service.data_dir.parent / "backup")]
+    subprocess.run([*command, "--data-dir", str(service.data_dir)], check=True, capture_output=True)
+
+
+async def test_promtool_finds_no_fault_in_the_metrics(tmp_path: Path) -> None:
+    promtool = installed("promtool")
+    with Service(tmp_path / "data", workers=2, environment=LIMITS) as service:
+        async with loaded(service):
+            text = httpx2.get(f"{service.url}/metrics").text
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("metric", ABSENT)
+def test_a_metric_without_a_value_is_one_that_is_asked_for(metric: str) -> None:
+    assert metric in str([alerts(), panels()])

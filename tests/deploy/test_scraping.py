@@ -1,0 +1,159 @@
+"""Prometheus reaches /metrics in Compose and in Kubernetes; nobody does through nginx."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import pytest
+import yaml
+from programs import DEPLOY, installed, packaged, run
+
+from ports import free_port
+from service import Service
+
+LOCATIONS: Final = DEPLOY / "nginx" / "muniment.conf"
+SPELLINGS: Final = ("/metrics", "/metrics?a=b", "/METRICS", "/%6detrics", "//metrics", "/x/../metrics", "/metrics/")
+COMPOSE: Final = [
+    word for name in ("compose.yaml", "monitoring.yaml") for word in ("--file", DEPLOY / "compose" / name)
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("service") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def nginx(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of nginx with the shipped locations in front of the service, on the machine of the service."""
+    home, port = tmp_path_factory.mktemp("nginx"), free_port()
+    locations = LOCATIONS.read_text()
+    assert locations.count("http://127.0.0.1:8787;") == 1
+    (home / "muniment.conf").write_text(locations.replace("http://127.0.0.1:8787", service.url))
+    (home / "nginx.conf").write_text(_config(home, port))
+    process = subprocess.Popen([installed("nginx"), "-p", home, "-c", home / "nginx.conf"], stderr=subprocess.DEVNULL)
+    try:
+        _wait_for(port, process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _config(home: Path, port: int) -> str:
+    user = "user root;" if os.geteuid() == 0 else ""
+    folders = " ".join(
+        f"{kind}_temp_path {home}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi")
+    )
+    server = f"server {{ listen 127.0.0.1:{port}; include {home}/muniment.conf; }}"
+    return (
+        f"{user} daemon off; master_process off; pid {home}/pid; error_log {home}/error.log;"
+        f" events {{}} http {{ access_log off; {folders} {server} }}"
+    )
+
+
+def _wait_for(port: int, process: subprocess.Popen[Any]) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionError:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        else:
+            return
+
+
+def test_the_machine_itself_reads_the_metrics(service: Service) -> None:
+    answer = httpx2.get(f"{service.url}/metrics")
+    assert (answer.status_code, "muniment_ready" in answer.text) == (200, True)
+
+
+@pytest.mark.parametrize("path", SPELLINGS)
+def test_nginx_hides_metrics(nginx: str, path: str) -> None:
+    with socket.create_connection(("127.0.0.1", int(nginx.rpartition(":")[2]))) as connection:
+        connection.sendall(f"GET {path} HTTP/1.0\r\nHost: registry.example.org\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert b"muniment_" not in answer
+
+
+def test_nginx_itself_answers_for_metrics(nginx: str) -> None:
+    """The service does not see the request: without a forwarding field it would take it for the machine's own."""
+    assert "nginx" in httpx2.get(f"{nginx}/metrics").text
+
+
+def test_nginx_passes_other_paths_on(nginx: str) -> None:
+    assert httpx2.get(f"{nginx}/readyz").status_code == 200
+    assert httpx2.get(f"{nginx}/metricsx").json()["status"] == 404  # a problem document of the service
+
+
+def _composed() -> dict[str, Any]:
+    done = run(packaged("docker-compose"), *COMPOSE, "config", SITE="registry.example.org")
+    assert done.returncode == 0, done.stderr
+    return yaml.safe_load(done.stdout)
+
+
+def test_in_compose_prometheus_alone_is_in_the_network_that_may_read_metrics() -> None:
+    config = _composed()
+    (subnet,) = (each["subnet"] for each in config["networks"]["monitoring"]["ipam"]["config"])
+    services = config["services"]
+    assert services["muniment"]["environment"]["MUNIMENT_METRICS_FROM"] == f"127.0.0.0/8,{subnet}"
+    assert sorted(name for name, each in services.items() if "monitoring" in each["networks"]) == [
+        "muniment", "prometheus",
+    ]  # fmt: skip
+    assert {"front", "back", "monitoring"} == set(services["muniment"]["networks"])
+    assert [each["host_ip"] for each in services["prometheus"]["ports"]] == ["127.0.0.1"]
+
+
+def test_in_compose_prometheus_gets_files_that_exist() -> None:
+    mounts = [each for each in _composed()["services"]["prometheus"]["volumes"] if each["type"] == "bind"]
+    assert [Path(each["source"]).is_file() for each in mounts] == [True, True]
+    config = yaml.safe_load((DEPLOY / "monitoring" / "prometheus.compose.yml").read_text())
+    assert config["rule_files"] == ["alerts.yml"]
+    assert config["scrape_configs"][0]["job_name"] == "muniment"
+
+
+def test_every_configuration_names_the_job_for_which_the_rules_ask() -> None:
+    (asked,) = set(re.findall(r'job="(\w+)"', (DEPLOY / "monitoring" / "alerts.yml").read_text()))
+    files = sorted((DEPLOY / "monitoring").glob("prometheus*.yml"))
+    assert [each["job_name"] for file in files for each in yaml.safe_load(file.read_text())["scrape_configs"]] == [
+        asked
+    ] * len(files)
+
+
+@pytest.mark.parametrize("overlay", ["postgres", "sqlite"])
+def test_the_component_of_kustomize_annotates_the_pods(overlay: str, tmp_path: Path) -> None:
+    folder = Path(os.path.relpath(DEPLOY / "kustomize", tmp_path))
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [str(folder / "overlays" / overlay)],
+        "components": [str(folder / "monitoring")],
+        "configMapGenerator": [
+            {"name": "muniment", "behavior": "merge", "literals": ["MUNIMENT_METRICS_FROM=10.42.0.0/16"]}
+        ],
+    }))  # fmt: skip
+    done = run(installed("kubectl"), "kustomize", tmp_path)
+    assert done.returncode == 0, done.stderr
+    made = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
+    template = made["Deployment"]["spec"]["template"]
+    (port,) = template["spec"]["containers"][0]["ports"]
+    assert template["metadata"]["annotations"] == {
+        "prometheus.io/scrape": "true", "prometheus.io/path": "/metrics",
+        "prometheus.io/port": str(port["containerPort"]),
+    }  # fmt: skip
+    assert made["ConfigMap"]["data"]["MUNIMENT_METRICS_FROM"] == "10.42.0.0/16"
+    (tmp_path / "built.yaml").write_text(done.stdout)
+    checked = run(packaged("kubernetes-validate"), "--strict", tmp_path / "built.yaml")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
