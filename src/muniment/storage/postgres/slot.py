@@ -15,9 +15,11 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import asyncpg
+import structlog
 
 from muniment.errors import DatabaseUnavailable
-from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, READ_ONLY, error_name, is_loss, is_pooled
+from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, POOLED, READ_ONLY, error_name, is_loss, is_pooled
+from muniment.storage.postgres.pooler import Pooling, pooling_of
 from muniment.storage.postgres.statements import STATEMENTS_KEPT
 
 
@@ -32,8 +34,12 @@ class Connection(Protocol):
         """Run a prepared statement, or a script when there are no values; returns the server's command tag."""
         ...
 
-    async def prepare(self, query: str) -> Any:
+    async def prepare(self, query: str, *, name: str | None = None) -> Any:
         """The prepared statement with its `get_parameters()`."""
+        ...
+
+    def get_server_pid(self) -> int:
+        """The number of the session's process, as the server, or a pooler in front of it, told the client."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
@@ -82,6 +88,8 @@ SESSION: Final = {
 # A client gets its answer after the commit is on disk. Stricter settings than `on` are left to the operator.
 _DURABLE: Final = """SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') IN ('off', 'local')"""
+_log = structlog.get_logger(__name__)
+
 # Three parts of a URL: before the hosts, the hosts, after the hosts (RFC 3986 section 3).
 _HOSTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 
@@ -102,10 +110,16 @@ class Connector:
         except ValueError:
             raise ValueError("not a PostgreSQL URL; in a password, write / as %2F and @ as %40") from None
         self.connections_made = 0
+        # How often the connector has changed to another host of the URL. A connection from before the change leads to a
+        # server that may have lost its role in a failover without an end of its connections.
+        self.changes_of_host = 0
         self._pooled_seconds = pooled_seconds
         self._retry_seconds = 0.0
         self._retry_at = 0.0
         self._pooled_at = -math.inf
+        # The host, as its URL, whose first connection showed that no pooler loses prepared statements.
+        self._examined: str | None = None
+        self.pooling = Pooling.NONE
 
     @property
     def is_pooled(self) -> bool:
@@ -115,29 +129,61 @@ class Connector:
     def note(self, error: BaseException) -> None:
         """Remember the time of an error that shows a pooler."""
         if is_pooled(error):
-            self._pooled_at = time.monotonic()
+            self._note_pooled()
+
+    def _note_pooled(self) -> None:
+        if not self.is_pooled:
+            _log.error("a connection pooler loses prepared statements", detail=POOLED)
+        self._pooled_at = time.monotonic()
+        self._examined = None
 
     async def connect(self, **settings: str) -> Connection:
         """A new connection. Raises `DatabaseUnavailable`, immediately when the next attempt is not due yet."""
         if time.monotonic() < self._retry_at:
-            raise DatabaseUnavailable("the database cannot be reached")
+            raise DatabaseUnavailable(POOLED if self.is_pooled else "the database cannot be reached")
         last: BaseException | None = None
         for url in list(self._urls):
             try:
                 connection = await _connect(url, settings)
+                await self._examine(connection, url)
             except DRIVER_ERRORS as error:
                 last = error
                 continue
+            if url != self._urls[0]:
+                self.changes_of_host += 1
             self._urls.sort(key=lambda each: each != url)  # the next attempt begins with the server that answered
             self._retry_seconds = 0.0
             self.connections_made += 1
             return connection
-        self._retry_seconds = min(max(2 * self._retry_seconds, _RETRY_SECONDS_FIRST), _RETRY_SECONDS_MAX)
-        self._retry_at = time.monotonic() + self._retry_seconds
+        self._examined = None
+        self._delay_next_attempt()
         if isinstance(last, asyncpg.TargetServerAttributeNotMatched):  # the URL has `target_session_attrs`
             raise DatabaseUnavailable(f"{READ_ONLY}: no server of its URL takes writes") from last
         detail = error_name(last) if last else "no host"
         raise DatabaseUnavailable(f"the database cannot be reached: {detail}") from last
+
+    def _delay_next_attempt(self) -> None:
+        self._retry_seconds = min(max(2 * self._retry_seconds, _RETRY_SECONDS_FIRST), _RETRY_SECONDS_MAX)
+        self._retry_at = time.monotonic() + self._retry_seconds
+
+    async def _examine(self, connection: Connection, url: str) -> None:
+        """Look for a pooler at the first connection to a host, and at the first one after each failure.
+
+        Raises `DatabaseUnavailable` if a pooler loses prepared statements, and errors of the driver.
+        """
+        if self._examined == url:
+            return
+        try:
+            self.pooling = await pooling_of(connection, lambda: _connect(url, {}))
+        except BaseException:
+            connection.terminate()
+            raise
+        if self.pooling is Pooling.STATEMENTS_LOST:
+            connection.terminate()
+            self._note_pooled()
+            self._delay_next_attempt()
+            raise DatabaseUnavailable(POOLED)
+        self._examined = url
 
 
 def _url_of_each_host(url: str) -> list[str]:
@@ -172,11 +218,18 @@ class Slot:
         self._connector = connector
         self._settings = settings
         self._connection: Connection | None = None
+        self._changes_of_host = 0
 
     async def open(self) -> Connection:
-        """The connection, made again if it was lost. Raises `DatabaseUnavailable`."""
+        """The connection, made again if it was lost, or leads to a host that the connector left.
+
+        Raises `DatabaseUnavailable`.
+        """
+        if self._changes_of_host != self._connector.changes_of_host:
+            self.drop()
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connector.connect(**self._settings)
+            self._changes_of_host = self._connector.changes_of_host
         return self._connection
 
     def drop_if_lost(self, error: BaseException) -> bool:
