@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 _SESSION_ID: Final = "SELECT pg_backend_pid()"
 _HAS_NAME: Final = "SELECT count(*) > 0 FROM pg_prepared_statements WHERE name = $1"
-# Other clients of the pooler may hold, for a moment, the session that both connections would share.
-_TRIES: Final = 5
+# Other clients of the pooler may hold, for a moment, the session that both connections would share. A try takes a few
+# round trips, and only a pooler in session mode needs all of them.
+_TRIES: Final = 20
 
 
 class Pooling(Enum):
@@ -62,8 +63,9 @@ async def _pooling_between(connection: Connection, other: Connection, first: int
             if has_own_session:
                 continue
             name = f"muniment_{secrets.token_hex(8)}"
-            await other.prepare("SELECT 1", name=name)
+            kept = await other.prepare("SELECT 1", name=name)  # the driver closes a statement that nobody holds
             ((has_name,),) = await other.fetch(_HAS_NAME, name)
+            del kept
             return Pooling.STATEMENTS_LOST if has_name else Pooling.STATEMENTS_KEPT
     return Pooling.NONE
 

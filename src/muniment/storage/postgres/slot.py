@@ -7,6 +7,7 @@ the connector tries at growing intervals; between two attempts it refuses immedi
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import time
@@ -119,6 +120,7 @@ class Connector:
         self._pooled_at = -math.inf
         # The host, as its URL, whose first connection showed that no pooler loses prepared statements.
         self._examined: str | None = None
+        self._examining = asyncio.Lock()
         self.pooling = Pooling.NONE
 
     @property
@@ -171,19 +173,20 @@ class Connector:
 
         Raises `DatabaseUnavailable` if a pooler loses prepared statements, and errors of the driver.
         """
-        if self._examined == url:
-            return
-        try:
-            self.pooling = await pooling_of(connection, lambda: _connect(url, {}))
-        except BaseException:
-            connection.terminate()
-            raise
-        if self.pooling is Pooling.STATEMENTS_LOST:
-            connection.terminate()
-            self._note_pooled()
-            self._delay_next_attempt()
-            raise DatabaseUnavailable(POOLED)
-        self._examined = url
+        async with self._examining:  # two at a time would take each other for other clients of the pooler
+            if self._examined == url:
+                return
+            try:
+                self.pooling = await pooling_of(connection, lambda: _connect(url, {}))
+            except BaseException:
+                connection.terminate()
+                raise
+            if self.pooling is Pooling.STATEMENTS_LOST:
+                connection.terminate()
+                self._note_pooled()
+                self._delay_next_attempt()
+                raise DatabaseUnavailable(POOLED)
+            self._examined = url
 
 
 def _url_of_each_host(url: str) -> list[str]:
