@@ -56,18 +56,27 @@ async def pooling_of(connection: Connection, connect: Callable[[], Awaitable[Con
 
 
 async def _pooling_between(connection: Connection, other: Connection, first: int) -> Pooling:
-    """Compare the sessions of two connections while one of them is in a transaction."""
+    """Find out what two connections share; `first` is the session that answered `connection`."""
+    if not await _share_sessions(connection, other, first):
+        return Pooling.NONE
+    name = f"muniment_{secrets.token_hex(8)}"
+    async with other.transaction():  # one session until its end
+        kept = await other.prepare("SELECT 1", name=name)  # the driver closes a statement that nobody holds
+        ((has_name,),) = await other.fetch(_HAS_NAME, name)
+        del kept
+    return Pooling.STATEMENTS_LOST if has_name else Pooling.STATEMENTS_KEPT
+
+
+async def _share_sessions(connection: Connection, other: Connection, first: int) -> bool:
+    """Whether one session answers both connections, or two sessions answer one of them."""
     for _ in range(_TRIES):
         async with other.transaction():
-            has_own_session = await _session_of(other) != first and await _session_of(connection) == first
-            if has_own_session:
-                continue
-            name = f"muniment_{secrets.token_hex(8)}"
-            kept = await other.prepare("SELECT 1", name=name)  # the driver closes a statement that nobody holds
-            ((has_name,),) = await other.fetch(_HAS_NAME, name)
-            del kept
-            return Pooling.STATEMENTS_LOST if has_name else Pooling.STATEMENTS_KEPT
-    return Pooling.NONE
+            if await _session_of(other) == first or await _session_of(connection) != first:
+                return True
+        # A pooler gives the session that was returned last: now that of the other connection.
+        if await _session_of(connection) != first:
+            return True
+    return False
 
 
 async def _session_of(connection: Connection) -> int:

@@ -186,6 +186,8 @@ class Connector:
                 self._note_pooled()
                 self._delay_next_attempt()
                 raise DatabaseUnavailable(POOLED)
+            if self.pooling is not Pooling.NONE:
+                _log.info("a connection pooler in transaction mode keeps prepared statements")
             self._examined = url
 
 
