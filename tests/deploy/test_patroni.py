@@ -27,6 +27,8 @@ from patroni import PatroniCluster, Programs, patroni_cluster
 from service import Service
 
 ROUNDS = int(os.environ.get("HA_ROUNDS", "5"))
+# After this time no further round begins.
+SECONDS_MAX = float(os.environ.get("HA_SECONDS", "3600"))
 # From the first commit of the new primary to the first write that the service acknowledges.
 WRITE_SECONDS_MAX = 10.0
 # The load's rest after each answer: the servers, Patroni and etcd share the cores with it.
@@ -148,8 +150,11 @@ async def test_no_acknowledged_write_is_lost_and_no_follower_misses_a_row(tmp_pa
         load = Load(site.urls, cid, key, rest_seconds=REST_SECONDS)
         triggers = await stack.enter_async_context(following(site.urls, "/triggers?limit=100&sort=1"))
         intents = await stack.enter_async_context(following(site.urls, "/intents?limit=100&sort=1"))
+        began = time.monotonic()
         async with load:
             for kind in itertools.islice(itertools.cycle(KINDS), ROUNDS):
+                if time.monotonic() - began > SECONDS_MAX:
+                    break
                 await load.until(lambda: load.is_of_every_kind(20))
                 primary, service = await lose_primary(cluster, kind, load)
                 course.note(kind, primary, service)
@@ -164,6 +169,6 @@ async def test_no_acknowledged_write_is_lost_and_no_follower_misses_a_row(tmp_pa
         assert "everything matches its signatures and hashes" in await asyncio.to_thread(site.command, "verify")
     sys.stdout.write(
         f"{course.table()}\n{len(load.triggers)} triggers and {len(load.intents)} intents acknowledged and found, "
-        f"{len(load.answered_at)} writes, {load.refused} answers 503\n"
+        f"{len(load.answered_at)} writes, {load.refused} answers 503, {len(cluster.copied)} nodes copied anew\n"
     )
     assert max(itertools.chain(*course.until_service.values())) <= WRITE_SECONDS_MAX

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from postgres import as_user, unprivileged
 CONFIG = Path(__file__).parents[2] / "deploy" / "patroni" / "patroni.yml"
 # A start, a failover or a return on a busy machine.
 CHANGE_SECONDS_MAX = 180.0
+FOLLOW_SECONDS_MAX = 60.0
 _PAUSE_SECONDS = 0.05
 _PASSWORD = "only-on-loopback"
 _SUPERUSER, _OWNER = "postgres", "muniment"
@@ -104,13 +105,13 @@ class Node:
             )  # fmt: skip
 
     def _pids(self) -> list[int]:
-        """Patroni, PostgreSQL's first process, and the others that it started."""
+        """Patroni, and every process of PostgreSQL: these work in the data directory."""
         assert self._patroni is not None
         pids = [self._patroni.pid]
-        with suppress(FileNotFoundError, IndexError, ValueError):
-            first = int((self._data / "postmaster.pid").read_text().split()[0])
-            children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
-            pids += [first, *map(int, children)]
+        for process in Path("/proc").iterdir():
+            with suppress(OSError):  # it has ended
+                if process.name.isdigit() and str((process / "cwd").readlink()).startswith(str(self._data)):
+                    pids.append(int(process.name))
         return pids
 
     def _signal(self, number: signal.Signals, pids: list[int]) -> None:
@@ -123,6 +124,12 @@ class Node:
         self._signal(signal.SIGKILL, self._pids())
         assert self._patroni is not None
         self._patroni.wait(CHANGE_SECONDS_MAX)
+
+    def make_anew(self) -> None:
+        """End the node, and start it without data: Patroni then copies the primary."""
+        self.kill()
+        shutil.rmtree(self._data, ignore_errors=True)
+        self.start()
 
     def pause(self) -> None:
         """Stop every process of the node where it is."""
@@ -171,6 +178,8 @@ class PatroniCluster:
     nodes: list[Node]
     programs: Programs
     primary: Node
+    # Nodes that had to be copied anew.
+    copied: list[str] = field(default_factory=list[str])
 
     @property
     def standby(self) -> Node:
@@ -184,8 +193,26 @@ class PatroniCluster:
         return f"postgresql://{_OWNER}:{_PASSWORD}@{hosts}/site?target_session_attrs=read-write"
 
     async def until_whole(self) -> None:
-        """Wait until one node leads and the other one follows it synchronously."""
-        await until(self._is_whole)
+        """Wait until one node leads and the other one follows it synchronously.
+
+        If the other node does not follow for `FOLLOW_SECONDS_MAX`, it is copied anew, as an operator would do.
+        """
+        for seconds_max in (FOLLOW_SECONDS_MAX, CHANGE_SECONDS_MAX):
+            with suppress(TimeoutError):
+                return await until(self._is_whole, seconds_max)
+            await self._copy_anew()
+        raise TimeoutError("no node follows the primary")
+
+    async def _copy_anew(self) -> None:
+        """Make the node that does not lead from the one that leads."""
+        for node in self.nodes:
+            with suppress(OSError, asyncpg.PostgresError):
+                ((standby,),) = await node.execute("SELECT pg_is_in_recovery()")
+                if not standby:
+                    continue
+            self.copied.append(node.name)
+            node.make_anew()
+            return
 
     async def _is_whole(self) -> bool:
         members = await self.nodes[0].members()
@@ -211,17 +238,21 @@ class PatroniCluster:
 
     def switch_over(self) -> None:
         """Ask Patroni to make the standby the primary; returns when it is."""
-        words = ["switchover", "muniment", "--leader", self.primary.name, "--candidate", self.standby.name, "--force"]
+        self._control("switchover", "muniment", "--leader", self.primary.name, "--candidate", self.standby.name)
+
+    def _control(self, *words: str) -> None:
+        """Run `patronictl` as an operator does."""
         done = subprocess.run(
-            [self.programs.patronictl, "-c", CONFIG, *words], env=self.primary.environment | {"LC_ALL": "C.UTF-8"},
+            [self.programs.patronictl, "-c", CONFIG, *words, "--force"],
+            env=self.primary.environment | {"LC_ALL": "C.UTF-8"},
             capture_output=True, text=True, timeout=CHANGE_SECONDS_MAX, check=False, cwd="/",
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], seconds_max: float = CHANGE_SECONDS_MAX) -> None:
     """Wait until it holds; a server that does not answer yet is asked again."""
-    async with asyncio.timeout(CHANGE_SECONDS_MAX):
+    async with asyncio.timeout(seconds_max):
         while True:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, httpx2.HTTPError, KeyError):
                 if await holds():
