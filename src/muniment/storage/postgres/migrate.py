@@ -18,7 +18,8 @@ from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, i
 from muniment.storage.postgres.pooler import Pooling
 
 if TYPE_CHECKING:
-    from muniment.storage.postgres.slot import Connection, Connector
+    from muniment.storage.postgres.connection import Connection
+    from muniment.storage.postgres.slot import Connector
 
 # The time of a migration, the wait for another migrating process included: an index over a hundred million rows takes
 # that long.

@@ -17,7 +17,7 @@ from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, is_pooled
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from muniment.storage.postgres.slot import Connection
+    from muniment.storage.postgres.connection import Connection
 
 _SESSION_ID: Final = "SELECT pg_backend_pid()"
 _HAS_NAME: Final = "SELECT count(*) > 0 FROM pg_prepared_statements WHERE name = $1"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from muniment.storage.database import Parameters, Work
-    from muniment.storage.postgres.slot import Connection
+    from muniment.storage.postgres.connection import Connection
     from muniment.storage.postgres.statements import Statement, Statements
 
 T = TypeVar("T")
@@ -125,7 +125,7 @@ async def _transact(connection: Connection, runners: Sequence[StepRunner]) -> Se
 
 
 async def _make_durable(commits: Callable[[], Awaitable[T]]) -> T:
-    """Send the statement that commits. PostgreSQL answers when the commit is on disk (see `slot._DURABLE`)."""
+    """Send the statement that commits. PostgreSQL answers when the commit is on disk (see `connection.connect`)."""
     return await commits()
 
 
