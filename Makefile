@@ -10,7 +10,7 @@ UV := $(VENV)/bin/uv
 # Debian's Python has no pip to install uv with until python3-venv is there: a uv that is here already does as well.
 UV_HERE = $(shell command -v uv || realpath -e .venv/bin/uv 2>/dev/null)
 
-.PHONY: run setup test unit soak fuzz deploy-test check format golden lock dist sbom bench bench-check clean
+.PHONY: run setup test unit soak fuzz deploy-test ha-test check format golden lock dist sbom bench bench-check clean
 
 run: $(VENV)/runtime
 	@$(VENV)/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
@@ -66,6 +66,11 @@ fuzz: $(VENV)/dev
 deploy-test: $(VENV)/dev $(TOOLS)/done
 	@$(VENV)/bin/python tests/node/install.py tests/deploy/ipfs
 	$(VENV)/bin/pytest -rs -p no:xdist tests/deploy
+
+# A PostgreSQL cluster under Patroni loses its primary HA_ROUNDS times (20) under load. Patroni, etcd and PostgreSQL must
+# be installed; HA_SECONDS ends the rounds earlier.
+ha-test: $(VENV)/dev
+	HA_ROUNDS=$${HA_ROUNDS:-20} $(VENV)/bin/pytest -rs -s -p no:xdist tests/deploy/test_patroni.py
 
 check: $(VENV)/dev
 	@$(VENV)/bin/ruff check --quiet && $(VENV)/bin/ruff format --check --quiet

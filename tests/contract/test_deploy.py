@@ -11,7 +11,7 @@ import pytest
 from golden import ROOT
 
 from muniment.settings import Settings, variable
-from muniment.storage.postgres import slot
+from muniment.storage.postgres import connection
 
 _DEPLOY = ROOT / "deploy"
 _FILES = sorted(each for each in _DEPLOY.rglob("*") if each.is_file())
@@ -33,9 +33,9 @@ def test_kustomize_names_the_image_of_this_version() -> None:
 def test_the_role_behind_a_pooler_gets_the_limits_that_the_service_sets() -> None:
     role = dict(re.findall(r"SET (\w+) = '?(\w+)'?;", (_DEPLOY / "pgbouncer" / "role.sql").read_text("utf-8")))
     assert role == {
-        "statement_timeout": f"{slot.STATEMENT_SECONDS_MAX:.0f}s",
-        "lock_timeout": f"{slot.LOCK_SECONDS_MAX:.0f}s",
-        "idle_in_transaction_session_timeout": f"{slot.IDLE_TRANSACTION_SECONDS_MAX:.0f}s",
+        "statement_timeout": f"{connection.STATEMENT_SECONDS_MAX:.0f}s",
+        "lock_timeout": f"{connection.LOCK_SECONDS_MAX:.0f}s",
+        "idle_in_transaction_session_timeout": f"{connection.IDLE_TRANSACTION_SECONDS_MAX:.0f}s",
         "jit": "off",
         "enable_seqscan": "off",
         "synchronous_commit": "on",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx2
+import pytest
 
-from crashing import Site
+from builders import TriggerDraft, deploy
+from crashing import Site, on_postgres
 from loading import Load, listed, until_it_is_ready
 from postgres import Cluster
 from service import Service
@@ -79,3 +81,25 @@ async def test_with_an_asynchronous_replica_only_writes_that_it_had_not_received
         assert safe <= kept
         assert lost
         sys.stdout.write(f"{len(lost)} of {len(load.triggers)} acknowledged triggers were lost behind a cut\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with on_postgres(tmp_path, processes=1) as made:
+        yield made
+
+
+async def test_a_write_that_no_standby_has_confirmed_is_unknown_and_nobody_sees_it(site: Site) -> None:
+    assert site.cluster is not None
+    async with httpx2.AsyncClient(base_url=site.urls[0], timeout=60, trust_env=False) as client:
+        cid = await deploy(client)
+        await site.cluster.execute("ALTER SYSTEM SET synchronous_standby_names = 'absent'")
+        await site.cluster.execute("SELECT pg_reload_conf()")
+        response = await client.post("/triggers", json=TriggerDraft(cid).signed())
+        assert response.status_code == 503
+        assert "read the record" in response.json()["detail"]
+        # The service has dropped the connection, and must not have cancelled the wait: the row would be shown, and
+        # a failover could take it back after a client had moved its cursor past it.
+        await asyncio.sleep(1)
+        assert (await client.get("/triggers?sort=1")).json() == []
+        assert await site.cluster.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")

@@ -44,6 +44,8 @@ class Load:
     intents: dict[str, Json] = field(default_factory=dict[str, Json])
     answered_at: list[float] = field(default_factory=list[float])
     refused: int = 0
+    # The rest of a client after each answer.
+    rest_seconds: float = 0.0
     longest: float = 0.0
     # A load beside another one, or after it, writes rows of its own.
     own: int = field(default_factory=lambda: secrets.randbits(64) << 32)
@@ -84,10 +86,11 @@ class Load:
             if response.status_code != 503:
                 assert response.status_code == status, response.text
                 self.answered_at.append(time.monotonic())
+                await asyncio.sleep(self.rest_seconds)
                 return response
             assert int(response.headers["retry-after"]) > 0
             self.refused += 1
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(max(0.02, 4 * self.rest_seconds))
 
     async def create_on(self, wallet: Wallet) -> None:
         for number in count():

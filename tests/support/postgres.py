@@ -58,7 +58,7 @@ class Cluster:
     def __init__(self, *, fsync: bool = False, config: str = "", of: Cluster | None = None) -> None:
         """Make the cluster's files, or copy those `of` a primary that runs; `config` is added to postgresql.conf."""
         self._home = Path(tempfile.mkdtemp(prefix="postgres-"))
-        self._user = _unprivileged()
+        self._user = unprivileged()
         self._server: subprocess.Popen[Any] | None = None
         self._paused: list[int] = []
         self.port = free_port()
@@ -211,15 +211,15 @@ class Cluster:
 
     @property
     def _as_user(self) -> dict[str, Any]:
-        return _as_user(self._user) | {"cwd": self._home}
+        return as_user(self._user) | {"cwd": self._home}
 
 
-def _unprivileged() -> pwd.struct_passwd | None:
+def unprivileged() -> pwd.struct_passwd | None:
     """Who runs the server when this is root."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 
-def _as_user(user: pwd.struct_passwd | None) -> dict[str, Any]:
+def as_user(user: pwd.struct_passwd | None) -> dict[str, Any]:
     """How `subprocess` starts a program as `user`, None for whoever this is."""
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
 
@@ -242,7 +242,7 @@ def _programs(home: Path, user: pwd.struct_passwd | None) -> Path:
 
 def _may_run(program: Path, user: pwd.struct_passwd) -> bool:
     try:
-        done = subprocess.run([program, "--version"], check=False, capture_output=True, cwd="/", **_as_user(user))
+        done = subprocess.run([program, "--version"], check=False, capture_output=True, cwd="/", **as_user(user))
     except OSError:
         return False
     return done.returncode == 0

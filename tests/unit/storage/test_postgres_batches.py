@@ -15,8 +15,8 @@ from muniment.errors import DatabaseUnavailable, TriggerNotFound
 from muniment.evm.address import Address
 from muniment.storage import open_database
 from muniment.storage.database import Transaction
+from muniment.storage.postgres.connection import Connection
 from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.storage.postgres.slot import Connection
 from muniment.storage.postgres.statements import Kind, Statements
 from muniment.users import store
 

@@ -15,7 +15,7 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.storage.database import DatabaseLimits, Transaction
-from muniment.storage.postgres import slot as postgres_slot, transaction as postgres_transaction
+from muniment.storage.postgres import connection as postgres_connection, transaction as postgres_transaction
 from muniment.storage.postgres.engine import PostgresDatabase
 from postgres import Cluster
 
@@ -145,7 +145,7 @@ async def test_a_connection_lost_during_commit_is_reported_and_not_repeated(
 async def test_a_locked_row_fails_only_the_works_that_want_it(
     database: PostgresDatabase, own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(postgres_slot.SESSION, "lock_timeout", "100")
+    monkeypatch.setitem(postgres_connection.SESSION, "lock_timeout", "100")
     await add(database, 1)
     await add(database, 2)
     await database.close()  # the next connections have the short bound

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from muniment.errors import DatabaseUnavailable, NotReady
+from muniment.errors import NotReady
 from muniment.storage.database import Transaction
 from muniment.storage.postgres import slot as postgres_slot
 from muniment.storage.postgres.engine import PostgresDatabase
@@ -31,7 +31,7 @@ async def ask(tx: Transaction) -> None:
     await tx.fetch("SELECT sig FROM triggers WHERE sig = ?", (b"",))
 
 
-async def test_a_lost_statement_is_503_that_names_the_pooler_and_it_is_not_ready(
+async def test_a_lost_statement_is_sent_again_on_a_new_connection_and_it_is_not_ready(
     database: PostgresDatabase,
 ) -> None:
     await database.check_writes()
@@ -42,8 +42,9 @@ async def test_a_lost_statement_is_503_that_names_the_pooler_and_it_is_not_ready
         lambda: database.write(ask),
     ):
         await lose_prepared_statements(database)
-        with pytest.raises(DatabaseUnavailable, match="a connection pooler"):
-            await again()
+        made = database.connections_made
+        await again()
+        assert database.connections_made == made + 1
         with pytest.raises(NotReady, match="a connection pooler"):
             await database.check_writes()
 

@@ -20,12 +20,15 @@ _REPLICA_SECONDS_MAX: Final = 3.0
 
 async def check_server(url: str) -> list[Finding]:
     """What the server at `url` says of itself, and what a pooler in front of it does."""
-    from muniment.storage.postgres.inspection import mixes_sessions, state_of  # noqa: PLC0415 - a driver is loaded only when it is used
+    from muniment.storage.postgres.driver_errors import POOLED  # noqa: PLC0415 - a driver is loaded only when it is used
+    from muniment.storage.postgres.inspection import mixes_sessions, state_of  # noqa: PLC0415 - as above
 
     try:
         findings = judge(await state_of(url))
         mixes = await mixes_sessions(url)
     except DatabaseUnavailable as refusal:
+        if refusal.detail == POOLED:
+            return [fail("pooler", POOLED, "look at its pool_mode (docs/scaling.md)")]
         return [fail("server", refusal.detail, "look at the database server, its connections and its log")]
     if mixes:
         remedy = "configure the pooler to keep prepared statements, or use session mode (docs/scaling.md)"

@@ -12,6 +12,7 @@ If every work ends with a row for the same table (`Transaction.add_last`), the g
 The path of a read: `engine` hands the query to `read_queue`, which queues it by its statement. `dispatcher` starts a
 group when one of the queue's slots is free. `batches` sends the group as one statement and gives each caller its rows.
 
-`driver_errors` classifies the errors of the driver; all modules that send statements use it. `subset` limits the bytes
-of a page. `migrate` serves the engine, `copying` the commands that copy a registry.
+`driver_errors` classifies the errors of the driver; all modules that send statements use it. `connection` makes one
+connection. `pooler` looks for a pooler that mixes sessions. `subset` limits the bytes of a page. `migrate` serves the
+engine, `copying` the commands that copy a registry.
 """

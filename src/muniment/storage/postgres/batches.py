@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muniment.storage.database import Parameters, Row
-    from muniment.storage.postgres.slot import Connection
+    from muniment.storage.postgres.connection import Connection
 
 
 async def fetch_batch(connection: Connection, statement: Statement, batch: Sequence[Parameters]) -> list[list[Row]]:

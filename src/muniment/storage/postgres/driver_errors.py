@@ -30,8 +30,8 @@ _RETRYABLE_STATES: Final = {"0A000"}  # "cached plan must not change result type
 
 READ_ONLY: Final = "the database is read-only"
 POOLED: Final = (
-    "a connection pooler gives the statements of one session to another, which has not prepared them: configure it to "
-    "keep prepared statements, or to use session mode"
+    "a connection pooler in transaction mode loses prepared statements: configure it to keep them "
+    "(max_prepared_statements of PgBouncer 1.21 or newer), or to use session mode"
 )
 
 
@@ -46,7 +46,7 @@ def is_loss(error: BaseException) -> bool:
     state = _state(error)
     if state is None:  # a socket error or a time-out: a late answer would be taken for the next statement's answer
         return True
-    return state[:2] in _LOST_CLASSES or state in _LOST_STATES
+    return state[:2] in _LOST_CLASSES or state in _LOST_STATES or is_pooled(error)
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -56,7 +56,7 @@ def is_refusal(error: BaseException) -> bool:
     without a severity is the driver's own: it could not encode a value.
     """
     severity: Any = getattr(error, "severity_en", None)
-    is_usable = is_read_only(error) or not is_loss(error)
+    is_usable = is_read_only(error) or is_pooled(error) or not is_loss(error)
     return _state(error) is not None and severity in {None, "ERROR"} and is_usable
 
 

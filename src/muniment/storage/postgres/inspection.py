@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from muniment.errors import DatabaseUnavailable
+from muniment.storage.postgres.connection import SESSION
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, is_pooled
-from muniment.storage.postgres.slot import SESSION, Connector
+from muniment.storage.postgres.slot import Connector
 
 if TYPE_CHECKING:
-    from muniment.storage.postgres.slot import Connection
+    from muniment.storage.postgres.connection import Connection
 
 # With so many others in a transaction, a pooler in transaction mode must give the first another session.
 _OTHERS: Final = 3

@@ -16,9 +16,11 @@ from muniment.errors import DatabaseUnavailable
 from muniment.storage.migrate import LEDGER, Migration, migrations, missing
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, is_retryable
 from muniment.storage.postgres.numbering import raise_numbers
+from muniment.storage.postgres.pooler import Pooling
 
 if TYPE_CHECKING:
-    from muniment.storage.postgres.slot import Connection, Connector
+    from muniment.storage.postgres.connection import Connection
+    from muniment.storage.postgres.slot import Connector
 
 # The time of a migration, the wait for another migrating process included: an index over a hundred million rows takes
 # that long.
@@ -45,6 +47,11 @@ async def migrate(connector: Connector, *, seconds_max: float = MIGRATION_SECOND
     deadline = time.monotonic() + seconds_max
     connection = await connector.connect(statement_timeout=_milliseconds(seconds_max))
     try:
+        if connector.pooling is not Pooling.NONE:
+            raise DatabaseUnavailable(
+                "a connection pooler in transaction mode loses the lock of a migration: "
+                "give `muniment migrate` the URL of the server itself"
+            )
         await _take_lock(connection, deadline)
         await connection.execute(LEDGER)
         records = await connection.fetch("SELECT name, sha256 FROM schema_migrations")

@@ -19,7 +19,7 @@ from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, i
 from muniment.storage.postgres.slot import Connector
 
 if TYPE_CHECKING:
-    from muniment.storage.postgres.slot import Connection
+    from muniment.storage.postgres.connection import Connection
 
 Way: TypeAlias = Literal["transactions", "sequencer"]
 

@@ -7,81 +7,36 @@ the connector tries at growing intervals; between two attempts it refuses immedi
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import time
-from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Final, Protocol
+from contextlib import suppress
+from typing import Final
 from urllib.parse import urlsplit
 
 import asyncpg
+import structlog
 
 from muniment.errors import DatabaseUnavailable
-from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, READ_ONLY, error_name, is_loss, is_pooled
-from muniment.storage.postgres.statements import STATEMENTS_KEPT
+from muniment.storage.postgres.connection import CONNECT_SECONDS_MAX, Connection, connect, connect_with_timeline
+from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, POOLED, READ_ONLY, error_name, is_loss, is_pooled
+from muniment.storage.postgres.pooler import Pooling, pooling_of
 
-
-class Connection(Protocol):
-    """The methods of the driver's connection that this engine uses; the driver itself has no types."""
-
-    async def fetch(self, query: str, *values: object) -> list[Any]:
-        """All rows of a prepared statement; a slice of a row is a tuple."""
-        ...
-
-    async def execute(self, query: str, *values: object, timeout: float | None = None) -> str:  # noqa: ASYNC109 - the driver's name
-        """Run a prepared statement, or a script when there are no values; returns the server's command tag."""
-        ...
-
-    async def prepare(self, query: str) -> Any:
-        """The prepared statement with its `get_parameters()`."""
-        ...
-
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        """A transaction that ends with the block."""
-        ...
-
-    def is_closed(self) -> bool:
-        """Whether either side has ended the connection."""
-        ...
-
-    def terminate(self) -> None:
-        """Drop the connection without a message to the server."""
-        ...
-
-    async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 - the driver's name
-        """End the connection with a message to the server."""
-        ...
-
-
-# A server in the same network answers in milliseconds.
-CONNECT_SECONDS_MAX: Final = 3.0
-# The time of one statement, its wait for a lock included. The statements of the stores take microseconds.
-STATEMENT_SECONDS_MAX: Final = 5.0
-LOCK_SECONDS_MAX: Final = 2.0
-# Two seconds more than the server's own limit: a server that does not answer by then is gone.
-ANSWER_SECONDS_MAX: Final = STATEMENT_SECONDS_MAX + 2.0
-# After this time the server ends the transaction of a process that is gone or hangs. This frees its locks, and the rows
-# of later transactions become visible to clients that follow a listing.
-IDLE_TRANSACTION_SECONDS_MAX: Final = 10.0
 # The pause between two attempts to connect: a restart takes a tenth of a second, a failover half a minute.
 _RETRY_SECONDS_FIRST: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 2.0
+# How long the other hosts of a URL may take after one has answered: a server in the same network takes milliseconds.
+OTHERS_SECONDS_MAX: Final = 0.3
+# After this time without use, a connection to one of several hosts is made again, and the hosts are compared. Together
+# with the limit of a statement it is shorter than the time in which a supervisor replaces a primary that is silent
+# (twenty seconds at least), so no connection from before a failover is used after it.
+UNUSED_SECONDS_MAX: Final = 5.0
 # A pooler mixes sessions only now and then. After this time without such an error the process is ready again.
 POOLED_SECONDS: Final = 30.0
 
-# The just-in-time compiler pays off only for queries of seconds. Sequential scans are off because every query of the
-# stores has an index, and a planner that overestimates the rows of a query would read the whole table.
-SESSION: Final = {
-    "application_name": "muniment",
-    "jit": "off",
-    "enable_seqscan": "off",
-    "statement_timeout": str(int(STATEMENT_SECONDS_MAX * 1000)),
-    "lock_timeout": str(int(LOCK_SECONDS_MAX * 1000)),
-    "idle_in_transaction_session_timeout": str(int(IDLE_TRANSACTION_SECONDS_MAX * 1000)),
-}
-# A client gets its answer after the commit is on disk. Stricter settings than `on` are left to the operator.
-_DURABLE: Final = """SELECT set_config('synchronous_commit', 'on', false)
-    WHERE current_setting('synchronous_commit') IN ('off', 'local')"""
+_log = structlog.get_logger(__name__)
+
 # Three parts of a URL: before the hosts, the hosts, after the hosts (RFC 3986 section 3).
 _HOSTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 
@@ -102,10 +57,24 @@ class Connector:
         except ValueError:
             raise ValueError("not a PostgreSQL URL; in a password, write / as %2F and @ as %40") from None
         self.connections_made = 0
+        # How often the connector has changed to another host of the URL. A connection from before the change leads to a
+        # server that may have lost its role in a failover without an end of its connections.
+        self.changes_of_host = 0
         self._pooled_seconds = pooled_seconds
         self._retry_seconds = 0.0
         self._retry_at = 0.0
         self._pooled_at = -math.inf
+        # The host, as its URL, whose first connection showed that no pooler loses prepared statements.
+        self._examined: str | None = None
+        self._examining = asyncio.Lock()
+        # The latest timeline that a host of several was on.
+        self._timeline = 0
+        self.pooling = Pooling.NONE
+
+    @property
+    def has_several_hosts(self) -> bool:
+        """Whether the URL names several hosts."""
+        return len(self._urls) > 1
 
     @property
     def is_pooled(self) -> bool:
@@ -115,53 +84,109 @@ class Connector:
     def note(self, error: BaseException) -> None:
         """Remember the time of an error that shows a pooler."""
         if is_pooled(error):
-            self._pooled_at = time.monotonic()
+            self._note_pooled()
+
+    def _note_pooled(self) -> None:
+        if not self.is_pooled:
+            _log.error("a connection pooler loses prepared statements", detail=POOLED)
+        self._pooled_at = time.monotonic()
+        self._examined = None
 
     async def connect(self, **settings: str) -> Connection:
         """A new connection. Raises `DatabaseUnavailable`, immediately when the next attempt is not due yet."""
         if time.monotonic() < self._retry_at:
-            raise DatabaseUnavailable("the database cannot be reached")
-        last: BaseException | None = None
-        for url in list(self._urls):
-            try:
-                connection = await _connect(url, settings)
-            except DRIVER_ERRORS as error:
-                last = error
-                continue
-            self._urls.sort(key=lambda each: each != url)  # the next attempt begins with the server that answered
-            self._retry_seconds = 0.0
-            self.connections_made += 1
-            return connection
+            raise DatabaseUnavailable(POOLED if self.is_pooled else "the database cannot be reached")
+        try:
+            url, connection = await self._connect_to_latest(settings)
+            await self._examine(connection, url)
+        except DRIVER_ERRORS as error:
+            self._examined = None
+            self._delay_next_attempt()
+            if isinstance(error, asyncpg.TargetServerAttributeNotMatched):  # the URL has `target_session_attrs`
+                raise DatabaseUnavailable(f"{READ_ONLY}: no server of its URL takes writes") from error
+            raise DatabaseUnavailable(f"the database cannot be reached: {error_name(error)}") from error
+        if url != self._urls[0]:
+            self.changes_of_host += 1
+        self._urls.sort(key=lambda each: each != url)
+        self._retry_seconds = 0.0
+        self.connections_made += 1
+        return connection
+
+    async def _connect_to_latest(self, settings: dict[str, str]) -> tuple[str, Connection]:
+        """Connect to the host on the latest timeline, with its URL; all hosts are asked at once.
+
+        Each promotion begins a new timeline. A primary that was paused may wake after its standby was promoted, and
+        takes itself for the primary until its supervisor stops it: it is on an earlier timeline. Raises errors of the
+        driver, and `DatabaseUnavailable` if only hosts on earlier timelines answer.
+        """
+        if len(self._urls) == 1:
+            return self._urls[0], await connect(self._urls[0], settings)
+        made: list[tuple[int, str, Connection]] = []
+        last: BaseException = OSError()
+        pending = {asyncio.create_task(connect_with_timeline(url, settings)) for url in self._urls}
+        try:
+            while pending:
+                seconds_max = OTHERS_SECONDS_MAX if made else None
+                done, pending = await asyncio.wait(pending, timeout=seconds_max, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    break
+                for task in done:
+                    error = task.exception()
+                    if error is None:
+                        made.append(task.result())
+                    else:
+                        last = error
+        finally:
+            for task in pending:
+                task.cancel()
+        return self._keep_latest(made, last)
+
+    def _keep_latest(self, made: list[tuple[int, str, Connection]], last: BaseException) -> tuple[str, Connection]:
+        """The connection on the latest timeline; of several, that to the present host. The others are dropped."""
+        if not made:
+            raise last
+        made.sort(key=lambda each: (-each[0], self._urls.index(each[1])))
+        timeline, url, connection = made[0]
+        for _, _, other in made[1:]:
+            other.terminate()
+        if timeline < self._timeline:
+            connection.terminate()
+            self._delay_next_attempt()
+            raise DatabaseUnavailable(f"{READ_ONLY}: only an earlier primary answers")
+        self._timeline = timeline
+        return url, connection
+
+    def _delay_next_attempt(self) -> None:
         self._retry_seconds = min(max(2 * self._retry_seconds, _RETRY_SECONDS_FIRST), _RETRY_SECONDS_MAX)
         self._retry_at = time.monotonic() + self._retry_seconds
-        if isinstance(last, asyncpg.TargetServerAttributeNotMatched):  # the URL has `target_session_attrs`
-            raise DatabaseUnavailable(f"{READ_ONLY}: no server of its URL takes writes") from last
-        detail = error_name(last) if last else "no host"
-        raise DatabaseUnavailable(f"the database cannot be reached: {detail}") from last
+
+    async def _examine(self, connection: Connection, url: str) -> None:
+        """Look for a pooler at the first connection to a host, and at the first one after each failure.
+
+        Raises `DatabaseUnavailable` if a pooler loses prepared statements, and errors of the driver.
+        """
+        async with self._examining:  # two at a time would take each other for other clients of the pooler
+            if self._examined == url:
+                return
+            try:
+                self.pooling = await pooling_of(connection, lambda: connect(url, {}))
+            except BaseException:
+                connection.terminate()
+                raise
+            if self.pooling is Pooling.STATEMENTS_LOST:
+                connection.terminate()
+                self._note_pooled()
+                self._delay_next_attempt()
+                raise DatabaseUnavailable(POOLED)
+            if self.pooling is not Pooling.NONE:
+                _log.info("a connection pooler in transaction mode keeps prepared statements")
+            self._examined = url
 
 
 def _url_of_each_host(url: str) -> list[str]:
     """A URL for each host of `url`: the driver has one time limit for all hosts, and a dead one would use it up."""
     match = _HOSTS.fullmatch(url)
     return [f"{match[1]}{host}{match[3]}" for host in match[2].split(",")] if match else [url]
-
-
-async def _connect(url: str, settings: dict[str, str]) -> Connection:
-    driver: Any = asyncpg
-    connection: Connection = await driver.connect(
-        url,
-        timeout=CONNECT_SECONDS_MAX,
-        command_timeout=ANSWER_SECONDS_MAX,
-        statement_cache_size=STATEMENTS_KEPT,
-        max_cached_statement_lifetime=0,
-        server_settings={**SESSION, **settings},
-    )
-    try:
-        await connection.execute(_DURABLE)
-    except BaseException:
-        connection.terminate()
-        raise
-    return connection
 
 
 class Slot:
@@ -172,11 +197,23 @@ class Slot:
         self._connector = connector
         self._settings = settings
         self._connection: Connection | None = None
+        self._changes_of_host = 0
+        self._used_at = -math.inf
 
     async def open(self) -> Connection:
-        """The connection, made again if it was lost. Raises `DatabaseUnavailable`."""
+        """The connection, made again if it was lost, or may lead to an earlier primary.
+
+        Raises `DatabaseUnavailable`.
+        """
+        is_unused = time.monotonic() - self._used_at > UNUSED_SECONDS_MAX
+        if self._changes_of_host != self._connector.changes_of_host or (
+            is_unused and self._connector.has_several_hosts
+        ):
+            self.drop()
+        self._used_at = time.monotonic()
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connector.connect(**self._settings)
+            self._changes_of_host = self._connector.changes_of_host
         return self._connection
 
     def drop_if_lost(self, error: BaseException) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from muniment.metrics.recorder import Histogram
     from muniment.storage.database import Parameters, Work
-    from muniment.storage.postgres.slot import Connection
+    from muniment.storage.postgres.connection import Connection
     from muniment.storage.postgres.statements import Statement, Statements
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ async def _measure(commits: Callable[[], Awaitable[T]], times: Histogram) -> T:
 
 
 async def _make_durable(commits: Callable[[], Awaitable[T]]) -> T:
-    """Send the statement that commits. PostgreSQL answers when the commit is on disk (see `slot._DURABLE`)."""
+    """Send the statement that commits. PostgreSQL answers when the commit is on disk (see `connection.connect`)."""
     return await commits()
 
 
