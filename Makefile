@@ -42,9 +42,13 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 	$(UV) pip install --quiet --python $(VENV)/bin/python --require-hashes -r requirements-dev.lock
 	@touch $@
 
-test: $(VENV)/dev
+# The tests of the files in deploy/ that take seconds; `make deploy-test` has the others.
+QUICK := $(addprefix tests/deploy/test_,caddy.py compose.py kustomize.py systemd.py workflows.py)
+
+test: $(VENV)/dev $(TOOLS)/done
 	@$(VENV)/bin/python tests/node/install.py
 	$(VENV)/bin/pytest -n 2 --dist worksteal
+	$(VENV)/bin/pytest -q -p no:xdist $(QUICK)
 
 # The rooms, without the service and without the slow tests: under a minute.
 unit: $(VENV)/dev

@@ -1,5 +1,6 @@
 """A container of an image, as its engine runs it: the image's user, variables and commands, a read-only root, a network
-of its own, no capability, and the program as process 1. Made by bubblewrap, because no engine runs without a registry.
+of its own, no capability, and the program as process 1. bubblewrap makes it: engines need control groups, which not
+every machine gives them.
 """
 
 from __future__ import annotations
