@@ -23,7 +23,8 @@ from programs import installed
 from builders import deploy
 from crashing import Site
 from loading import ANSWER_SECONDS_MAX, NEXT, Load, listed
-from patroni import PatroniCluster, Programs, patroni_cluster
+from patroni import PatroniCluster, patroni_cluster
+from patroni_node import Programs
 from service import Service
 
 ROUNDS = int(os.environ.get("HA_ROUNDS", "5"))
