@@ -133,11 +133,12 @@ def version(service: Service) -> str:
 
 
 def back_up(place: Place, cluster: Cluster | None, target: Path) -> Path:
-    if cluster:
-        target.write_text(cluster.run("pg_dump", "--no-owner", place.database_url))
-    else:
+    if not cluster:
         place.run("backup", target)
-    return target
+        return target
+    dump = cluster.data.parent / "dump.sql"  # where the user of the server can read it
+    dump.write_text(cluster.run("pg_dump", "--no-owner", place.database_url))
+    return dump
 
 
 async def restore(place: Place, cluster: Cluster | None, backup: Path, data_dir: Path) -> Place:
@@ -146,8 +147,9 @@ async def restore(place: Place, cluster: Cluster | None, backup: Path, data_dir:
     if cluster:
         restored.database_url = await cluster.create_database("restored")
         cluster.run("psql", "--quiet", "--set=ON_ERROR_STOP=1", f"--file={backup}", restored.database_url)
-        restored.run("migrate")
-        restored.run("epoch", "renew")
     else:
         restored.run("restore", backup, "--no-rotate")
+    assert MIGRATION in restored.run("migrate")  # the backup is of the release before
+    if cluster:
+        restored.run("epoch", "renew")
     return restored
