@@ -179,5 +179,5 @@ class _Counting:
 
 
 if __name__ == "__main__":
-    for name, rounds in measure().items():
-        print(f"{name:50}{statistics.median(rounds):8.2f}  ({min(rounds):.2f} to {max(rounds):.2f})")
+    for name, micros in measure().items():
+        print(f"{name:50}{statistics.median(micros):8.2f}  ({min(micros):.2f} to {max(micros):.2f})")
