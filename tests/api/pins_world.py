@@ -15,7 +15,7 @@ from muniment.pins.worker import PinLimits, Pinner
 # As in service, except that nobody waits for long.
 QUICK = PinLimits(
     idle_seconds=0.02, rest_seconds=0.02, rest_seconds_max=0.05, look_seconds_max=5, import_seconds_max=5,
-    search_seconds=0.1,
+    search_seconds=0.1, count_seconds=0.02,
 )  # fmt: skip
 
 
@@ -26,9 +26,11 @@ def with_node(context: Context, url: str, authorization: str = "") -> Context:
 
 
 @asynccontextmanager
-async def working(context: Context, limits: PinLimits = QUICK) -> AsyncGenerator[None]:
+async def working(
+    context: Context, limits: PinLimits = QUICK, on_count: Callable[[int], None] | None = None
+) -> AsyncGenerator[None]:
     """The workers of a process, until the end of the block."""
-    task = asyncio.create_task(Pinner(context, limits).run())
+    task = asyncio.create_task(Pinner(context, limits, on_count).run())
     try:
         yield
     finally:

@@ -242,6 +242,20 @@ async def test_a_retry_makes_waiting_bundles_due_and_leaves_a_taken_one_to_its_w
     assert (again.turn, again.failures) == (2, 0)
 
 
+async def test_the_number_of_bundles_that_wait_is_told(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode
+) -> None:
+    told: list[int] = []
+    node.look_status = 503
+    for number in range(3):
+        await deploy(uploads, Bundle(version=f"1.0.{number}"))
+    async with working(pinning, on_count=told.append):
+        await until(lambda: told[-1:] == [3])
+        node.look_status = 200
+        await until(lambda: told[-1:] == [0])
+    assert told == sorted(told, reverse=True)
+
+
 async def test_a_registry_without_a_node_has_an_empty_queue(client: httpx2.AsyncClient, context: Context) -> None:
     await deploy(client)
     assert await context.database.fetch("SELECT * FROM pins") == []

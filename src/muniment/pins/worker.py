@@ -20,6 +20,8 @@ from muniment.pins.answers import PinFailed
 from muniment.pins.node import IMPORT_SECONDS_MAX, LOOK_SECONDS_MAX, Node, NodeFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muniment.context import Context
     from muniment.pins.queue import Taken
 
@@ -44,6 +46,8 @@ class PinLimits:
     lease_ms: int = int((LOOK_SECONDS_MAX + IMPORT_SECONDS_MAX) * 1000) + 50_000
     # The pause between two searches for bundles that are not in the queue.
     search_seconds: float = 3_600.0
+    # The pause between two counts of the bundles that wait.
+    count_seconds: float = 30.0
 
 
 PIN_LIMITS: Final = PinLimits()
@@ -53,10 +57,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pinner:
-    """Pins the bundles of a registry at the node of its settings, until cancelled."""
+    """Pins the bundles of a registry at the node of its settings, until cancelled.
+
+    `on_count` gets the number of bundles that wait, every now and then.
+    """
 
     context: Context
     limits: PinLimits = PIN_LIMITS
+    on_count: Callable[[int], None] | None = None
 
     async def run(self) -> None:
         """Work until cancelled. The operator named the node, so it may be at a private or loopback address."""
@@ -67,6 +75,7 @@ class Pinner:
                 look_seconds_max=limits.look_seconds_max, import_seconds_max=limits.import_seconds_max,
             )  # fmt: skip
             group.create_task(self._search())
+            group.create_task(self._count())
             for _ in range(limits.workers):
                 group.create_task(self._work(node))
 
@@ -81,6 +90,20 @@ class Pinner:
                 _log.warning("cannot look for bundles to pin", detail=refusal.detail)
                 seconds = self.limits.rest_seconds_max
             await asyncio.sleep(seconds)
+
+    async def _count(self) -> None:
+        """Every now and then tell how many bundles wait."""
+        while True:
+            try:
+                waiting = await queue.count_waiting(self.context.database)
+            except Refusal as refusal:
+                _log.warning("cannot count the bundles to pin", detail=refusal.detail)
+            else:
+                if waiting:
+                    _log.info("bundles wait to be pinned", count=waiting)
+                if self.on_count is not None:
+                    self.on_count(waiting)
+            await asyncio.sleep(self.limits.count_seconds)
 
     async def _work(self, node: Node) -> None:
         """Pin one bundle after the other."""
