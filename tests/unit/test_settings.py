@@ -125,6 +125,11 @@ def test_a_value_that_cannot_work_is_an_error_that_names_the_setting(name: str, 
         load(**{name: value})
 
 
+def test_the_key_of_a_collector_is_masked() -> None:
+    shown = load(TRACE_ENDPOINT="https://user:word@collector.example/key-in-a-path").shown()
+    assert shown["trace_endpoint"] == f"https://collector.example/{MASK}"
+
+
 def test_secrets_are_masked_in_what_is_shown_and_in_the_repr() -> None:
     settings = load(SECRET=SECRET)
     assert settings.shown()["secret"] == MASK

@@ -236,6 +236,7 @@ class Settings:
             shown[each.name] = MASK if each.metadata["secret"] and value else _without_password(_text(value))
         shown["database_read_urls"] = ",".join(map(_without_password, self.read_urls))
         shown["price_api_url"] = _without_path(self.price_api_url)
+        shown["trace_endpoint"] = _without_path(self.trace_endpoint)
         return shown
 
     def environment(self) -> dict[str, str]:
@@ -285,7 +286,7 @@ def _is_base_url(url: str) -> bool:
 
 
 def _without_path(url: str) -> str:
-    """Scheme and host: paid price APIs have their keys in the path or the query."""
+    """Scheme and host: paid price APIs and collectors have their keys in the path or the query."""
     parts = urlsplit(url)
     hidden = f"/{MASK}" if parts.path.strip("/") or parts.query else ""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{hidden}" if url else ""
