@@ -24,7 +24,7 @@ from muniment.context import Context
 from muniment.settings import Settings
 from muniment.storage import open_database
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
-from muniment.storage.postgres.numbering import Numbering
+from muniment.storage.postgres.admin.numbering import Numbering
 from postgres import Cluster
 from service import Service
 

@@ -17,7 +17,7 @@ import pytest
 
 from copying_world import FACTS, Place, copy, fill, new_database, run
 from muniment.errors import DatabaseUnavailable
-from muniment.storage.postgres import copying as postgres_copying
+from muniment.storage.postgres.admin import copying as postgres_copying
 from muniment.storage.registry_copy import TABLES
 from muniment.storage.sqlite import copying as sqlite_copying
 from postgres import Cluster
@@ -200,7 +200,7 @@ def test_blocks_go_first(cluster: Cluster, tmp_path: Path) -> None:
 CODE = """
 import os, signal
 from muniment.cli.main import main
-from muniment.storage.postgres import copying as postgres_copying
+from muniment.storage.postgres.admin import copying as postgres_copying
 from muniment.storage.sqlite import copying as sqlite_copying
 module = {module}
 module.ROWS_PER_BATCH = sqlite_copying.ROWS_PER_BATCH = postgres_copying.ROWS_PER_BATCH = 3

@@ -11,7 +11,7 @@ import pytest
 from backing_up import run
 from builders import TriggerDraft, Wallet, deploy, register
 from copying_world import Place, copy_all, new_database, read_page, served
-from muniment.storage.postgres.numbering import Numbering
+from muniment.storage.postgres.admin.numbering import Numbering
 from postgres import Cluster
 
 FIRST = "/triggers?sort=1&limit=100"

@@ -18,7 +18,8 @@ from muniment.settings import Settings
 from muniment.storage import open_database
 from muniment.storage.database import Database
 from muniment.storage.migrate import Migration, migrations
-from muniment.storage.postgres import engine as postgres, migrate as postgres_migrate
+from muniment.storage.postgres import engine as postgres
+from muniment.storage.postgres.admin import migrate as postgres_migrate
 from muniment.storage.sqlite import engine as sqlite, migrate as sqlite_migrate
 from postgres import Cluster
 from service import Service

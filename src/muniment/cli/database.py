@@ -15,7 +15,7 @@ from muniment.cli import output
 from muniment.cli.options import common_options, json_summary_option, registry_of, require_database, settings_of
 
 if TYPE_CHECKING:
-    from muniment.storage.postgres.numbering import Way
+    from muniment.storage.postgres.admin.numbering import Way
 
 
 @click.group()

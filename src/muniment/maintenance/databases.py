@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from muniment.settings import Settings
     from muniment.storage.database import Database
-    from muniment.storage.postgres.numbering import Numbering, Way
+    from muniment.storage.postgres.admin.numbering import Numbering, Way
 
 T = TypeVar("T")
 

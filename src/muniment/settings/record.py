@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from muniment.limits.policies import NAMES as POLICY_NAMES, parse_policies
+from muniment.settings.urls import MASK, is_base_url, is_postgresql, without_password, without_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from muniment.limits.policies import Name as PolicyName, Policy
 
 PREFIX: Final = "MUNIMENT_"
-MASK: Final = "********"
 MIB: Final = 2**20
 
 
@@ -154,7 +153,7 @@ class Settings:
             ceiling = each.metadata["at_most"]
             if ceiling is not None and getattr(self, each.name) > ceiling:
                 raise SettingError(f"{each.name} must be at most {ceiling}")
-        if self.read_urls and not all(_is_postgresql(url) for url in (self.database_url, *self.read_urls)):
+        if self.read_urls and not all(is_postgresql(url) for url in (self.database_url, *self.read_urls)):
             raise SettingError("database_read_urls needs postgresql:// URLs, and a postgresql:// URL as database_url")
         self._check_other_servers()
         _ = self.proxies, self.rate_limits, self.exempt_networks, self.metrics_networks
@@ -167,7 +166,7 @@ class Settings:
             raise SettingError("trace_ratio needs a trace_endpoint")
         if not self.ipfs_pin_authorization.isascii() or not self.ipfs_pin_authorization.isprintable():
             raise SettingError("ipfs_pin_authorization has characters that no header field may have")
-        if self.ipfs_pin_url and not _is_base_url(self.ipfs_pin_url):
+        if self.ipfs_pin_url and not is_base_url(self.ipfs_pin_url):
             raise SettingError(
                 "ipfs_pin_url must be http://host:port or https://host:port, and may have a path; "
                 "credentials belong into ipfs_pin_authorization"
@@ -233,10 +232,10 @@ class Settings:
         shown: dict[str, str] = {}
         for each in fields(self):
             value = getattr(self, each.name)
-            shown[each.name] = MASK if each.metadata["secret"] and value else _without_password(_text(value))
-        shown["database_read_urls"] = ",".join(map(_without_password, self.read_urls))
-        shown["price_api_url"] = _without_path(self.price_api_url)
-        shown["trace_endpoint"] = _without_path(self.trace_endpoint)
+            shown[each.name] = MASK if each.metadata["secret"] and value else without_password(_text(value))
+        shown["database_read_urls"] = ",".join(map(without_password, self.read_urls))
+        shown["price_api_url"] = without_path(self.price_api_url)
+        shown["trace_endpoint"] = without_path(self.trace_endpoint)
         return shown
 
     def environment(self) -> dict[str, str]:
@@ -244,9 +243,6 @@ class Settings:
         return {variable(each.name): _text(getattr(self, each.name)) for each in fields(self)}
 
 
-# In a URL: behind the user's name (RFC 3986 section 3.2.1; up to the last @, for one that was not escaped), or as a
-# parameter, where PostgreSQL's drivers look too.
-_PASSWORD: Final = re.compile(r"(://[^:/@]*:).*(?=@)|(password=)[^&]*")
 _BETWEEN_URLS: Final = re.compile(r",\s*(?=postgres(?:ql)?://)")
 
 _CHOICES: Final = {
@@ -264,32 +260,6 @@ def _networks(name: str, text: str) -> tuple[IPv4Network | IPv6Network, ...]:
         return tuple(ip_network(each.strip()) for each in text.split(",") if each.strip())
     except ValueError as error:
         raise SettingError(f"{name}: {error}") from None
-
-
-def _without_password(text: str) -> str:
-    return _PASSWORD.sub(rf"\g<1>\g<2>{MASK}", text)
-
-
-def _is_postgresql(url: str) -> bool:
-    return url.startswith(("postgresql://", "postgres://"))
-
-
-def _is_base_url(url: str) -> bool:
-    """Whether paths can be appended to this URL of a server."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises for a port that is none
-    except ValueError:
-        return False
-    is_plain = url.isascii() and url.isprintable() and " " not in url and not {"@", "?", "#"} & set(url)
-    return is_plain and parts.scheme in {"http", "https"} and bool(parts.hostname)
-
-
-def _without_path(url: str) -> str:
-    """Scheme and host: paid price APIs and collectors have their keys in the path or the query."""
-    parts = urlsplit(url)
-    hidden = f"/{MASK}" if parts.path.strip("/") or parts.query else ""
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{hidden}" if url else ""
 
 
 def _text(value: object) -> str:

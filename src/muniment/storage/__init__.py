@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from muniment.metrics.database import DatabaseMetrics
     from muniment.storage.database import Database
-    from muniment.storage.postgres.numbering import Numbering
+    from muniment.storage.postgres.admin.numbering import Numbering
     from muniment.storage.registry_copy import Source, Target
     from muniment.storage.replication.replicated import ReplicatedDatabase
 
@@ -62,7 +62,7 @@ def open_source(url: str, *, data_dir: Path, name: str = "FROM") -> AbstractAsyn
         from muniment.storage.sqlite.copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
 
         return source(_path(url, data_dir), name)
-    from muniment.storage.postgres.copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
+    from muniment.storage.postgres.admin.copying import source  # noqa: PLC0415 - a driver is loaded only when it is used
 
     return source(url, name)
 
@@ -73,7 +73,7 @@ def open_target(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Targ
         from muniment.storage.sqlite.copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
 
         return target(_path(url, data_dir))
-    from muniment.storage.postgres.copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
+    from muniment.storage.postgres.admin.copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
 
     return target(url)
 
@@ -82,7 +82,7 @@ def numbering_of(url: str) -> Numbering | None:
     """How the database at `url` numbers its rows; None for SQLite, which has one way. Raises `ValueError` likewise."""
     if _engine(url) == "sqlite":
         return None
-    from muniment.storage.postgres.numbering import Numbering  # noqa: PLC0415 - a driver is loaded only when it is used
+    from muniment.storage.postgres.admin.numbering import Numbering  # noqa: PLC0415 - a driver is loaded only when it is used
 
     return Numbering(url)
 

@@ -19,7 +19,7 @@ from muniment.maintenance.doctor.servers import check_replicas, check_server, ju
 from muniment.settings import Settings
 from muniment.storage import open_database
 from muniment.storage.database import Database
-from muniment.storage.postgres.inspection import state_of
+from muniment.storage.postgres.admin.inspection import state_of
 from postgres import Cluster
 from rewriting_proxy import rewriting_proxy
 

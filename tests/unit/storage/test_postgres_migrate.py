@@ -13,7 +13,7 @@ import pytest
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.migrate import Migration, migrations
-from muniment.storage.postgres import migrate as postgres_migrate
+from muniment.storage.postgres.admin import migrate as postgres_migrate
 from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.storage.postgres.slot import Connector
 from postgres import Cluster

@@ -1,4 +1,4 @@
-"""The way to number rows can change while processes write and readers follow; see `storage.postgres.numbering`."""
+"""The way to number rows can change while processes write and readers follow."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from writes_triggers import INSERT
 from muniment.errors import DatabaseUnavailable
 from muniment.http.paging import Cursor
 from muniment.storage.database import Transaction
+from muniment.storage.postgres.admin.numbering import Numbering, Way
 from muniment.storage.postgres.engine import PostgresDatabase
-from muniment.storage.postgres.numbering import Numbering, Way
 from muniment.triggers.listing import TriggerQuery, search
 from postgres import Cluster
 

@@ -9,7 +9,7 @@ from muniment.maintenance.doctor.findings import Finding, fail, ok, warn
 
 if TYPE_CHECKING:
     from muniment.settings import Settings
-    from muniment.storage.postgres.inspection import ServerState
+    from muniment.storage.postgres.admin.inspection import ServerState
 
 CONNECTIONS_SHARE_MAX: Final = 0.9
 # The service's own transactions end within ten seconds. Followers of listings wait for the oldest one.
@@ -20,8 +20,8 @@ _REPLICA_SECONDS_MAX: Final = 3.0
 
 async def check_server(url: str) -> list[Finding]:
     """What the server at `url` says of itself, and what a pooler in front of it does."""
+    from muniment.storage.postgres.admin.inspection import mixes_sessions, state_of  # noqa: PLC0415 - as above
     from muniment.storage.postgres.driver_errors import POOLED  # noqa: PLC0415 - a driver is loaded only when it is used
-    from muniment.storage.postgres.inspection import mixes_sessions, state_of  # noqa: PLC0415 - as above
 
     try:
         findings = judge(await state_of(url))
@@ -78,7 +78,7 @@ async def check_replicas(settings: Settings) -> list[Finding]:
 
 
 async def _check_replica(check: str, settings: Settings, url: str) -> Finding:
-    from muniment.storage.postgres.inspection import catches_up  # noqa: PLC0415 - a driver is loaded only when it is used
+    from muniment.storage.postgres.admin.inspection import catches_up  # noqa: PLC0415 - a driver is loaded only when it is used
 
     seconds_max = min(settings.replica_lag_s_max, _REPLICA_SECONDS_MAX)
     remedy = "look at the replica and its log; meanwhile the primary answers its readers"

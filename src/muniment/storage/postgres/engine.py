@@ -17,9 +17,9 @@ from muniment.metrics.database import DatabaseMetrics
 from muniment.storage.client_slots import ClientSlots
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.migrate import migrations
+from muniment.storage.postgres.admin.migrate import migrate
 from muniment.storage.postgres.batches import fetch_batch
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, POOLED, READ_ONLY, for_caller
-from muniment.storage.postgres.migrate import migrate
 from muniment.storage.postgres.read_queue import READS_WAITING_MAX, ReadQueue
 from muniment.storage.postgres.slot import Connector, Slot
 from muniment.storage.postgres.statements import Statements

@@ -10,9 +10,9 @@ import asyncpg
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import epoch
+from muniment.storage.postgres.admin.numbering import raise_numbers
 from muniment.storage.postgres.connection import Connection
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name
-from muniment.storage.postgres.numbering import raise_numbers
 from muniment.storage.postgres.slot import Connector
 from muniment.storage.registry_copy import OTHERS_WRITE, ROWS_PER_BATCH, TABLES, RowRefused, Table
 

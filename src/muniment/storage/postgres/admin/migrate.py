@@ -14,8 +14,8 @@ import asyncpg
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.migrate import LEDGER, Migration, migrations, missing
+from muniment.storage.postgres.admin.numbering import raise_numbers
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name, is_retryable
-from muniment.storage.postgres.numbering import raise_numbers
 from muniment.storage.postgres.pooler import Pooling
 
 if TYPE_CHECKING:
