@@ -146,7 +146,8 @@ class Application(AsgiAdapter):
         if self.context.holdings.chains:
             tasks.append(asyncio.create_task(self.context.holdings.tokens.keep_fresh()))
         if self.context.settings.ipfs_pin_url:
-            tasks.append(asyncio.create_task(Pinner(self.context).run()))
+            show = self.context.metrics.gauge("pins_waiting").set
+            tasks.append(asyncio.create_task(Pinner(self.context, on_count=show).run()))
         try:
             yield
         finally:
