@@ -99,7 +99,7 @@ async def _requests() -> tuple[list[float], list[float]]:
         envelopes = [
             kind(
                 Router([get_answer]), context, app.admission, limits=Limits(65_536, 30), metrics=context.metrics,
-                random_bytes=os.urandom, addresses=context.clients, note_writer=None, log_requests=False,
+                random_bytes=os.urandom, addresses=context.clients, note_writer=None,
             )
             for kind in (Envelope, Uncounted)
         ]  # fmt: skip

@@ -88,11 +88,18 @@ class Numbering:
             connection.terminate()
 
 
+async def take_turn(connection: Connection) -> bool:
+    """Take the lock of the sequencer until the end of the transaction; whether the sequencer is in use."""
+    if await _way(connection) != "sequencer":
+        return False
+    await connection.fetch("SELECT begin_numbering()")
+    return True
+
+
 async def raise_numbers(connection: Connection) -> None:
     """Give new rows higher numbers than all existing rows, also after a dump was restored."""
     highest = await _highest(connection)
-    if await _way(connection) == "sequencer":
-        await connection.fetch("SELECT begin_numbering()")  # nobody takes a number meanwhile
+    if await take_turn(connection):
         await connection.fetch(_RAISE_COUNTER, highest)
         return
     ((base, current),) = await connection.fetch("SELECT seq_base(), pg_current_xact_id()::text::bigint")
@@ -136,6 +143,9 @@ async def _highest(connection: Connection) -> int:
 
 
 async def _way(connection: Connection) -> Way:
+    ((is_there,),) = await connection.fetch("SELECT to_regprocedure('uses_sequencer()') IS NOT NULL")
+    if not is_there:  # a schema before migration 0009
+        return "transactions"
     ((uses_sequencer,),) = await connection.fetch("SELECT uses_sequencer()")
     return "sequencer" if uses_sequencer else "transactions"
 
