@@ -34,7 +34,9 @@ SECONDS_MAX = float(os.environ.get("HA_SECONDS", "3600"))
 WRITE_SECONDS_MAX = 10.0
 # The load's rest after each answer: the servers, Patroni and etcd share the cores with it.
 REST_SECONDS = 0.05
-KINDS = ("killed", "paused", "cut off", "cut off from its standby and etcd", "switched over")
+KINDS = tuple(
+    os.environ.get("HA_KINDS", "killed,paused,cut off,cut off from its standby and etcd,switched over").split(",")
+)
 
 
 @dataclass
