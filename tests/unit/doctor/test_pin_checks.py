@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from breaking import breaks
 from muniment.context import Context
 from muniment.maintenance.doctor.findings import Level
 from muniment.maintenance.doctor.pins import check_pins, judge, judge_unused
@@ -30,6 +31,7 @@ def test_bundles_that_wait_long_or_fail_are_a_warning(backlog: Backlog, level: L
     assert (found.level, found.message) == (level, message)
 
 
+@breaks("pins")
 def test_bundles_that_wait_for_a_node_that_is_not_named_are_a_warning() -> None:
     assert judge_unused(Backlog(0, 0, None)).level is Level.OK
     found = judge_unused(Backlog(2, 0, NOW_MS))
@@ -48,6 +50,7 @@ async def test_a_node_that_answers_is_named_with_its_release(context: Context) -
         assert found.message == "version answered 403: 403 - Forbidden, you said Bearer ********"
 
 
+@breaks("IPFS node")
 async def test_a_node_that_is_away_is_a_warning(context: Context) -> None:
     settings = replace(context.settings, ipfs_pin_url="http://127.0.0.1:9")
     _, found = await check_pins(settings, context.database, now_ms=NOW_MS)
