@@ -88,6 +88,7 @@ async def _of_triggers(client: httpx2.AsyncClient) -> AsyncIterator[Case]:
     )
     consent = {"triggerSigs": sigs, "signature": OWNER.sign_deactivation(sigs)}
     yield "POST /triggers/deactivate", client.post("/triggers/deactivate", json=consent)
+    yield "GET /deactivations/{signature}", client.get(f"/deactivations/{consent['signature']}")
 
 
 async def _of_intents(

@@ -60,6 +60,9 @@ async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Re
     async with httpx2.AsyncClient(transport=transport, base_url=_URL, event_hooks=hooks) as client:
         cid = await deploy(client)
         trigger = await register(client, TriggerDraft(cid))
+        ended = await register(client, TriggerDraft(cid, version="2.0.0"))
+        consent = {"triggerSigs": [ended["sig"]], "signature": Wallet().sign_deactivation([ended["sig"]])}
+        assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
         key = await operator_key(context)
         intent = IntentDraft()
         put = await client.put(f"/intents/{intent.hash}", json=intent.body, headers={"x-operator-key": key})
@@ -68,6 +71,7 @@ async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Re
             "hash": intent.hash,
             "cid": cid,
             "sig": trigger["sig"],
+            "signature": consent["signature"],
             "name": "manifest.json",
             "code": "integrity",
             "address": Wallet().address,

@@ -19,6 +19,7 @@ from builders import Bundle
 from muniment.auth.api_keys import read_api_key
 from muniment.auth.secrets import ring_of
 from muniment.auth.tokens import _signed_claims
+from muniment.blocks import s3
 from muniment.chains import multicall, prices
 from muniment.chains.tokens import parse_token_list
 from muniment.evm import abi
@@ -42,6 +43,7 @@ from muniment.ipfs.cid import decode_cid, decode_cid_bytes
 from muniment.ipfs.dag_pb import decode_node
 from muniment.ipfs.unixfs import decode_unixfs
 from muniment.json_text import parse_json
+from muniment.pins import answers
 from muniment.server.reader import HEAD_BYTES_MAX, RequestReader
 from muniment.triggers.listing import TriggerQuery
 from muniment.triggers.schedule import check_cron, check_delta, next_runs
@@ -123,6 +125,13 @@ def _line(text: bytes) -> object:
     return check_line(text, protocol="Mimic", chains={}, now_ms=0)
 
 
+def _imported(data: bytes) -> None:
+    try:
+        answers.check_imported(data, _ROOT)
+    except answers.PinFailed as error:
+        raise ValueError(str(error)) from error
+
+
 def _encode_words(text: str) -> None:
     for encode in WORDS.values():
         try:
@@ -158,6 +167,7 @@ _MANIFEST = Bundle().manifest
 _TOKENS = b'{"name":"x","timestamp":"2026-01-01T00:00:00Z","version":{"major":1,"minor":0,"patch":0},"tokens":['
 _TOKEN = b'{"chainId":1,"address":"0x%s","decimals":18,"symbol":"A","name":"A","logoURI":"' % (b"11" * 20)
 _PART = b'--x\r\nContent-Disposition: form-data; name="file"; filename="manifest.json"'
+_ROOT = decode_cid("QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4")
 _RING = ring_of((bytes(range(32)),))
 
 JSON_FRAMES: Frames = ((b"", b""), (b"[", b"]"), (b'["', b"]"), (b'{"a":"', b""), (b'{"a":{', b"}}"))
@@ -403,6 +413,15 @@ DECODERS: tuple[Decoder, ...] = (
         ("evm._IDENTIFIER compile", "evm._BUILTIN compile"),
         frames=(*PLAIN, (b"uint", b"")),
     ),
+    Decoder("the name of an object in a bucket", _text(s3._OBJECT.fullmatch), ("blocks._OBJECT compile",)),
+    Decoder("an error of an S3 server", _text(s3._symptom), ("blocks._STATUS compile",)),
+    Decoder(
+        "an import by an IPFS node",
+        _imported,
+        ("pins._object parse_json", "pins.check_imported splitlines", "pins.reason split"),
+        frames=(*JSON_FRAMES, (b'{"Root":{"Cid":{"/":"', b'"}}}'), (b'{"Message":"', b'"}')),
+    ),
+    Decoder("an error of an IPFS node", answers.message, ("pins.message parse_json",), frames=JSON_FRAMES),
     Decoder("data of a node", _text(data_of), (), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g"))),
     Decoder("a quantity of a node", _text(quantity_of), ("evm._QUANTITY compile",), frames=(*PLAIN, (b"0x", b""))),
     Decoder(
@@ -484,6 +503,7 @@ TRUSTED: dict[str, frozenset[str]] = {
     "a record that was checked when it was stored": frozenset(
         {
             "functions._decoded decode",
+            "pins.cid_of decode",
             "functions.find_inputs decode",
             "intents.with_members decode",
             "intents._set_execution_hash decode",
@@ -504,6 +524,10 @@ TRUSTED: dict[str, frozenset[str]] = {
             "auth._SECRET compile",
             "auth.parse_secrets itself",
             "auth.parse_secrets split",
+            "blocks._BUCKET compile",
+            "blocks._PREFIX compile",
+            "blocks._place split",
+            "blocks._place urlsplit",
             "blocks.block_directory unquote",
             "blocks.block_directory urlsplit",
             "evm.StaticPrices.read loads",
@@ -545,7 +569,7 @@ TRUSTED: dict[str, frozenset[str]] = {
     "what a child of ours wrote, which read it as a token list": frozenset(
         {"evm._decoder Decoder", "evm.read_token_list splitlines"}
     ),
-    "a file that the command line reads": frozenset({"ipfs._decode_header itself"}),
+    "a file that the command line reads": frozenset({"ipfs._decode_header itself", "limits.find_proxy ip_address"}),
     "used by the kinds of text, which are all run": frozenset(
         {
             "wire._AMOUNT compile",
