@@ -61,7 +61,8 @@ async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Re
         cid = await deploy(client)
         trigger = await register(client, TriggerDraft(cid))
         ended = await register(client, TriggerDraft(cid, version="2.0.0"))
-        consent = {"triggerSigs": [ended["sig"]], "signature": Wallet().sign_deactivation([ended["sig"]])}
+        signature = Wallet().sign_deactivation([ended["sig"]])
+        consent = {"triggerSigs": [ended["sig"]], "signature": signature}
         assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
         key = await operator_key(context)
         intent = IntentDraft()
@@ -71,7 +72,7 @@ async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Re
             "hash": intent.hash,
             "cid": cid,
             "sig": trigger["sig"],
-            "signature": consent["signature"],
+            "signature": signature,
             "name": "manifest.json",
             "code": "integrity",
             "address": Wallet().address,
