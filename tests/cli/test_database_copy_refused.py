@@ -191,7 +191,7 @@ def test_blocks_go_first(cluster: Cluster, tmp_path: Path) -> None:
     told = refused(filled.place, target)
     assert told.startswith("TO lacks the blocks of 2 functions of FROM, the first is ")
     assert refused(filled.place, target, "--blocks", f"file://{tmp_path}/elsewhere") == told
-    assert "not in another 's3' place" in refused(filled.place, target, "--blocks", "s3://x")
+    assert "not in another 'ftp' place" in refused(filled.place, target, "--blocks", "ftp://x")
     assert target.rows() == NOTHING
     assert copy(filled.place, target, "--blocks", "file:").exit_code == 0
 
