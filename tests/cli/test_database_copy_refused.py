@@ -83,7 +83,7 @@ def test_a_second_copy_is_refused_and_changes_nothing(source: Place, target: Pla
     assert copy(source, target).exit_code == 0
     source.change(*((sql, (b"\xff" + address[1:], at)) for sql, (address, at) in USERS))  # pyright: ignore[reportIndexIssue] - addresses
     before = target.rows()
-    assert "TO holds a registry: there are rows in users, executions" in refused(source, target)
+    assert "TO holds a registry: there are rows in users, pins, executions" in refused(source, target)
     assert target.rows() == before
     assert copy(source, source).exit_code == 1
 

@@ -36,6 +36,11 @@ NEEDS = {
     "intents import": ["FILE"],
     "intents export": [],
     "intents watch": ["--once"],
+    "pins list": [],
+    "pins retry": [],
+    "pins recheck": [],
+    "sequence show": [],
+    "sequence use": ["sequencer"],
 }
 # What they say is there no file of; the others: of the database.
 FILES = {name: "secrets" for name in NEEDS if name.startswith("secrets ")}

@@ -126,7 +126,7 @@ def _get(dice: random.Random, id_: str) -> Sent:
         [
             ("/healthz", 200), ("/readyz", 200), ("/functions", 200), ("/triggers?limit=5", 200), ("/nothing", 404),
             ("/triggers?limit=x", 400), ("/openapi.json", 200), ("/triggers/0x12", 400), ("http://test/functions", 200),
-            ("//functions", 200), ("/ipfs/bafkqaaa?format=raw", 200), ("/intents?limit=1", 200), ("/metrics", 404),
+            ("//functions", 200), ("/ipfs/bafkqaaa?format=raw", 200), ("/intents?limit=1", 200), ("/nowhere", 404),
         ]
     )  # fmt: skip
     method = dice.choice(("GET", "GET", "GET", "HEAD"))
