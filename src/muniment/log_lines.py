@@ -22,7 +22,7 @@ INTERVAL_SECONDS: Final = 10.0
 # Lines that are told apart in one interval. All others count as one, so that no stranger makes the memory grow.
 KINDS_MAX: Final = 256
 # Fields that tell two lines of one event apart. The other fields, such as the request's id, differ in each line.
-_TELLING: Final = ("code", "error", "operation", "route", "status", "chain", "host")
+_TELLING: Final = ("code", "error", "operation", "route", "status", "chain", "host", "url", "reason")
 # Levels of lines that are never left out: a line for each request is what `log_requests=all` asks for.
 _WRITTEN: Final = frozenset({"debug", "info"})
 _NUMBERS: Final = {"warning": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL}

@@ -79,6 +79,12 @@ def test_lines_of_different_causes_do_not_hide_each_other(log: Log) -> None:
     assert len(log.written) == 4
 
 
+def test_two_nodes_of_a_chain_and_two_reasons_do_not_hide_each_other(log: Log) -> None:
+    for url, reason in (("a", "timeout"), ("b", "timeout"), ("a", "http-401"), ("a", "timeout")):
+        log.logger.warning("node failed", chain=1, url=url, reason=reason)
+    assert len(log.written) == 3
+
+
 def test_a_line_below_a_warning_is_always_written(log: Log) -> None:
     for _ in range(100):
         log.logger.info("request", path="/")
