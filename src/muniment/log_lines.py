@@ -22,7 +22,7 @@ INTERVAL_SECONDS: Final = 10.0
 # Lines that are told apart in one interval. All others count as one, so that no stranger makes the memory grow.
 KINDS_MAX: Final = 256
 # Fields that tell two lines of one event apart. The other fields, such as the request's id, differ in each line.
-_TELLING: Final = ("code", "error", "operation", "route", "status", "chain", "host")
+_TELLING: Final = ("code", "error", "operation", "route", "status", "chain", "host", "url", "reason")
 # Levels of lines that are never left out: a line for each request is what `log_requests=all` asks for.
 _WRITTEN: Final = frozenset({"debug", "info"})
 _NUMBERS: Final = {"warning": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL}
@@ -72,9 +72,9 @@ class Repeats:
                 key = ("other",)
                 kind = self._kinds.get(key)
             if kind is None:
-                if not self._kinds:
-                    self._later(self._interval_s, self.write)
                 self._kinds[key] = _Kind()
+                if len(self._kinds) == 1:
+                    self._begin_interval()
                 return line
             kind.left_out += 1
             kind.level, kind.last = level, line
@@ -89,9 +89,16 @@ class Repeats:
             repeated = {key: kind for key, kind in self._kinds.items() if kind.last is not None}
             self._kinds = {key: _Kind() for key in repeated}
             if self._kinds:
-                self._later(self._interval_s, self.write)
+                self._begin_interval()
         for kind in repeated.values():
             _write(kind)
+
+    def _begin_interval(self) -> None:
+        """Plan the end of an interval. If it cannot be planned, leave out no line."""
+        try:
+            self._later(self._interval_s, self.write)
+        except RuntimeError:  # no thread can start: the process ends (Python 3.12), or the system has no more threads
+            self._kinds.clear()
 
 
 def _write(kind: _Kind) -> None:

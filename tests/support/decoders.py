@@ -543,7 +543,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "outgoing._target urlsplit",
             "outgoing._CheckedConnections._resolve ip_address",
             "users._EMAIL compile",
-            "tracing._with_path urlsplit",
+            "tracing.traces_url urlsplit",
             "limits._FORM compile",
             "limits.parse_policies itself",
             "limits.parse_policy itself",

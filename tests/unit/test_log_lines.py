@@ -18,12 +18,18 @@ class Log:
     def __init__(self) -> None:
         self.written: list[dict[str, Any]] = []
         self.planned: list[tuple[float, Callable[[], None]]] = []
-        self.repeats = Repeats(lambda seconds, call: self.planned.append((seconds, call)))
+        self.has_threads = True
+        self.repeats = Repeats(self._plan)
         structlog.configure(
             processors=[self.repeats, structlog.processors.add_log_level, structlog.processors.JSONRenderer()],
             logger_factory=structlog.PrintLoggerFactory(cast("TextIO", self)),
         )
         self.logger = structlog.get_logger()
+
+    def _plan(self, seconds: float, call: Callable[[], None]) -> None:
+        if not self.has_threads:
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        self.planned.append((seconds, call))
 
     def write(self, text: str) -> None:
         self.written += [json.loads(line) for line in text.splitlines() if line]
@@ -73,6 +79,12 @@ def test_lines_of_different_causes_do_not_hide_each_other(log: Log) -> None:
     assert len(log.written) == 4
 
 
+def test_two_nodes_of_a_chain_and_two_reasons_do_not_hide_each_other(log: Log) -> None:
+    for url, reason in (("a", "timeout"), ("b", "timeout"), ("a", "http-401"), ("a", "timeout")):
+        log.logger.warning("node failed", chain=1, url=url, reason=reason)
+    assert len(log.written) == 3
+
+
 def test_a_line_below_a_warning_is_always_written(log: Log) -> None:
     for _ in range(100):
         log.logger.info("request", path="/")
@@ -107,3 +119,15 @@ def test_a_traceback_is_in_the_first_line_only(log: Log) -> None:
 )  # fmt: skip
 def test_a_path_is_shown_bounded_and_in_visible_ascii(path: str, shown: str) -> None:
     assert shown_path(path) == shown
+
+
+def test_no_line_is_lost_when_no_thread_can_start(log: Log) -> None:
+    """Python 3.12 starts no thread at the end of a process, where the lines that were left out are written."""
+    for number in range(3):
+        log.logger.error("refused", number=number)
+    log.has_threads = False
+    log.repeats.write()
+    assert [line.get("repeated") for line in log.written] == [None, 2]
+    for _ in range(2):
+        log.logger.error("refused")
+    assert len(log.written) == 4, "no interval would end, so no line is left out"

@@ -32,8 +32,10 @@ def open_tracer(endpoint: str, ratio: float) -> Tracer | None:
             "trace_endpoint is set, but the packages for traces are not installed: "
             "pip install 'muniment[server,traces]', or leave trace_endpoint empty"
         ) from None
-    return Tracer(Exporter(_with_path(endpoint)), ratio, chance=random.random, now_s=time.monotonic)
+    return Tracer(Exporter(traces_url(endpoint)), ratio, chance=random.random, now_s=time.monotonic)
 
 
-def _with_path(endpoint: str) -> str:
-    return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _PATH
+def traces_url(endpoint: str) -> str:
+    """Where the collector at `endpoint` takes spans. A query, in which some collectors have a key, stays behind it."""
+    parts = urlsplit(endpoint)
+    return endpoint if parts.path.strip("/") else parts._replace(path=_PATH).geturl()

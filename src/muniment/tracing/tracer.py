@@ -127,7 +127,7 @@ class Tracer:
             "http.request.method": method,
             "server.address": host,
             "server.port": port or (443 if scheme == "https" else 80),
-            "url.full": f"{scheme}://{host}{f':{port}' if port else ''}/REDACTED",
+            "url.full": shown_url(scheme, host, port),
         }
         with self.child(method, attributes) as span:
             yield _headers(span.get_span_context()) if span is not None else []
@@ -158,6 +158,12 @@ class Tracer:
             self._second, self._begun = second, 0
         self._begun += 1
         return self._begun <= self._per_second_max
+
+
+def shown_url(scheme: str, host: str, port: int | None) -> str:
+    """The URL of a call without what may be secret. An IPv6 address has brackets (RFC 3986 section 3.2.2)."""
+    server = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{server}{f':{port}' if port else ''}/REDACTED"
 
 
 def _remote(parent: Parent) -> SpanContext:
