@@ -194,6 +194,18 @@ async def test_credentials_reach_the_node_and_nobody_else(
     assert "secret" not in printed
 
 
+async def test_credentials_are_hidden_in_json_too(
+    uploads: httpx2.AsyncClient, pinning: Context, node: PinNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await deploy(uploads)
+    node.authorization, node.refuses_in_json = "Bearer right", True
+    async with working(with_node(pinning, node.url, 'Bearer wrong&<"secret')):
+        await until_rows(pinning, "error IS NOT NULL AND failures = 0 AND taken = 0")
+    (error,) = await row(pinning, "error")
+    assert error == "pin/ls answered 403: Bearer ********"
+    assert "secret" not in "".join(capsys.readouterr())
+
+
 async def test_workers_outlive_a_database_that_is_away(
     uploads: httpx2.AsyncClient, pinning: Context, node: PinNode
 ) -> None:

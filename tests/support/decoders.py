@@ -544,6 +544,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "outgoing._CheckedConnections._resolve ip_address",
             "users._EMAIL compile",
             "tracing.traces_url urlsplit",
+            "pins._in_json compile",
             "limits._FORM compile",
             "limits.parse_policies itself",
             "limits.parse_policy itself",

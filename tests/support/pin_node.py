@@ -33,6 +33,8 @@ class PinNode:
     fault: str = ""
     look_status: int = 200
     authorization: str | None = None
+    # Whether a refusal is JSON, as Go writes it: with `&` and `<` escaped.
+    refuses_in_json: bool = False
     pinned: dict[str, dict[bytes, bytes]] = field(default_factory=dict[str, dict[bytes, bytes]])
     # Each import that began, and each command with its CID: so tests see who was asked how often.
     imports: list[str] = field(default_factory=list[str])
@@ -97,6 +99,9 @@ class _Handler(BaseHTTPRequestHandler):
         node, parts = self.node, urlsplit(self.path)
         if node.authorization is not None and self.headers["authorization"] != node.authorization:
             said = self.headers["authorization"] or "nothing"
+            if node.refuses_in_json:
+                text = json.dumps({"Message": said}).replace("&", "\\u0026").replace("<", "\\u003C")
+                return self._close(403, text.encode())
             return self._close(403, f"403 - Forbidden, you said {said}".encode())
         command = parts.path.removeprefix("/api/v0/")
         if command == "dag/import":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -106,9 +107,15 @@ class Node:
             f"{self.url.rstrip('/')}/api/v0/{command}", (*own, *fields), body,
             seconds_max=seconds_max, bytes_max=ANSWER_BYTES_MAX,
         )  # fmt: skip
-        if secret := self.authorization.rpartition(" ")[2].encode():
-            content = content.replace(secret, _MASK)
+        if secret := self.authorization.rpartition(" ")[2]:
+            content = _in_json(secret).sub(_MASK, content)
         return Answer(status, content)
+
+
+def _in_json(secret: str) -> re.Pattern[bytes]:
+    """A pattern of the secret, also with characters that JSON escapes (RFC 8259 section 7), such as Go's `&`."""
+    forms = (rf"(?>(?i:\\u{ord(each):04x})|\\?{re.escape(each)})" for each in secret)
+    return re.compile("".join(forms).encode())
 
 
 def _refusal(command: str, answer: Answer) -> str:
