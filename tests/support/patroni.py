@@ -61,15 +61,16 @@ class PatroniCluster:
         raise TimeoutError("no node follows the primary")
 
     async def _copy_anew(self) -> None:
-        """Make the node that does not lead from the one that leads."""
+        """Make the node that does not lead from the one that leads. Without a leader nothing is thrown away."""
         for node in self.nodes:
-            with suppress(OSError, asyncpg.PostgresError):
-                ((standby,),) = await node.execute("SELECT pg_is_in_recovery()")
-                if not standby:
-                    continue
-            self.copied.append(node.name)
-            node.make_anew()
-            return
+            with suppress(OSError, httpx2.HTTPError, KeyError):
+                members = await node.members()
+                leader = next((name for name, (role, _) in members.items() if role == "leader"), None)
+                if leader is not None:
+                    other = next(each for each in self.nodes if each.name != leader)
+                    self.copied.append(other.name)
+                    other.make_anew()
+                    return
 
     async def _is_whole(self) -> bool:
         """Whether etcd names a synchronous standby, and the primary itself has it."""
