@@ -26,8 +26,9 @@ from muniment.storage.postgres.pooler import Pooling, pooling_of
 # The pause between two attempts to connect: a restart takes a tenth of a second, a failover half a minute.
 _RETRY_SECONDS_FIRST: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 2.0
-# How long the other hosts of a URL may take after one has answered: a server in the same network takes milliseconds.
-OTHERS_SECONDS_MAX: Final = 0.3
+# How long the other hosts of a URL may take after one has answered. A server in the same network takes milliseconds,
+# and a busy one more: a host that answers later is not compared.
+OTHERS_SECONDS_MAX: Final = 1.0
 # After this time without use, a connection to one of several hosts is made again, and the hosts are compared. Together
 # with the limit of a statement it is shorter than the time in which a supervisor replaces a primary that is silent
 # (twenty seconds at least), so no connection from before a failover is used after it.
@@ -36,6 +37,9 @@ UNUSED_SECONDS_MAX: Final = 5.0
 POOLED_SECONDS: Final = 30.0
 
 _log = structlog.get_logger(__name__)
+
+# The timeline of a host (0 of a standby), its URL, and a connection to it.
+Reached = tuple[int, str, Connection]
 
 # Three parts of a URL: before the hosts, the hosts, after the hosts (RFC 3986 section 3).
 _HOSTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
@@ -97,8 +101,13 @@ class Connector:
         if time.monotonic() < self._retry_at:
             raise DatabaseUnavailable(POOLED if self.is_pooled else "the database cannot be reached")
         try:
-            url, connection = await self._connect_to_latest(settings)
-            await self._examine(connection, url)
+            timeline, url, connection = await self._connect_to_latest(settings)
+            try:
+                await self._examine(connection, url)
+            except BaseException:
+                connection.terminate()
+                raise
+            self._check_latest(timeline, connection)  # another task may have found a later primary meanwhile
         except DRIVER_ERRORS as error:
             self._examined = None
             self._delay_next_attempt()
@@ -112,16 +121,16 @@ class Connector:
         self.connections_made += 1
         return connection
 
-    async def _connect_to_latest(self, settings: dict[str, str]) -> tuple[str, Connection]:
-        """Connect to the host on the latest timeline, with its URL; all hosts are asked at once.
+    async def _connect_to_latest(self, settings: dict[str, str]) -> Reached:
+        """Connect to the host on the latest timeline; all hosts are asked at once.
 
         Each promotion begins a new timeline. A primary that was paused may wake after its standby was promoted, and
         takes itself for the primary until its supervisor stops it: it is on an earlier timeline. Raises errors of the
         driver, and `DatabaseUnavailable` if only hosts on earlier timelines answer.
         """
         if len(self._urls) == 1:
-            return self._urls[0], await connect(self._urls[0], settings)
-        made: list[tuple[int, str, Connection]] = []
+            return self._timeline, self._urls[0], await connect(self._urls[0], settings)
+        made: list[Reached] = []
         last: BaseException = OSError()
         pending = {asyncio.create_task(connect_with_timeline(url, settings)) for url in self._urls}
         try:
@@ -136,25 +145,34 @@ class Connector:
                         made.append(task.result())
                     else:
                         last = error
+        except BaseException:  # nobody waits for a connection any longer
+            for _, _, connection in made:
+                connection.terminate()
+            raise
         finally:
             for task in pending:
+                task.add_done_callback(_drop_connection)
                 task.cancel()
-        return self._keep_latest(made, last)
-
-    def _keep_latest(self, made: list[tuple[int, str, Connection]], last: BaseException) -> tuple[str, Connection]:
-        """The connection on the latest timeline; of several, that to the present host. The others are dropped."""
         if not made:
             raise last
+        return self._keep_latest(made)
+
+    def _keep_latest(self, made: list[Reached]) -> Reached:
+        """The connection on the latest timeline; of several, that to the present host. The others are dropped."""
         made.sort(key=lambda each: (-each[0], self._urls.index(each[1])))
         timeline, url, connection = made[0]
         for _, _, other in made[1:]:
             other.terminate()
+        self._check_latest(timeline, connection)
+        return timeline, url, connection
+
+    def _check_latest(self, timeline: int, connection: Connection) -> None:
+        """Remember the timeline of a connection; one on an earlier timeline is dropped and `DatabaseUnavailable`."""
         if timeline < self._timeline:
             connection.terminate()
             self._delay_next_attempt()
-            raise DatabaseUnavailable(f"{READ_ONLY}: only an earlier primary answers")
+            raise DatabaseUnavailable(f"{READ_ONLY}: only a standby or an earlier primary answers")
         self._timeline = timeline
-        return url, connection
 
     def _delay_next_attempt(self) -> None:
         self._retry_seconds = min(max(2 * self._retry_seconds, _RETRY_SECONDS_FIRST), _RETRY_SECONDS_MAX)
@@ -168,19 +186,20 @@ class Connector:
         async with self._examining:  # two at a time would take each other for other clients of the pooler
             if self._examined == url:
                 return
-            try:
-                self.pooling = await pooling_of(connection, lambda: connect(url, {}))
-            except BaseException:
-                connection.terminate()
-                raise
+            self.pooling = await pooling_of(connection, lambda: connect(url, {}))
             if self.pooling is Pooling.STATEMENTS_LOST:
-                connection.terminate()
                 self._note_pooled()
                 self._delay_next_attempt()
                 raise DatabaseUnavailable(POOLED)
             if self.pooling is not Pooling.NONE:
                 _log.info("a connection pooler in transaction mode keeps prepared statements")
             self._examined = url
+
+
+def _drop_connection(task: asyncio.Task[Reached]) -> None:
+    """Drop the connection of a task that nobody waits for, if it has one."""
+    if not task.cancelled() and task.exception() is None:
+        task.result()[2].terminate()
 
 
 def _url_of_each_host(url: str) -> list[str]:

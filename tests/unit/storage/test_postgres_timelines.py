@@ -1,0 +1,84 @@
+"""Of several hosts that take writes, the one on the latest timeline is used: the others were primaries before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from muniment.errors import DatabaseUnavailable
+from muniment.storage.postgres.connection import Connection
+from muniment.storage.postgres.slot import Connector, Slot
+from postgres import Cluster
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[Cluster, Cluster]]:
+    """A primary whose standby was promoted, while the primary still takes writes; and that standby."""
+    with Cluster() as earlier, earlier.replica() as later:
+        later.promote()
+        yield earlier, later
+
+
+def connector_of(*clusters: Cluster) -> Connector:
+    hosts = ",".join(f"127.0.0.1:{each.port}" for each in clusters)
+    return Connector(f"postgresql://muniment@{hosts}/postgres?target_session_attrs=read-write")
+
+
+async def port_of(connection: Connection) -> int:
+    ((port,),) = await connection.fetch("SELECT inet_server_port()")
+    return port
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["named first", "named second"])
+async def test_the_later_primary_is_used_wherever_the_url_names_it(
+    servers: tuple[Cluster, Cluster], *, is_first: bool
+) -> None:
+    earlier, later = servers
+    slot = Slot(connector_of(later, earlier) if is_first else connector_of(earlier, later))
+    assert await port_of(await slot.open()) == later.port
+    await slot.close()
+
+
+async def test_an_earlier_primary_is_refused_while_the_later_one_is_silent(servers: tuple[Cluster, Cluster]) -> None:
+    earlier, later = servers
+    connector = connector_of(earlier, later)
+    (await connector.connect()).terminate()
+    later.pause()
+    try:
+        with pytest.raises(DatabaseUnavailable, match="only a standby or an earlier primary answers"):
+            await connector.connect()
+    finally:
+        later.resume()
+
+
+async def test_a_connection_to_a_host_that_was_left_is_made_again(servers: tuple[Cluster, Cluster]) -> None:
+    earlier, later = servers
+    connector = connector_of(earlier, later)
+    slot, other = Slot(connector), Slot(connector)
+    later.pause()
+    try:
+        assert await port_of(await slot.open()) == earlier.port  # nothing tells that there is a later one
+    finally:
+        later.resume()
+    assert await port_of(await other.open()) == later.port
+    assert await port_of(await slot.open()) == later.port
+    for each in (slot, other):
+        await each.close()
+
+
+async def test_a_connection_that_waited_while_a_later_primary_was_found_is_refused(
+    servers: tuple[Cluster, Cluster],
+) -> None:
+    earlier, later = servers
+    connector = connector_of(earlier, later)
+    later.pause()
+    async with connector._examining:  # the look for a pooler, which takes a while
+        waiting = asyncio.create_task(connector.connect())
+        await asyncio.sleep(2)
+        assert not waiting.done()
+        later.resume()
+        connector._timeline = 2  # as another task leaves it
+    with pytest.raises(DatabaseUnavailable, match="only a standby or an earlier primary answers"):
+        await waiting
