@@ -119,13 +119,18 @@ async def test_the_doctor_finds_nothing_on_an_operators_day(
     assert place.examine() == []
     restored = await restore(place, cluster, backup, tmp_path / "restored")
     assert "triggers" in restored.run("verify")
-    with restored.service(0) as again:
-        assert restored.examine(again.url) == ["backup"]
-        back_up(restored, cluster, tmp_path / "next-backup")
-        assert restored.examine(again.url) == []
+    examine_restored(restored, cluster, list(load.triggers), tmp_path / "next-backup")
+
+
+def examine_restored(restored: Place, cluster: Cluster | None, triggers: list[str], target: Path) -> None:
+    """Serve the restored registry, and back it up in turn."""
+    with restored.service(0) as service:
+        assert restored.examine(service.url) == ["backup"]
+        back_up(restored, cluster, target)
+        assert restored.examine(service.url) == []
         # A page of the listing: what was acknowledged before the backup is there.
-        sigs = {each["sig"] for each in httpx2.get(f"{again.url}/triggers?limit=100&sort=1").json()}
-        assert set(list(load.triggers)[:_TRIGGERS_MIN]) <= sigs
+        sigs = {each["sig"] for each in httpx2.get(f"{service.url}/triggers?limit=100&sort=1").json()}
+        assert set(triggers[:_TRIGGERS_MIN]) <= sigs
 
 
 def version(service: Service) -> str:
