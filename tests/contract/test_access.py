@@ -52,6 +52,7 @@ TABLE = {
     "POST /triggers/deactivate": public(204),  # as above
     "POST /triggers/deactivate/sign-params": public(),
     "GET /deactivations/{signature}": public(404),
+    "GET /events": public(),
     "GET /intents": public(),
     "GET /intents/{hash}": public(),
     "PUT /intents/{hash}": WITH_OPERATOR_KEY,

@@ -60,7 +60,7 @@ def test_writes_of_operators_are_never_refused_under_overload() -> None:
 def test_listings_are_distinguished_from_single_records() -> None:
     assert {name for name, shed in SHEDS.items() if shed is Shed.PAGE} == {
         name for name, cost in COSTS.items() if cost.records_per_unit
-    } == {"GET /triggers", "GET /intents", "GET /functions"}  # fmt: skip
+    } == {"GET /triggers", "GET /intents", "GET /functions", "GET /events"}  # fmt: skip
 
 
 def test_a_write_with_a_token_costs_as_much_as_a_read_with_a_token() -> None:

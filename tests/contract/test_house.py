@@ -50,6 +50,8 @@ _OWNERS: Final = {
     "blocks": ["blocks"],
     "epoch": ["storage/epoch.py"],
     "time_differences": ["storage/dating.py"],
+    "events": ["feed"],
+    "feed": ["feed"],
 }
 # These read a whole registry.
 _EVERYWHERE: Final = [
@@ -57,6 +59,8 @@ _EVERYWHERE: Final = [
     "maintenance",
 ]
 _EXCEPTIONS: Final = {
+    # The event of a new trigger, where that is cheaper than a trigger of the database.
+    "triggers/store.py": {"events"},
     # It looks for bundles that are not in the queue, and reads the CID of one that is.
     "pins/queue.py": {"functions"},
     # It asks nodes for the receipts of the transactions that intents name.

@@ -27,6 +27,7 @@ from muniment.auth.nonces import forget_nonces
 from muniment.context import Context
 from muniment.errors import Unavailable
 from muniment.feed.hub import Hub
+from muniment.feed.reading import remove_old
 from muniment.http.admission import Admission
 from muniment.http.asgi import AsgiAdapter
 from muniment.http.envelope import Envelope
@@ -69,6 +70,7 @@ SWEEPS: Final[tuple[Sweep, ...]] = (
     lambda tx, _: forget_nonces(tx),
     lambda tx, context: mark_ended(tx, context.now_ms()),
     lambda tx, context: mark_expired(tx, Moment(context.now_ms(), context.settings.settlement_grace_s)),
+    lambda tx, context: remove_old(tx, context.database.visible_before, context.now_ms(), context.settings.feed_days),
 )
 
 _log = structlog.get_logger(__name__)

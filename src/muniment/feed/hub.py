@@ -100,7 +100,7 @@ class Hub:
         await self.awake()
         while not follower.is_ended:
             piece = self.ring.take(seq, follower.wanted)
-            if piece is None or piece.count:
+            if piece is None or piece.events:
                 return
             seq = piece.last_seq
             await follower.wait()

@@ -25,7 +25,7 @@ class Piece(NamedTuple):
     """Some events as text/event-stream, how many they are, and the number up to which the feed was walked for them."""
 
     text: bytes
-    count: int
+    events: int
     last_seq: int
 
 

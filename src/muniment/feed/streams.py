@@ -104,8 +104,8 @@ class EventStream:
                 return await self._reset()
         self._seq = piece.last_seq
         if piece.text:
-            self._sent += piece.count
-            self._hub.sent.add(piece.count)
+            self._sent += piece.events
+            self._hub.sent.add(piece.events)
             return piece.text
         if asyncio.get_running_loop().time() - follower.wrote_s >= BEAT_SECONDS:
             return b"id: %b\n\n" % self._place()

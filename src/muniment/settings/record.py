@@ -115,6 +115,8 @@ class Settings:
     ipfs_pin_authorization: str = _setting(
         "", "Header field `Authorization` for this node, like `Bearer …`, if it wants one", secret=True
     )
+    feed: str = _setting("on", "off: no change feed, its operations are 404; events are stored all the same")
+    feed_days: int = _setting(30, "Days for which the change feed keeps its events", at_least=1, at_most=3_650)
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
@@ -257,6 +259,7 @@ _CHOICES: Final = {
     "log_format": ("console", "json"),
     "log_level": ("debug", "info", "warning", "error"),
     "log_requests": ("none", "slow", "errors", "all"),
+    "feed": ("on", "off"),
 }
 
 

@@ -46,6 +46,11 @@ class Transaction(Protocol):
         """
         ...
 
+    @property
+    def adds_events(self) -> bool:
+        """Whether the database itself adds the event of a new trigger; otherwise the caller adds it."""
+        ...
+
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query."""
         ...
