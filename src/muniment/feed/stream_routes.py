@@ -13,7 +13,7 @@ from muniment.feed.routes import require_feed
 from muniment.feed.streams import EventStream
 from muniment.http.operation import Answer, operation
 from muniment.http.reply import NO_STORE, Stream
-from muniment.http.request import Request
+from muniment.http.request import Request, invalid_parameter
 from muniment.limits.costs import Cost, Shed
 
 # A millisecond: the beginning looks for the place and makes the first piece, which may walk over 2,048 events.
@@ -47,10 +47,17 @@ async def stream_events(context: Context, hub: Hub, request: Request, query: Str
     the service stops, the stream ends at once and `retry` says when to come back.
     """
     require_feed(context)
-    given = request.header(b"last-event-id")
-    position = Position.parse(given) if given else query.cursor
-    stream = EventStream(hub, request, position, query.chosen())
+    stream = EventStream(hub, request, _last_event(request) or query.cursor, query.chosen())
     return Stream(stream.texts(), _HEADERS, on_abort=stream.note_abort)
+
+
+def _last_event(request: Request) -> Position | None:
+    """The place at which an `EventSource` was cut off (HTML standard, section 9.2.4). Raises `InvalidParameter`."""
+    given = request.header(b"last-event-id")
+    try:
+        return Position.parse(given) if given else None
+    except InvalidParameter as refusal:
+        raise invalid_parameter("last-event-id", "is no position of this service") from refusal
 
 
 OPERATIONS = (stream_events,)
