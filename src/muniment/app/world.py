@@ -94,6 +94,7 @@ def build_context(
         find_inputs=_remembered(database),
         holdings=build_holdings(settings, chains, outgoing, clock, settings.data_dir / "token-lists"),
         outgoing=outgoing,
+        hub=None,
         tracer=tracer,
         is_stopping=lambda: False,
         look_at_gauges=_not_served,
