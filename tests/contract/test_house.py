@@ -52,6 +52,9 @@ _OWNERS: Final = {
     "time_differences": ["storage/dating.py"],
     "events": ["feed"],
     "feed": ["feed"],
+    "webhooks": ["webhooks"],
+    "webhook_attempts": ["webhooks"],
+    "webhook_dead_letters": ["webhooks"],
 }
 # These read a whole registry.
 _EVERYWHERE: Final = [
