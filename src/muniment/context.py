@@ -55,6 +55,8 @@ class Context:
     find_inputs: FindInputs
     holdings: Holdings
     outgoing: Outgoing
+    # Requests to receivers of webhooks, whose slowness delays no other request.
+    outgoing_webhooks: Outgoing
     # Makes the spans of this process; None: traces are off.
     tracer: Tracer | None
     is_stopping: Callable[[], bool]

@@ -36,8 +36,8 @@ class DeadLetter(NamedTuple):
 async def note_attempts(tx: Transaction, hook_id: bytes, attempts: list[Attempt]) -> None:
     """Keep the last `ATTEMPTS_KEPT` attempts, these among them.
 
-    Call it behind `store.lock`, `update` or `store_progress` in the same transaction: the row of the hook is there, and the
-    numbers of attempts are given out one after the other.
+    Call it behind `store.lock`, `update` or `store_progress` in the same transaction: then the row of the hook is
+    there, and attempts are numbered one after the other.
     """
     ((last,),) = await tx.fetch("SELECT coalesce(max(n), 0) FROM webhook_attempts WHERE hook = ?", (hook_id,))
     for n, attempt in enumerate(attempts[-ATTEMPTS_KEPT:], last + 1):
