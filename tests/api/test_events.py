@@ -163,6 +163,7 @@ async def test_a_position_beyond_the_highest_number_is_too_old(client: httpx2.As
     check_refusal(answer, 410, "cursor-too-old")
 
 
+@pytest.mark.spoils_events("events are removed")
 async def test_events_of_the_past_are_removed_and_a_follower_who_missed_them_hears_of_it(
     client: httpx2.AsyncClient, context: Context, clock: Clock
 ) -> None:
@@ -187,6 +188,7 @@ async def test_events_of_the_past_are_removed_and_a_follower_who_missed_them_hea
     assert await all_behind(client, current) == []
 
 
+@pytest.mark.spoils_events("events of no record")
 async def test_a_filter_that_matches_little_moves_on_and_ends(client: httpx2.AsyncClient, context: Context) -> None:
     link = await link_to_now(client)
     rows = [(1, 5, bytes([1]) * 32, bytes(20), b"\x01", None, "{}")] * 500

@@ -13,6 +13,7 @@ from muniment.auth.caller import SECURITY_SCHEMES
 from muniment.context import Context
 from muniment.errors import InvalidParameter, NotReady, UnknownPath
 from muniment.feed.routes import OPERATIONS as FEED
+from muniment.feed.stream_routes import OPERATIONS as STREAMS
 from muniment.functions.routes import OPERATIONS as FUNCTIONS
 from muniment.http.accept import media_ranges, named_quality
 from muniment.http.documents.openapi import openapi_document
@@ -113,7 +114,7 @@ async def get_error_page(code: ErrorCode) -> Ready[bytes]:
 
 
 OPERATIONS: Final = (
-    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *FEED, *WEBHOOKS,
+    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *FEED, *STREAMS, *WEBHOOKS,
     get_root, get_health, get_readiness, get_metrics, get_openapi, get_reference, get_error_page,
 )  # fmt: skip
 

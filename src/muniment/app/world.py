@@ -104,6 +104,7 @@ def build_context(
             connect_seconds_max=_HOOK_CONNECT_SECONDS_MAX,
             lookups_max=_HOOK_LOOKUPS_MAX,
         ),
+        hub=None,
         tracer=tracer,
         is_stopping=lambda: False,
         look_at_gauges=_not_served,

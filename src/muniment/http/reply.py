@@ -57,6 +57,17 @@ class Streamed:
         return replace(self, chunks=_counted(self.chunks, count))
 
 
+@dataclass(frozen=True, slots=True)
+class Stream(Streamed):
+    """An answer without an end: its next piece may be far away, and no further request of its connection is answered.
+
+    When the client goes away, the generator of `chunks` is cancelled. The server aborts a client that reads nothing
+    for too long (`muniment.server.unread`), and calls `on_abort`.
+    """
+
+    on_abort: Callable[[], object] = bool
+
+
 Reply = Ready[Any] | Streamed
 
 

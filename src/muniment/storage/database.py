@@ -162,6 +162,10 @@ class Database(Reader, Protocol):
         """
         ...
 
+    def call_after_commits(self, call: Callable[[], object]) -> None:
+        """Have `call` called after each commit of this process, in any thread. It must not wait for anything."""
+        ...
+
     async def migrate(self) -> list[str]:
         """Apply the missing migrations, under a lock; their names."""
         ...
