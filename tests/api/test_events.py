@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx2
@@ -129,11 +130,37 @@ async def test_each_filter_shows_what_it_names(client: httpx2.AsyncClient, opera
     assert await shown(signer=f"{triggers[0]['signer']},{triggers[1]['signer']}") == [each["sig"] for each in triggers]
 
 
+async def test_a_poll_waits_until_there_is_an_event_that_it_wants(client: httpx2.AsyncClient) -> None:
+    link = await link_to_now(client, types="trigger.created", wait=20)
+    began = asyncio.get_running_loop().time()
+    waiting = asyncio.create_task(client.get(link))
+    cid = await deploy(client)
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    trigger = await register(client, TriggerDraft(cid))
+    answer = await waiting
+    assert [each["subject"] for each in answer.json()] == [trigger["sig"]]
+    assert asyncio.get_running_loop().time() - began < 10
+
+
+async def test_a_poll_that_waited_in_vain_goes_on_where_it_has_looked(client: httpx2.AsyncClient) -> None:
+    link = await link_to_now(client, types="trigger.created", wait=1)
+    cid = await deploy(client)
+    answer = await client.get(link)
+    assert (answer.json(), answer.headers["x-caught-up"]) == ([], "true")
+    following = next_of(answer)
+    assert following
+    assert following != link
+    assert "wait=1" in following
+    await register(client, TriggerDraft(cid))
+    assert len((await client.get(following)).json()) == 1
+
+
 @pytest.mark.parametrize(
     "query",
     [
         "cursor=x", "cursor=cy0xMDA", "cursor=" + "Z" * 41, "types=trigger.ended", "owner=0x12", "limit=0", "limit=501",
-        "types=", "signer=" + ",".join(["0x" + "11" * 20] * 21),
+        "types=", "wait=31", "wait=-1", "signer=" + ",".join(["0x" + "11" * 20] * 21),
     ],
 )  # fmt: skip
 async def test_a_malformed_parameter_is_refused(client: httpx2.AsyncClient, query: str) -> None:

@@ -1,4 +1,4 @@
-"""A client of GET /events/stream that shows every block of the stream, also those that an EventSource keeps to itself."""
+"""A client of GET /events/stream that shows every block, also those that an EventSource keeps to itself."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ class EventStream:
     ) -> Self:
         """Ask for a stream and read its head. `after` is the last id; `address` is that of the client."""
         where = urlsplit(url)
-        stream = cls(
-            *await asyncio.open_connection(where.hostname, where.port, local_addr=(address, 0), limit=2**20)
-        )
+        stream = cls(*await asyncio.open_connection(where.hostname, where.port, local_addr=(address, 0), limit=2**20))
         last = f"last-event-id: {after}\r\n" if after else ""
         target = f"/events/stream?{query}" if query else "/events/stream"
         stream.writer.write(f"GET {target} HTTP/1.1\r\nhost: test\r\n{last}{headers}\r\n".encode())

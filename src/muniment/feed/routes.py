@@ -10,6 +10,7 @@ from muniment.context import Context
 from muniment.errors import CursorTooOld, Refusal, UnknownPath
 from muniment.feed.events import CloudEvent, encode_event
 from muniment.feed.filters import FilterQuery
+from muniment.feed.hub import Hub
 from muniment.feed.position import Position
 from muniment.feed.reading import Slice, begin, check_position, read_slice, source_of
 from muniment.http.operation import Answer, operation
@@ -21,6 +22,8 @@ from muniment.limits.costs import Cost, Shed
 # Events of a page: 441 bytes each, so at most a fifth of a megabyte.
 LIMIT_MAX: Final = 500
 LIMIT_DEFAULT: Final = 100
+# Proxies end an answer that does not begin within 60 seconds, unless they are told otherwise; some after 30.
+WAIT_SECONDS_MAX: Final = 30
 # A walk over the rows that a filter leaves out takes as long as a hundred events.
 _COST: Final = Cost(4, records_per_unit=25)
 
@@ -30,6 +33,9 @@ class EventQuery(FilterQuery, frozen=True):
 
     cursor: Position | None = None
     limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="Events in a page")] = LIMIT_DEFAULT
+    wait: Annotated[
+        int, Meta(ge=0, le=WAIT_SECONDS_MAX, description="Seconds to wait for an event when there is none yet")
+    ] = 0
 
     refuses_with: ClassVar[tuple[type[Refusal], ...]] = (CursorTooOld,)
 
@@ -46,12 +52,13 @@ class EventQuery(FilterQuery, frozen=True):
         )
     },
 )  # fmt: skip
-async def list_events(context: Context, request: Request, query: EventQuery) -> Ready[list[CloudEvent]]:
+async def list_events(context: Context, hub: Hub, request: Request, query: EventQuery) -> Ready[list[CloudEvent]]:
     """Read the change feed.
 
     Without a `cursor` the page is empty, and its `next` link leads to what happens from now on. Following these links
     under the same filters shows each matching event once, in order, and misses none. A page may have fewer events than
-    its limit, or none, although more follow: `x-caught-up` tells. `cursor-too-old` says that events behind the cursor
+    its limit, or none, although more follow: `x-caught-up` tells. With `wait` an answer without events is given when
+    there is one, or when the time is over. `cursor-too-old` says that events behind the cursor
     are gone: begin without cursor, then list what you follow, then go on.
     """
     require_feed(context)
@@ -61,12 +68,25 @@ async def list_events(context: Context, request: Request, query: EventQuery) -> 
         found = Slice([], await begin(context, reader), is_caught_up=True)
     else:
         await check_position(context, reader, query.cursor)
-        found = await read_slice(reader, query.cursor.seq, query.chosen(), query.limit)
+        found = await _read(context, hub, request, query, query.cursor.seq)
     events = b",".join([encode_event(event, source) for event in found.events])
     position = Position.at(source.epoch, found.last_seq)
     caught_up = b"true" if found.is_caught_up else b"false"
     link = link_behind("/events", request.query, position.encode())
     return Ready(b"[%b]" % events, (JSON, link, (b"x-caught-up", caught_up), NO_STORE))
+
+
+async def _read(context: Context, hub: Hub, request: Request, query: EventQuery, after_seq: int) -> Slice:
+    """The page behind a number, after the wait that the client wants. Raises `CursorTooOld`."""
+    wanted = query.chosen()
+    found = await read_slice(context.reader_for(request), after_seq, wanted, query.limit)
+    if query.wait and found.is_caught_up and not found.events:
+        await hub.wait_behind(request, found.last_seq, wanted, query.wait)
+        # Not from a replica, which may be behind the event that the hub has seen.
+        found = await read_slice(context.database, found.last_seq, wanted, query.limit)
+    if found.events and context.wrote is not None:
+        context.wrote(context.client(request))  # what the client reads next must not be older than these events
+    return found
 
 
 def require_feed(context: Context) -> None:

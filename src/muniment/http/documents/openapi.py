@@ -245,6 +245,7 @@ _HEADER_EXAMPLES: Final = {
     "cache-control": "only-if-cached",
     "if-none-match": '"QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"',
     "if-range": '"QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"',
+    "last-event-id": "ZS0wYmFkY2FmZS0xMDA",
     "range": "bytes=0-1023",
 }
 
