@@ -170,6 +170,7 @@ async def context(
     if request.node.get_closest_marker("spoils_events") is None:
         await check_events(made.database)
     await made.outgoing.close()
+    await made.outgoing_webhooks.close()
     await made.database.close()
 
 
