@@ -79,9 +79,7 @@ async def test_the_secret_is_neither_shown_again_nor_stored(operator: Maker, con
         assert not any(added["secret"] in value for value in row if isinstance(value, str))
 
 
-async def test_a_receiver_that_answers_the_challenge_activates_its_webhook(
-    client: httpx2.AsyncClient, operator: Maker, receiver: Receiver
-) -> None:
+async def test_a_receiver_that_answers_the_challenge_activates_its_webhook(operator: Maker, receiver: Receiver) -> None:
     added = await operator.add(receiver.url)
     path = f"/webhooks/{added['webhook']['id']}"
     result = await operator.done("POST", f"{path}/test")
@@ -126,7 +124,7 @@ async def test_a_receiver_that_does_not_return_the_challenge_activates_nothing(
     assert len(receiver.received) == 1
 
 
-async def test_a_receiver_that_is_not_there_is_named_by_one_word(operator: Maker, receiver: Receiver) -> None:
+async def test_the_outcome_of_a_receiver_that_is_not_there_is_one_word(operator: Maker) -> None:
     path = await operator.added("http://127.0.0.1:1/")
     assert (await operator.done("POST", f"{path}/test"))["outcome"] == "unreachable"
     (attempt,) = await operator.done("GET", f"{path}/attempts")
