@@ -87,7 +87,7 @@ class Maker:
     headers: dict[str, str]
 
     async def call(self, method: str, path: str, body: object = None) -> httpx2.Response:
-        given = {} if body is None else {"json": body}
+        given: dict[str, Any] = {} if body is None else {"json": body}
         return await self.client.request(method, path, headers=self.headers, **given)
 
     async def done(self, method: str, path: str, body: object = None) -> Any:

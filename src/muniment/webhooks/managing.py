@@ -20,7 +20,7 @@ from muniment.webhooks.caller import hooks_max
 from muniment.webhooks.keys import newest_secret_id, signers_of
 from muniment.webhooks.sending import check_url
 from muniment.webhooks.store import Hook, Maker
-from muniment.webhooks.types import OLD_KEYS_MS, Webhook, WebhookId, WebhookUrl
+from muniment.webhooks.types import OLD_KEYS_MS, Webhook, WebhookAttempt, WebhookId, WebhookUrl
 from muniment.wire import iso_time
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from muniment.context import Context
     from muniment.storage.database import Transaction
-    from muniment.webhooks.history import DeadLetter
+    from muniment.webhooks.history import Attempt, DeadLetter
     from muniment.webhooks.types import NewWebhook, WebhookFilters, WebhookUpdate
 
 UNCONFIRMED = "the receiver has not answered the challenge of a test yet"
@@ -172,6 +172,15 @@ def shown(context: Context, hook: Hook, letters: list[DeadLetter] | None = None)
         dead_letters=[Position.at(each.epoch, each.seq) for each in letters] if letters else None,
         created_at=iso_time(hook.created_at_ms),
     )
+
+
+def attempt_shown(attempt: Attempt) -> WebhookAttempt:
+    """An attempt on the wire."""
+    has_event = attempt.epoch is not None and attempt.seq is not None
+    return WebhookAttempt(
+        at=iso_time(attempt.at_ms), took_ms=attempt.took_ms, outcome=attempt.outcome, status=attempt.status,
+        event=Position.at(attempt.epoch or 0, attempt.seq or 0) if has_event else None,
+    )  # fmt: skip
 
 
 def _own(hook: Hook | None, maker: Maker | None) -> Hook:

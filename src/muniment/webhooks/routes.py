@@ -14,7 +14,6 @@ from muniment.errors import (
     WebhookNotConfirmed,
     WebhookNotFound,
 )
-from muniment.feed.position import Position
 from muniment.http.operation import operation
 from muniment.http.reply import JSON, NO_STORE, Ready
 from muniment.limits.costs import READ, TOKEN_READ, TOKEN_WRITE, Cost, Shed
@@ -33,10 +32,9 @@ from muniment.webhooks.types import (
     WebhookSecret,
     WebhookUpdate,
 )
-from muniment.wire import encode, iso_time
+from muniment.wire import encode
 
 if TYPE_CHECKING:
-    from muniment.webhooks.history import Attempt
     from muniment.webhooks.store import Hook
 
 _PRIVATE = (JSON, NO_STORE)
@@ -166,7 +164,7 @@ async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> 
     """
     hook = await managing.get(context, caller.maker, id)
     found = await history.attempts(context.database, hook.id)
-    return Ready(encode([_attempt(each) for each in found]), _PRIVATE)
+    return Ready(encode([managing.attempt_shown(each) for each in found]), _PRIVATE)
 
 
 @operation("GET", "/.well-known/webhooks/{id}", cost=READ, sheds=Shed.READ, refuses=(WebhookNotFound, UnknownPath))
@@ -192,14 +190,6 @@ async def _shown(context: Context, hook: Hook) -> Ready[Webhook]:
 def _with_secret(context: Context, hook: Hook) -> Ready[WebhookSecret]:
     secret = managing.secret_text(context, hook)
     return Ready(encode(WebhookSecret(webhook=managing.shown(context, hook), secret=secret)), _PRIVATE)
-
-
-def _attempt(attempt: Attempt) -> WebhookAttempt:
-    has_event = attempt.epoch is not None and attempt.seq is not None
-    return WebhookAttempt(
-        at=iso_time(attempt.at_ms), took_ms=attempt.took_ms, outcome=attempt.outcome, status=attempt.status,
-        event=Position.at(attempt.epoch or 0, attempt.seq or 0) if has_event else None,
-    )  # fmt: skip
 
 
 OPERATIONS = (
