@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks import WebhookVerificationError
 from trigger_world import check_refusal
-from webhooks_world import Maker, Received, Receiver, Reply, echo
+from webhooks_world import Maker
 
 from builders import Wallet, deploy
 from conftest import Clock
@@ -22,6 +22,7 @@ from muniment.feed.position import Position
 from muniment.settings import Settings
 from muniment.webhooks import store
 from operator_client import operator_key
+from receiving import Received, Receiver, Reply, echo
 
 ELSEWHERE = "https://hooks.example.org/muniment"
 UNKNOWN = "mnh_" + "0f" * 16

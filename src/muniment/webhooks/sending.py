@@ -106,7 +106,7 @@ def retry_after_s(text: str | None, now_ms: int) -> int | None:
         return min(int(text), RETRY_AFTER_S_MAX)
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+        seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp() - now_ms / 1000
+    except (ValueError, OverflowError):  # OverflowError: a year beyond all integers
         return None
-    seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp() - now_ms / 1000
     return max(0, min(int(seconds), RETRY_AFTER_S_MAX))
