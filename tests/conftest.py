@@ -167,11 +167,13 @@ async def context(
     made = build_context(settings, now_ms=clock, database_limits=database_limits)
     await made.database.migrate()
     yield made
-    if request.node.get_closest_marker("spoils_events") is None:
-        await check_events(made.database)
-    await made.outgoing.close()
-    await made.outgoing_webhooks.close()
-    await made.database.close()
+    try:
+        if request.node.get_closest_marker("spoils_events") is None:
+            await check_events(made.database)
+    finally:
+        await made.outgoing.close()
+        await made.outgoing_webhooks.close()
+        await made.database.close()
 
 
 @pytest.fixture

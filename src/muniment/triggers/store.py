@@ -26,7 +26,7 @@ ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
 EARLY: Final = "live = 0 AND deactivated = 0 AND end_date_ms > ?"
 _SIGNATURE_BYTES: Final = 65
 # The latest time of a trigger, and the number of this consent if it is stored: one round trip for both.
-_BEFORE: Final = """
+BEFORE: Final = """
 SELECT (SELECT created_at_ms FROM triggers ORDER BY created_at_ms DESC LIMIT 1),
        (SELECT seq FROM triggers WHERE signer = ? AND digest = ?)
 """
@@ -94,7 +94,7 @@ async def insert(transaction: Transaction, new: NewRow) -> str:
 
     Raises `TriggerDeactivated`, `SignatureTaken`.
     """
-    before = await transaction.fetch_one(_BEFORE, (new.signer.raw, new.digest))
+    before = await transaction.fetch_one(BEFORE, (new.signer.raw, new.digest))
     newest_ms, known_seq = before or (None, None)
     if known_seq is not None:
         return await _known(transaction, new)
