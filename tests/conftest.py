@@ -172,6 +172,7 @@ async def context(
             await check_events(made.database)
     finally:
         await made.outgoing.close()
+        await made.outgoing_webhooks.close()
         await made.database.close()
 
 

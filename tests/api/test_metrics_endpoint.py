@@ -65,11 +65,20 @@ async def test_for_another_peer_the_path_does_not_exist(context: Context, peer: 
     "name",
     [
         "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "Via", "True-Client-IP",
-        "CF-Connecting-IP", "X-Client-IP", "X-Cluster-Client-IP",
+        "CF-Connecting-IP", "X-Client-IP", "X-Cluster-Client-IP", "X-Original-Forwarded-For", "X-Forward-For",
+        "X_Forwarded_For", "X-ProxyUser-Ip", "X-Envoy-External-Address", "CF-Ray", "CDN-Loop",
     ],
 )  # fmt: skip
 async def test_through_a_proxy_the_path_does_not_exist(context: Context, name: str) -> None:
     assert (await asked_from(context, "127.0.0.1", headers={name: "127.0.0.1"})).status_code == 404
+
+
+async def test_the_header_fields_of_prometheus_are_not_those_of_a_proxy(context: Context) -> None:
+    headers = {
+        "Accept": "text/plain;version=0.0.4;q=0.3,*/*;q=0.1", "Accept-Encoding": "gzip", "Authorization": "Bearer x",
+        "User-Agent": "Prometheus/2.53.3", "X-Prometheus-Scrape-Timeout-Seconds": "10", "traceparent": "00",
+    }  # fmt: skip
+    assert (await asked_from(context, "127.0.0.1", headers=headers)).status_code == 200
 
 
 async def test_the_refusal_is_that_of_an_unknown_path(context: Context) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import httpx2
 import pytest
-from pins_world import QUICK, row, until_rows, with_node, working
+from pins_world import QUICK, row, ticking, until, until_rows, with_node, working
 
 from applications import client_of
 from builders import Bundle, deploy
@@ -16,7 +16,9 @@ from conftest import Clock
 from muniment.app import Application
 from muniment.context import Context
 from muniment.pins.worker import PinLimits
+from muniment.storage import open_database
 from pin_node import PinNode, pin_node
+from postgres import Cluster
 
 
 @pytest.fixture
@@ -218,3 +220,29 @@ async def test_workers_outlive_a_database_that_is_away(
         cid = await deploy(uploads)
         await until_rows(pinning, "pinned_at_ms IS NOT NULL")
     assert list(node.pinned) == [cid]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_the_workers_go_on_when_their_role_gets_the_rights_to_the_queue_later(
+    pinning: Context, uploads: httpx2.AsyncClient, node: PinNode, cluster: Cluster, clock: Clock
+) -> None:
+    cid = await deploy(uploads)
+    url = pinning.settings.database_url
+    name = url.rpartition("/")[2]
+    for statement in (
+        "CREATE ROLE pinner LOGIN", "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO pinner",
+        "REVOKE ALL ON pins FROM pinner",
+    ):  # fmt: skip
+        await cluster.execute(statement, name)
+    database = open_database(url.replace("//muniment@", "//pinner@"), data_dir=pinning.settings.data_dir)
+    try:
+        async with working(replace(pinning, database=database)):
+            await asyncio.sleep(0.5)  # every task of the workers has met the refusal
+            assert not node.pinned
+            await cluster.execute("GRANT SELECT, INSERT, UPDATE ON pins TO pinner", name)
+            async with ticking(clock):
+                await until(lambda: list(node.pinned) == [cid])
+    finally:
+        await database.close()
+        await cluster.execute("DROP OWNED BY pinner", name)
+        await cluster.execute("DROP ROLE pinner")

@@ -102,6 +102,47 @@ def test_a_damaged_row_of_blocks_fails_and_no_directory_is_made(data: Path, monk
     assert not (data / "spools").exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("s4://blocks/x", "blocks are kept in file:"),
+        ("S3://blocks/x", "blocks are kept in file:"),
+        ("postgresql://u:hidden@h/x", "blocks are kept in file:"),
+        ("file://host/x", "a file: URL of blocks has an absolute path"),
+        ("s3://UPPER/x", "the blocks of an S3 bucket have a URL like"),
+    ],
+)
+def test_a_place_of_blocks_with_which_the_service_does_not_start_fails(
+    data: Path, monkeypatch: pytest.MonkeyPatch, url: str, message: str
+) -> None:
+    sql(data, "DELETE FROM functions")
+    monkeypatch.setenv("MUNIMENT_BLOCKS_URL", url)
+    found = examined(data)
+    assert (found["blocks"]["level"], found["blocks"]["message"].startswith(message)) == ("fail", True)
+    assert "hidden" not in str(found)
+    assert "machine" not in found
+    assert "backup" in found
+
+
+def test_a_bucket_that_does_not_answer_fails_before_the_first_upload(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql(data, "DELETE FROM functions")
+    monkeypatch.setenv("MUNIMENT_BLOCKS_URL", "s3://blocks/x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nothing listens at discard
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "us-east-1")
+    found = examined(data)["blocks"]
+    assert (found["level"], found["message"].startswith("the block store does not answer: ")) == ("fail", True)
+
+
+def test_a_database_of_an_unknown_engine_is_one_finding(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUNIMENT_DATABASE_URL", "mysql://u:hidden@h/x")
+    found = examined(data)
+    assert found["database"]["message"].startswith("no database engine for 'mysql' URLs")
+    assert "machine" not in found
+
+
 @breaks("signature")
 def test_a_trigger_that_was_changed_fails(data: Path) -> None:
     sql(data, 'UPDATE triggers SET record = replace(record, \'"version":"\', \'"version":"9\')')

@@ -30,6 +30,14 @@ def test_kustomize_names_the_image_of_this_version() -> None:
     assert [re.findall(r"newTag: ([\w.]+)", each.read_text("utf-8")) for each in overlays] == [[version]] * 2
 
 
+def test_a_backup_reaches_the_blocks_wherever_the_service_does() -> None:
+    families = [
+        re.findall(r"^RestrictAddressFamilies=(.*)$", (_DEPLOY / "systemd" / unit).read_text("utf-8"), re.MULTILINE)
+        for unit in ("muniment.service", "muniment-backup.service")
+    ]
+    assert families[0] == families[1] == ["AF_INET AF_INET6 AF_UNIX"]  # an S3 server is reached by the internet
+
+
 def test_the_role_behind_a_pooler_gets_the_limits_that_the_service_sets() -> None:
     role = dict(re.findall(r"SET (\w+) = '?(\w+)'?;", (_DEPLOY / "pgbouncer" / "role.sql").read_text("utf-8")))
     assert role == {

@@ -16,10 +16,10 @@ _MODULES_MAX: Final = 16
 _LINES_MAX: Final = 300
 # Files that are longer, each with the number of lines at which its exception ends.
 _LONG_FILES: Final = {
-    "tests/support/decoders.py": 610,  # one list of all decoders: a test compares it with the code
+    "tests/support/decoders.py": 630,  # one list of all decoders: a test compares it with the code
     "tests/cli/test_intents_import.py": 370,  # imports and exports of the same lines
     "tests/cli/test_database_copy_refused.py": 360,  # refusals and interruptions on the same three kinds of database
-    "tests/support/copying_world.py": 325,  # a registry with a row of every kind, and what reads it back
+    "tests/support/copying_world.py": 340,  # a registry with a row of every kind, and what reads it back
 }
 
 # The modules that name a table in SQL: a folder of src/muniment, or a file.
@@ -52,6 +52,9 @@ _OWNERS: Final = {
     "time_differences": ["storage/dating.py"],
     "events": ["feed"],
     "feed": ["feed"],
+    "webhooks": ["webhooks"],
+    "webhook_attempts": ["webhooks"],
+    "webhook_dead_letters": ["webhooks"],
 }
 # These read a whole registry.
 _EVERYWHERE: Final = [

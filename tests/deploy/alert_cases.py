@@ -49,13 +49,14 @@ def _reads(within_50_ms: int, within_100_ms: int) -> dict[str, str]:
     }
 
 
-def _answers(of_200: int, of_503: int, unready: int) -> dict[str, str]:
-    """Answers in a minute, and answers of /readyz, which do not count."""
+def _answers(of_200: int, of_503: int, unready: int, strange: int) -> dict[str, str]:
+    """Answers in a minute; answers of /readyz and to a client that speaks HTTP/2 are no faults of the service."""
     name = "muniment_http_requests_total"
     return {
         f'{name}{{method="GET", route="/triggers", status="200"}}': f"0+{of_200}x60",
         f'{name}{{method="POST", route="/triggers", status="503"}}': f"0+{of_503}x60",
         f'{name}{{method="GET", route="/readyz", status="503"}}': f"0+{unready}x60",
+        f'{name}{{method="other", route="unmatched", status="505"}}': f"0+{strange}x60",
     }
 
 
@@ -72,7 +73,7 @@ CASES: Final = (
     _gauge("MunimentNotReady", "registry:8787 is not ready", "muniment_ready", ("1x20 0x20", "1x20 0 1x20")),
     Case(
         "MunimentServerErrors", "registry:8787 answers 2% of its requests with 5xx",
-        _answers(980, 20, 0), _answers(995, 5, 900),
+        _answers(970, 20, 0, 10), _answers(895, 5, 900, 100),
     ),
     Case(
         "MunimentReadsSlow", "One read of a hundred takes 75ms or longer at registry:8787",
@@ -99,24 +100,32 @@ CASES: Final = (
         "MunimentReplicaLate", "The replica second is 6s late",
         "muniment_replica_lag_seconds", ("6x60", "5x60"), 'replica="second"',
     ),
-    _gauge(
-        "MunimentReplicaGone", "The replica second does not answer",
-        "muniment_replica_lag_seconds", ("0x20 stale _x60", "0x20 stale 0x60"), 'replica="second"',
+    Case(  # a replica that nobody reads from has no lag; one that was restarted failed for a minute
+        "MunimentReplicaGone", "Reads of registry:8787 from replica-2 fail",
+        {'muniment_database_errors_total{kind="read", target="replica-2"}': "0x5 1+30x60"},
+        {
+            'muniment_database_errors_total{kind="read", target="replica-2"}': "0x20 30 60x60",
+            'muniment_database_errors_total{kind="read", target="primary"}': "0+30x60",
+            'muniment_replica_lag_seconds{replica="2"}': "0x10 stale _x60",
+        },
+        'target="replica-2"',
     ),
     _gauge(
         "MunimentWatcherBehind", "The watcher is 101 blocks behind chain 8453",
         "muniment_watcher_behind_blocks", ("101x60", "100x60"), 'chain="8453"',
     ),
-    _gauge(
+    Case(  # while the service does not answer, nobody knows about the watcher
         "MunimentWatcherGone", "No watcher follows chain 8453",
-        "muniment_watcher_behind_blocks", ("0x10 stale _x60", "0x10 stale _x5 0x60"), 'chain="8453"',
+        {'muniment_watcher_behind_blocks{chain="8453"}': "0x10 stale _x60", "up": "1x60"},
+        {'muniment_watcher_behind_blocks{chain="8453"}': "0x16 stale _x60", "up": "1x16 0x11 1 1x60"},
+        'chain="8453"',
     ),
     Case(
         "MunimentChainUnreadable", "The nodes of chain 8453 answer registry:8787 with errors only",
         _calls(60, 60), _calls(30, 60), 'chain="8453"',
     ),
     Case(
-        "MunimentPinsStuck", "12 bundles wait to be pinned at registry:8787, and none of them was for half an hour",
+        "MunimentPinsStuck", "12 bundles wait to be pinned at registry:8787, as many as half an hour ago or more",
         {"muniment_pins_waiting": "12x90"}, {"muniment_pins_waiting": "12000-100x90"}, minute=75,
     ),
     _gauge(

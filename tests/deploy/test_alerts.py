@@ -20,7 +20,6 @@ BY_NAME: Final[dict[str, dict[str, Any]]] = {
 # The labels of a case's series that its alert does not have.
 SUMMED: Final = {
     "MunimentOverloaded": ["code"],
-    "MunimentReplicaGone": ["instance"],
     "MunimentWatcherGone": ["instance"],
 }
 

@@ -98,3 +98,22 @@ def test_a_ping_without_a_url_asks_the_port_of_the_settings(service: Service) ->
     everywhere = "0.0.0.0"  # noqa: S104 - nothing listens there: the ping goes to the loopback address
     done = muniment(service, "ping", MUNIMENT_PORT=port, MUNIMENT_HOST=everywhere)
     assert (done.returncode, done.stdout) == (0, f"http://127.0.0.1:{port} is ready\n")
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://a b", "the host of the URL has a character that no host may have"),
+        ("http://127.0.0.1:1/a b", "the path of the URL has a character that no path may have"),
+        ("http://[::1", "Invalid IPv6 URL"),
+        ("http://127.0.0.1:99999", "Port out of range 0-65535"),
+        ("ftp://127.0.0.1", "a URL has the form http://host or https://host"),
+    ],
+)
+def test_a_url_that_cannot_be_asked_is_one_line(service: Service, url: str, reason: str) -> None:
+    url = url.replace(":1/", f":{service.url.rpartition(':')[2]}/")
+    done = muniment(service, "ping", "--url", url)
+    assert (done.returncode, done.stderr) == (1, f"Error: {reason}\n")
+    done = muniment(service, "doctor", "--json", "--url", url)
+    found = {each["check"]: each["message"] for each in json.loads(done.stdout)["findings"]}
+    assert (done.returncode, found["service"]) == (2, f"it does not answer: {reason}")

@@ -253,8 +253,17 @@ async def test_a_replica_that_fails_is_done_without_and_used_again(
         replica.kill() if how == "killed" else replica.pause()
         slowest = await reads
         assert slowest < SLOWEST_SECONDS_MAX
+        await until(lambda: counts_errors(client))  # the alert MunimentReplicaGone counts on it
         replica.start() if how == "killed" else replica.resume()
         await until_served_by(replica, client)
+
+
+async def counts_errors(client: httpx2.AsyncClient) -> bool:
+    """Read once more; whether the metrics have errors of the replica."""
+    await sigs_seen(client)
+    async with httpx2.AsyncClient(base_url=client.base_url) as monitor:
+        found = Scraped((await monitor.get("/metrics")).text)
+    return (found.value("database_errors_total", kind="read", target="replica-1") or 0) > 0
 
 
 async def reading(client: httpx2.AsyncClient, seconds: float) -> float:

@@ -161,6 +161,7 @@ class Application(AsgiAdapter):
             await asyncio.wait(tasks, timeout=_TASKS_SECONDS_MAX)  # some of them still write
             await self.hub.close()
             await self.context.outgoing.close()
+            await self.context.outgoing_webhooks.close()
             await self.context.database.close()
             if self.context.tracer is not None:
                 await asyncio.to_thread(self.context.tracer.stop)

@@ -25,6 +25,7 @@ from muniment.intents.routes import OPERATIONS as INTENTS
 from muniment.limits.costs import CONTENT, FREE, READ, Shed
 from muniment.triggers.routes import OPERATIONS as TRIGGERS
 from muniment.users.routes import OPERATIONS as USERS
+from muniment.webhooks.routes import OPERATIONS as WEBHOOKS
 from muniment.wire import ProvedText, Record, encode
 
 _ABOUT: Final = (
@@ -113,7 +114,7 @@ async def get_error_page(code: ErrorCode) -> Ready[bytes]:
 
 
 OPERATIONS: Final = (
-    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *FEED, *STREAMS,
+    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *FEED, *STREAMS, *WEBHOOKS,
     get_root, get_health, get_readiness, get_metrics, get_openapi, get_reference, get_error_page,
 )  # fmt: skip
 

@@ -16,11 +16,11 @@ from muniment.metrics.text import MEDIA_TYPE, render
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Header fields of proxies: a request that has one comes from somebody else than its peer.
-FORWARDED: Final = frozenset({
-    b"forwarded", b"via", b"x-real-ip", b"true-client-ip", b"cf-connecting-ip", b"x-client-ip", b"x-cluster-client-ip",
-})  # fmt: skip
-_FORWARDED_PREFIX: Final = b"x-forwarded"
+# A request that has a header field of a proxy comes from somebody else than its peer. Proxies spell these names in many
+# ways, so a part of the name is enough; hyphens and underscores do not count.
+_PARTS: Final = (b"forward", b"proxy", b"clientip", b"realip", b"userip")
+_PREFIXES: Final = (b"cf-", b"x-envoy-")  # Cloudflare, Envoy
+_NAMES: Final = frozenset({b"via", b"cdn-loop"})  # RFC 9110 section 7.6.3, RFC 8586
 
 
 @operation(
@@ -41,4 +41,11 @@ async def get_metrics(context: Context, request: Request) -> Ready[bytes]:
 
 
 def _is_forwarded(names: Iterable[bytes]) -> bool:
-    return any(name in FORWARDED or name.startswith(_FORWARDED_PREFIX) for name in names)
+    return any(map(_is_of_a_proxy, names))
+
+
+def _is_of_a_proxy(name: bytes) -> bool:
+    if name in _NAMES or name.startswith(_PREFIXES):
+        return True
+    letters = name.translate(None, b"-_")
+    return any(part in letters for part in _PARTS)

@@ -30,23 +30,29 @@ def open_blocks(
     An empty `url` means files with SQLite, and the table with PostgreSQL. `loop` is the event loop of `database`.
     Raises `ValueError` for any other `url`, and `StorageUnavailable` when the store cannot be opened.
     """
-    engine = "sqlite:" if database_url.startswith("sqlite:") else "postgresql:"
-    if not url:
-        url = "file:" if engine == "sqlite:" else IN_DATABASE
+    url = place_of_blocks(url, database_url)
     if (directory := block_directory(url, data_dir)) is not None:
         from muniment.blocks.files import FileBlockStore  # noqa: PLC0415 - a store is loaded only when it is used
 
         return FileBlockStore(directory)
     if is_in_s3(url):
         return open_s3(url, spools=data_dir / "spools")
-    if url not in {IN_DATABASE, engine}:
+    from muniment.blocks.table import TableBlockStore  # noqa: PLC0415 - a store is loaded only when it is used
+
+    return TableBlockStore(database, loop, spools=data_dir / "spools")
+
+
+def place_of_blocks(url: str, database_url: str) -> str:
+    """The place that `url` means: itself, or the default of the engine. Raises `ValueError` for another place."""
+    engine = "sqlite:" if database_url.startswith("sqlite:") else "postgresql:"
+    if not url:
+        return "file:" if engine == "sqlite:" else IN_DATABASE
+    if url not in {IN_DATABASE, engine} and not url.startswith("file:") and not is_in_s3(url):
         raise ValueError(
             f"blocks are kept in file:, file:///path, s3://bucket/prefix, {IN_DATABASE} or {engine} (the database of "
             f"this service), not in another {url.partition(':')[0]!r} place"
         )
-    from muniment.blocks.table import TableBlockStore  # noqa: PLC0415 - a store is loaded only when it is used
-
-    return TableBlockStore(database, loop, spools=data_dir / "spools")
+    return url
 
 
 def is_in_s3(url: str) -> bool:

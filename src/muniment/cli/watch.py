@@ -97,6 +97,7 @@ async def _watch(settings: Settings, options: _Options) -> int:
     finally:
         await context.outgoing.close()
         await context.database.close()
+        context.metrics.close()
 
 
 async def _follow(context: Context, options: _Options, start: Start | None) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -44,6 +45,8 @@ class Neighbours:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.ftruncate(descriptor, _BYTES)
+            if sys.platform == "linux":  # writing to a page without room on the disk would kill the process
+                os.posix_fallocate(descriptor, 0, _BYTES)
             self._cells = memoryview(mmap.mmap(descriptor, _BYTES)).cast("q")
         finally:
             os.close(descriptor)

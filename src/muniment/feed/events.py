@@ -78,6 +78,11 @@ class Source(NamedTuple):
     epoch: int
     cid_version: int
 
+    @property
+    def urn(self) -> str:
+        """The `source` of its events."""
+        return f"urn:muniment:{self.issuer}:{self.epoch:08x}"
+
 
 class EventData(Record, frozen=True, omit_defaults=True):
     """The state after the change. An event has the members of its type; records are read by their own operations."""
@@ -133,7 +138,7 @@ def encode_event(event: Event, source: Source) -> bytes:
         {
             "specversion": "1.0",
             "id": Position.at(source.epoch, event.seq),
-            "source": f"urn:muniment:{source.issuer}:{source.epoch:08x}",
+            "source": source.urn,
             "type": EVENT_TYPES[Kind(event.kind)],
             "subject": _subject(event, source),
             "time": iso_time(event.at_ms),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # The methods of operations; all others of strangers are one label.
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "OPTIONS"})
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # The route of a request that no operation has.
 UNMATCHED: Final = "unmatched"
 
@@ -133,13 +133,14 @@ class Metrics:
         self._counters.append((self.counter(name, **labels), read, read()))
 
     def refresh(self) -> None:
-        """Set the gauges and counters that are read from somewhere."""
+        """Set the gauges and counters that are read from somewhere, and show all numbers to the other processes."""
         for gauge, read in self._gauges:
             gauge.set(read())
         for index, (counter, read, counted) in enumerate(self._counters):
             number = read()
             counter.add(number - counted)
             self._counters[index] = counter, read, number
+        self.values.save()
 
     def close(self) -> None:
         """Stop counting for this process; its counts stay."""

@@ -86,8 +86,8 @@ class Pinner:
             try:
                 if added := await queue.add_missing(self.context.database, self.context.now_ms()):
                     _log.info("bundles added to the queue of pins", count=added)
-            except Refusal as refusal:
-                _log.warning("cannot look for bundles to pin", detail=refusal.detail)
+            except Exception as error:  # noqa: BLE001 - one of these tasks that ended would end all of them
+                _log.warning("cannot look for bundles to pin", error=type(error).__name__, detail=str(error))
                 seconds = self.limits.rest_seconds_max
             await asyncio.sleep(seconds)
 
@@ -96,8 +96,8 @@ class Pinner:
         while True:
             try:
                 waiting = await queue.count_waiting(self.context.database)
-            except Refusal as refusal:
-                _log.warning("cannot count the bundles to pin", detail=refusal.detail)
+            except Exception as error:  # noqa: BLE001 - as above
+                _log.warning("cannot count the bundles to pin", error=type(error).__name__, detail=str(error))
             else:
                 if waiting:
                     _log.info("bundles wait to be pinned", count=waiting)

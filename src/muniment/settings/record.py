@@ -117,6 +117,10 @@ class Settings:
     )
     feed: str = _setting("on", "off: no change feed, its operations are 404; events are stored all the same")
     feed_days: int = _setting(30, "Days for which the change feed keeps its events", at_least=1, at_most=3_650)
+    webhooks: str = _setting(
+        "operators",
+        "Who may have webhooks: operators (any events), users (operators too; a wallet gets its own events), or off",
+    )
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
@@ -260,6 +264,7 @@ _CHOICES: Final = {
     "log_level": ("debug", "info", "warning", "error"),
     "log_requests": ("none", "slow", "errors", "all"),
     "feed": ("on", "off"),
+    "webhooks": ("off", "operators", "users"),
 }
 
 

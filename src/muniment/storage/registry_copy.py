@@ -63,6 +63,9 @@ TABLES: Final = tuple(
         ("audit_entries", "seq"),
         ("time_differences", "differ_ms"),
         ("events", "seq"),
+        ("webhooks", "id"),
+        ("webhook_attempts", "hook n"),
+        ("webhook_dead_letters", "hook epoch seq"),
         ("forgotten_nonces", "id"),
     )
 )

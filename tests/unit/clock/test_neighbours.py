@@ -65,6 +65,12 @@ def test_two_that_take_one_place_part_again(tmp_path: Path) -> None:
     assert two.voices(NOW_MS + 3) == [RIGHT]
 
 
+def test_the_file_has_room_on_the_disk(tmp_path: Path) -> None:
+    Neighbours(tmp_path / "clocks", os.urandom)
+    found = (tmp_path / "clocks").stat()
+    assert found.st_blocks * 512 >= found.st_size  # on a full disk the first write would end the process
+
+
 def test_more_processes_than_places_do_no_harm(tmp_path: Path) -> None:
     table = [Neighbours(tmp_path / "clocks", os.urandom) for _ in range(SLOTS + 1)]
     for each in table:

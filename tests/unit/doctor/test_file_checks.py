@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,27 @@ def test_a_database_file_of_another_user_is_a_warning(migrated: Settings) -> Non
     os.chown(migrated.data_dir / "muniment.db", 65_534, 65_534)
     (found,) = database.check_file_rights(migrated)
     assert (found.level, "muniment.db" in found.message) == (Level.WARN, True)
+
+
+def test_a_log_that_sqlite_removes_at_this_moment_is_no_fault(migrated: Settings) -> None:
+    log, is_over = migrated.data_dir / "muniment.db-shm", threading.Event()
+
+    def open_and_close() -> None:
+        while not is_over.is_set():
+            log.touch()
+            time.sleep(0.002)
+            log.unlink()
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=open_and_close)
+    thread.start()
+    try:
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            assert [found.level for found in database.check_file_rights(migrated)] == [Level.OK]
+    finally:
+        is_over.set()
+        thread.join()
 
 
 @breaks("backup")

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from breaking import breaks
 from muniment.chains.catalogue import Chain
 from muniment.context import Context
+from muniment.evm.address import Address
 from muniment.maintenance.check_chains import Report
 from muniment.maintenance.doctor.findings import Level
 from muniment.maintenance.doctor.nodes import check_chains, judge_chain, judge_watcher
 from muniment.settings import Settings
+from muniment.storage.database import Transaction
 
 CHAIN = Chain(8453, "Base", rpc_urls=("https://one.example/KEY", "https://two.example"))
+
+
+NOW, BEFORE = bytes([7] * 20), bytes([6] * 20)
 
 
 @breaks("chain")
@@ -24,9 +31,31 @@ def test_one_bad_url_of_two_is_a_warning_and_two_fail() -> None:
 
 @breaks("watcher")
 def test_a_watcher_that_is_behind_is_a_warning() -> None:
-    levels = [judge_watcher({1: block}, {1: 1_000}, confirmations=3)[0].level for block in (998, 898, 897)]
+    levels = [judge_watcher({1: block}, {1: 1_000}, {1: 3})[0].level for block in (998, 898, 897)]
     assert levels == [Level.OK, Level.OK, Level.WARN]
-    assert judge_watcher({1: 5}, {}, confirmations=3) == []
+    assert judge_watcher({1: 5}, {}, {1: 3}) == []
+
+
+async def test_a_watcher_waits_for_the_confirmations_of_its_chain_and_leaves_former_settlers(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def reports(*_: object, **__: object) -> list[Report]:
+        return [Report(CHAIN, 1, block=1_000)]
+
+    monkeypatch.setattr("muniment.maintenance.doctor.nodes.check_urls", reports)
+    file = tmp_path / "chains.toml"
+    file.write_text(
+        '[[chains]]\nid = 8453\nrpc_urls = ["https://one.example"]\nconfirmations = 400\n'
+        f'settlers = ["{Address.from_raw(NOW)}"]\n'
+    )
+
+    async def follow(tx: Transaction) -> None:
+        for settler, block in ((NOW, 601), (BEFORE, 5)):
+            await tx.execute("INSERT INTO chain_progress VALUES (8453, ?, ?)", (settler, block))
+
+    await context.database.write(follow)
+    _, watcher = await check_chains(Settings(chains_file=str(file)), context.database, now_s=0)
+    assert (watcher.level, watcher.message) == (Level.OK, "0 blocks behind chain 8453")
 
 
 async def test_a_node_that_cannot_be_reached_fails(context: Context, tmp_path: Path) -> None:

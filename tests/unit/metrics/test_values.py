@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 from muniment.metrics.families import LAYOUT
 from muniment.metrics.recorder import Metrics, open_metrics
+from muniment.metrics.shared_file import SERIES_MAX
 from muniment.metrics.text import render
-from muniment.metrics.values import SERIES_MAX, Values
+from muniment.metrics.values import Values
 from scraped import Scraped
 
 COUNT = """import sys, time; from pathlib import Path; from muniment.metrics.recorder import open_metrics
@@ -20,6 +22,7 @@ metrics.counter("logins_total", outcome="failed").add(int(sys.argv[2]))
 metrics.gauge("http_connections").set(7)
 metrics.gauge("watcher_behind_blocks", chain="1").set(9)
 metrics.histogram("commit_duration_seconds").observe(0.003)
+metrics.refresh()
 print(metrics.worker, flush=True)
 sys.stdin.read()"""
 
@@ -89,6 +92,67 @@ def test_a_process_that_takes_a_region_begins_without_its_gauges(tmp_path: Path)
     assert found.value("http_connections") == 0
     assert found.value("watcher_behind_blocks", chain="1") is None
     assert found.value("logins_total", outcome="failed") == 1
+    metrics.close()
+
+
+def test_applications_of_one_process_have_a_region_each(tmp_path: Path) -> None:
+    before = descriptors()
+    first, second = open_metrics(tmp_path), open_metrics(tmp_path)
+    assert [first.worker, second.worker] == ["serve-0", "serve-1"]
+    assert descriptors() == before + 1  # to close another descriptor of the file would release the locks
+    for metrics, connections in ((first, 5), (second, 2)):
+        metrics.gauge("http_connections").set(connections)
+        metrics.counter("logins_total", outcome="failed").add()
+        metrics.refresh()
+    for metrics in (first, second):
+        found = scraped(metrics)
+        assert found.value("http_connections") == 7
+        assert found.value("logins_total", outcome="failed") == 2
+    first.close()
+    found = scraped(second)
+    assert found.value("http_connections") == 2
+    assert found.value("logins_total", outcome="failed") == 2
+    other, region = counting_elsewhere(tmp_path, 10)
+    assert region == "serve-0"  # that of `second` is still locked
+    killed(other)
+    second.close()
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("size", [0, 3, 4096])
+def test_a_process_outlives_its_file(tmp_path: Path, size: int, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = open_metrics(tmp_path)
+    (path,) = tmp_path.iterdir()
+    os.truncate(path, size)
+    metrics.counter("logins_total", outcome="failed").add()
+    metrics.refresh()
+    assert scraped(metrics).value("logins_total", outcome="failed") == 1
+    metrics.counter("rpc_errors_total", chain="1").add()
+    assert scraped(metrics).value("rpc_errors_total", chain="1") == 1
+    assert capsys.readouterr().out.count("metrics are counted by each process for itself") == 1
+    assert path.stat().st_size == size
+    metrics.close()
+
+
+def test_a_new_series_of_a_process_that_lost_its_file_is_counted(tmp_path: Path) -> None:
+    metrics = open_metrics(tmp_path)
+    (path,) = tmp_path.iterdir()
+    os.truncate(path, 0)
+    metrics.counter("rpc_errors_total", chain="1").add()
+    assert scraped(metrics).value("rpc_errors_total", chain="1") == 1
+    metrics.close()
+
+
+def test_no_sum_goes_back_when_a_process_is_killed(tmp_path: Path) -> None:
+    script = COUNT.replace("metrics.refresh()", "from muniment.metrics.text import render; render(metrics.values)")
+    other = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path), "10"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    other.stdout.readline()
+    killed(other)
+    metrics = open_metrics(tmp_path)
+    assert scraped(metrics).value("logins_total", outcome="failed") == 10
     metrics.close()
 
 
@@ -168,6 +232,6 @@ def test_an_ended_descriptor_is_not_used_again(tmp_path: Path) -> None:
     before = descriptors()
     metrics = open_metrics(tmp_path)
     metrics.close()
-    assert descriptors() <= before + 2  # the mappings keep a copy each
+    assert descriptors() == before
     metrics.counter("logins_total", outcome="failed").add()
     assert scraped(metrics).value("logins_total", outcome="failed") == 1

@@ -7,7 +7,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPSConnection, InvalidURL
 from ssl import SSLEOFError, SSLSocket, cert_time_to_seconds
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -63,7 +63,10 @@ def _ask(url: str, method: str, pieces: Iterable[bytes], headers: dict[str, str]
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("a URL has the form http://host or https://host")
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=seconds_max)
+    try:
+        connection = kind(parts.hostname, parts.port, timeout=seconds_max)
+    except InvalidURL:
+        raise ValueError("the host of the URL has a character that no host may have") from None
     deadline = time.monotonic() + seconds_max
     try:
         connection.connect()
@@ -80,6 +83,8 @@ def _ask(url: str, method: str, pieces: Iterable[bytes], headers: dict[str, str]
                 connection.send(piece)
         response = connection.getresponse()
         return Answer(response.status, response.read(_BODY_BYTES_MAX), until)
+    except InvalidURL:
+        raise ValueError("the path of the URL has a character that no path may have") from None
     except HTTPException as error:
         raise OSError(f"it sends no HTTP: {type(error).__name__}") from error
     finally:

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from muniment.blocks import block_directory, is_in_s3, open_s3
+from muniment.blocks import block_directory, is_in_s3, open_s3, place_of_blocks
 from muniment.errors import ContentNotFound, Refusal, StorageUnavailable
 from muniment.evm.hex import HexString
 from muniment.functions.store import find_inputs
@@ -29,35 +29,45 @@ if TYPE_CHECKING:
 
 # The newest: a disk that fails now has damaged them, and a volume that is not mounted lacks them.
 BLOCKS_CHECKED: Final = 100
+_SILENT_REMEDY: Final = "look at the server of the blocks, its bucket, and the credentials in the environment"
 
 
 async def check_blocks(settings: Settings, database: Database) -> Finding:
     """Whether the blocks of the newest functions are there, and have their hashes."""
     sql = f"SELECT digest FROM functions ORDER BY seq DESC LIMIT {BLOCKS_CHECKED}"  # noqa: S608 - a number of ours
+    repair = "run `muniment verify`; mount the volume, or upload the bundles again to repair them"
+    try:
+        get_block = await in_daemon(partial(_reader, settings, database, asyncio.get_running_loop()))
+    except ValueError as error:
+        return fail("blocks", str(error), "repair the setting blocks_url; the service does not start with it")
+    except StorageUnavailable as refusal:
+        return fail("blocks", refusal.detail, _SILENT_REMEDY)
     try:
         digests = [bytes(digest) for (digest,) in await database.fetch(sql)]
         if not digests:
             return ok("blocks", "no function is registered")
-        count = await in_daemon(partial(_hash, _reader(settings, database), digests))
+        count = await in_daemon(partial(_hash, get_block, digests))
     except StorageUnavailable as refusal:
-        remedy = "look at the server of the blocks, its bucket, and the credentials in the environment"
-        return fail("blocks", refusal.detail, remedy)
+        return fail("blocks", refusal.detail, _SILENT_REMEDY)
     except (Refusal, OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        remedy = "run `muniment verify`; mount the volume, or upload the bundles again to repair them"
-        return fail("blocks", str(reason), remedy)
+        return fail("blocks", str(reason), repair)
     return ok("blocks", f"{count} of the newest have their hashes")
 
 
-def _reader(settings: Settings, database: Database) -> GetBlock:
-    """A reader of the service's blocks that changes nothing."""
-    url = settings.blocks_url or ("file:" if settings.database_url.startswith("sqlite:") else "database:")
+def _reader(settings: Settings, database: Database, loop: asyncio.AbstractEventLoop) -> GetBlock:
+    """A reader of the service's blocks that changes nothing. A bucket is asked once, as `/readyz` does.
+
+    Raises `ValueError` and `StorageUnavailable`.
+    """
+    url = place_of_blocks(settings.blocks_url, settings.database_url)
     directory = block_directory(url, settings.data_dir)
     if directory is not None:
         return block_files(directory)
     if is_in_s3(url):
-        return open_s3(url, spools=settings.data_dir).get
-    loop = asyncio.get_running_loop()
+        store = open_s3(url, spools=settings.data_dir)
+        store.check()
+        return store.get
 
     def get(digest: bytes) -> bytes:
         found = database.fetch_one("SELECT data FROM blocks WHERE digest = ?", (digest,))

@@ -10,6 +10,8 @@ from muniment.maintenance.doctor.findings import Finding, fail, ok, warn
 from muniment.storage import sqlite_file
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from muniment.settings import Settings
     from muniment.storage.database import Database
 
@@ -52,12 +54,25 @@ def check_file_rights(settings: Settings) -> list[Finding]:
     if path is None:
         return []
     files = [path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))]
-    closed = [str(each) for each in (path.parent, *files) if each.exists() and not os.access(each, os.W_OK)]
+    closed = [str(each) for each in (path.parent, *files) if _is_closed(each)]
     if closed:
         remedy = "run doctor as the service's user; else repair owner and mode, or mount the disk for writing"
         return [fail("rights", f"this user cannot write {', '.join(closed)}", remedy)]
-    strange = [str(each) for each in files if each.exists() and each.stat().st_uid != path.parent.stat().st_uid]
+    owner = _owner(path.parent)
+    strange = [str(each) for each in files if _owner(each) not in {None, owner}]
     if strange:
         remedy = "run every command as the service's user; chown these files to it"
         return [warn("rights", f"another user than that of the directory owns {', '.join(strange)}", remedy)]
     return [ok("rights", "this user may write the database")]
+
+
+def _is_closed(path: Path) -> bool:
+    """Whether the file is there and cannot be written. SQLite removes its log, which is no fault."""
+    return path.exists() and not os.access(path, os.W_OK) and path.exists()
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return path.stat().st_uid
+    except FileNotFoundError:
+        return None

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -105,10 +106,13 @@ def _look_at_machine(request: Request, now_s: float, found: list[Finding]) -> No
     found += machine.check_space(directory)
     found.append(machine.check_fsync(directory))
     found.append(machine.check_file_system(directory, holds_database=is_sqlite))
-    found += files.check_log(settings)
-    found += database.check_file_rights(settings)
+    if is_sqlite:
+        found += files.check_log(settings)
+        found += database.check_file_rights(settings)
     found.append(check_backup(settings, request.backup, now_s=now_s))
-    blocks = block_directory(settings.blocks_url, directory)
+    blocks = None
+    with suppress(ValueError):  # the check of the blocks says what is wrong with the setting
+        blocks = block_directory(settings.blocks_url, directory)
     if blocks is not None and not blocks.is_relative_to(directory):
         found += [*machine.check_space(blocks), machine.check_file_system(blocks, holds_database=False)]
 

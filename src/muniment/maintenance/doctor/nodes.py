@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from muniment.chains.catalogue import Chain
     from muniment.maintenance.check_chains import Report
     from muniment.settings import Settings
-    from muniment.storage.database import Database
+    from muniment.storage.database import Database, Row
 
 # The time for all URLs of one chain. All chains are asked at once.
 SECONDS_MAX: Final = 5.0
@@ -39,15 +39,26 @@ async def check_chains(settings: Settings, database: Database, *, now_s: float) 
         reports = await asyncio.gather(*(_ask(outgoing, chain, now_s) for chain in served))
     findings = [judge_chain(chain, found) for chain, found in zip(served, reports, strict=True)]
     try:
-        rows = await database.fetch("SELECT chain_id, min(next_block) FROM chain_progress GROUP BY chain_id")
+        rows = await database.fetch("SELECT chain_id, settler, next_block FROM chain_progress")
     except Refusal as refusal:
         return [*findings, fail("watcher", refusal.detail, "look at the database")]
-    followed = {int(chain_id): int(block) for chain_id, block in rows}
     heads = {
         chain.id: max((report.block or 0 for report in found), default=0)
         for chain, found in zip(served, reports, strict=True)
     }
-    return [*findings, *judge_watcher(followed, heads, confirmations=settings.confirmations)]
+    default = settings.confirmations
+    confirmations = {chain.id: default if chain.confirmations is None else chain.confirmations for chain in served}
+    return [*findings, *judge_watcher(_followed(rows, served), heads, confirmations)]
+
+
+def _followed(rows: Sequence[Row], served: Sequence[Chain]) -> dict[int, int]:
+    """The next block of each chain, for its settler that is furthest behind; former settlers do not count."""
+    settlers = {(chain.id, settler.raw) for chain in served for settler in chain.settlers}
+    followed: dict[int, int] = {}
+    for chain_id, settler, block in rows:
+        if (chain_id, bytes(settler)) in settlers:
+            followed[chain_id] = min(block, followed.get(chain_id, block))
+    return followed
 
 
 async def _ask(outgoing: Outgoing, chain: Chain, now_s: float) -> list[Report]:
@@ -71,14 +82,16 @@ def judge_chain(chain: Chain, reports: Sequence[Report]) -> Finding:
     return judge(check, " · ".join(faults), remedy)
 
 
-def judge_watcher(followed: Mapping[int, int], heads: Mapping[int, int], *, confirmations: int) -> list[Finding]:
+def judge_watcher(
+    followed: Mapping[int, int], heads: Mapping[int, int], confirmations: Mapping[int, int]
+) -> list[Finding]:
     """A finding for each followed chain: `followed` has the next block to read, `heads` the newest block."""
     findings: list[Finding] = []
     for chain_id, block in followed.items():
         head = heads.get(chain_id, 0)
         if not head:
             continue  # the chain has a finding of its own, or no URL any more
-        behind = max(head - confirmations + 1 - block, 0)
+        behind = max(head - confirmations[chain_id] + 1 - block, 0)
         shown = f"{behind} blocks behind chain {chain_id}"
         if behind > BLOCKS_BEHIND_MAX:
             findings.append(warn("watcher", shown, "start `muniment intents watch`, or look at its log"))

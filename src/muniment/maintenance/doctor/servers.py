@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from muniment.storage.postgres.admin.inspection import ServerState
 
 CONNECTIONS_SHARE_MAX: Final = 0.9
-# The service's own transactions end within ten seconds. Followers of listings wait for the oldest one.
+# The service's own transactions end within ten seconds. Followers of listings wait for the oldest one that wrote.
 TRANSACTION_SECONDS_MAX: Final = 60.0
 # The time for one replica, whatever its permitted lag: the whole examination has ten seconds.
 _REPLICA_SECONDS_MAX: Final = 3.0
@@ -62,7 +62,10 @@ def judge(state: ServerState) -> list[Finding]:
         findings.append(ok("connections", shown))
     shown = f"the oldest is {state.oldest_transaction_s:.0f} s old"
     if state.oldest_transaction_s > TRANSACTION_SECONDS_MAX:
-        remedy = "find it in pg_stat_activity and end it: followers of listings wait for it, and VACUUM too"
+        remedy = (
+            "find it in pg_stat_activity: a dump ends by itself; for another one VACUUM waits, and if it has written "
+            "(backend_xid), followers of listings wait too: end it"
+        )
         findings.append(warn("transactions", shown, remedy))
     else:
         findings.append(ok("transactions", shown))

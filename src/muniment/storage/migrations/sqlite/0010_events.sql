@@ -22,7 +22,8 @@ CREATE TABLE feed (
 ) STRICT;
 INSERT INTO feed (id) VALUES (1);
 
--- The times of changes, in milliseconds. NULL in rows of releases that did not say: then the time is the database's.
+-- The times of changes, in milliseconds. NULL in rows of releases that did not say: then the time is the database's,
+-- from its Julian day.
 ALTER TABLE triggers ADD COLUMN deactivated_at_ms INTEGER;
 ALTER TABLE function_creators ADD COLUMN joined_at_ms INTEGER;
 ALTER TABLE intents ADD COLUMN changed_at_ms INTEGER;
@@ -46,14 +47,17 @@ CREATE TRIGGER triggers_deactivated_event AFTER UPDATE OF deactivated ON trigger
 WHEN OLD.deactivated = 0 AND NEW.deactivated = 1 BEGIN
   INSERT INTO events (at_ms, kind, subject, owners, origin, facts)
   VALUES (
-    coalesce(NEW.deactivated_at_ms, strftime('%s', 'now') * 1000), 2, NEW.sig, NEW.signer, NEW.function_digest,
+    coalesce(NEW.deactivated_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    2, NEW.sig, NEW.signer, NEW.function_digest,
     json_object('deactivateSig', json_extract(NEW.record, '$.deactivateSig'))
   );
 END;
 
 CREATE TRIGGER functions_created_event AFTER INSERT ON function_creators BEGIN
   INSERT INTO events (at_ms, kind, subject, owners, origin, facts)
-  SELECT coalesce(NEW.joined_at_ms, strftime('%s', 'now') * 1000), 3, digest, NEW.creator, digest, '{}'
+  SELECT
+    coalesce(NEW.joined_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    3, digest, NEW.creator, digest, '{}'
   FROM functions WHERE seq = NEW.function_seq;
 END;
 
@@ -73,7 +77,7 @@ END;
 CREATE TRIGGER intents_changed_event AFTER UPDATE OF version ON intents WHEN NEW.version > OLD.version BEGIN
   INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts)
   VALUES (
-    coalesce(NEW.changed_at_ms, strftime('%s', 'now') * 1000),
+    coalesce(NEW.changed_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
     CASE WHEN NEW.log_count > OLD.log_count AND NEW.changed_version IS NOT NEW.version
       AND NEW.standing = OLD.standing AND NEW.proposal_count = OLD.proposal_count THEN 6 ELSE 5 END,
     NEW.hash, NEW.user_address, NEW.config_sig, NEW.settler,
@@ -107,7 +111,7 @@ END;
 CREATE TRIGGER intents_2_changed_event AFTER UPDATE OF version ON intents_2 WHEN NEW.version > OLD.version BEGIN
   INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts)
   VALUES (
-    coalesce(NEW.changed_at_ms, strftime('%s', 'now') * 1000),
+    coalesce(NEW.changed_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
     CASE WHEN NEW.log_count > OLD.log_count AND NEW.changed_version IS NOT NEW.version
       AND NEW.standing = OLD.standing AND NEW.proposal_count = OLD.proposal_count THEN 6 ELSE 5 END,
     NEW.hash,
