@@ -57,6 +57,7 @@ TABLE = {
     "POST /triggers/deactivate/sign-params": public(),
     "GET /deactivations/{signature}": public(404),
     "GET /events": public(),
+    "GET /events/stream": public(),
     "GET /intents": public(),
     "GET /intents/{hash}": public(),
     "PUT /intents/{hash}": WITH_OPERATOR_KEY,
@@ -97,6 +98,14 @@ TABLE = {
     "GET /docs": public(),
     "GET /errors/{code}": public(),
 }
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Streams end at once: over a limit."""
+    return replace(settings, feed_streams_max=0)
+
+
 OPERATIONS = {
     f"{method.upper()} {path}": described
     for path, methods in document()["paths"].items()

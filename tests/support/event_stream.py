@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,14 +46,24 @@ class EventStream:
 
     @classmethod
     async def open(
-        cls, url: str, query: str = "", *, after: str = "", address: str = "127.0.0.1", headers: str = ""
+        cls, url: str, query: str = "", *, after: str = "", address: str = "127.0.0.1", receive_bytes: int = 0
     ) -> Self:
-        """Ask for a stream and read its head. `after` is the last id; `address` is that of the client."""
+        """Ask for a stream and read its head.
+
+        `after` is the last id; `address` is that of the client. The kernel holds `receive_bytes` that the client has
+        not read; 0: as much as it likes.
+        """
         where = urlsplit(url)
-        stream = cls(*await asyncio.open_connection(where.hostname, where.port, local_addr=(address, 0), limit=2**20))
+        connection = socket.socket()
+        if receive_bytes:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        connection.setblocking(False)
+        connection.bind((address, 0))
+        await asyncio.get_running_loop().sock_connect(connection, (where.hostname or "", where.port or 0))
+        stream = cls(*await asyncio.open_connection(sock=connection, limit=2**20))
         last = f"last-event-id: {after}\r\n" if after else ""
         target = f"/events/stream?{query}" if query else "/events/stream"
-        stream.writer.write(f"GET {target} HTTP/1.1\r\nhost: test\r\n{last}{headers}\r\n".encode())
+        stream.writer.write(f"GET {target} HTTP/1.1\r\nhost: test\r\n{last}\r\n".encode())
         head = (await asyncio.wait_for(stream.reader.readuntil(b"\r\n\r\n"), SECONDS_MAX)).decode("latin-1")
         first, *lines = head.rstrip().split("\r\n")
         stream.status = int(first.split()[1])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from muniment.errors import CursorTooOld
 from muniment.feed.filters import EVERYTHING
 from muniment.feed.followers import Follower, Followers
 from muniment.feed.reading import newest, read_slice, source_of
@@ -50,9 +51,15 @@ _log = structlog.get_logger(__name__)
 class Hub:
     """The hub of one process."""
 
-    def __init__(self, context: Context, *, chance: Callable[[], float] = random.random) -> None:
-        """Follow the database of `context`; `chance` gives numbers from 0 up to 1."""
+    def __init__(
+        self, context: Context, *, beat_seconds: float = BEAT_SECONDS, chance: Callable[[], float] = random.random
+    ) -> None:
+        """Follow the database of `context`; a stream is silent for `beat_seconds` at most.
+
+        `chance` gives numbers from 0 up to 1.
+        """
         self.context = context
+        self.beat_seconds = beat_seconds
         self.chance = chance
         self.ring = Ring()
         self.is_stopping = False
@@ -226,18 +233,21 @@ class Hub:
 
     async def _look(self) -> Sequence[Event]:
         """Add the events since the last look to the ring, and return them."""
-        source = await source_of(self.context, self.context.database)
-        if source != self.ring.source:  # another epoch: every follower begins again
-            await self._catch_up()
-            for follower in self._followers:
-                follower.wake()
-            return ()
-        found = await read_slice(self.context.database, self.ring.end_seq, EVERYTHING, _READ_MAX)
-        if found.last_seq != self.ring.end_seq:
-            self.ring.add(found)
-        if not found.is_caught_up:
-            self._is_committed.set()
-        return found.events
+        database = self.context.database
+        try:
+            if await source_of(self.context, database) == self.ring.source:
+                found = await read_slice(database, self.ring.end_seq, EVERYTHING, _READ_MAX)
+                if found.last_seq != self.ring.end_seq:
+                    self.ring.add(found)
+                if not found.is_caught_up:
+                    self._is_committed.set()
+                return found.events
+        except CursorTooOld:  # many events came and went since the last look
+            pass
+        await self._catch_up()  # behind a gap, or in another epoch
+        for follower in self._followers:
+            follower.wake()
+        return ()
 
     async def _wake(self, followers: Sequence[Follower]) -> None:
         """Wake `followers`, and those whose line is due. Rests in proportion to the work."""
@@ -256,7 +266,7 @@ class Hub:
         if now_s - self._beats_looked_s < _BEATS_LOOK_SECONDS:
             return []
         self._beats_looked_s = now_s
-        return [follower for follower in self._followers if now_s - follower.wrote_s >= BEAT_SECONDS]
+        return [follower for follower in self._followers if now_s - follower.wrote_s >= self.beat_seconds]
 
 
 def _client_name(context: Context, request: Request) -> str | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
 from muniment.context import Context
-from muniment.errors import InvalidParameter, UnknownPath
+from muniment.errors import InvalidParameter, RateLimited, UnknownPath
 from muniment.feed.filters import FilterQuery
 from muniment.feed.hub import Hub
 from muniment.feed.position import Position
@@ -14,16 +14,36 @@ from muniment.feed.streams import EventStream
 from muniment.http.operation import Answer, operation
 from muniment.http.reply import NO_STORE, Stream
 from muniment.http.request import Request, invalid_parameter
-from muniment.limits.costs import Cost, Shed
+from muniment.limits.costs import FREE, Shed
 
 # A millisecond: the beginning looks for the place and makes the first piece, which may walk over 2,048 events.
-_COST: Final = Cost(40)
+_UNITS: Final = 40
 _HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
     NO_STORE,
     # nginx passes each piece on, and keeps no backlog of a slow client.
     (b"x-accel-buffering", b"no"),
 )
+
+
+class Opening:
+    """The request for a stream, charged before its parameters are read.
+
+    A refusal by a limit is no status of its own: an `EventSource` never comes back after another status than 200.
+    """
+
+    def __init__(self, *, is_refused: bool) -> None:
+        """`is_refused`: the client is over its rate limit, or the process is overloaded."""
+        self.is_refused = is_refused
+
+    @classmethod
+    def from_request(cls, request: Request) -> Self:
+        """Charge the request."""
+        try:
+            request.charge(request.client.client, _UNITS)
+        except RateLimited:
+            return cls(is_refused=True)
+        return cls(is_refused=request.overload is not None and request.overload.refuses(Shed.MIDDLE))
 
 
 class StreamQuery(FilterQuery, frozen=True):
@@ -33,11 +53,16 @@ class StreamQuery(FilterQuery, frozen=True):
 
 
 @operation(
-    "GET", "/events/stream", cost=_COST, sheds=Shed.PAGE, refuses=(UnknownPath, InvalidParameter),
+    "GET", "/events/stream", cost=FREE, sheds=Shed.NEVER, refuses=(UnknownPath, InvalidParameter),
     headers_read={"last-event-id": "Where to go on, in place of `cursor`; an `EventSource` sends it by itself"},
-    answers={200: Answer("Events in order, until either side ends the stream", ("text/event-stream",))},
+    answers={
+        200: Answer(
+            "Events in order, until either side ends the stream", ("text/event-stream",),
+            headers={"x-accel-buffering": "`no`: proxies pass each piece on"},
+        )
+    },
 )  # fmt: skip
-async def stream_events(context: Context, hub: Hub, request: Request, query: StreamQuery) -> Stream:
+async def stream_events(opening: Opening, context: Context, hub: Hub, request: Request, query: StreamQuery) -> Stream:
     """Follow the change feed by server-sent events.
 
     Each event has its position as `id` and the event of `GET /events` as `data`. Without `Last-Event-ID` and `cursor`
@@ -47,7 +72,8 @@ async def stream_events(context: Context, hub: Hub, request: Request, query: Str
     the service stops, the stream ends at once and `retry` says when to come back.
     """
     require_feed(context)
-    stream = EventStream(hub, request, _last_event(request) or query.cursor, query.chosen())
+    position = _last_event(request) or query.cursor
+    stream = EventStream(hub, request, position, query.chosen(), is_refused=opening.is_refused)
     return Stream(stream.texts(), _HEADERS, on_abort=stream.note_abort)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muniment.errors import CursorTooOld, Unavailable
-from muniment.feed.hub import BEAT_SECONDS
 from muniment.feed.position import Position
 from muniment.feed.reading import begin, check_position
 from muniment.wire import encode
@@ -30,6 +29,7 @@ _RETRY_MS: Final = (2_000, 4_000)
 _RETRY_STOPPED_MS: Final = (2_000, 10_000)
 _RETRY_FULL_MS: Final = (20_000, 40_000)
 _FULL: Final = b": too many streams, see the settings feed_streams_max and feed_streams_per_client_max\n"
+_BUSY: Final = b": over the rate limit, or the service is overloaded\n"
 _RESET: Final = (
     "events behind this position are no longer kept, or the registry was restored or moved. This stream goes on with "
     "what happens from now on: list what you follow (GET /triggers, /functions, /intents)"
@@ -43,9 +43,15 @@ _access = structlog.get_logger("muniment.access")
 class EventStream:
     """One stream."""
 
-    def __init__(self, hub: Hub, request: Request, position: Position | None, wanted: EventFilter) -> None:
-        """Send what `wanted` matches behind `position`; None: what happens from now on."""
+    def __init__(
+        self, hub: Hub, request: Request, position: Position | None, wanted: EventFilter, *, is_refused: bool
+    ) -> None:
+        """Send what `wanted` matches behind `position`; None: what happens from now on.
+
+        `is_refused`: only say when to come back.
+        """
         self._hub = hub
+        self._is_refused = is_refused
         self._context = hub.context
         self._request = request
         self._position = position
@@ -107,7 +113,7 @@ class EventStream:
             self._sent += piece.events
             self._hub.sent.add(piece.events)
             return piece.text
-        if asyncio.get_running_loop().time() - follower.wrote_s >= BEAT_SECONDS:
+        if asyncio.get_running_loop().time() - follower.wrote_s >= self._hub.beat_seconds:
             return b"id: %b\n\n" % self._place()
         if not is_behind:
             await follower.wait()

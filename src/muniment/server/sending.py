@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Final
 
 from muniment.http.request import ClientGone
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 # Up to this size a body is joined to its head, which costs less than a second write.
 JOINED_BYTES_MAX: Final = 64 * 1024
+# Bytes of a stream that the kernel keeps for a slow client: its own choice may be megabytes, for each of a thousand.
+STREAM_BYTES_IN_KERNEL: Final = 64 * 1024
 # A stream lives for so long when its server closes the port.
 STREAM_SECONDS_AT_STOP: Final = 1.0
 
@@ -54,6 +57,9 @@ class Sending:
     def begin_stream(self, on_abort: Callable[[], object]) -> None:
         """What follows is a stream; `on_abort` is called if it is aborted because its client does not read."""
         self._on_abort = on_abort
+        connection: socket.socket | None = self._transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BYTES_IN_KERNEL)
 
     async def write_pieces(self, pieces: AsyncIterator[bytes], *, is_chunked: bool) -> None:
         """Write a body, each piece when the pieces before it are sent. Raises `ClientGone`.
