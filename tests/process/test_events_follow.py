@@ -49,6 +49,10 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
 
 
+def until_count(path: Path, count: int) -> None:
+    until(lambda: len(lines(path)) == count)
+
+
 async def create(service: Service, name: str) -> str:
     async with httpx2.AsyncClient(base_url=service.url, timeout=60) as client:
         return await deploy(client, Bundle(name), Wallet(next(WALLETS)))  # each has few nonces in a while
@@ -68,14 +72,14 @@ async def test_the_next_start_goes_on_where_the_last_one_ended(service: Service,
         with out.open("a") as file:
             process = follower(service, "--state", state, stdout=file)
             until(state.exists)
-            cids += [await create(service, f"{letter}{turn}") for letter in "AB"]
-            until(lambda: len(lines(out)) == len(cids))
+            cids.extend([await create(service, f"{letter}{turn}") for letter in "AB"])
+            until_count(out, len(cids))
             time.sleep(0.5)  # the page is over, and its end is stored
             ended(process, number)
         cids.append(await create(service, f"C{turn}"))  # nobody follows now
     with out.open("a") as file:
         process = follower(service, "--state", state, stdout=file)
-        until(lambda: len(lines(out)) == len(cids))
+        until_count(out, len(cids))
         assert ended(process)[0] == 130
     assert [each["subject"] for each in lines(out)] == cids
 
