@@ -73,8 +73,34 @@ async def test_a_role_without_rights_fails_with_the_tables(cluster: Cluster, pos
     await cluster.execute("CREATE ROLE stranger LOGIN")
     found = level_of(await check_server(postgres_url.replace("//muniment@", "//stranger@")))
     await cluster.execute("DROP ROLE stranger")
-    assert found["rights"].startswith("this user may not write ")
+    assert found["rights"].startswith("this user may not use ")
     assert "triggers" in found["rights"]
+
+
+async def test_a_role_needs_no_rights_to_tables_of_others_and_only_reads_the_list_of_migrations(
+    cluster: Cluster, postgres_url: str
+) -> None:
+    name = postgres_url.rpartition("/")[2]
+    for statement in (
+        "CREATE ROLE servant LOGIN", "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO servant",
+        "REVOKE INSERT, UPDATE, DELETE ON schema_migrations FROM servant", "CREATE ROLE other",
+        "CREATE TABLE maps (id bigint)", "ALTER TABLE maps OWNER TO other",
+    ):  # fmt: skip
+        await cluster.execute(statement, name)
+    servant = postgres_url.replace("//muniment@", "//servant@")
+    try:
+        assert level_of(await check_server(servant)) == {"rights": "this user may not use row_numbers"}
+        await cluster.execute("GRANT USAGE ON SEQUENCE row_numbers TO servant", name)
+        assert level_of(await check_server(servant)) == {}
+        await cluster.execute("REVOKE SELECT ON schema_migrations FROM servant", name)
+        assert level_of(await check_server(servant)) == {"rights": "this user may not use schema_migrations"}
+        database = open_database(servant, data_dir=Path())
+        found = await check_migrations(database)
+        await database.close()
+        assert found.message == "the database refuses this role: grant it the rights that `muniment doctor` names"
+    finally:
+        for statement in ("DROP TABLE maps", "DROP OWNED BY servant", "DROP ROLE servant", "DROP ROLE other"):
+            await cluster.execute(statement, name)
 
 
 @breaks("session settings")

@@ -44,10 +44,13 @@ def judge(state: ServerState) -> list[Finding]:
         remedy = "name the primary in MUNIMENT_DATABASE_URL, with target_session_attrs=read-write"
         findings.append(fail("rights", f"the server takes no writes: {what}", remedy))
     elif state.closed_tables:
-        remedy = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO the service's user"
-        findings.append(fail("rights", f"this user may not write {', '.join(state.closed_tables)}", remedy))
+        remedy = (
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public, and GRANT USAGE ON ALL SEQUENCES IN "
+            "SCHEMA public, TO the service's user"
+        )
+        findings.append(fail("rights", f"this user may not use {', '.join(state.closed_tables)}", remedy))
     else:
-        findings.append(ok("rights", "this user may write every table"))
+        findings.append(ok("rights", "this user may use every table and sequence"))
     if state.changed_settings:
         shown = ", ".join(f"{name} is {value}" for name, value in sorted(state.changed_settings.items()))
         remedy = "a pooler ignores them: set them with ALTER ROLE … SET (docs/scaling.md)"

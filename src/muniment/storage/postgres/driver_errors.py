@@ -20,6 +20,8 @@ _LOST_STATES: Final = {"57P01", "57P02", "57P03", "57P05"}  # shutdown, crash, s
 _FAILING_CLASSES: Final = {"53", "55", "57", "58", "XX"}  # resources, state, intervention, system, internal
 # No such table, column or function: the migrations of this release are not applied yet.
 _FAILING_STATES: Final = {"42P01", "42703", "42883"}
+# The role may not use a table, for instance after a restore without its rights.
+_RIGHTS_STATE: Final = "42501"
 # The connection takes no writes: `default_transaction_read_only`, or the server is a standby.
 _READ_ONLY_STATE: Final = "25006"
 # A prepared statement is absent, has another form, or takes other values, because another session prepared it: a pooler
@@ -29,6 +31,7 @@ _RETRYABLE_CLASSES: Final = {"40"}  # deadlock, serialization failure
 _RETRYABLE_STATES: Final = {"0A000"}  # "cached plan must not change result type": after a migration
 
 READ_ONLY: Final = "the database is read-only"
+NO_RIGHTS: Final = "the database refuses this role: grant it the rights that `muniment doctor` names"
 POOLED: Final = (
     "a connection pooler in transaction mode loses prepared statements: configure it to keep them "
     "(max_prepared_statements of PgBouncer 1.21 or newer), or to use session mode"
@@ -85,14 +88,18 @@ def for_caller(error: BaseException) -> BaseException:
     state = _state(error) or ""
     if not isinstance(error, DRIVER_ERRORS):
         return error
-    if is_read_only(error) or is_pooled(error):
-        refusal = DatabaseUnavailable(READ_ONLY if is_read_only(error) else POOLED)
-        refusal.__cause__ = error
-        return refusal
     is_failure = state[:2] in _FAILING_CLASSES or state in _FAILING_STATES
-    if state and not (is_failure or is_retryable(error) or is_loss(error)):
+    if is_read_only(error):
+        detail = READ_ONLY
+    elif is_pooled(error):
+        detail = POOLED
+    elif state == _RIGHTS_STATE:
+        detail = NO_RIGHTS
+    elif not state or is_failure or is_retryable(error) or is_loss(error):
+        detail = f"the database does not answer: {error_name(error)}"
+    else:
         return error
-    refusal = DatabaseUnavailable(f"the database does not answer: {error_name(error)}")
+    refusal = DatabaseUnavailable(detail)
     refusal.__cause__ = error
     return refusal
 

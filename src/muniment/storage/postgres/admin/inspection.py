@@ -26,6 +26,17 @@ _STATE: Final = """SELECT pg_is_in_recovery(), current_setting('transaction_read
   (SELECT coalesce(extract(epoch FROM max(clock_timestamp() - xact_start)), 0)::float8 FROM pg_stat_activity
     WHERE backend_type = 'client backend')"""
 
+# What belongs to other owners is not of the service. The service reads the list of migrations, which `migrate` writes.
+_CLOSED: Final = """WITH ours AS (SELECT tableowner AS owner FROM pg_tables
+    WHERE schemaname = current_schema() AND tablename = 'schema_migrations')
+  SELECT tablename::text FROM pg_tables, ours WHERE schemaname = current_schema() AND tableowner = owner
+    AND NOT (has_table_privilege(quote_ident(tablename), 'SELECT') AND (tablename = 'schema_migrations' OR (
+      has_table_privilege(quote_ident(tablename), 'INSERT')
+      AND has_table_privilege(quote_ident(tablename), 'UPDATE')
+      AND has_table_privilege(quote_ident(tablename), 'DELETE'))))
+  UNION ALL SELECT sequencename::text FROM pg_sequences, ours WHERE schemaname = current_schema()
+    AND sequenceowner = owner AND NOT has_sequence_privilege(quote_ident(sequencename), 'USAGE') ORDER BY 1"""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
@@ -38,7 +49,7 @@ class ServerState:
     oldest_transaction_s: float
     # Settings of a session that hold otherwise than the service asked for: name to value.
     changed_settings: dict[str, str]
-    # Tables of the service that this user may not read, add to, change and delete from.
+    # Tables and sequences of the service that this user may not use as the service does.
     closed_tables: list[str]
 
 
@@ -53,13 +64,7 @@ async def state_of(url: str) -> ServerState:
         ((durability,),) = await connection.fetch("SELECT current_setting('synchronous_commit')")
         if durability in {"off", "local"}:
             changed["synchronous_commit"] = durability
-        closed = await connection.fetch(
-            """SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema() AND NOT (
-                 has_table_privilege(quote_ident(tablename), 'SELECT')
-                 AND has_table_privilege(quote_ident(tablename), 'INSERT')
-                 AND has_table_privilege(quote_ident(tablename), 'UPDATE')
-                 AND has_table_privilege(quote_ident(tablename), 'DELETE')) ORDER BY 1"""
-        )
+        closed = await connection.fetch(_CLOSED)
     except DRIVER_ERRORS as error:
         raise DatabaseUnavailable(f"the database does not answer: {error_name(error)}") from error
     finally:
