@@ -229,39 +229,6 @@ def test_a_server_that_is_gone_is_an_outage(tmp_path: Path, monkeypatch: pytest.
     all_refuse(S3BlockStore("s3://blocks/x", spools=tmp_path), "is not reached")
 
 
-@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])
-@pytest.mark.parametrize(
-    "value",
-    ["", "hidden", "hidden.example:9000", "http://", "http:///hidden", "http://a hidden", "http://[::1", "ftp://hidden",
-     "http://hidden:99999", "http://me:hidden@h", "http://h?hidden"],
-)  # fmt: skip
-def test_an_endpoint_of_another_form_is_refused_and_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
-    use(monkeypatch, {name: value})
-    with pytest.raises(ValueError, match=f"^{name} must be https://") as refused:
-        S3BlockStore("s3://blocks/x", spools=tmp_path)
-    assert "hidden" not in str(refused.value)
-
-
-@pytest.mark.parametrize("host", ["[::1]", "[::1]:9", "store.internal:9000", "127.0.0.1:9/path/", "MINIO_1"])
-def test_an_endpoint_may_have_any_host_a_port_and_a_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
-) -> None:
-    use(monkeypatch, {"AWS_ENDPOINT_URL": f"http://{host}"})
-    S3BlockStore("s3://blocks/x", spools=tmp_path)
-
-
-@pytest.mark.parametrize(
-    "variables", [{"AWS_ENDPOINT_URL": "http://999.999.999.999"}, {"AWS_ENDPOINT_URL": "http://[1:2]"}]
-)
-def test_a_panic_of_the_library_is_an_outage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
-) -> None:
-    use(monkeypatch, environment(free_port()) | variables)
-    all_refuse(S3BlockStore("s3://blocks/x", spools=tmp_path), "no request can be made with the endpoint")
-
-
 @contextmanager
 def answering(answer: bytes | None) -> Generator[int]:
     """A server that gives every request this answer, or none."""
