@@ -89,7 +89,8 @@ TRIGGERS: Final[list[Case]] = [
         "sigs": [sig_of(k * 7 + n + 1) for k in range(100)], "limit": 100}),
     triggers_listed("newest, offset 1,000", lambda _, __: {"offset": 1_000}),
     ("store a trigger", lambda db, _, n: store.insert(db, new_row(n))),
-    ("deactivate a trigger", lambda db, rows, n: store.deactivate(db, sig_of(rows // 2 + n).raw, "." * 1_400)),
+    ("deactivate a trigger", lambda db, rows, n: store.deactivate(
+        db, sig_of(rows // 2 + n).raw, f'"{"." * 1_398}"', NOW_MS)),
     ("mark those that have ended", lambda db, _, __: store.mark_ended(db, NOW_MS)),
 ]  # fmt: skip
 INTENTS: Final[list[Case]] = [

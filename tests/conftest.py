@@ -18,6 +18,7 @@ import structlog
 from hypothesis import HealthCheck, settings as hypothesis_settings
 
 from applications import client_of
+from feed_checks import check_events
 from limitless import unlimited_settings
 from muniment.app import Application, build_context
 from muniment.context import Context
@@ -156,12 +157,23 @@ def database_limits() -> DatabaseLimits:
 
 
 @pytest.fixture
-async def context(settings: Settings, clock: Clock, database_limits: DatabaseLimits) -> AsyncIterator[Context]:
+async def context(
+    request: pytest.FixtureRequest, settings: Settings, clock: Clock, database_limits: DatabaseLimits
+) -> AsyncIterator[Context]:
+    """The outside world of the application. Each test ends with a look at the events: they tell what the tables hold.
+
+    A test that writes rows as no release does, or removes some, says so by the mark `spoils_events`.
+    """
     made = build_context(settings, now_ms=clock, database_limits=database_limits)
     await made.database.migrate()
     yield made
-    await made.outgoing.close()
-    await made.database.close()
+    try:
+        if request.node.get_closest_marker("spoils_events") is None:
+            await check_events(made.database)
+    finally:
+        await made.outgoing.close()
+        await made.outgoing_webhooks.close()
+        await made.database.close()
 
 
 @pytest.fixture

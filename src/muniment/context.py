@@ -55,6 +55,10 @@ class Context:
     find_inputs: FindInputs
     holdings: Holdings
     outgoing: Outgoing
+    # Requests to receivers of webhooks, whose slowness delays no other request.
+    outgoing_webhooks: Outgoing
+    # The `Hub` of the feed, for streams and waiting polls; this room does not know its type. None: nothing serves.
+    hub: object
     # Makes the spans of this process; None: traces are off.
     tracer: Tracer | None
     is_stopping: Callable[[], bool]

@@ -1,4 +1,4 @@
-"""Requests by this service: only to hosts that an operator named, bounded in size and time.
+"""Requests by this service, bounded in size and time: to hosts that an operator named, and to receivers of webhooks.
 
 A name is resolved where its connection is opened, every address it has is checked, and the connection goes to an
 address that was checked: a name that later points inward (DNS rebinding) changes nothing. Connections are kept by
@@ -14,7 +14,8 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
@@ -33,6 +34,8 @@ ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
 SMALL_ANSWER_BYTES_MAX: Final = 256 * 1024
 CONNECT_SECONDS_MAX: Final = 1.0
 CONNECTIONS_MAX: Final = 64
+# After the head of an answer to `deliver`, its content counts as far as it comes within this time.
+_CONTENT_SECONDS_MAX: Final = 2.0
 _KEEPALIVE_SECONDS: Final = 30
 # RFC 6052 section 2.1: the last 32 bits are an IPv4 address, to which a translator passes the request on.
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
@@ -61,6 +64,14 @@ class Answer(NamedTuple):
     content: bytes
 
 
+class Receipt(NamedTuple):
+    """The answer to a delivery: its status, its `Retry-After` (None: it has none), and the beginning of its content."""
+
+    status: int
+    retry_after: str | None
+    content: bytes
+
+
 def is_public(address: _IPAddress) -> bool:
     """Whether a request may go to `address`: not private, loopback, link-local, multicast, or a disguise of one."""
     if isinstance(address, ipaddress.IPv6Address):
@@ -75,8 +86,9 @@ def is_public(address: _IPAddress) -> bool:
 class _CheckedConnections(httpcore2.AsyncNetworkBackend):
     """Opens connections to addresses that were checked."""
 
-    def __init__(self, *, allow_private: bool) -> None:
+    def __init__(self, *, allow_private: bool, lookups: ThreadPoolExecutor | None = None) -> None:
         self._allow_private = allow_private
+        self._lookups = lookups
         # httpcore2 types it by whether anyio is installed, which it is here.
         self._connections = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
@@ -105,8 +117,11 @@ class _CheckedConnections(httpcore2.AsyncNetworkBackend):
 
     async def _resolve(self, host: str, port: int) -> list[_IPAddress]:
         """Raises `Unreachable` for a host that has no address, or any that requests must not go to."""
+        loop, wanted = asyncio.get_running_loop(), {"type": socket.SOCK_STREAM}
+        look_up = partial(socket.getaddrinfo, host, port, **wanted)
+        own = self._lookups
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await (loop.run_in_executor(own, look_up) if own else loop.getaddrinfo(host, port, **wanted))
         except (OSError, UnicodeError):  # UnicodeError: a label that is too long for a name
             raise Unreachable("unknown-host") from None
         addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
@@ -116,28 +131,34 @@ class _CheckedConnections(httpcore2.AsyncNetworkBackend):
 
 
 class Outgoing:
-    """The one HTTP client of a process."""
+    """The HTTP client of a process; webhooks have one of their own, so that slow receivers delay nothing else."""
 
     def __init__(
         self,
         *,
         allow_private: bool,
+        connect_seconds_max: float = CONNECT_SECONDS_MAX,
+        lookups_max: int = 0,
         tls: ssl.SSLContext | None = None,
         metrics: Metrics | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
 
-        `tls` says which certificates are trusted; by default those that the operating system trusts. With a `tracer`,
-        a request to another server is a span of the request that waits for it, and carries its trace.
+        At most `lookups_max` host names are looked up at the same time, in threads of this client; 0: in those of the
+        event loop. `tls` says which certificates are trusted; by default those that the operating system trusts. With
+        a `tracer`, a request to another server is a span of the request that waits for it, and carries its trace.
         """
         self.metrics = metrics or Metrics.of_process()
         self._tracer = tracer
+        self._connect_seconds_max = connect_seconds_max
+        # Threads are made when they are used. One that waits for a resolver cannot be stopped.
+        self._lookups = ThreadPoolExecutor(lookups_max, "look-up") if lookups_max else None
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=CONNECTIONS_MAX,
             keepalive_expiry=_KEEPALIVE_SECONDS,
-            network_backend=_CheckedConnections(allow_private=allow_private),
+            network_backend=_CheckedConnections(allow_private=allow_private, lookups=self._lookups),
         )
 
     async def __aenter__(self) -> Self:
@@ -152,6 +173,8 @@ class Outgoing:
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.aclose()
+        if self._lookups is not None:
+            self._lookups.shutdown(wait=False, cancel_futures=True)
 
     async def post(
         self, url: str, body: bytes, *, seconds_max: float, bytes_max: int = SMALL_ANSWER_BYTES_MAX
@@ -172,6 +195,14 @@ class Outgoing:
         Raises `Unreachable`, also when the answer is longer than `bytes_max` or ends early, and the errors of `body`.
         """
         return await self._request("POST", url, fields, body, seconds_max, partial(_answer, bytes_max=bytes_max))
+
+    async def deliver(self, url: str, fields: _Fields, body: bytes, *, seconds_max: float, bytes_max: int) -> Receipt:
+        """The answer of any status to a POST with these header fields. Content behind `bytes_max` is left unread.
+
+        Raises `Unreachable` when the head of the answer does not come within `seconds_max`.
+        """
+        given = [*fields, ("content-length", str(len(body)))]
+        return await self._request("POST", url, given, body, seconds_max, partial(_receipt, bytes_max=bytes_max))
 
     async def _request(
         self,
@@ -200,7 +231,7 @@ class Outgoing:
         seconds_max: float,
         read: Callable[[httpcore2.Response], Awaitable[T]],
     ) -> T:
-        limits = {"connect": min(CONNECT_SECONDS_MAX, seconds_max), "read": seconds_max, "write": seconds_max}
+        limits = {"connect": min(self._connect_seconds_max, seconds_max), "read": seconds_max, "write": seconds_max}
         try:
             async with asyncio.timeout(seconds_max), AsyncExitStack() as stack:
                 response = await stack.enter_async_context(
@@ -245,6 +276,19 @@ async def _content(response: httpcore2.Response, *, bytes_max: int) -> bytes:
 
 async def _answer(response: httpcore2.Response, *, bytes_max: int) -> Answer:
     return Answer(response.status, await _read(response, bytes_max))
+
+
+async def _receipt(response: httpcore2.Response, *, bytes_max: int) -> Receipt:
+    """The status counts, whatever becomes of the content: a receiver that never ends it has answered."""
+    retry_after = next((value for name, value in response.headers if name.lower() == b"retry-after"), None)
+    received = bytearray()
+    with suppress(TimeoutError, httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError):
+        async with asyncio.timeout(_CONTENT_SECONDS_MAX):
+            async for chunk in response.aiter_stream():
+                received += chunk[: bytes_max - len(received)]
+                if len(received) >= bytes_max:
+                    break
+    return Receipt(response.status, None if retry_after is None else retry_after.decode("latin-1"), bytes(received))
 
 
 async def _read(response: httpcore2.Response, bytes_max: int) -> bytes:

@@ -120,6 +120,7 @@ async def lifespan(application: Application) -> AsyncGenerator[None]:
     await running
 
 
+@pytest.mark.spoils_events("the application closes the database")
 async def test_at_sigterm_it_is_not_ready_and_the_server_stops_after_the_delay(
     context: Context, stopped: list[int]
 ) -> None:
@@ -134,6 +135,7 @@ async def test_at_sigterm_it_is_not_ready_and_the_server_stops_after_the_delay(
         assert stopped == [signal.SIGTERM]
 
 
+@pytest.mark.spoils_events("the test closes the database")
 async def test_the_sweep_survives_a_database_that_does_not_answer(context: Context) -> None:
     turns: list[str] = []
 

@@ -156,6 +156,7 @@ async def test_everything_that_many_simultaneous_writers_append_is_there_in_list
     assert (listed["proposals"], listed["logs"]) == (whole["proposals"][-50:], whole["logs"][-50:])
 
 
+@pytest.mark.spoils_events("rows are filled in by SQL")
 @pytest.mark.parametrize(
     ("kind", "make", "table", "holds"),
     [("proposals", proposal, "intent_proposals", 1_000), ("logs", log, "intent_logs", 10_000)],

@@ -21,7 +21,10 @@ from muniment.storage.database import Transaction
 from muniment.storage.sqlite.engine import SqliteDatabase
 from muniment.watch.receipts import CLAIMED, ENQUEUED, SUBMITTED, named_transactions
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
+    pytest.mark.spoils_events("rows are filled in by SQL"),
+]
 
 FEW, MANY = 1_000, 40_000
 NOW_S = NOW_MS // 1_000

@@ -198,6 +198,7 @@ LENGTHS = st.one_of(
 )
 
 
+@pytest.mark.spoils_events("rows are filled in by SQL")
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_client_that_follows_cursors_over_long_pages_gets_every_row_once(
     caller: httpx2.AsyncClient, context: Context, path: str

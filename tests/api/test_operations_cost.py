@@ -17,7 +17,10 @@ from muniment.intents.store import mark_expired
 from muniment.storage.database import Transaction
 from muniment.storage.sqlite.engine import SqliteDatabase
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
+    pytest.mark.spoils_events("rows are filled in by SQL"),
+]
 
 HOUR = 3_600
 INSERT = """INSERT INTO intents_2

@@ -39,11 +39,19 @@ NEEDS = {
     "pins list": [],
     "pins retry": [],
     "pins recheck": [],
+    "webhooks add": ["https://hooks.example.org/"],
+    "webhooks list": [],
+    "webhooks show": ["mnh_" + "0a" * 16],
+    "webhooks remove": ["mnh_" + "0a" * 16],
+    "webhooks resume": ["mnh_" + "0a" * 16],
+    "webhooks replay": ["mnh_" + "0a" * 16, "ZS0wYmFkY2FmZS0xMDA"],
+    "webhooks rotate": ["mnh_" + "0a" * 16],
+    "webhooks test": ["mnh_" + "0a" * 16],
     "sequence show": [],
     "sequence use": ["sequencer"],
 }
 # What they say is there no file of; the others: of the database.
-FILES = {name: "secrets" for name in NEEDS if name.startswith("secrets ")}
+FILES = {name: "secrets" for name in NEEDS if name.startswith(("secrets ", "webhooks "))}
 
 
 def commands(group: click.Group, words: str = "") -> Iterator[str]:

@@ -103,6 +103,7 @@ def test_a_healthy_store_is_well(registry: Registry) -> None:
         "triggers: 3 checked",
         "deactivations: 1 checked",
         "intents and proposals: 0 checked",
+        "events: 6 checked",
         "everything matches its signatures and hashes",
     ]
 
@@ -176,7 +177,8 @@ def test_a_trigger_under_another_name_is_named(registry: Registry) -> None:
 
 def test_a_deactivation_that_was_taken_back_is_named(registry: Registry) -> None:
     registry.sql("UPDATE triggers SET deactivated = 0 WHERE sig = ?", bytes.fromhex(registry.ended[2:]))
-    (trigger,) = registry.wrong()
+    trigger, event = registry.wrong()
+    assert event.startswith("event ")
     assert trigger.startswith(f"trigger {registry.ended}: ")
 
 
@@ -240,3 +242,18 @@ def test_all_that_is_wrong_is_named(registry: Registry) -> None:
     registry.sql("UPDATE deactivations SET trigger_sigs = ?", b"\xff" * 65)
     kinds = [line.split()[0] for line in registry.wrong()]
     assert kinds == ["function", "trigger", "trigger", "deactivation"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("UPDATE triggers SET deactivated = 0 WHERE deactivated = 1", "was deactivated, which is active"),
+        ("UPDATE events SET subject = zeroblob(65) WHERE seq = 3", "which is not stored"),
+        ("UPDATE events SET kind = 9 WHERE seq = 3", "there is no kind 9"),
+        ("UPDATE events SET kind = 5, facts = '[' WHERE seq = 3", "its facts cannot be read"),
+        ("UPDATE events SET kind = 5, facts = '{\"version\":7}' WHERE seq = 3", "it tells version 7"),
+    ],
+)
+def test_an_event_that_its_record_contradicts_is_named(registry: Registry, statement: str, fault: str) -> None:
+    registry.sql(statement)
+    assert [line for line in registry.wrong() if line.startswith("event ") and fault in line]

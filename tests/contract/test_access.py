@@ -21,6 +21,8 @@ from muniment.settings import Settings
 from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
 
 OWNER = Wallet(7)
+# No name is looked up for it: it has an empty label.
+RECEIVER = "https://hooks..example/"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ def public(status: int = 200) -> Row:
 WITH_TOKEN = Row(401, 401, 401, 401, 200)
 WITH_KEY = Row(401, 403, 403, 403, 200)
 WITH_OPERATOR_KEY = Row(401, 403, 403, 403, 200)
+# An operator's key, or where the settings allow it a token. A key decides where both come.
+WITH_KEY_OR_TOKEN = Row(401, 403, 403, 403, 200)
 
 TABLE = {
     "GET /triggers": public(),
@@ -52,6 +56,8 @@ TABLE = {
     "POST /triggers/deactivate": public(204),  # as above
     "POST /triggers/deactivate/sign-params": public(),
     "GET /deactivations/{signature}": public(404),
+    "GET /events": public(),
+    "GET /events/stream": public(),
     "GET /intents": public(),
     "GET /intents/{hash}": public(),
     "PUT /intents/{hash}": WITH_OPERATOR_KEY,
@@ -73,6 +79,17 @@ TABLE = {
     "GET /users/{address}/data": WITH_TOKEN,
     "POST /users/{address}/data": WITH_TOKEN,
     "GET /.well-known/jwks.json": public(),
+    "GET /webhooks": WITH_KEY_OR_TOKEN,
+    "POST /webhooks": WITH_KEY_OR_TOKEN,
+    "GET /webhooks/{id}": WITH_KEY_OR_TOKEN,
+    "PATCH /webhooks/{id}": WITH_KEY_OR_TOKEN,
+    "DELETE /webhooks/{id}": replace(WITH_KEY_OR_TOKEN, good=204),
+    "POST /webhooks/{id}/resume": replace(WITH_KEY_OR_TOKEN, good=409),  # the receiver has not answered a challenge
+    "POST /webhooks/{id}/replay": WITH_KEY_OR_TOKEN,
+    "POST /webhooks/{id}/rotate": WITH_KEY_OR_TOKEN,
+    "POST /webhooks/{id}/test": WITH_KEY_OR_TOKEN,
+    "GET /webhooks/{id}/attempts": WITH_KEY_OR_TOKEN,
+    "GET /.well-known/webhooks/{id}": public(),
     "GET /healthz": public(),
     "GET /readyz": public(),
     "GET /metrics": public(),  # for peers in `metrics_from`
@@ -81,6 +98,14 @@ TABLE = {
     "GET /docs": public(),
     "GET /errors/{code}": public(),
 }
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Streams end at once: over a limit."""
+    return replace(settings, feed_streams_max=0)
+
+
 OPERATIONS = {
     f"{method.upper()} {path}": described
     for path, methods in document()["paths"].items()
@@ -101,6 +126,7 @@ class World:
     foreign_token: str
     foreign_key: str
     foreign_operator_key: str
+    webhook: dict[str, Any]
 
     def carried(self, column: str) -> dict[str, str]:
         token, key, operator_key = {
@@ -133,6 +159,9 @@ class World:
             "POST /intents/{hash}/proposals": proposal,
             "POST /intents/{hash}/logs": log,
             "POST /intents/{hash}/status": lambda: {"status": "enqueued"},
+            "POST /webhooks": lambda: {"url": RECEIVER},
+            "PATCH /webhooks/{id}": lambda: {"batch": True},
+            "POST /webhooks/{id}/replay": lambda: {"cursor": self.webhook["cursor"]},
         }
         if operation == "POST /functions":
             return {"files": Bundle().files}
@@ -147,6 +176,7 @@ class World:
         url = path.format(
             sig=sig, cid=self.cid, name="manifest.json", code="integrity", address=OWNER.address,
             hash=IntentDraft().hash, signature=OWNER.sign_deactivation([sig]),
+            id=self.webhook["id"],
         )  # fmt: skip
         query = {"format": "raw"} if path == "/ipfs/{cid}" else None
         headers = self.carried(column)
@@ -172,9 +202,11 @@ async def world(client: httpx2.AsyncClient, context: Context, foreign: httpx2.As
     await register(client, draft)
     operator = OperatorClient(client, await operator_key(context))
     await operator.recorded()
+    added = await client.post("/webhooks", json={"url": RECEIVER}, headers={"x-operator-key": operator.key})
     return World(
         client, cid, draft, await log_in(client, OWNER), await api_key_of(client, OWNER), operator.key,
         await log_in(foreign, OWNER), await api_key_of(foreign, OWNER), new_key(secrets.token_bytes),
+        added.json()["webhook"],
     )  # fmt: skip
 
 

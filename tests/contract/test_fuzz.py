@@ -53,7 +53,8 @@ class Registry:
 
 @asynccontextmanager
 async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Registry]:
-    context = build_context(Settings(data_dir=data_dir, log_level="warning"), now_ms=Clock())
+    # Streams end at once: over a limit.
+    context = build_context(Settings(data_dir=data_dir, log_level="warning", feed_streams_max=0), now_ms=Clock())
     await context.database.migrate()
     transport = httpx2.ASGITransport(app=Application(context))
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}

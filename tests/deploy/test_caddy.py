@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import os
-import socket
 import ssl
-import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
@@ -17,47 +14,16 @@ from threading import Thread
 
 import httpx2
 import pytest
-from programs import DEPLOY, ROOT, packaged, run
+from programs import ROOT, run
+from shipped_caddy import caddy
 
 from local_server import LocalServer
 from ports import free_port
 from service import Service
 
-CADDYFILE = DEPLOY / "compose" / "Caddyfile"
 # The certificate of `localhost` is by Caddy's own authority. This machine does not learn to trust it, and its port 80
 # is not taken.
 OWN_AUTHORITY = "{\n\tskip_install_trust\n\tauto_https disable_redirects\n}\n"
-
-
-@contextmanager
-def caddy(home: Path, site: str, port: int, upstream: str, options: str = "") -> Generator[None]:
-    """Caddy with the shipped file, after `options`; its own files are in `home`."""
-    (home / "Caddyfile").write_text(options + CADDYFILE.read_text("utf-8"), "utf-8")
-    environment = {
-        **os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_CONFIG_HOME": str(home),
-        "SITE": site, "UPSTREAM": upstream, "CADDY_ADMIN": f"127.0.0.1:{free_port()}",
-    }  # fmt: skip
-    command = [packaged("caddy"), "run", "--config", home / "Caddyfile", "--adapter", "caddyfile"]
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stderr=log)
-    try:
-        _wait_for(port, home / "log")
-        yield
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def _wait_for(port: int, log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionError:
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
-        else:
-            return
 
 
 class Recorder(BaseHTTPRequestHandler):

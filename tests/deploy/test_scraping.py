@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +13,10 @@ import httpx2
 import pytest
 import yaml
 from programs import DEPLOY, installed, packaged, run
+from shipped_nginx import shipped_nginx
 
-from ports import free_port
 from service import Service
 
-LOCATIONS: Final = DEPLOY / "nginx" / "muniment.conf"
 SPELLINGS: Final = ("/metrics", "/metrics?a=b", "/METRICS", "/%6detrics", "//metrics", "/x/../metrics", "/metrics/")
 COMPOSE: Final = [
     word for name in ("compose.yaml", "monitoring.yaml") for word in ("--file", DEPLOY / "compose" / name)
@@ -35,43 +32,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def nginx(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of nginx with the shipped locations in front of the service, on the machine of the service."""
-    home, port = tmp_path_factory.mktemp("nginx"), free_port()
-    locations = LOCATIONS.read_text()
-    assert locations.count("http://127.0.0.1:8787;") == 1
-    (home / "muniment.conf").write_text(locations.replace("http://127.0.0.1:8787", service.url))
-    (home / "nginx.conf").write_text(_config(home, port))
-    process = subprocess.Popen([installed("nginx"), "-p", home, "-c", home / "nginx.conf"], stderr=subprocess.DEVNULL)
-    try:
-        _wait_for(port, process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
-
-
-def _config(home: Path, port: int) -> str:
-    user = "user root;" if os.geteuid() == 0 else ""
-    folders = " ".join(
-        f"{kind}_temp_path {home}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi")
-    )
-    server = f"server {{ listen 127.0.0.1:{port}; include {home}/muniment.conf; }}"
-    return (
-        f"{user} daemon off; master_process off; pid {home}/pid; error_log {home}/error.log;"
-        f" events {{}} http {{ access_log off; {folders} {server} }}"
-    )
-
-
-def _wait_for(port: int, process: subprocess.Popen[Any]) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionError:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        else:
-            return
+    with shipped_nginx(tmp_path_factory.mktemp("nginx"), service.url) as url:
+        yield url
 
 
 def test_the_machine_itself_reads_the_metrics(service: Service) -> None:

@@ -33,6 +33,7 @@ async def another_process(context: Context, limits: DatabaseLimits) -> AsyncGene
     made = build_context(context.settings, now_ms=context.now_ms, database_limits=limits)
     yield made
     await made.outgoing.close()
+    await made.outgoing_webhooks.close()
     await made.database.close()
 
 

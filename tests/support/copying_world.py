@@ -21,11 +21,14 @@ from muniment.cli.main import main
 from muniment.context import Context
 from muniment.evm.address import Address
 from muniment.settings import Settings
-from muniment.storage.database import Row
+from muniment.storage.database import Row, Transaction
 from muniment.storage.registry_copy import TABLES
 from muniment.triggers.store import mark_ended
 from muniment.users import store as users
 from muniment.users.types import Email
+from muniment.webhooks import history
+from muniment.webhooks.history import Attempt, DeadLetter
+from muniment.webhooks.types import WebhookId
 from operator_client import (
     HEX32,
     IntentDraft,
@@ -238,6 +241,7 @@ async def _fill(place: Place, context: Context, client: httpx2.AsyncClient, cloc
     revoked = await operator_key(context, "gone")
     await context.database.write(lambda tx: operators.revoke(tx, "gone", clock.now_ms))
     intents = await _fill_intents(operator)
+    await _fill_webhooks(operator, context)
     for sql, values in FACTS:
         await context.database.write(lambda tx, sql=sql, values=values: tx.execute(sql, values))
     clock.advance(hours=2)  # some have ended by now, and half of these were swept
@@ -262,6 +266,19 @@ async def _fill_users(client: httpx2.AsyncClient, context: Context) -> tuple[str
     before = (await client.get("/users/api-key", headers=mine)).json()["apiKey"]
     rotated = await client.post("/users/api-key/rotate", json={"graceSeconds": 0}, headers=mine)
     return token, before, rotated.json()["apiKey"], used_login
+
+
+async def _fill_webhooks(operator: OperatorClient, context: Context) -> None:
+    body = {"url": "https://hooks.example.org/?of=all", "filters": {"owner": [OWNERS[0].address]}}
+    answer = await operator.client.post("/webhooks", json=body, headers={"x-operator-key": operator.key})
+    hook_id = WebhookId.parse(answer.json()["webhook"]["id"]).raw
+
+    async def happen(tx: Transaction) -> None:
+        attempts = [Attempt(NOW_MS, None, None, 200, 31, "delivered"), Attempt(NOW_MS, 1, 2, None, 9, "timeout")]
+        await history.note_attempts(tx, hook_id, attempts)
+        await history.set_aside(tx, hook_id, DeadLetter(1, 2, NOW_MS, 422))
+
+    await context.database.write(happen)
 
 
 async def _fill_triggers(client: httpx2.AsyncClient) -> tuple[str, list[dict[str, Any]], list[dict[str, Any]]]:

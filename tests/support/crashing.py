@@ -18,7 +18,11 @@ from pathlib import Path
 import httpx2
 
 from builders import Wallet, deploy
+from feed_checks import check_events
 from loading import Load
+from muniment.settings import Settings
+from muniment.storage import open_database
+from muniment.storage.database import Database
 from ports import free_port
 from postgres import Cluster
 from service import Service
@@ -50,6 +54,12 @@ class Site:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
+
+    def database(self) -> Database:
+        """The database itself, beside the service."""
+        return open_database(
+            self.environment.get("MUNIMENT_DATABASE_URL", Settings().database_url), data_dir=self.data_dir
+        )
 
     async def load(self) -> Load:
         """Clients for every process, with a function to make triggers for."""
@@ -113,10 +123,13 @@ async def kill_again_and_again(site: Site, rounds: int) -> Course:
         await load.until(lambda: load.is_of_every_kind(10 * rounds), SLOW_SECONDS_MAX)
     seconds = time.monotonic() - began
     await load.check()
+    database = site.database()
+    events = await check_events(database)
+    await database.close()
     said = site.command("verify")
     assert "everything matches its signatures and hashes" in said, said
     print(  # noqa: T201 - shown with -s, and when the test fails
-        f"{rounds} rounds in {seconds:.0f} s: {len(load.answered_at)} writes acknowledged, "
+        f"{rounds} rounds in {seconds:.0f} s: {len(load.answered_at)} writes acknowledged, {events} events, "
         f"{len(load.answered_at) / seconds:.0f} a second, {load.refused} answers 503, longest {load.longest:.2f} s; "
         f"{_shown('service', course.of_services)}; {_shown('server', course.of_server)}"
     )

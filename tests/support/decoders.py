@@ -49,6 +49,8 @@ from muniment.triggers.listing import TriggerQuery
 from muniment.triggers.schedule import check_cron, check_delta, next_runs
 from muniment.triggers.values import check_values
 from muniment.watch.events import event_in
+from muniment.webhooks.sending import check_url, retry_after_s
+from muniment.webhooks.types import WebhookUrl
 from muniment.wire import ProvedText, refusal_of
 
 KIB = 1024
@@ -422,6 +424,13 @@ DECODERS: tuple[Decoder, ...] = (
         frames=(*JSON_FRAMES, (b'{"Root":{"Cid":{"/":"', b'"}}}'), (b'{"Message":"', b'"}')),
     ),
     Decoder("an error of an IPFS node", answers.message, ("pins.message parse_json",), frames=JSON_FRAMES),
+    Decoder(
+        "the URL of a receiver",
+        _text(lambda text: check_url(WebhookUrl.parse(text), allow_private=False)),
+        ("webhooks.check_url urlsplit", "webhooks.check_url ip_address"),
+        frames=(*PLAIN, (b"https://", b""), (b"https://[", b"]/"), (b"https://a/", b"")),
+    ),
+    Decoder("the Retry-After of a receiver", _text(lambda text: retry_after_s(text, 0)), ()),
     Decoder("data of a node", _text(data_of), (), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g"))),
     Decoder("a quantity of a node", _text(quantity_of), ("evm._QUANTITY compile",), frames=(*PLAIN, (b"0x", b""))),
     Decoder(
@@ -503,6 +512,8 @@ TRUSTED: dict[str, frozenset[str]] = {
     "a record that was checked when it was stored": frozenset(
         {
             "functions._decoded decode",
+            "webhooks._types_decoder Decoder",
+            "webhooks._filters_decoder Decoder",
             "pins.cid_of decode",
             "functions.find_inputs decode",
             "intents.with_members decode",
@@ -587,6 +598,9 @@ TRUSTED: dict[str, frozenset[str]] = {
             "ipfs.EntityBytes.parse itself",
             "http._place b64decode",
             "users._ProfileText.parse itself",
+            "webhooks._ID compile",
+            "webhooks._URL compile",
+            "webhooks.WebhookUrl.parse urlsplit",
         }
     ),
 }

@@ -45,10 +45,11 @@ max_standby_streaming_delay = 1s
 _EMPTY = """SET session_replication_role = replica;
 DO $$ DECLARE name text; BEGIN
   FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public'
-    AND tablename NOT IN ('schema_migrations', 'epoch') LOOP
+    AND tablename NOT IN ('schema_migrations', 'epoch', 'feed') LOOP
     EXECUTE format('DELETE FROM %I', name);
   END LOOP;
   UPDATE epoch SET renewals = 0;
+  UPDATE feed SET floor_seq = 0;
 END $$"""
 
 

@@ -26,6 +26,8 @@ from muniment.app.world import build_context
 from muniment.auth.nonces import forget_nonces
 from muniment.context import Context
 from muniment.errors import Unavailable
+from muniment.feed.hub import Hub
+from muniment.feed.reading import remove_old
 from muniment.http.admission import Admission
 from muniment.http.asgi import AsgiAdapter
 from muniment.http.envelope import Envelope
@@ -68,6 +70,7 @@ SWEEPS: Final[tuple[Sweep, ...]] = (
     lambda tx, _: forget_nonces(tx),
     lambda tx, context: mark_ended(tx, context.now_ms()),
     lambda tx, context: mark_expired(tx, Moment(context.now_ms(), context.settings.settlement_grace_s)),
+    lambda tx, context: remove_old(tx, context.database.visible_before, context.now_ms(), context.settings.feed_days),
 )
 
 _log = structlog.get_logger(__name__)
@@ -86,8 +89,10 @@ class Application(AsgiAdapter):
         self._sweeps = sweeps
         self._sweep_seconds = sweep_seconds
         readiness, machine = Readiness(), MachineGauges(time.monotonic)
+        self.hub = Hub(context)
         self.context = replace(
-            context, is_stopping=lambda: self._stopping, check_ready=lambda: readiness.check(self.context),
+            context, hub=self.hub, is_stopping=lambda: self._stopping,
+            check_ready=lambda: readiness.check(self.context),
             look_at_gauges=lambda: machine.look(self.context),
         )  # fmt: skip
         self._stopping = False
@@ -154,7 +159,9 @@ class Application(AsgiAdapter):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=_TASKS_SECONDS_MAX)  # some of them still write
+            await self.hub.close()
             await self.context.outgoing.close()
+            await self.context.outgoing_webhooks.close()
             await self.context.database.close()
             if self.context.tracer is not None:
                 await asyncio.to_thread(self.context.tracer.stop)
@@ -169,6 +176,7 @@ class Application(AsgiAdapter):
 
         def notice(number: int, frame: FrameType | None) -> None:
             self._stopping = True
+            loop.call_soon_threadsafe(self.hub.stop, delay_s)
             loop.call_soon_threadsafe(loop.call_later, delay_s, stop, number, frame)
 
         signal.signal(signal.SIGTERM, notice)

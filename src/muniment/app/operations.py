@@ -12,6 +12,8 @@ from muniment.app.scrape import get_metrics
 from muniment.auth.caller import SECURITY_SCHEMES
 from muniment.context import Context
 from muniment.errors import InvalidParameter, NotReady, UnknownPath
+from muniment.feed.routes import OPERATIONS as FEED
+from muniment.feed.stream_routes import OPERATIONS as STREAMS
 from muniment.functions.routes import OPERATIONS as FUNCTIONS
 from muniment.http.accept import media_ranges, named_quality
 from muniment.http.documents.openapi import openapi_document
@@ -23,6 +25,7 @@ from muniment.intents.routes import OPERATIONS as INTENTS
 from muniment.limits.costs import CONTENT, FREE, READ, Shed
 from muniment.triggers.routes import OPERATIONS as TRIGGERS
 from muniment.users.routes import OPERATIONS as USERS
+from muniment.webhooks.routes import OPERATIONS as WEBHOOKS
 from muniment.wire import ProvedText, Record, encode
 
 _ABOUT: Final = (
@@ -111,7 +114,7 @@ async def get_error_page(code: ErrorCode) -> Ready[bytes]:
 
 
 OPERATIONS: Final = (
-    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS,
+    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *FEED, *STREAMS, *WEBHOOKS,
     get_root, get_health, get_readiness, get_metrics, get_openapi, get_reference, get_error_page,
 )  # fmt: skip
 

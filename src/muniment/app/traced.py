@@ -85,6 +85,10 @@ class TracedDatabase(TracedReader):
         with self._tracer.child("COMMIT", {"db.system.name": self._system, "db.operation.name": "COMMIT"}):
             return await self._database.write(work, order=order, urgent=urgent)
 
+    def call_after_commits(self, call: Callable[[], object]) -> None:
+        """Have `call` called after each commit."""
+        self._database.call_after_commits(call)
+
     async def migrate(self) -> list[str]:
         """Apply the missing migrations."""
         return await self._database.migrate()

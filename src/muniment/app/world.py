@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 # Inputs of functions kept in memory; they never change. A function has at most 64 inputs, so at most some 40 MB.
 _INPUTS_KEPT: Final = 4_096
+# Receivers of webhooks are anywhere in the world, and so are the servers of their names.
+_HOOK_CONNECT_SECONDS_MAX: Final = 5.0
+_HOOK_LOOKUPS_MAX: Final = 8
 
 
 def build_context(
@@ -94,6 +97,14 @@ def build_context(
         find_inputs=_remembered(database),
         holdings=build_holdings(settings, chains, outgoing, clock, settings.data_dir / "token-lists"),
         outgoing=outgoing,
+        # Without a tracer: receivers are strangers, and the trace of a delivery is none of their business.
+        outgoing_webhooks=Outgoing(
+            allow_private=settings.allow_private_networks,
+            metrics=metrics,
+            connect_seconds_max=_HOOK_CONNECT_SECONDS_MAX,
+            lookups_max=_HOOK_LOOKUPS_MAX,
+        ),
+        hub=None,
         tracer=tracer,
         is_stopping=lambda: False,
         look_at_gauges=_not_served,

@@ -46,13 +46,16 @@ class Secret:
     @classmethod
     def derived_from(cls, raw: bytes) -> Secret:
         """The id and the keys that are derived from the 32 bytes `raw`."""
+        signing_key = Ed25519PrivateKey.from_private_bytes(derive_key(raw, "token signing"))
+        return cls(
+            derive_key(raw, "id", length=4).hex(), derive_key(raw, "nonce"), derive_key(raw, "api key"), signing_key
+        )
 
-        def derive(label: str, length: int) -> bytes:
-            info = b"muniment " + label.encode()
-            return HKDF(algorithm=hashes.SHA256(), length=length, salt=None, info=info).derive(raw)
 
-        signing_key = Ed25519PrivateKey.from_private_bytes(derive("token signing", 32))
-        return cls(derive("id", 4).hex(), derive("nonce", 32), derive("api key", 32), signing_key)
+def derive_key(raw: bytes, label: str, about: bytes = b"", *, length: int = 32) -> bytes:
+    """The key of `length` bytes for the use `label` that HKDF derives from a raw secret; `about` is what it is for."""
+    info = b"muniment " + label.encode() + about
+    return HKDF(algorithm=hashes.SHA256(), length=length, salt=None, info=info).derive(raw)
 
 
 @dataclass(frozen=True, slots=True)

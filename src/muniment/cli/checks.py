@@ -23,7 +23,7 @@ from muniment.cli.options import (
 @common_options
 def verify(config: Path | None, **flags: object) -> None:
     """Compute every hash and check every signature of the stored data again."""
-    from muniment.maintenance.verify import verify as verify_registry
+    from muniment.maintenance.verifying.verify import verify as verify_registry
 
     settings = registry_with_blocks_of(config, **flags)
     with output.errors_on_one_line():

@@ -14,9 +14,12 @@ request. `muniment.http.problems` maps refusals to HTTP statuses. The docstring 
     │   └── InvalidUpload · InvalidManifest · InvalidWasm · VersionTaken
     ├── Unauthenticated         MissingCredential · InvalidToken · LoginFailed
     ├── Forbidden               InvalidApiKey · InvalidOperatorKey · ForeignProfile · NotTheOwner
+    │                           WebhooksForOperators
     ├── Absent                  UnknownPath · FunctionNotFound · TriggerNotFound · IntentNotFound
     │                           ProposalNotFound · DeactivationNotFound · ContentNotFound · CursorTooOld
+    │                           WebhookNotFound
     ├── Conflicting             TriggerDeactivated · SignatureTaken · StatusConflict · IntentDiffers · IntentFull
+    │                           TooManyWebhooks · WebhookNotConfirmed
     ├── Unanswerable            MethodNotAllowed · NotAcceptable · NotCached · RangeNotSatisfiable
     │                           UnsupportedMediaType · RequestTimeout
     │                           TransferCodingNotSupported · HttpVersionNotSupported
@@ -110,8 +113,12 @@ from muniment.errors.state import (
     SignatureTaken as SignatureTaken,
     StatusConflict as StatusConflict,
     TooManyLogins as TooManyLogins,
+    TooManyWebhooks as TooManyWebhooks,
     TriggerDeactivated as TriggerDeactivated,
     TriggerNotFound as TriggerNotFound,
     Unauthenticated as Unauthenticated,
     UnknownPath as UnknownPath,
+    WebhookNotConfirmed as WebhookNotConfirmed,
+    WebhookNotFound as WebhookNotFound,
+    WebhooksForOperators as WebhooksForOperators,
 )

@@ -62,6 +62,13 @@ class NotTheOwner(Forbidden):
     title = "Not signed by the owner"
 
 
+class WebhooksForOperators(Forbidden):
+    """On this service only operators may have webhooks; a wallet reads the change feed itself."""
+
+    code = "webhooks-for-operators"
+    title = "Webhooks are for operators"
+
+
 class Absent(Refusal):
     """The requested record or content is not here."""
 
@@ -106,6 +113,13 @@ class ProposalNotFound(Absent):
 
     code = "proposal-not-found"
     title = "Proposal not found"
+
+
+class WebhookNotFound(Absent):
+    """The caller has no webhook with this id; one of somebody else is answered in the same way."""
+
+    code = "webhook-not-found"
+    title = "Webhook not found"
 
 
 class ContentNotFound(Absent):
@@ -163,6 +177,20 @@ class IntentFull(Conflicting):
 
     code = "intent-full"
     title = "Intent is full"
+
+
+class TooManyWebhooks(Conflicting):
+    """The caller, or the registry, has as many webhooks as the limit allows: remove one first."""
+
+    code = "too-many-webhooks"
+    title = "Too many webhooks"
+
+
+class WebhookNotConfirmed(Conflicting):
+    """The webhook waits for an answer to its challenge, or for new keys; only then can deliveries go on."""
+
+    code = "webhook-not-confirmed"
+    title = "Webhook is not confirmed"
 
 
 class Limited(Refusal):

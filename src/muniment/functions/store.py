@@ -102,9 +102,9 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
         (new.digest, new.content, msgspec.json.encode(new.inputs).decode(), new.created_at_ms, new.record),
     )
     joined = await transaction.execute(
-        """INSERT INTO function_creators (creator, function_seq, name, version)
-           SELECT ?, seq, ?, ? FROM functions WHERE content = ? ON CONFLICT DO NOTHING""",
-        (creator.raw, name, version, new.content),
+        """INSERT INTO function_creators (creator, function_seq, name, version, joined_at_ms)
+           SELECT ?, seq, ?, ?, ? FROM functions WHERE content = ? ON CONFLICT DO NOTHING""",
+        (creator.raw, name, version, new.created_at_ms, new.content),
     )
     # No row was inserted: the creator already has this version, with these bytes or with those of a concurrent upload.
     if not joined and (taken := await find_taken(transaction, creator, name, version, new.content)):

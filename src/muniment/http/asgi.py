@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 
-from muniment.http.reply import Ready, Reply, closed_after, header_fields
+from muniment.http.reply import Ready, Reply, Stream, Streamed, closed_after, header_fields
 from muniment.http.request import ClientGone, Request
 
 Scope = MutableMapping[str, Any]
@@ -35,7 +36,10 @@ class AsgiAdapter:
                 reply = await self._asgi_respond(request)
             except ClientGone:
                 return
-            await _send(reply, request, send)
+            if isinstance(reply, Stream):
+                await _until_gone(_send(reply, request, send), receive)
+            else:
+                await _send(reply, request, send)
         else:
             raise ValueError(f"this application answers HTTP, not {scope['type']}")
 
@@ -92,7 +96,29 @@ async def _send(reply: Reply, request: Request, send: Send) -> None:
         if isinstance(reply, Ready):
             await send({"type": "http.response.body", "body": reply.body})
             return
-        async with closed_after(reply.chunks) as chunks:
-            async for chunk in chunks:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await _send_pieces(reply, send)
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _send_pieces(reply: Streamed, send: Send) -> None:
+    async with closed_after(reply.chunks) as chunks:
+        async for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+async def _until_gone(sending: Coroutine[None, None, None], receive: Receive) -> None:
+    """Send a stream until it ends or its client goes away: otherwise it would wait for an event that nobody reads."""
+    tasks = asyncio.ensure_future(sending), asyncio.ensure_future(_disconnection(receive))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    if not tasks[0].cancelled():
+        tasks[0].result()
+
+
+async def _disconnection(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -206,10 +206,13 @@ async def next_link(
         return ()
     else:
         last = page.last_seq
+    return (link_behind(path, query_string, _cursor_after(last, await numbers.epoch())),)
+
+
+def link_behind(path: str, query_string: bytes, cursor: bytes) -> tuple[bytes, bytes]:
+    """The `Link` header that leads to the page behind `cursor`, with the other parameters of `query_string`."""
     asked = _without_place if len(query_string) <= _KEPT_BYTES_MAX else _without_place.__wrapped__
-    cursor = _cursor_after(last, await numbers.epoch())
-    link = b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), cursor)
-    return ((b"link", link),)
+    return (b"link", b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), cursor))
 
 
 @lru_cache(maxsize=_QUERIES_KEPT)

@@ -20,7 +20,7 @@ WITHOUT_BODY: Final = frozenset({204, 304})
 _NOT_MODIFIED: Final = 304
 _EXPOSED: Final = (
     b"x-request-id, link, etag, retry-after, ratelimit, ratelimit-policy, x-partial, x-unpriced, "
-    b"content-range, x-ipfs-path, x-ipfs-roots"
+    b"content-range, x-ipfs-path, x-ipfs-roots, x-caught-up"
 )
 _ALWAYS: Final = (
     (b"access-control-allow-origin", b"*"),
@@ -55,6 +55,17 @@ class Streamed:
     def counted(self, count: Callable[[int], object]) -> Streamed:
         """The same answer; `count` is called with the length in bytes of each piece before it is sent."""
         return replace(self, chunks=_counted(self.chunks, count))
+
+
+@dataclass(frozen=True, slots=True)
+class Stream(Streamed):
+    """An answer without an end: its next piece may be far away, and no further request of its connection is answered.
+
+    When the client goes away, the generator of `chunks` is cancelled. The server aborts a client that reads nothing
+    for too long (`muniment.server.unread`), and calls `on_abort`.
+    """
+
+    on_abort: Callable[[], object] = bool
 
 
 Reply = Ready[Any] | Streamed

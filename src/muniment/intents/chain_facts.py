@@ -208,7 +208,9 @@ async def apply_chain_facts(tx: Transaction, key: IntentKey, moment: Moment, *, 
     if before != after:
         await _log(tx, key, _line(fact, before, after, lost), moment.now_ms)
     if is_changed:
-        await tx.execute(f"UPDATE {generation.intents} SET version = version + 1 WHERE seq = ?", (seq,))  # noqa: S608 - a table name of ours
+        sql = f"""UPDATE {generation.intents}
+                  SET version = version + 1, changed_version = version + 1, changed_at_ms = ? WHERE seq = ?"""  # noqa: S608 - a table name of ours
+        await tx.execute(sql, (moment.now_ms, seq))
 
 
 async def _apply_to_proposals(

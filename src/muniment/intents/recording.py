@@ -79,7 +79,7 @@ async def append_proposal(
     intent = await _locked(tx, intent_hash, moment)
     count, is_changed = await proposals.merge(tx, intent.key, intent.proposal_count, [proposal])
     if is_changed:
-        await _update(tx, intent._replace(proposal_count=count), intent.recorded.claim)
+        await _update(tx, intent._replace(proposal_count=count), intent.recorded.claim, moment.now_ms)
         await apply_chain_facts(tx, intent.key, moment)
     await operators.enter(tx, author, "append proposal", intent_hash, moment.now_ms)
     return await proposals.recorded(tx, intent.key, proposal.hash)
@@ -92,8 +92,10 @@ async def append_log(tx: Transaction, intent_hash: bytes, log: CheckedLog, autho
     if await logs.append(tx, key, count + 1, log):
         if count >= LOGS_MAX:
             raise logs.full()
-        sql = f"UPDATE {key.generation.intents} SET log_count = ?, version = version + 1 WHERE seq = ?"  # noqa: S608 - a table name of ours
-        await tx.execute(sql, (count + 1, key.seq))
+        sql = (
+            f"UPDATE {key.generation.intents} SET log_count = ?, version = version + 1, changed_at_ms = ? WHERE seq = ?"  # noqa: S608 - a table name of ours
+        )
+        await tx.execute(sql, (count + 1, now_ms, key.seq))
     else:
         recorded = await logs.recorded(tx, key, log.identity)
     await operators.enter(tx, author, "append log", intent_hash, now_ms)
@@ -124,7 +126,7 @@ async def move(tx: Transaction, intent_hash: bytes, change: StatusChange, author
     else:
         claim, is_changed = intent.recorded.claim, await _move_proposal(tx, intent, change.proposal.raw, change)
     if is_changed:
-        await _update(tx, intent, claim)
+        await _update(tx, intent, claim, moment.now_ms)
         await apply_chain_facts(tx, intent.key, moment)
     subject = "" if change.proposal is None else "proposal "
     await operators.enter(tx, author, f"move {subject}to {change.status}", intent_hash, moment.now_ms)
@@ -186,7 +188,7 @@ async def _insert_or_merge(tx: Transaction, checked: CheckedIntent, moment: Mome
         intent = await _lock(tx, generation, checked.hash, moment)  # another writer has recorded it since
     if intent is None:
         raise RuntimeError("an intent that was there is gone; none is ever deleted")
-    return intent.key if await _merge(tx, intent, checked) else None
+    return intent.key if await _merge(tx, intent, checked, moment.now_ms) else None
 
 
 async def _insert(tx: Transaction, generation: Generation, checked: CheckedIntent, moment: Moment) -> IntentKey | None:
@@ -245,7 +247,7 @@ def _record_of(checked: CheckedIntent, created_at_ms: int) -> str:
     return encode(members).decode()
 
 
-async def _merge(tx: Transaction, intent: _LockedIntent, checked: CheckedIntent) -> bool:
+async def _merge(tx: Transaction, intent: _LockedIntent, checked: CheckedIntent, now_ms: int) -> bool:
     """Merge `checked` into a recorded intent; whether anything in it is new."""
     new, before = checked.new, intent.recorded.claim
     claim = intent.recorded.merge(new.status, new, diagram=INTENT_MOVES, several=True)
@@ -254,7 +256,7 @@ async def _merge(tx: Transaction, intent: _LockedIntent, checked: CheckedIntent)
     log_count = await logs.merge(tx, intent.key, intent.log_count, checked.logs)
     if claim == before and log_count == intent.log_count and not is_executed and not is_proposed:
         return False
-    await _update(tx, intent._replace(proposal_count=proposal_count, log_count=log_count), claim)
+    await _update(tx, intent._replace(proposal_count=proposal_count, log_count=log_count), claim, now_ms)
     return True
 
 
@@ -274,13 +276,14 @@ async def _set_execution_hash(tx: Transaction, key: IntentKey, execution_hash: H
     return True
 
 
-async def _update(tx: Transaction, intent: _LockedIntent, claim: Claim) -> None:
-    """Write a claim and the counts of `intent` into its row."""
+async def _update(tx: Transaction, intent: _LockedIntent, claim: Claim, now_ms: int) -> None:
+    """Write a claim and the counts of `intent` into its row, at the time `now_ms`."""
     before, reads_as, _ = intent.recorded
     standing = reads_as if claim.status == before.status else claim.status
     await tx.execute(
         f"""UPDATE {intent.key.generation.intents}
             SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?, proposal_count = ?,
-                log_count = ?, version = version + 1 WHERE seq = ?""",  # noqa: S608 - a table name of ours
-        (*claim, standing, intent.proposal_count, intent.log_count, intent.key.seq),
+                log_count = ?, version = version + 1, changed_version = version + 1, changed_at_ms = ?
+            WHERE seq = ?""",  # noqa: S608 - a table name of ours
+        (*claim, standing, intent.proposal_count, intent.log_count, now_ms, intent.key.seq),
     )

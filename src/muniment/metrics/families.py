@@ -81,6 +81,11 @@ _REGISTRY: Final = (
     Family("intent_moves_total", Kind.COUNTER, "Reports of operators about intents, by the status.", ("outcome",)),
     Family("pins_waiting", Kind.LATEST, "Bundles that wait to be pinned."),
 )
+_FEED: Final = (
+    Family("feed_streams", Kind.SUM, "Streams of the change feed, and polls that wait for it."),
+    Family("feed_events_sent_total", Kind.COUNTER, "Events that were sent to streams."),
+    Family("feed_streams_aborted_total", Kind.COUNTER, "Streams whose clients did not read."),
+)
 _CHAINS: Final = (
     _seconds("rpc_request_duration_seconds", "Time of a request to a node of a chain.", "chain"),
     Family("rpc_errors_total", Kind.COUNTER, "Requests to nodes of a chain that failed.", ("chain",)),
@@ -98,7 +103,7 @@ _MACHINE: Final = (
     Family("process_start_time_seconds", Kind.LATEST, "Start of a process, in seconds since 1970.", ("worker",)),
 )
 
-FAMILIES: Final = (*_HTTP, *_DATABASE, *_REGISTRY, *_CHAINS, *_MACHINE)
+FAMILIES: Final = (*_HTTP, *_DATABASE, *_REGISTRY, *_FEED, *_CHAINS, *_MACHINE)
 BY_NAME: Final = {each.name: each for each in FAMILIES}
 # The mark of the layout: another set of metrics, or other buckets, are another file.
 LAYOUT: Final = blake2b(repr(FAMILIES).encode(), digest_size=4).hexdigest()

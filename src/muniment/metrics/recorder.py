@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # The methods of operations; all others of strangers are one label.
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "OPTIONS"})
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # The route of a request that no operation has.
 UNMATCHED: Final = "unmatched"
 

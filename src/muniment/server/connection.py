@@ -10,10 +10,10 @@ import structlog
 
 from muniment.errors import RequestTimeout
 from muniment.http.operation import crashed
-from muniment.http.reply import Ready, Streamed, closed_after
+from muniment.http.reply import Ready, Stream, Streamed, closed_after
 from muniment.http.request import ClientGone
 from muniment.server.exchange import Exchange
-from muniment.server.heads import CHUNKED, CLOSE, has_length, head_of
+from muniment.server.heads import CHUNKED, CLOSE, framing_of, head_of
 from muniment.server.lingering import LOOK_SECONDS, Lingering
 from muniment.server.reader import RequestReader
 from muniment.server.sending import Sending
@@ -42,8 +42,7 @@ class Connection(asyncio.Protocol):
         self._tasks = tasks
         self._loop = loop
         self._reader = RequestReader(self)
-        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
-        self._sending: Sending = cast("Sending", None)
+        self._transport, self._sending = cast("asyncio.Transport", None), cast("Sending", None)
         self.peer = self.client = ""
         # Requests whose answers are due. The first one is being answered.
         self._due: deque[Exchange] = deque()
@@ -78,6 +77,8 @@ class Connection(asyncio.Protocol):
             self._timer = None
         self._reader.close()
         self._fail_due()
+        if self._sending.is_stream and self._task is not None:
+            self._task.cancel()  # it waits for something to send, perhaps for hours
         self._keep_task()
         self._sending.lose()
         self._connections.discard(self)
@@ -102,7 +103,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more; it may still read its answers."""
-        if self._lingering is not None or not self._due:
+        if self._lingering is not None or not self._due or self._sending.is_stream:
             return False
         self._is_half_closed = True
         self._fail_cut_short()
@@ -124,6 +125,8 @@ class Connection(asyncio.Protocol):
         self._keep_task()
         if not self._due:
             self._sending.close()
+        elif self._sending.is_stream:
+            self._sending.abort_soon()
 
     # What the reader and bodies call.
 
@@ -193,14 +196,11 @@ class Connection(asyncio.Protocol):
 
     async def _stream(self, exchange: Exchange, reply: Streamed) -> None:
         """Send an answer piece by piece, at the pace of the client."""
-        is_chunked = not has_length(reply) and exchange.has_chunks
-        is_last = (
-            not (exchange.is_persistent and exchange.is_whole) or self._is_stopping
-            or not (is_chunked or has_length(reply))
-        )  # fmt: skip
+        is_chunked, is_last = framing_of(reply, exchange, is_stopping=self._is_stopping)
         about = (CHUNKED if is_chunked else b"") + (CLOSE if is_last else b"")
-        date = self._shared.date_line(self._loop.time())
-        self._sending.write(head_of(reply, exchange.request, date, about))
+        self._sending.write(head_of(reply, exchange.request, self._shared.date_line(self._loop.time()), about))
+        if isinstance(reply, Stream):
+            self._sending.begin_stream(reply.on_abort)
         if exchange.request.method != "HEAD":
             async with closed_after(reply.chunks) as chunks:
                 await self._sending.write_pieces(chunks, is_chunked=is_chunked)
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
         self._task = None
         self._due.popleft()
         self._since = now
-        if is_last:
+        if is_last or self._is_stopping:
             self._end_connection(is_all_read=exchange.is_whole and not self._due)
             return
         if self._sending.waiting_bytes and len(self._due) <= 1:

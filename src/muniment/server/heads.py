@@ -5,11 +5,12 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from muniment.http.reply import header_lines
+from muniment.http.reply import Stream, header_lines
 
 if TYPE_CHECKING:
     from muniment.http.reply import Reply, Streamed
     from muniment.http.request import Request
+    from muniment.server.exchange import Exchange
 
 CLOSE: Final = b"connection: close\r\n"
 CHUNKED: Final = b"transfer-encoding: chunked\r\n"
@@ -26,3 +27,10 @@ def head_of(reply: Reply, request: Request, date_line: bytes, connection_lines: 
 def has_length(reply: Streamed) -> bool:
     """Whether a streamed answer has a Content-Length."""
     return any(name == b"content-length" for name, _ in reply.headers)
+
+
+def framing_of(reply: Streamed, exchange: Exchange, *, is_stopping: bool) -> tuple[bool, bool]:
+    """How an answer in pieces ends: whether it is sent in chunks, and whether its connection must end with it."""
+    is_chunked = not has_length(reply) and exchange.has_chunks
+    goes_on = exchange.is_persistent and exchange.is_whole and (is_chunked or has_length(reply)) and not is_stopping
+    return is_chunked, not goes_on or isinstance(reply, Stream)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Final
 
 from muniment.http.request import ClientGone
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from muniment.server.unread import UnreadAnswers
 
 # Up to this size a body is joined to its head, which costs less than a second write.
 JOINED_BYTES_MAX: Final = 64 * 1024
+# Bytes of a stream that the kernel keeps for a slow client: its own choice may be megabytes, for each of a thousand.
+STREAM_BYTES_IN_KERNEL: Final = 64 * 1024
+# A stream lives for so long when its server closes the port.
+STREAM_SECONDS_AT_STOP: Final = 1.0
 
 
 class Sending:
@@ -28,6 +33,8 @@ class Sending:
         self._unread = unread
         self._loop = loop
         self._drained: asyncio.Future[None] | None = None
+        # To call when a stream is aborted; None: this is no stream.
+        self._on_abort: Callable[[], object] | None = None
         self._is_lost = False
         # Bytes of requests that wait until the client has read its answers.
         self.waiting_bytes = 0
@@ -41,6 +48,18 @@ class Sending:
             self._transport.write(body)
         else:
             self._transport.write(head + body)
+
+    @property
+    def is_stream(self) -> bool:
+        """As `Unread.is_stream`."""
+        return self._on_abort is not None
+
+    def begin_stream(self, on_abort: Callable[[], object]) -> None:
+        """What follows is a stream; `on_abort` is called if it is aborted because its client does not read."""
+        self._on_abort = on_abort
+        connection: socket.socket | None = self._transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BYTES_IN_KERNEL)
 
     async def write_pieces(self, pieces: AsyncIterator[bytes], *, is_chunked: bool) -> None:
         """Write a body, each piece when the pieces before it are sent. Raises `ClientGone`.
@@ -106,12 +125,18 @@ class Sending:
         if not self._is_lost and self._transport.get_write_buffer_size():
             self._unread.add(self, self._loop)
 
+    def abort_soon(self) -> None:
+        """End a stream whose server stops: if the application has not ended it by then, its client does not read."""
+        self._loop.call_later(STREAM_SECONDS_AT_STOP, self._transport.abort)
+
     def unread_bytes(self) -> int:
         """As `Unread.unread_bytes`; requests that wait behind them count too."""
         return self._transport.get_write_buffer_size() + self.waiting_bytes
 
     def abort(self) -> None:
         """As `Unread.abort`."""
+        if self._on_abort is not None:
+            self._on_abort()
         self._transport.abort()
 
     def _wake(self) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # Bytes that a connection must drain within the time below while more are unsent: 17.5 kbit/s.
 DRAINED_BYTES_MIN: Final = 64 * 1024
 DRAIN_SECONDS_MAX: Final = 30
+# A stream holds little, and a phone may lose its network for a while: any byte within this time is enough.
+STREAM_SECONDS_MAX: Final = 60
 # Memory for the unread answers of a process.
 UNREAD_BYTES_MAX: Final = 256 * 1024 * 1024
 # Beyond the limit, connections are aborted until this share is left, so that not every further one causes aborts.
@@ -28,6 +30,11 @@ class Unread(Protocol):
     """A connection whose client reads more slowly than answers are written."""
 
     client: str
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it gets a stream, which has no end."""
+        ...
 
     def unread_bytes(self) -> int:
         """Bytes that are written but not sent."""
@@ -52,14 +59,15 @@ class UnreadAnswers:
 
     def __init__(
         self, *, bytes_max: int = UNREAD_BYTES_MAX, seconds_max: float = DRAIN_SECONDS_MAX,
-        give_back: Callable[[], None] = give_back,
+        stream_seconds_max: float = STREAM_SECONDS_MAX, give_back: Callable[[], None] = give_back,
     ) -> None:  # fmt: skip
         """All together hold at most `bytes_max`; each has `seconds_max` to drain 64 KiB, or the rest.
 
-        `give_back` is called when much of their memory was freed.
+        A stream has `stream_seconds_max` to drain anything. `give_back` is called when much of their memory was freed.
         """
         self._bytes_max = bytes_max
         self._seconds_max = seconds_max
+        self._stream_seconds_max = stream_seconds_max
         self._give_back = give_back
         self._paces: dict[Unread, _Pace] = {}
         self._bytes = 0
@@ -93,9 +101,9 @@ class UnreadAnswers:
             held = connection.unread_bytes()
             self._bytes += held - pace.now_held
             pace.now_held = held
-            if pace.held - held >= DRAINED_BYTES_MIN:
+            if pace.held - held >= (1 if connection.is_stream else DRAINED_BYTES_MIN):
                 pace.since, pace.held = now, held
-            elif now - pace.since > self._seconds_max:
+            elif now - pace.since > (self._stream_seconds_max if connection.is_stream else self._seconds_max):
                 self.discard(connection)
                 connection.abort()
         if self._paces:

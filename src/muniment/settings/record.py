@@ -115,6 +115,12 @@ class Settings:
     ipfs_pin_authorization: str = _setting(
         "", "Header field `Authorization` for this node, like `Bearer …`, if it wants one", secret=True
     )
+    feed: str = _setting("on", "off: no change feed, its operations are 404; events are stored all the same")
+    feed_days: int = _setting(30, "Days for which the change feed keeps its events", at_least=1, at_most=3_650)
+    webhooks: str = _setting(
+        "operators",
+        "Who may have webhooks: operators (any events), users (operators too; a wallet gets its own events), or off",
+    )
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
@@ -124,6 +130,12 @@ class Settings:
     )
     connections_max: int = _setting(
         0, "Most connections of one process; 0: as many as its file descriptors allow, at most 8192", at_least=0
+    )
+    feed_streams_max: int = _setting(
+        1_000, "Most streams of the change feed, with its waiting polls, of one process", at_least=0
+    )
+    feed_streams_per_client_max: int = _setting(
+        20, "The same per address (IPv6: per /64); a proxy that is missing in trusted_proxies is not bound", at_least=0
     )
     shutdown_delay_s: int = _setting(0, "Seconds at SIGTERM from not ready until the port is closed", at_least=0)
     shutdown_timeout_s: int = _setting(30, "Timeout in seconds at SIGTERM for running requests", at_least=1)
@@ -251,6 +263,8 @@ _CHOICES: Final = {
     "log_format": ("console", "json"),
     "log_level": ("debug", "info", "warning", "error"),
     "log_requests": ("none", "slow", "errors", "all"),
+    "feed": ("on", "off"),
+    "webhooks": ("off", "operators", "users"),
 }
 
 

@@ -46,6 +46,11 @@ class Transaction(Protocol):
         """
         ...
 
+    @property
+    def adds_events(self) -> bool:
+        """Whether the database itself adds the event of a new trigger; otherwise the caller adds it."""
+        ...
+
     async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query."""
         ...
@@ -155,6 +160,10 @@ class Database(Reader, Protocol):
         `work` awaits only the methods of the transaction. An engine whose transaction was lost may run it again from
         the start. An error that it raises undoes its changes, and is raised here.
         """
+        ...
+
+    def call_after_commits(self, call: Callable[[], object]) -> None:
+        """Have `call` called after each commit of this process, in any thread. It must not wait for anything."""
         ...
 
     async def migrate(self) -> list[str]:

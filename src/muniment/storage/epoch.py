@@ -40,6 +40,7 @@ class Epochs:
         self._seconds = seconds
         self._until = float("-inf")
         self._current: int | None = None
+        self._number = 0
         self._highest: dict[str, int] = {}
 
     def numbers(self, reader: Reader, table: str) -> Numbers:
@@ -51,6 +52,18 @@ class Epochs:
         if self._seconds() >= self._until:
             await self._read(reader)
         return self._current
+
+    async def number(self, reader: Reader) -> int:
+        """The number of the epoch, which the first one has too."""
+        if self._seconds() >= self._until:
+            await self._read(reader)
+        return self._number
+
+    async def is_number(self, reader: Reader, number: int) -> bool:
+        """Whether the epoch has this number."""
+        if number != await self.number(reader):
+            await self._read(self._database)  # this process or the replica may be behind
+        return number == self._number
 
     async def has_given(self, reader: Reader, table: str, epoch: int | None, seq: int) -> bool:
         """Whether `table` has a row with this or a higher number in this epoch; always true for 0."""
@@ -67,7 +80,8 @@ class Epochs:
     async def _read(self, reader: Reader) -> None:
         until = self._seconds() + FRESH_SECONDS
         rows = await reader.fetch(READ)
-        self._current = rows[0][0] if rows and rows[0][1] else None
+        self._number, renewals = rows[0] if rows else (0, 0)
+        self._current = self._number if renewals else None
         self._highest.clear()
         self._until = until
 

@@ -62,6 +62,10 @@ TABLES: Final = tuple(
         ("operators", "name"),
         ("audit_entries", "seq"),
         ("time_differences", "differ_ms"),
+        ("events", "seq"),
+        ("webhooks", "id"),
+        ("webhook_attempts", "hook n"),
+        ("webhook_dead_letters", "hook epoch seq"),
         ("forgotten_nonces", "id"),
     )
 )
@@ -70,8 +74,11 @@ LEFT: Final = {
     "schema_migrations": "each database has its own ledger of migrations",
     "sqlite_sequence": "SQLite maintains it when rows are added",
     "epoch": "`copy_epoch` copies it, or begins a new epoch if TO was a registry before",
+    "feed": "TO gets the number before its first event (`PUT_FLOOR`)",
     "blocks": "`muniment blocks copy` copies them, between any two stores",
 }
+# Events before the first one may have been removed, so a follower who was there begins again.
+PUT_FLOOR: Final = "UPDATE feed SET floor_seq = coalesce((SELECT min(seq) - 1 FROM events), 0)"
 # The refusal of a target that other processes still write to after a few seconds.
 OTHERS_WRITE: Final = "somebody else is writing to TO, which has to be left alone"
 # The tables whose listings turn bounds on the time into bounds on `seq` (`scopes`).

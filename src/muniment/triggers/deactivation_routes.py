@@ -56,7 +56,8 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
         active = [each for each in listed if not each.deactivated]
         for each in active:
             trigger = msgspec.json.decode(each.record, type=Trigger, dec_hook=decode_text)
-            await store.deactivate(transaction, each.sig, encode(rules.deactivated(trigger, signature)).decode())
+            record = encode(rules.deactivated(trigger, signature)).decode()
+            await store.deactivate(transaction, each.sig, record, now_ms)
         if active:  # so that the table of consents never outgrows the table of triggers
             first = listed[0]
             new = store.NewDeactivation(signature, first.signer, form, first.protocol, sigs, now_ms)

@@ -26,13 +26,22 @@ ENDED: Final = "live = 1 AND end_date_ms > 0 AND end_date_ms <= ?"
 EARLY: Final = "live = 0 AND deactivated = 0 AND end_date_ms > ?"
 _SIGNATURE_BYTES: Final = 65
 # The latest time of a trigger, and the number of this consent if it is stored: one round trip for both.
-_BEFORE: Final = """
+BEFORE: Final = """
 SELECT (SELECT created_at_ms FROM triggers ORDER BY created_at_ms DESC LIMIT 1),
        (SELECT seq FROM triggers WHERE signer = ? AND digest = ?)
 """
 _INSERT: Final = """
 INSERT INTO triggers (sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+# Where a statement of its own is cheaper than a trigger of the database: on SQLite 3 µs instead of 12 (decision 0044).
+_INSERT_BEFORE_EVENT: Final = """
+INSERT INTO triggers (
+  sig, signer, digest, function_digest, protocol, end_date_ms, created_at_ms, record, has_event
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING
+"""
+_INSERT_EVENT: Final = """
+INSERT INTO events (at_ms, kind, subject, owners, origin, facts) VALUES (?, 1, ?, ?, ?, ?)
 """
 
 
@@ -85,7 +94,7 @@ async def insert(transaction: Transaction, new: NewRow) -> str:
 
     Raises `TriggerDeactivated`, `SignatureTaken`.
     """
-    before = await transaction.fetch_one(_BEFORE, (new.signer.raw, new.digest))
+    before = await transaction.fetch_one(BEFORE, (new.signer.raw, new.digest))
     newest_ms, known_seq = before or (None, None)
     if known_seq is not None:
         return await _known(transaction, new)
@@ -95,9 +104,21 @@ async def insert(transaction: Transaction, new: NewRow) -> str:
         new.sig.raw, new.signer.raw, new.digest, new.function_digest, new.protocol,
         new.end_date_ms, created_at_ms, record,
     )  # fmt: skip
-    if await transaction.add_last(_INSERT, row):
+    if await _add(transaction, row):
         return record
     return await _known(transaction, new)
+
+
+async def _add(transaction: Transaction, row: tuple[object, ...]) -> bool:
+    """Add a trigger and its event; whether it was not there."""
+    if transaction.adds_events:
+        return await transaction.add_last(_INSERT, row)
+    if not await transaction.add_last(_INSERT_BEFORE_EVENT, row):
+        return False
+    sig, signer, _, function_digest, _, end_date_ms, created_at_ms, _ = row
+    facts = f'{{"endDate":{end_date_ms}}}'
+    await transaction.execute(_INSERT_EVENT, (created_at_ms, sig, signer, function_digest, facts))
+    return True
 
 
 async def _known(transaction: Transaction, new: NewRow) -> str:
@@ -135,10 +156,12 @@ async def fetch_protocols(database: Database, sigs: list[Signature]) -> set[str]
     return {protocol for (protocol,) in rows}
 
 
-async def deactivate(transaction: Transaction, sig: bytes, record: str) -> None:
+async def deactivate(transaction: Transaction, sig: bytes, record: str, now_ms: int) -> None:
     """Mark a trigger as deactivated; `record` is its new record."""
     await transaction.execute(
-        "UPDATE triggers SET deactivated = 1, live = 0, record = ? WHERE sig = ? AND deactivated = 0", (record, sig)
+        "UPDATE triggers SET deactivated = 1, live = 0, record = ?, deactivated_at_ms = ? "
+        "WHERE sig = ? AND deactivated = 0",
+        (record, now_ms, sig),
     )
 
 

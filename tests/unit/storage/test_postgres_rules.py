@@ -84,7 +84,7 @@ async def test_overlapping_lists_are_deactivated_in_any_order(two: itertools.cyc
             mine: list[Signature] = []
             for each in await triggers.fetch_listed(transaction, listed):
                 if not each.deactivated:
-                    await triggers.deactivate(transaction, each.sig, "{}")
+                    await triggers.deactivate(transaction, each.sig, "{}", 1)
                     mine += [sig for sig in sigs if sig.raw == each.sig]
             done.extend(mine)
 

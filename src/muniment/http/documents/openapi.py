@@ -20,7 +20,7 @@ from muniment.forms import forms_of
 from muniment.http.documents.answers import HEADERS, described_answer, described_problems
 from muniment.http.operation import Answer, Operation
 from muniment.http.problems import EVERYWHERE, Problem, all_refusals, status_of
-from muniment.http.reply import Ready, Streamed
+from muniment.http.reply import Ready, Stream, Streamed
 from muniment.http.request import Request
 from muniment.wire import ProvedText, encode
 
@@ -140,7 +140,7 @@ def _result_types(each: Operation) -> list[Any]:
     result = each.hints.get("return")
     kinds: tuple[Any, ...] = get_args(result) if get_origin(result) in (UnionType, Union) else (result,)
     spelt: list[Any] = [get_args(kind)[0] if get_origin(kind) is Ready else kind for kind in kinds]
-    return [kind for kind in spelt if kind not in (None, type(None), bytes, Streamed)]
+    return [kind for kind in spelt if kind not in (None, type(None), bytes, Stream, Streamed)]
 
 
 def _schema(kind: type[Any]) -> Json:
@@ -245,6 +245,7 @@ _HEADER_EXAMPLES: Final = {
     "cache-control": "only-if-cached",
     "if-none-match": '"QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"',
     "if-range": '"QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"',
+    "last-event-id": "ZS0wYmFkY2FmZS0xMDA",
     "range": "bytes=0-1023",
 }
 

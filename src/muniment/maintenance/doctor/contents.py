@@ -18,7 +18,7 @@ from muniment.maintenance.backup_format import block_files
 from muniment.maintenance.checks import fault_of
 from muniment.maintenance.doctor.daemon import in_daemon
 from muniment.maintenance.doctor.findings import Finding, fail, ok
-from muniment.maintenance.verify import check_trigger
+from muniment.maintenance.verifying.verify import check_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

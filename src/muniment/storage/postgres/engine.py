@@ -28,6 +28,8 @@ from muniment.storage.postgres.writer import Writer
 from muniment.storage.probe import ANSWER_AGE_SECONDS_MAX, Probe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muniment.storage.database import Parameters, Row, Transaction, Work
 
 T = TypeVar("T")
@@ -119,6 +121,10 @@ class PostgresDatabase:
     async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
         """Run `work` in one group with other queued writes; returns its result once the group is committed."""
         return await self._writer.submit(work, order, urgent=urgent)
+
+    def call_after_commits(self, call: Callable[[], object]) -> None:
+        """As `Database.call_after_commits`; in the thread of the event loop."""
+        self._writer.after_commit = call
 
     async def migrate(self) -> list[str]:
         """Apply the missing migrations under a lock. A second process waits, and then finds them applied."""

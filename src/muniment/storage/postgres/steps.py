@@ -40,6 +40,7 @@ class PostgresTransaction:
     """A `Transaction` that yields its statements to the `StepRunner` of the work."""
 
     for_update: str = " FOR UPDATE"
+    adds_events: bool = True
 
     def __init__(self, statements: Statements) -> None:
         """`statements` gives the statement for each SQL text."""

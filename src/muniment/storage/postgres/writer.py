@@ -27,7 +27,7 @@ from muniment.storage.postgres.slot import Connector, Slot
 from muniment.storage.postgres.transaction import CommitLost, commit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from muniment.metrics.database import DatabaseMetrics
     from muniment.storage.database import Work
@@ -82,6 +82,7 @@ class Writer:
         self._limits = limits
         # The monotonic time of the last commit that changed anything.
         self.succeeded_at = -math.inf
+        self.after_commit: Callable[[], object] = bool
         self._queue: deque[_Job] = deque()
         metrics.show_queue(self._queue.__len__)
         self._backlog = Backlog(limits)
@@ -134,6 +135,7 @@ class Writer:
             return
         if any(runner is not None and runner.has_changed for runner in runners):
             self.succeeded_at = time.monotonic()
+            self.after_commit()
         again: list[_Job] = []
         for job, runner in zip(jobs, runners, strict=True):
             if runner is None:

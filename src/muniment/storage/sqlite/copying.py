@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from muniment.errors import DatabaseUnavailable
-from muniment.storage import epoch
+from muniment.storage import epoch, registry_copy
 from muniment.storage.registry_copy import OTHERS_WRITE, ROWS_PER_BATCH, RowRefused, Table, named
 from muniment.storage.sqlite.connection import connect
 from muniment.storage.sqlite.jobs import is_failure
@@ -131,6 +131,10 @@ class _Source(_Side):
 class _Target(_Side):
     """The file to fill, in one transaction."""
 
+    def __init__(self, connection: sqlite3.Connection, triggers: list[str]) -> None:
+        super().__init__(connection, "TO")
+        self._triggers = triggers
+
     async def has_numbered(self) -> bool:
         """Whether rows were ever numbered here: SQLite remembers the highest number of each table."""
         with self._failures("sqlite_sequence"):
@@ -157,6 +161,9 @@ class _Target(_Side):
         with self._failures("its end"):
             # For a number that is too large, SQLite stores 0 without an error.
             self._connection.execute(f"PRAGMA user_version = {min(times_differ_ms, USER_VERSION_MAX):d}")
+            self._connection.execute(registry_copy.PUT_FLOOR)
+            for statement in self._triggers:
+                self._connection.execute(statement)
             self._connection.execute("COMMIT")
 
 
@@ -196,9 +203,18 @@ async def target(path: Path) -> AsyncGenerator[_Target]:
         with closing(connect(path)) as connection:
             connection.execute(f"PRAGMA cache_size=-{CACHE_KIBIBYTES}")
             _begin(connection)
-            yield _Target(connection, "TO")
+            yield _Target(connection, _without_triggers(connection))
     except sqlite3.Error as error:
         raise _failed("TO cannot be written", error) from error
+
+
+def _without_triggers(connection: sqlite3.Connection) -> list[str]:
+    """Drop the triggers that store events, because events are copied too; the statements that make them again."""
+    sql = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name GLOB '*_event'"
+    rows = connection.execute(sql).fetchall()
+    for name, _ in rows:
+        connection.execute(f"DROP TRIGGER {name}")
+    return [statement for _, statement in rows]
 
 
 def _begin(connection: sqlite3.Connection) -> None:

@@ -33,6 +33,7 @@ from muniment.storage.sqlite.view import View
 from muniment.storage.sqlite.writer import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from muniment.storage.database import Parameters, Row, Transaction, Work
@@ -175,6 +176,10 @@ class SqliteDatabase:
         if self._writer.commits.is_read_only:
             self._open_again()
         return await self._writer.submit(work, urgent=urgent)
+
+    def call_after_commits(self, call: Callable[[], object]) -> None:
+        """As `Database.call_after_commits`; in the writer's thread."""
+        self._writer.after_commit = call
 
     async def migrate(self) -> list[str]:
         """Apply the missing migrations under the write lock. A second process waits, and then finds them applied."""

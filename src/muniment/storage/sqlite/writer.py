@@ -54,6 +54,7 @@ class Writer:
         # The loop that gathers jobs for the next group, if one does.
         self._gathering: asyncio.AbstractEventLoop | None = None
         self._closing = False
+        self.after_commit: Callable[[], object] = bool
         # The thread has ended: there are no more writes.
         self.is_over = False
         self._lock = threading.Condition()  # guards all of these; notified when a group has ended
@@ -172,6 +173,7 @@ class Writer:
                 self._finish(group)
                 self.commits.metrics.wrote(time.monotonic() - begun, len(group.jobs))
                 _report(group.jobs)
+                self.after_commit()
                 self._finishing = None
                 self.commits.shorten_log()
                 with self._lock:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import asyncpg
 
 from muniment.errors import DatabaseUnavailable
-from muniment.storage import epoch
+from muniment.storage import epoch, registry_copy
 from muniment.storage.postgres.admin.numbering import raise_numbers, take_turn
 from muniment.storage.postgres.connection import Connection
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name
@@ -34,6 +34,8 @@ _SESSION: Final = {
 }
 # The server names the row that it refused: `COPY users, line 3, column name`.
 _LINE: Final = re.compile(r"^COPY \w+, line (\d+)", re.MULTILINE)
+_EVENT_TRIGGERS: Final = """SELECT tgrelid::regclass::text, quote_ident(tgname) FROM pg_trigger
+    WHERE NOT tgisinternal AND tgname LIKE '%\\_event'"""
 _TABLE_NAMES: Final = ", ".join(table.name for table in TABLES)
 
 
@@ -142,10 +144,16 @@ class _Target(_Side):
             # Now, because a writer that takes this lock later would wait for the tables with it.
             with _failures(self._name):
                 await take_turn(self._connection)
+            await self._switch_events("DISABLE")
         except DatabaseUnavailable as refusal:
             if isinstance(refusal.__cause__, asyncpg.LockNotAvailableError):
                 raise DatabaseUnavailable(OTHERS_WRITE) from refusal
             raise
+
+    async def _switch_events(self, switch: Literal["DISABLE", "ENABLE"]) -> None:
+        """Switch the triggers that store events, because events are copied too."""
+        for table, trigger in await self._fetch(_EVENT_TRIGGERS):
+            await self._execute(f"ALTER TABLE {table} {switch} TRIGGER {trigger}")
 
     async def has_numbered(self) -> bool:
         """Whether rows were ever numbered here. A sequence remembers that even if their transactions were undone."""
@@ -170,6 +178,8 @@ class _Target(_Side):
     async def commit(self, times_differ_ms: int) -> None:
         """Commit the rows, with statistics for the planner. New rows get higher numbers."""
         del times_differ_ms  # only SQLite stores it; this engine always allows for more (`TIMES_DIFFER_MS_MAX`)
+        await self._execute(registry_copy.PUT_FLOOR)
+        await self._switch_events("ENABLE")
         await self._execute(f"ANALYZE {_TABLE_NAMES}")
         with _failures(self._name):
             await raise_numbers(self._connection)

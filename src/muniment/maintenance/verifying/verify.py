@@ -20,7 +20,8 @@ from muniment.functions.types import Function
 from muniment.ipfs.cid import BundleCid, decode_cid
 from muniment.ipfs.dag import open_file, walk
 from muniment.maintenance.checks import fault_of, rows
-from muniment.maintenance.verify_intents import check_intents
+from muniment.maintenance.verifying.events import check_events
+from muniment.maintenance.verifying.intents import check_intents
 from muniment.triggers import rules
 from muniment.triggers.store import split_sigs
 from muniment.triggers.typed_data import registry_domain
@@ -63,7 +64,7 @@ async def _verify(
         await context.database.check()
         for name, check in (
             ("blocks", _blocks), ("functions", _functions), ("triggers", _triggers),
-            ("deactivations", _deactivations), ("intents and proposals", check_intents),
+            ("deactivations", _deactivations), ("intents and proposals", check_intents), ("events", check_events),
         ):  # fmt: skip
             count = 0
             async for fault in check(context):

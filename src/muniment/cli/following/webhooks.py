@@ -1,0 +1,257 @@
+"""`muniment webhooks`."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from muniment.cli import output
+from muniment.cli.options import common_options, json_option, require_database, secrets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from muniment.context import Context
+    from muniment.webhooks.store import Hook
+    from muniment.webhooks.types import Webhook, WebhookId
+
+T = TypeVar("T")
+# The maker of webhooks that are added here, unless --operator names another.
+OPERATOR: Final = "cli"
+# Options of `add` and members of its filters.
+_FILTERS: Final = {
+    "owner": "owner", "signer": "signer", "function": "functionCid", "user": "user",
+    "config_sig": "configSig", "settler": "settler",
+}  # fmt: skip
+
+
+@click.group()
+def webhooks() -> None:
+    """Receivers to which the change feed is delivered, of operators and of wallets."""
+
+
+@webhooks.command("add")
+@common_options
+@click.argument("url")
+@click.option("--type", "types", multiple=True, help="Only events of this type, like trigger.created; can be repeated.")
+@click.option("--owner", multiple=True, help="Only events about this signer, creator or user; can be repeated.")
+@click.option("--signer", multiple=True, help="Only trigger events of this signer; can be repeated.")
+@click.option("--function", multiple=True, help="Only events about the function with this CID; can be repeated.")
+@click.option("--user", multiple=True, help="Only intent events of this user; can be repeated.")
+@click.option("--config-sig", multiple=True, help="Only intent events of this trigger; can be repeated.")
+@click.option("--settler", multiple=True, help="Only intent events of this settlement contract; can be repeated.")
+@click.option("--batch", is_flag=True, help="Send up to 100 events in one request, as a JSON array.")
+@click.option("--operator", default=OPERATOR, show_default=True, help="The operator whose webhook it is.")
+@json_option
+def add_webhook(
+    config: Path | None,
+    url: str,
+    types: tuple[str, ...],
+    operator: str,
+    *,
+    batch: bool,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Print the id and the secret of a new webhook to URL; the secret is shown only once.
+
+    Give it to the receiver, then run `muniment webhooks test`: the receiver gets events after it has answered that.
+    """
+    from muniment.auth.operators import check_name
+    from muniment.forms import decode_record
+    from muniment.webhooks import managing
+    from muniment.webhooks.store import Maker
+    from muniment.webhooks.types import NewWebhook
+
+    filters = {member: list(flags.pop(name)) for name, member in _FILTERS.items()}
+    body: dict[str, Any] = {"url": url, "batch": batch}
+    body |= {"types": list(types)} if types else {}
+    body |= {"filters": {member: given for member, given in filters.items() if given}}
+    with output.errors_on_one_line():
+        maker = Maker(operator=check_name(operator))
+        new = decode_record(body, NewWebhook)
+        webhook, secret = _run(config, flags, lambda context: _added(context, managing.add(context, maker, new)))
+    if as_json:
+        output.print_json({"webhook": webhook, "secret": secret})
+    else:
+        output.print_text(f"{webhook.id}\n{secret}")
+
+
+@webhooks.command("list")
+@common_options
+@json_option
+def list_webhooks(config: Path | None, *, as_json: bool, **flags: object) -> None:
+    """Print all webhooks, the oldest first."""
+    from muniment.webhooks import managing, store
+
+    async def read(context: Context) -> list[tuple[str, Webhook]]:
+        hooks = await store.everything(context.database)
+        return [(_maker(hook), managing.shown(context, hook)) for hook in hooks]
+
+    with output.errors_on_one_line():
+        found = _run(config, flags, read)
+    if as_json:
+        output.print_json([{"maker": maker, "webhook": webhook} for maker, webhook in found])
+    else:
+        lines = [f"{webhook.id}  {webhook.status}  {maker}  {webhook.url}" for maker, webhook in found]
+        output.print_text("\n".join(lines))
+
+
+@webhooks.command("show")
+@common_options
+@click.argument("hook_id", metavar="ID")
+def show_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
+    """Print a webhook, its dead letters and its last attempts, as JSON."""
+    from muniment.webhooks import history, managing
+
+    async def read(context: Context) -> dict[str, object]:
+        hook = await managing.get(context, None, _id(hook_id))
+        letters = await history.dead_letters(context.database, hook.id)
+        attempts = await history.attempts(context.database, hook.id)
+        return {
+            "maker": _maker(hook),
+            "webhook": managing.shown(context, hook, letters),
+            "attempts": [managing.attempt_shown(each) for each in attempts],
+        }
+
+    with output.errors_on_one_line():
+        output.print_json(_run(config, flags, read))
+
+
+@webhooks.command("remove")
+@common_options
+@click.argument("hook_id", metavar="ID")
+def remove_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
+    """Remove a webhook, its attempts and its dead letters."""
+    from muniment.webhooks import managing
+
+    with output.errors_on_one_line():
+        _run(config, flags, lambda context: managing.remove(context, None, _id(hook_id)))
+    output.print_text(f"{hook_id} is removed")
+
+
+@webhooks.command("resume")
+@common_options
+@click.argument("hook_id", metavar="ID")
+def resume_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
+    """Deliver to a webhook again that was disabled, or that waits after failures, from its cursor on."""
+    from muniment.webhooks import managing
+
+    _change(config, flags, hook_id, managing.resumed)
+
+
+@webhooks.command("replay")
+@common_options
+@click.argument("hook_id", metavar="ID")
+@click.argument("cursor")
+def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: object) -> None:
+    """Move the cursor of a webhook to CURSOR, the id of an event: the events behind it come next."""
+    from muniment.feed.position import Position
+    from muniment.webhooks import managing
+
+    async def replay(context: Context) -> Webhook:
+        position = Position.parse(cursor)
+        await managing.check_replay(context, position)
+        hook = await managing.change(
+            context, None, _id(hook_id), lambda each: managing.replayed(context, each, position)
+        )
+        return managing.shown(context, hook)
+
+    with output.errors_on_one_line():
+        webhook = _run(config, flags, replay)
+    output.print_text(f"{webhook.id} goes on behind {webhook.cursor}")
+
+
+@webhooks.command("rotate")
+@common_options
+@click.argument("hook_id", metavar="ID")
+@json_option
+def rotate_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: object) -> None:
+    """Print a new secret for a webhook; it is shown only once. The one before signs too for 24 hours."""
+    from muniment.webhooks import managing
+
+    async def rotate(context: Context) -> tuple[Webhook, str]:
+        changed = managing.change(context, None, _id(hook_id), lambda hook: managing.rotated(context, hook))
+        return await _added(context, changed)
+
+    with output.errors_on_one_line():
+        webhook, secret = _run(config, flags, rotate)
+    if as_json:
+        output.print_json({"webhook": webhook, "secret": secret})
+    else:
+        output.print_text(secret)
+
+
+@webhooks.command("test")
+@common_options
+@click.argument("hook_id", metavar="ID")
+@json_option
+def test_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: object) -> None:
+    """Send a challenge to a receiver; exit with status 1 unless it comes back. Then a pending webhook is active."""
+    from muniment.webhooks.challenge import run_test
+    from muniment.webhooks.sending import DELIVERED
+
+    with output.errors_on_one_line():
+        result = _run(config, flags, lambda context: run_test(context, None, _id(hook_id)))
+    if as_json:
+        output.print_json(result)
+    else:
+        output.print_text(f"{hook_id} is {result.status}: {result.outcome} after {result.took_ms} ms")
+    raise SystemExit(int(result.outcome != DELIVERED))
+
+
+def _change(config: Path | None, flags: dict[str, object], hook_id: str, edit: Callable[[Context, Hook], Hook]) -> None:
+    from muniment.webhooks import managing
+
+    async def change(context: Context) -> Webhook:
+        hook = await managing.change(context, None, _id(hook_id), lambda each: edit(context, each))
+        return managing.shown(context, hook)
+
+    with output.errors_on_one_line():
+        webhook = _run(config, flags, change)
+    output.print_text(f"{webhook.id} is {webhook.status}")
+
+
+async def _added(context: Context, changed: Awaitable[Hook]) -> tuple[Webhook, str]:
+    """A hook whose keys are new, and its secret."""
+    from muniment.webhooks import managing
+
+    hook = await changed
+    return managing.shown(context, hook), managing.secret_text(context, hook)
+
+
+def _id(text: str) -> WebhookId:
+    from muniment.webhooks.types import WebhookId
+
+    return WebhookId.parse(text)
+
+
+def _maker(hook: Hook) -> str:
+    from muniment.evm.address import Address
+
+    return hook.operator or Address.from_raw(hook.owner or b"")
+
+
+def _run(config: Path | None, flags: dict[str, object], work: Callable[[Context], Awaitable[T]]) -> T:
+    """The result of `work` with the registry, whose secrets and database are there. Raises `Refusal`, `ValueError`."""
+    import asyncio
+
+    settings = secrets_of(config, **flags)
+    require_database(settings.database_url, settings)
+
+    async def run() -> T:
+        from muniment.app import build_context
+
+        context = build_context(settings)
+        try:
+            await context.database.check()
+            return await work(context)
+        finally:
+            await context.outgoing_webhooks.close()
+            await context.database.close()
+
+    return asyncio.run(run())

@@ -1,0 +1,184 @@
+"""Events: what one row of `events` tells, and its form on the wire (CloudEvents 1.0, JSON format)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from muniment.evm.address import Address
+from muniment.evm.hex import Bytes32
+from muniment.evm.signature import Signature
+from muniment.feed.position import Position
+from muniment.ipfs.cid import DAG_PB, BundleCid, Cid, cid_v0, cid_v1
+from muniment.wire import Amount, DateTime, Record, encode, iso_time
+
+ADDRESS_BYTES: Final = 20
+# Functions that are named in events again and again. Under 1 MB.
+_CIDS_KEPT: Final = 4_096
+
+
+class Kind(IntEnum):
+    """The kinds of events; the numbers are stored, and migration 0010 has them too."""
+
+    TRIGGER_CREATED = 1
+    TRIGGER_DEACTIVATED = 2
+    FUNCTION_CREATED = 3
+    INTENT_CREATED = 4
+    INTENT_CHANGED = 5
+    INTENT_LOGGED = 6
+
+
+EventType = Literal[
+    "muniment.trigger.created",
+    "muniment.trigger.deactivated",
+    "muniment.function.created",
+    "muniment.intent.created",
+    "muniment.intent.changed",
+    "muniment.intent.logged",
+]
+EVENT_TYPES: Final[dict[Kind, EventType]] = {
+    Kind.TRIGGER_CREATED: "muniment.trigger.created",
+    Kind.TRIGGER_DEACTIVATED: "muniment.trigger.deactivated",
+    Kind.FUNCTION_CREATED: "muniment.function.created",
+    Kind.INTENT_CREATED: "muniment.intent.created",
+    Kind.INTENT_CHANGED: "muniment.intent.changed",
+    Kind.INTENT_LOGGED: "muniment.intent.logged",
+}
+KINDS: Final = {name: kind for kind, name in EVENT_TYPES.items()}
+ABOUT_TRIGGERS: Final = (Kind.TRIGGER_CREATED, Kind.TRIGGER_DEACTIVATED)
+ABOUT_INTENTS: Final = (Kind.INTENT_CREATED, Kind.INTENT_CHANGED, Kind.INTENT_LOGGED)
+
+
+class Event(NamedTuple):
+    """A row of `events`; migration 0010 says what the columns hold."""
+
+    seq: int
+    at_ms: int
+    kind: int
+    subject: bytes
+    owners: bytes
+    origin: bytes
+    settler: bytes | None
+    facts: str
+
+    @property
+    def addresses(self) -> list[bytes]:
+        """The distinct addresses that the event concerns, 20 bytes each."""
+        return [self.owners[at : at + ADDRESS_BYTES] for at in range(0, len(self.owners), ADDRESS_BYTES)]
+
+
+class Source(NamedTuple):
+    """What events share that a registry gives: its name, its epoch, and the version of the CIDs that it makes."""
+
+    issuer: str
+    epoch: int
+    cid_version: int
+
+    @property
+    def urn(self) -> str:
+        """The `source` of its events."""
+        return f"urn:muniment:{self.issuer}:{self.epoch:08x}"
+
+
+class EventData(Record, frozen=True, omit_defaults=True):
+    """The state after the change. An event has the members of its type; records are read by their own operations."""
+
+    signer: Annotated[Address, Meta(description="Of trigger events")] | None = None
+    function_cid: Annotated[BundleCid, Meta(description="Of trigger events")] | None = None
+    end_date: Annotated[int, Meta(description="Of `trigger.created`, in milliseconds; 0: it never ends")] | None = None
+    deactivate_sig: Annotated[Signature, Meta(description="Of `trigger.deactivated`")] | None = None
+    creator: Annotated[Address, Meta(description="Of `function.created`")] | None = None
+    generation: Annotated[Literal[1, 2], Meta(description="Of intent events, like all that follow")] | None = None
+    user: Annotated[Address, Meta(description="Of the first generation")] | None = None
+    users: Annotated[list[Address], Meta(description="Of the second: users and payer of fees")] | None = None
+    settler: Address | None = None
+    config_sig: Annotated[Signature, Meta(description="Of the first generation")] | None = None
+    trigger_sig: Annotated[Signature, Meta(description="Of the second generation")] | None = None
+    deadline: Annotated[Amount, Meta(description="Unix seconds; an intent expires without an event")] | None = None
+    status: (
+        Annotated[str, Meta(description="The word of the chain, else of operators; never `expired` by time")] | None
+    ) = None
+    version: Annotated[int, Meta(description="Grows with every change")] | None = None
+    proposals: Annotated[int, Meta(description="How many there are")] | None = None
+    logs: Annotated[int, Meta(description="How many there are")] | None = None
+    transaction_hash: Bytes32 | None = None
+
+    example: ClassVar[dict[str, Any]] = {"creator": "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}
+
+
+class CloudEvent(Record, frozen=True):
+    """A change, as CloudEvents 1.0."""
+
+    specversion: Literal["1.0"]
+    id: Position
+    source: Annotated[str, Meta(description="`urn:muniment:<issuer>:<epoch>`; with `id` it is unique")]
+    type: EventType
+    subject: Annotated[str, Meta(description="Signature of the trigger, CID of the function, or hash of the intent")]
+    time: DateTime
+    data: EventData
+
+    example: ClassVar[dict[str, Any]] = {
+        "specversion": "1.0",
+        "id": "ZS0wYmFkY2FmZS0xMDA",
+        "source": "urn:muniment:muniment:0badcafe",
+        "type": "muniment.function.created",
+        "subject": "QmV2xSyG76zpH98n3aZfr4FVMwC64nbKnQ13vEjyHidmMZ",
+        "time": "2026-11-20T19:48:00.123Z",
+        "data": EventData.example,
+    }
+
+
+def encode_event(event: Event, source: Source) -> bytes:
+    """The event as JSON."""
+    return encode(
+        {
+            "specversion": "1.0",
+            "id": Position.at(source.epoch, event.seq),
+            "source": source.urn,
+            "type": EVENT_TYPES[Kind(event.kind)],
+            "subject": _subject(event, source),
+            "time": iso_time(event.at_ms),
+            "data": _data(event, source),
+        }
+    )
+
+
+def _subject(event: Event, source: Source) -> str:
+    if event.kind == Kind.FUNCTION_CREATED:
+        return _cid(event.subject, source.cid_version)
+    return f"0x{event.subject.hex()}"
+
+
+def _data(event: Event, source: Source) -> dict[str, object]:
+    facts: dict[str, Any] = msgspec.json.decode(event.facts)
+    owners = [Address.from_raw(each) for each in event.addresses]
+    if event.kind in ABOUT_INTENTS:
+        return _intent(event, owners, facts)
+    if event.kind == Kind.FUNCTION_CREATED:
+        return {"creator": owners[0]}
+    return {"signer": owners[0], "functionCid": _cid(event.origin, source.cid_version), **facts}
+
+
+def _intent(event: Event, owners: list[Address], facts: dict[str, Any]) -> dict[str, object]:
+    origin = f"0x{event.origin.hex()}"
+    is_first = facts["generation"] == 1
+    shown: dict[str, object] = {
+        "generation": facts["generation"],
+        **({"user": owners[0]} if is_first else {"users": owners}),
+        "settler": Address.from_raw(event.settler or b""),
+        "configSig" if is_first else "triggerSig": origin,
+        "deadline": str(int(facts["deadline"] or "0", 16)),
+        **{name: facts[name] for name in ("status", "version", "proposals", "logs")},
+    }
+    if transaction := facts["transaction"]:
+        shown["transactionHash"] = f"0x{transaction.lower()}"
+    return shown
+
+
+@lru_cache(maxsize=_CIDS_KEPT)
+def _cid(digest: bytes, version: int) -> Cid:
+    return cid_v0(digest) if version == 0 else cid_v1(DAG_PB, digest)

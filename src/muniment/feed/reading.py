@@ -1,0 +1,135 @@
+"""Reads events in order; polls, streams and webhooks all read with this."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from muniment.errors import CursorTooOld, Fault
+from muniment.feed.events import Event, Source
+from muniment.storage.sql import SWEPT_PER_BATCH, Where
+
+if TYPE_CHECKING:
+    from muniment.context import Context
+    from muniment.feed.filters import EventFilter
+    from muniment.feed.position import Position
+    from muniment.storage.database import Reader, Transaction
+
+# Rows that one read walks for a filter: under a millisecond of the database.
+WALKED_MAX: Final = 5_000
+_DAY_MS: Final = 86_400_000
+_COLUMNS: Final = "seq, at_ms, kind, subject, owners, origin, settler, facts"
+_KEPT: Final = 512
+_TOO_OLD: Final = (
+    "this position is {why}: begin again with GET /events without cursor, which answers the present position in its "
+    "Link header; list what you follow (GET /triggers, /functions, /intents), then follow that link. An event twice "
+    "does no harm"
+)
+_OTHER_EPOCH: Final = "from before the registry was restored or moved"
+_REMOVED: Final = "older than the events that are kept"
+
+
+class Slice(NamedTuple):
+    """Some events in order, the number up to which the feed was walked, and whether that is its end."""
+
+    events: list[Event]
+    last_seq: int
+    is_caught_up: bool
+
+
+def too_old(why: str = _REMOVED) -> CursorTooOld:
+    """The refusal of a position behind which events are missing."""
+    detail = _TOO_OLD.format(why=why)
+    return CursorTooOld(detail, faults=[Fault(detail, parameter="cursor")])
+
+
+async def read_slice(reader: Reader, after_seq: int, wanted: EventFilter, limit: int) -> Slice:
+    """At most `limit` events behind the number `after_seq`; walks at most `WALKED_MAX` rows.
+
+    Raises `CursorTooOld` when events behind that number were removed.
+    """
+    walked_max = limit if wanted.is_open else WALKED_MAX
+    where = Where.all_of(*wanted.conditions())
+    sql = _statement(reader.visible_before, str(where))
+    parameters = (after_seq, walked_max, after_seq, walked_max, *where.parameters, limit)
+    rows = await reader.fetch(sql, parameters)
+    floor_seq, last_seq, walked = rows[0][:3] if rows else (0, None, 0)
+    # The floor is of the same snapshot as the rows: none of them was removed in between.
+    if after_seq < floor_seq:
+        raise too_old()
+    found = [Event(*row[3:]) for row in rows if row[3] is not None]
+    events = [event for event in found if wanted.matches(event)]
+    if len(found) == limit and not wanted.is_open:
+        return Slice(events, found[-1].seq, is_caught_up=False)
+    return Slice(events, last_seq or after_seq, is_caught_up=walked < walked_max)
+
+
+@lru_cache(maxsize=_KEPT)
+def _statement(visible_before: str, where: str) -> str:
+    visible = f" AND seq < {visible_before}" if visible_before else ""
+    behind = f"FROM events WHERE seq > ?{visible} ORDER BY seq LIMIT ?"
+    return (
+        f"SELECT f.floor_seq, w.last_seq, w.walked, e.* FROM feed f "  # noqa: S608 - text of ours
+        f"CROSS JOIN (SELECT max(seq) AS last_seq, count(*) AS walked FROM (SELECT seq {behind}) behind) w "
+        f"LEFT JOIN (SELECT * FROM (SELECT {_COLUMNS} {behind}) walked{where} ORDER BY seq LIMIT ?) e ON 1 = 1 "
+        "ORDER BY e.seq"
+    )
+
+
+async def newest(reader: Reader, before_ms: int | None = None) -> int:
+    """The number behind which a follower begins who begins now.
+
+    `before_ms`: the number of the newest event up to this time, for replicas whose listings may be behind.
+    """
+    visible = f" WHERE seq < {reader.visible_before}" if reader.visible_before else ""
+    latest = f"SELECT seq, at_ms FROM events{visible} ORDER BY seq DESC LIMIT ?"  # noqa: S608 - text of ours
+    if before_ms is None:
+        sql, parameters = f"SELECT max(seq) FROM ({latest}) latest", (1,)  # noqa: S608 - text of ours
+    else:
+        sql = f"SELECT coalesce(max(CASE WHEN at_ms <= ? THEN seq END), min(seq) - 1) FROM ({latest}) latest"  # noqa: S608 - text of ours
+        parameters = (before_ms, WALKED_MAX)
+    ((seq,),) = await reader.fetch(sql, parameters)
+    if seq is not None:
+        return seq
+    ((floor_seq,),) = await reader.fetch("SELECT floor_seq FROM feed")
+    return floor_seq
+
+
+async def begin(context: Context, reader: Reader) -> int:
+    """`newest` for a client of this service: with replicas, a listing that it reads next is not older."""
+    if not context.settings.read_urls:
+        return await newest(reader)
+    return await newest(reader, context.now_ms() - context.settings.replica_lag_s_max * 1_000)
+
+
+async def source_of(context: Context, reader: Reader) -> Source:
+    """What all events of this registry share now."""
+    epoch = await context.epochs.number(reader)
+    return Source(context.settings.issuer, epoch, context.profile.cid_version)
+
+
+async def check_position(context: Context, reader: Reader, position: Position) -> None:
+    """Raise `CursorTooOld` for a position of another epoch, or beyond the highest number that was given out."""
+    if not await context.epochs.is_number(reader, position.epoch):
+        raise too_old(_OTHER_EPOCH)
+    epoch = await context.epochs.current(reader)
+    if position.seq and not await context.epochs.has_given(reader, "events", epoch, position.seq):
+        ((floor_seq,),) = await context.database.fetch("SELECT floor_seq FROM feed")
+        if position.seq > floor_seq:
+            raise too_old(_OTHER_EPOCH)
+
+
+async def remove_old(transaction: Transaction, visible_before: str, now_ms: int, days: int) -> int:
+    """Remove the oldest events that are older than `days`, at most `SWEPT_PER_BATCH`; how many. The newest stays."""
+    visible = f" WHERE seq < {visible_before}" if visible_before else ""
+    sql = f"SELECT seq, at_ms FROM events{visible} ORDER BY seq LIMIT ?"  # noqa: S608 - text of ours
+    oldest = await transaction.fetch(sql, (SWEPT_PER_BATCH + 1,))
+    old: list[int] = []
+    for seq, at_ms in oldest[:-1]:
+        if at_ms >= now_ms - days * _DAY_MS:
+            break
+        old.append(seq)
+    if old:
+        await transaction.execute("UPDATE feed SET floor_seq = ? WHERE floor_seq < ?", (old[-1], old[-1]))
+        await transaction.execute("DELETE FROM events WHERE seq <= ?", (old[-1],))
+    return len(old)

@@ -1,0 +1,1 @@
+"""`muniment verify`: everything that is stored proves itself."""

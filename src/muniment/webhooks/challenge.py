@@ -1,0 +1,84 @@
+"""The handshake: a receiver shows that it wants the events of this registry.
+
+A hook that was added, or has got another URL, is `pending`. A test sends a signed event of its own type with a random
+text, the challenge. The receiver answers 2xx with this text in the body, and the hook becomes active. So nobody can
+aim the registry at a server that has not agreed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from muniment.errors import Overloaded, WebhookNotConfirmed, WebhookNotFound
+from muniment.feed.reading import source_of
+from muniment.webhooks import history, managing, store
+from muniment.webhooks.history import Attempt
+from muniment.webhooks.keys import signers_of
+from muniment.webhooks.sending import Sent, send
+from muniment.webhooks.types import ChallengeResult, WebhookId
+from muniment.wire import encode, iso_time
+
+if TYPE_CHECKING:
+    from muniment.context import Context
+    from muniment.storage.database import Transaction
+    from muniment.webhooks.store import Hook, Maker
+
+EVENT_TYPE: Final = "muniment.webhook.challenge"
+# The outcome of an answer of 2xx whose body lacks the challenge.
+UNANSWERED: Final = "no-challenge"
+# Tests of one process at the same time: half of the connections that deliveries have.
+_TESTS_MAX: Final = 16
+_CHALLENGE_BYTES: Final = 16
+_tests: Final = asyncio.Semaphore(_TESTS_MAX)
+
+
+async def run_test(context: Context, maker: Maker | None, hook_id: WebhookId) -> ChallengeResult:
+    """Send a challenge; a pending hook becomes active when it comes back, unless the hook was changed meanwhile.
+
+    Raises `WebhookNotFound`, `WebhookNotConfirmed` when the secret of its keys was retired, and `Overloaded`.
+    """
+    hook = await managing.get(context, maker, hook_id)
+    if _tests.locked():
+        raise Overloaded("many webhooks are being tested now")
+    async with _tests:
+        sent = await _send_challenge(context, hook)
+    after = await context.database.write(lambda tx: _note(tx, context, hook, sent), order=hook.id)
+    shown = managing.shown(context, after)
+    return ChallengeResult(status=shown.status, outcome=sent.outcome, took_ms=sent.took_ms)
+
+
+async def _send_challenge(context: Context, hook: Hook) -> Sent:
+    signers = signers_of(context.secrets(), hook, context.now_ms())
+    if signers is None:
+        raise WebhookNotConfirmed(managing.RETIRED)
+    challenge = context.random_bytes(_CHALLENGE_BYTES).hex()
+    source = await source_of(context, context.database)
+    message_id = f"challenge-{challenge}"
+    event: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": message_id,
+        "source": source.urn,
+        "type": EVENT_TYPE,
+        "subject": WebhookId.from_raw(hook.id),
+        "time": iso_time(context.now_ms()),
+        "data": {"challenge": challenge},
+    }
+    sent = await send(context, hook.url, signers, message_id, encode(event))
+    if sent.is_delivered and challenge.encode() not in sent.content:
+        return sent._replace(outcome=UNANSWERED)
+    return sent
+
+
+async def _note(tx: Transaction, context: Context, tested: Hook, sent: Sent) -> Hook:
+    """Store what came of the test; the hook as it is now."""
+    hook = await store.lock(tx, tested.id)
+    if hook is None:
+        raise WebhookNotFound("the webhook was removed while it was tested")
+    attempt = Attempt(context.now_ms(), None, None, sent.status, sent.took_ms, sent.outcome)
+    await history.note_attempts(tx, hook.id, [attempt])
+    after = managing.confirmed(context, hook)
+    if not sent.is_delivered or hook.url != tested.url or after is hook:
+        return hook
+    await store.update(tx, after)
+    return after

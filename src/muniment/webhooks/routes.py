@@ -1,0 +1,208 @@
+"""The endpoints of the webhooks slice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muniment.context import Context
+from muniment.errors import (
+    CursorTooOld,
+    InvalidBody,
+    Overloaded,
+    TooManyWebhooks,
+    UnknownPath,
+    WebhookNotConfirmed,
+    WebhookNotFound,
+)
+from muniment.http.operation import operation
+from muniment.http.reply import JSON, NO_STORE, Ready
+from muniment.limits.costs import READ, TOKEN_READ, TOKEN_WRITE, Cost, Shed
+from muniment.webhooks import history, managing, store
+from muniment.webhooks.caller import HookCaller, require_webhooks
+from muniment.webhooks.challenge import run_test
+from muniment.webhooks.keys import signers_of
+from muniment.webhooks.types import (
+    ChallengeResult,
+    NewWebhook,
+    Replay,
+    Webhook,
+    WebhookAttempt,
+    WebhookId,
+    WebhookKeys,
+    WebhookSecret,
+    WebhookUpdate,
+)
+from muniment.wire import encode
+
+if TYPE_CHECKING:
+    from muniment.webhooks.store import Hook
+
+_PRIVATE = (JSON, NO_STORE)
+# A test sends a request to a server that the caller has named, and waits for it: a wallet has ten in 20 seconds, and
+# all wallets of an address have 40.
+_TEST: Final = Cost(8_000)
+
+
+@operation("POST", "/webhooks", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(InvalidBody, TooManyWebhooks))
+async def add_webhook(context: Context, caller: HookCaller, body: NewWebhook) -> Ready[WebhookSecret]:
+    """Add a webhook.
+
+    The answer has the secret with which its receiver checks signatures; it is not shown again. Give it to the
+    receiver, then POST …/test: the webhook is `pending` until the receiver has answered that challenge, and then gets
+    the events since it was added. The token of a wallet works where the service allows it; its filters name the
+    wallet's own address alone as `owner`, `signer` or `user`.
+    """
+    return _with_secret(context, await managing.add(context, caller.maker, body))
+
+
+@operation("GET", "/webhooks", cost=TOKEN_READ, sheds=Shed.READ)
+async def list_webhooks(context: Context, caller: HookCaller) -> Ready[list[Webhook]]:
+    """List the caller's webhooks.
+
+    All of them, the oldest first.
+    """
+    hooks = await store.made_by(context.database, caller.maker)
+    return Ready(encode([managing.shown(context, hook) for hook in hooks]), _PRIVATE)
+
+
+@operation("GET", "/webhooks/{id}", cost=TOKEN_READ, sheds=Shed.READ, refuses=(WebhookNotFound,))
+async def get_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:  # noqa: A002 - the path's name for it
+    """Read a webhook.
+
+    With its `deadLetters`, the events that its receiver refused; GET /events shows them again.
+    """
+    return await _shown(context, await managing.get(context, caller.maker, id))
+
+
+@operation("PATCH", "/webhooks/{id}", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+async def update_webhook(
+    context: Context,
+    caller: HookCaller,
+    id: WebhookId,  # noqa: A002 - the path's name for it
+    body: WebhookUpdate,
+) -> Ready[Webhook]:
+    """Change a webhook.
+
+    What the body leaves out stays. With another URL it is `pending` until a test.
+    """
+    edited = await managing.change(context, caller.maker, id, lambda hook: managing.updated(context, hook, body))
+    return await _shown(context, edited)
+
+
+@operation("DELETE", "/webhooks/{id}", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+async def remove_webhook(context: Context, caller: HookCaller, id: WebhookId) -> None:  # noqa: A002 - the path's name for it
+    """Remove a webhook.
+
+    A delivery that has begun may still arrive.
+    """
+    await managing.remove(context, caller.maker, id)
+
+
+@operation(
+    "POST", "/webhooks/{id}/resume", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound, WebhookNotConfirmed)
+)
+async def resume_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:  # noqa: A002 - the path's name for it
+    """Resume a webhook.
+
+    One that is disabled is active again, goes on at its cursor, and forgets its dead letters; so is one that was
+    suspended and whose secret is back. One that waits after failures is tried at once.
+    """
+    return await _shown(
+        context, await managing.change(context, caller.maker, id, lambda hook: managing.resumed(context, hook))
+    )
+
+
+@operation("POST", "/webhooks/{id}/replay", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound, CursorTooOld))
+async def replay_webhook(
+    context: Context,
+    caller: HookCaller,
+    id: WebhookId,  # noqa: A002 - the path's name for it
+    body: Replay,
+) -> Ready[Webhook]:
+    """Deliver events again, or skip some.
+
+    The cursor moves to the given one, and the events behind it come next.
+    """
+    await managing.get(context, caller.maker, id)
+    await managing.check_replay(context, body.cursor)
+    return await _shown(
+        context,
+        await managing.change(
+            context, caller.maker, id, lambda hook: managing.replayed(context, hook, body.cursor)
+        ),
+    )  # fmt: skip
+
+
+@operation("POST", "/webhooks/{id}/rotate", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+async def rotate_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[WebhookSecret]:  # noqa: A002 - the path's name for it
+    """Give a webhook new keys.
+
+    The answer has the new secret, which is not shown again. For 24 hours each request is signed with the keys before
+    too. A webhook that was suspended is `pending` after this: POST …/test when the receiver has the new secret.
+    """
+    edited = await managing.change(context, caller.maker, id, lambda hook: managing.rotated(context, hook))
+    return _with_secret(context, edited)
+
+
+@operation(
+    "POST", "/webhooks/{id}/test", cost=_TEST, sheds=Shed.EARLY,
+    refuses=(WebhookNotFound, WebhookNotConfirmed, Overloaded),
+)  # fmt: skip
+async def test_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[ChallengeResult]:  # noqa: A002 - the path's name for it
+    """Send a challenge to the receiver.
+
+    A signed event of the type `muniment.webhook.challenge`. The receiver answers 2xx, with the text `data.challenge`
+    anywhere in the first 4 KiB of the body; then a `pending` webhook becomes active. The answer says what happened.
+    """
+    return Ready(encode(await run_test(context, caller.maker, id)), _PRIVATE)
+
+
+@operation("GET", "/webhooks/{id}/attempts", cost=TOKEN_READ, sheds=Shed.READ, refuses=(WebhookNotFound,))
+async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> Ready[list[WebhookAttempt]]:  # noqa: A002 - the path's name for it
+    """List the last requests to the receiver.
+
+    At most 100, the newest first. What the receiver answered is not kept, only its status.
+    """
+    hook = await managing.get(context, caller.maker, id)
+    found = await history.attempts(context.database, hook.id)
+    return Ready(encode([managing.attempt_shown(each) for each in found]), _PRIVATE)
+
+
+@operation("GET", "/.well-known/webhooks/{id}", cost=READ, sheds=Shed.READ, refuses=(WebhookNotFound, UnknownPath))
+async def get_webhook_keys(context: Context, id: WebhookId) -> Ready[WebhookKeys]:  # noqa: A002 - the path's name for it
+    """Read the public keys of a webhook.
+
+    With them anybody checks the signatures `v1a`. For 24 hours after a rotation the keys before are listed too.
+    """
+    require_webhooks(context)
+    hook = await store.find(context.database, id.raw)
+    signers = None if hook is None else signers_of(context.secrets(), hook, context.now_ms())
+    if signers is None:
+        raise WebhookNotFound("no webhook with this id has keys")
+    keys = WebhookKeys(keys=[each.public_text for each in signers if each is not None])
+    return Ready(encode(keys), (JSON, (b"cache-control", b"public, max-age=60")))
+
+
+async def _shown(context: Context, hook: Hook) -> Ready[Webhook]:
+    letters = await history.dead_letters(context.database, hook.id)
+    return Ready(encode(managing.shown(context, hook, letters)), _PRIVATE)
+
+
+def _with_secret(context: Context, hook: Hook) -> Ready[WebhookSecret]:
+    secret = managing.secret_text(context, hook)
+    return Ready(encode(WebhookSecret(webhook=managing.shown(context, hook), secret=secret)), _PRIVATE)
+
+
+OPERATIONS = (
+    add_webhook,
+    list_webhooks,
+    get_webhook,
+    update_webhook,
+    remove_webhook,
+    resume_webhook,
+    replay_webhook,
+    rotate_webhook,
+    test_webhook,
+    list_attempts,
+    get_webhook_keys,
+)

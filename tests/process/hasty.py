@@ -1,0 +1,19 @@
+"""`muniment`, except that streams are never silent for BEAT_SECONDS and their clients must read within READ_SECONDS."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from muniment.__main__ import main
+from muniment.app import application
+from muniment.feed.hub import Hub
+from muniment.server import run
+from muniment.server.shared import Shared
+from muniment.server.unread import UnreadAnswers
+
+application.Hub = functools.partial(Hub, beat_seconds=float(os.environ["BEAT_SECONDS"]))
+run.Shared = functools.partial(Shared, unread=UnreadAnswers(stream_seconds_max=float(os.environ["READ_SECONDS"])))
+
+if __name__ == "__main__":
+    main()

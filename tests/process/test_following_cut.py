@@ -1,0 +1,179 @@
+"""Followers that are cut off at random, while a process is killed: each sees exactly its slice of the feed.
+
+`FEED_EVENTS` sets the number of events, for a longer run by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from crashing import Site, on_postgres, on_sqlite
+from event_stream import EventStream
+from muniment.errors import DatabaseUnavailable
+from muniment.evm.address import Address
+from muniment.feed.events import Event, Kind
+from muniment.feed.filters import EventFilter
+from muniment.feed.position import Position
+from muniment.intents import recording
+from muniment.intents.rules import check_log
+from muniment.intents.types import NewLog
+from muniment.intents.types.texts import LogText
+from muniment.storage.database import Database, Transaction
+from operator_client import IntentDraft
+
+EVENTS = int(os.environ.get("FEED_EVENTS", "3000"))
+FOLLOWERS = 24
+INTENTS = 6
+LINES_PER_WRITE = 50
+WAYS = ("poll", "wait", "stream")
+
+
+class Follower:
+    """A client that keeps what it saw, and the position behind it."""
+
+    def __init__(self, number: int, urls: list[str], start: str, dice: random.Random) -> None:
+        self.way = WAYS[number % len(WAYS)]
+        self.of = None if number % 2 else number % INTENTS
+        self.position = start
+        self.seen: list[str] = []
+        self.cuts = 0
+        # Each client has rate limits of its own.
+        self._address = f"127.0.1.{number + 1}"
+        self._urls = urls
+        self._dice = dice
+
+    @property
+    def query(self) -> str:
+        return "" if self.of is None else f"user={user(self.of)}"
+
+    async def follow(self) -> None:
+        """Follow for ever; each connection ends after a time that the dice tell."""
+        while True:
+            with suppress(TimeoutError, httpx2.HTTPError, OSError, EOFError):
+                async with asyncio.timeout(self._dice.uniform(0.05, 1.0)):
+                    await (self._stream() if self.way == "stream" else self._poll())
+            self.cuts += 1
+            await asyncio.sleep(0.01)
+
+    async def _poll(self) -> None:
+        wait = 5 if self.way == "wait" else 0
+        # No certificates are read, which would take most of the time.
+        transport = httpx2.AsyncHTTPTransport(local_address=self._address, verify=False)
+        async with httpx2.AsyncClient(
+            base_url=self._dice.choice(self._urls), transport=transport, timeout=30
+        ) as client:
+            while True:
+                answer = await client.get(f"/events?limit=100&cursor={self.position}&wait={wait}&{self.query}")
+                if answer.status_code != 200:  # over its rate limit, or the process was killed
+                    await asyncio.sleep(0.2)
+                    return
+                self.seen += [each["id"] for each in answer.json()]
+                self.position = answer.headers["link"].split("cursor=")[1].split(">")[0]
+                if not wait:
+                    await asyncio.sleep(0.1)
+
+    async def _stream(self) -> None:
+        url = self._dice.choice(self._urls)
+        stream = await EventStream.open(url, self.query, after=self.position, address=self._address)
+        try:
+            while True:
+                block = await stream.block()
+                if block.data is not None:
+                    self.seen.append(block.id)
+                if block.id:
+                    self.position = block.id
+        finally:
+            stream.writer.transport.abort()
+
+
+def user(number: int) -> str:
+    return Address.from_raw(bytes([number + 1]) * 20)
+
+
+async def write_events(database: Database, count: int) -> None:
+    """Log lines of some intents, each an event, as the service writes them."""
+    drafts = [IntentDraft(number, members={"user": user(number)}) for number in range(INTENTS)]
+    hashes = [bytes.fromhex(draft.hash[2:]) for draft in drafts]
+
+    async def append(tx: Transaction, start: int) -> None:
+        for number in range(start, min(start + LINES_PER_WRITE, count)):
+            line = check_log(NewLog(level="info", data=LogText.parse(str(number))), number)
+            await recording.append_log(tx, hashes[number % INTENTS], line, "relayer", 1)
+
+    for start in range(0, count, LINES_PER_WRITE):
+        while True:
+            with suppress(DatabaseUnavailable):  # on a busy machine; a line that was written is not written again
+                await database.write(lambda tx, start=start: append(tx, start))
+                break
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture(params=[on_sqlite, on_postgres])
+async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Site]:
+    make: Callable[[Path], AbstractContextManager[Site]] = request.param
+    context = make(tmp_path)
+    made = await asyncio.to_thread(context.__enter__)
+    yield made
+    await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+@pytest.mark.slow
+# A connection that is cut while it is opened has no owner who could close it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_followers_that_are_cut_off_see_each_event_of_their_slice_once(site: Site) -> None:
+    dice = random.Random(11)  # noqa: S311 - dice, not secrets
+    key = await asyncio.to_thread(site.command, "operators", "add", "relayer")
+    async with httpx2.AsyncClient(base_url=site.urls[0], timeout=60) as client:
+        for number in range(INTENTS):
+            draft = IntentDraft(number, members={"user": user(number)})
+            answer = await client.put(f"/intents/{draft.hash}", json=draft.body, headers={"x-operator-key": key})
+            assert answer.status_code == 200, answer.text
+        start = (await client.get("/events")).headers["link"].split("cursor=")[1].split(">")[0]
+    followers = [Follower(number, site.urls, start, random.Random(number)) for number in range(FOLLOWERS)]  # noqa: S311 - dice
+    tasks = [asyncio.create_task(each.follow()) for each in followers]
+    database = site.database()
+    writing = asyncio.create_task(write_events(database, EVENTS))
+    for _ in range(3):
+        await asyncio.sleep(dice.uniform(0.1, 0.5))
+        service = dice.choice(site.services)
+        await asyncio.to_thread(service.kill)
+        service.launch()
+        await asyncio.to_thread(service.wait_until_ready)
+    await writing
+    slices = await expected(database, start)
+    deadline = asyncio.get_running_loop().time() + 60
+    while missing := [each for each in followers if len(each.seen) < len(slices[each.of])]:
+        assert asyncio.get_running_loop().time() < deadline, [(each.way, len(each.seen)) for each in missing]
+        await asyncio.sleep(0.1)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await database.close()
+    for each in followers:
+        assert each.seen == slices[each.of], each.way
+    assert min(each.cuts for each in followers) > 0
+
+
+async def expected(database: Database, start: str) -> dict[int | None, list[str]]:
+    """The ids of all events behind `start`, and of those of each user."""
+    place = Position.parse(start)
+    rows = await database.fetch(
+        "SELECT seq, at_ms, kind, subject, owners, origin, settler, facts FROM events WHERE seq > ? ORDER BY seq",
+        (place.seq,),
+    )
+    events = [Event(*row) for row in rows]
+    assert len(events) == EVENTS
+    assert {each.kind for each in events} == {Kind.INTENT_LOGGED}
+    found: dict[int | None, list[str]] = {None: [Position.at(place.epoch, each.seq) for each in events]}
+    for number in range(INTENTS):
+        wanted = EventFilter(owners=frozenset({bytes([number + 1]) * 20}))
+        found[number] = [Position.at(place.epoch, each.seq) for each in events if wanted.matches(each)]
+    return found

@@ -1,0 +1,86 @@
+"""Compares the events of a registry with its tables: folded in order, they give what the tables hold."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+from muniment.feed.events import Kind
+from muniment.storage.database import Database, Row
+
+
+async def check_events(database: Database) -> int:
+    """Assert that each change has its event, once and in order; the number of events. None was removed."""
+    rows = await database.fetch(
+        "SELECT seq, at_ms, kind, subject, owners, origin, settler, facts FROM events ORDER BY seq"
+    )
+    by_kind = defaultdict[int, list[Row]](list)
+    for row in rows:
+        by_kind[row[2]].append(row)
+    await _check_triggers(database, by_kind)
+    await _check_functions(database, by_kind)
+    of_intent = defaultdict[bytes, list[Row]](list)
+    for row in rows:
+        if row[2] in {Kind.INTENT_CREATED, Kind.INTENT_CHANGED, Kind.INTENT_LOGGED}:
+            of_intent[row[3]].append(row)
+    count = await _check_intents(database, of_intent, 1, "intents", "user_address, config_sig")
+    count += await _check_intents(database, of_intent, 2, "intents_2", "NULL, trigger_sig")
+    assert count == len(of_intent)
+    return len(rows)
+
+
+async def _check_triggers(database: Database, by_kind: dict[int, list[Row]]) -> None:
+    created, ended = by_kind[Kind.TRIGGER_CREATED], by_kind[Kind.TRIGGER_DEACTIVATED]
+    triggers = await database.fetch(
+        "SELECT sig, signer, function_digest, end_date_ms, deactivated, record FROM triggers ORDER BY seq"
+    )
+    assert [row[3] for row in created] == [row[0] for row in triggers]
+    assert sorted(row[3] for row in ended) == sorted(row[0] for row in triggers if row[4])
+    stored = {row[0]: row for row in triggers}
+    first = {row[3]: row[0] for row in created}
+    for seq, _, _, sig, owners, origin, _, facts in [*created, *ended]:
+        _, signer, function_digest, end_date_ms, _, record = stored[sig]
+        assert (owners, origin) == (signer, function_digest)
+        if seq == first[sig]:
+            assert json.loads(facts) == {"endDate": end_date_ms}
+        else:
+            assert seq > first[sig]
+            assert json.loads(facts) == {"deactivateSig": json.loads(record)["deactivateSig"]}
+
+
+async def _check_functions(database: Database, by_kind: dict[int, list[Row]]) -> None:
+    joined = await database.fetch(
+        "SELECT f.digest, c.creator FROM function_creators c JOIN functions f ON f.seq = c.function_seq ORDER BY c.seq"
+    )
+    assert [(row[3], row[4]) for row in by_kind[Kind.FUNCTION_CREATED]] == joined
+
+
+async def _check_intents(
+    database: Database, of_intent: dict[bytes, list[Row]], generation: int, table: str, columns: str
+) -> int:
+    """Each intent has an event for each of its versions, and the last one tells its present state."""
+    intents = await database.fetch(
+        "SELECT hash, COALESCE(chain_status, status), version, proposal_count, log_count, deadline, "  # noqa: S608 - text of ours
+        f"COALESCE(chain_transaction_hash, transaction_hash), settler, seq, {columns} FROM {table}"
+    )
+    for intent_hash, status, version, proposals, logs, deadline, transaction, settler, seq, user, origin in intents:
+        events = of_intent[intent_hash]
+        facts: list[dict[str, Any]] = [json.loads(row[7]) for row in events]
+        assert [each["version"] for each in facts] == list(range(1, version + 1)), events
+        assert [row[2] == Kind.INTENT_CREATED for row in events] == [True, *[False] * (version - 1)]
+        last = facts[-1]
+        assert last["generation"] == generation
+        assert (last["status"], last["proposals"], last["logs"]) == (status, proposals, logs)
+        assert int(last["deadline"] or "0", 16) == int.from_bytes(deadline)
+        assert last["transaction"].lower() == (transaction or b"").hex()
+        users = [user] if user else await _users(database, seq)
+        for row in events:
+            owners = sorted(row[4][at : at + 20] for at in range(0, len(row[4]), 20))
+            assert (owners, row[5], row[6]) == (users, origin, settler)
+    return len(intents)
+
+
+async def _users(database: Database, seq: int) -> list[bytes]:
+    rows = await database.fetch("SELECT user_address FROM intent_users_2 WHERE seq = ? ORDER BY user_address", (seq,))
+    return [user for (user,) in rows]
