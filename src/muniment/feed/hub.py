@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import contextmanager, suppress
+from contextvars import Context as Variables
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -139,7 +140,8 @@ class Hub:
         if self._task is None or self._task.done():
             self._loop = asyncio.get_running_loop()
             self._awake = self._loop.create_future()
-            self._task = self._loop.create_task(self._run(self._awake))
+            # In a context of its own: its reads belong to no request, and to no trace.
+            self._task = self._loop.create_task(self._run(self._awake), context=Variables())
         assert self._awake is not None  # noqa: S101 - set with the task
         await asyncio.shield(self._awake)
 
