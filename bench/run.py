@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import balances
+import feed_fanout
 import intents
 import limits
 import machine
@@ -46,6 +47,7 @@ def main() -> None:
     report.show_starts(starts)
     print("\nBeside strangers, with the limits that hold by default")
     strangers = overload.measure(scale)
+    fanout = feed_fanout.measure(scale)
     found = {
         **ratios.of_verification(micros),
         **ratios.of_sqlite(on_one_file, statistics.median(micros[verification.RECOVERY])),
@@ -54,6 +56,7 @@ def main() -> None:
         **ratios.of_memory(resident),
         **ratios.of_starts(starts),
         **strangers,
+        **fanout,
         **_own_cost(),
     }
     rest: dict[str, Any] = {}

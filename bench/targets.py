@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import feed_fanout
 import growth
 import memory
 import overload
@@ -86,6 +87,9 @@ TARGETS = [
     *_at_most(2, overload.FLOOD_P50),
     *_at_most(5, overload.FLOOD_P99, overload.ACCEPTED_P99, overload.STOPPED_P99),
     *_at_least(0.8, overload.GOODPUT),
+    # Milliseconds, the create included.
+    *_at_most(100, *(feed_fanout.name_of(engine, across=False) for engine in feed_fanout.ENGINES)),
+    *_at_most(300, *(feed_fanout.name_of(engine, across=True) for engine in feed_fanout.ENGINES)),
     *_at_most(0, overload.FIRST_MISSING, overload.LOST, overload.DESCRIPTORS),
 ]
 BY_NAME = {target.name: target for target in TARGETS}

@@ -127,6 +127,20 @@ async def test_a_receiver_may_not_resolve_to_a_private_address(operator: Maker) 
     assert (await operator.done("POST", f"{path}/test"))["outcome"] == "forbidden-address"
 
 
+async def test_a_wallet_can_send_at_most_ten_challenges_in_20_seconds(settings: Settings, clock: Clock) -> None:
+    context = build_context(replace(settings, rate_limit_client="20000/20s"), now_ms=clock)
+    await context.database.migrate()
+    async with client_of(Application(context)) as client:
+        wallet = await maker_of(client, OWNER)
+        path = await wallet.added("https://hooks..example/", filters=OWN)  # no request leaves: the name has a gap
+        responses = [await wallet.call("POST", f"{path}/test") for _ in range(12)]
+        attempts = (await context.database.fetch("SELECT count(*) FROM webhook_attempts"))[0][0]
+    await context.database.close()
+    done = [response for response in responses if response.status_code == 200]
+    assert 9 <= len(done) == attempts <= 10
+    check_refusal(responses[-1], 429, "rate-limited")
+
+
 @pytest.mark.parametrize("webhooks", ["operators", "off"])
 async def test_the_setting_says_who_may_have_webhooks(
     settings: Settings, clock: Clock, webhooks: str, nothing_stored: Callable[[], Any]

@@ -126,6 +126,16 @@ async def test_a_disabled_hook_goes_on_at_its_cursor_and_forgets_its_dead_letter
     assert resumed["cursor"] == Position.at(hook.epoch, hook.seq + 1)
 
 
+@pytest.mark.parametrize(("action", "status"), [("resume", "active"), ("rotate", "pending")])
+async def test_a_suspended_hook_whose_secret_is_back_is_resumed_or_gets_new_keys(
+    operator: Maker, context: Context, hook: Hook, action: str, status: str
+) -> None:
+    assert await progress(context, replace(hook, status="suspended", reason=managing.RETIRED))
+    assert (await operator.done("GET", path_of(hook)))["status"] == "suspended"
+    answer = await operator.done("POST", f"{path_of(hook)}/{action}")
+    assert answer.get("webhook", answer)["status"] == status
+
+
 async def test_the_last_100_attempts_are_kept(operator: Maker, context: Context, hook: Hook) -> None:
     for begin in (0, 30, 60, 90):
         attempts = [Attempt(n, hook.epoch, n, 200, n, "delivered") for n in range(begin, begin + 30)]

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
-from streams_world import Connect, Start, add, client, connect, ids_behind, remove, start
+from streams_world import Connect, Start, add, client, connect, ids_behind, remove, start, until_gauge
 
 __all__ = ["client", "connect", "start"]  # the fixtures
 
@@ -131,6 +131,8 @@ async def test_a_place_behind_which_events_were_removed_is_reset(
     site = start()
     stream = await connect(site.urls[0])
     begin = (await stream.block()).id
+    await stream.close()
+    await until_gauge(client, site.urls[0], "feed_streams", 0)  # the process looks no longer
     await add(site, 3_000)  # more than the process keeps in memory
     await remove(site)
     back = await connect(site.urls[0], after=begin)

@@ -39,6 +39,18 @@ async def test_a_stream_over_a_limit_ends_at_once_and_says_when_to_come_back(
     assert (await (await connect(url)).block()).id
 
 
+async def test_a_stream_over_the_rate_limit_ends_at_once_and_says_when_to_come_back(
+    start: Start, connect: Connect
+) -> None:
+    url = start(MUNIMENT_RATE_LIMIT_CLIENT="100/60s").urls[0]
+    begun = [await connect(url) for _ in range(2)]
+    assert [(await stream.block()).fields.keys() for stream in begun] == [{"retry", "id"}] * 2
+    over = await connect(url)
+    (last,) = await over.rest()
+    assert (over.status, last.fields.keys()) == (200, {"", "retry"})
+    assert 20_000 <= last.retry_ms <= 40_000
+
+
 async def test_open_streams_are_counted_as_streams_and_not_as_requests_in_flight(
     start: Start, connect: Connect, client: httpx2.AsyncClient
 ) -> None:

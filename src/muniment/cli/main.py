@@ -14,6 +14,7 @@ from muniment.cli.chains import chains
 from muniment.cli.checks import doctor, ping, verify
 from muniment.cli.database import database, epoch, sequence
 from muniment.cli.demo import demo
+from muniment.cli.following.events import events
 from muniment.cli.following.webhooks import webhooks
 from muniment.cli.intents import intents
 from muniment.cli.operators import operators
@@ -45,6 +46,6 @@ def _open_missing_streams() -> None:
 
 for _command in (
     serve, demo, migrate, show_config, verify, doctor, ping, backup, restore, secrets, blocks, database, epoch,
-    sequence, users, chains, operators, intents, pins, webhooks,
+    sequence, users, chains, operators, intents, pins, events, webhooks,
 ):  # fmt: skip
     main.add_command(_command)

@@ -29,17 +29,11 @@ class Follower:
         self._is_woken = False
         self._waiter: asyncio.Future[None] | None = None
 
-    async def wait(self, seconds: float | None = None) -> None:
-        """Return when it is woken, or was since the last call; at the latest after `seconds`."""
+    async def wait(self) -> None:
+        """Return when it is woken, or was since the last call."""
         if not self._is_woken:
             self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                if seconds is None:
-                    await self._waiter
-                else:
-                    await asyncio.wait((self._waiter,), timeout=seconds)
-            finally:
-                self._waiter = None
+            await self._waiter
         self._is_woken = False
 
     def wake(self) -> None:

@@ -85,7 +85,7 @@ class Hub:
         return request.context.hub
 
     async def wait_behind(self, request: Request, seq: int, wanted: EventFilter, seconds: float) -> None:
-        """Return when an event behind the number `seq` that `wanted` matches can be read.
+        """Return when an event behind the number `seq` that `wanted` matches can be read, or another epoch begins.
 
         Returns in any case after `seconds`, when the service stops, and at once when there are too many followers. The
         request is not counted as in flight meanwhile. Raises `DatabaseUnavailable`.
@@ -105,7 +105,8 @@ class Hub:
 
     async def _wait(self, follower: Follower, seq: int) -> None:
         await self.awake()
-        while not follower.is_ended:
+        source = self.ring.source
+        while not follower.is_ended and self.ring.source == source:  # else another epoch has begun
             piece = self.ring.take(seq, follower.wanted)
             if piece is None or piece.events:
                 return

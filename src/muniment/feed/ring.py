@@ -36,6 +36,8 @@ class Ring:
         """Begin without events."""
         self.begin_seq = self.end_seq = 0
         self.source: Source | None = None
+        # That of the source.
+        self.epoch: int | None = None
         self._seqs: list[int] = []
         self._events: list[Event] = []
         self._texts: dict[int, bytes] = {}
@@ -43,7 +45,7 @@ class Ring:
 
     def restart(self, source: Source, seq: int) -> None:
         """Forget all events, and begin behind the number `seq`; `source` is what the events share."""
-        self.source = source
+        self.source, self.epoch = source, source.epoch
         self.begin_seq = self.end_seq = seq
         self._seqs, self._events = [], []
         self._texts.clear()

@@ -82,6 +82,8 @@ async def _read(context: Context, hub: Hub, request: Request, query: EventQuery,
     found = await read_slice(context.reader_for(request), after_seq, wanted, query.limit)
     if query.wait and found.is_caught_up and not found.events:
         await hub.wait_behind(request, found.last_seq, wanted, query.wait)
+        if query.cursor is not None:
+            await check_position(context, context.database, query.cursor)  # another epoch may have begun
         # Not from a replica, which may be behind the event that the hub has seen.
         found = await read_slice(context.database, found.last_seq, wanted, query.limit)
     if found.events and context.wrote is not None:

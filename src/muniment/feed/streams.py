@@ -6,6 +6,7 @@ A stream has a place in the feed and no queue: a client that reads slowly is fur
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from muniment.feed.filters import EventFilter
     from muniment.feed.followers import Follower
     from muniment.feed.hub import Hub
+    from muniment.feed.ring import Piece
     from muniment.http.request import Request
 
 # Milliseconds that a client waits before it connects again, from a range by chance: many clients must not come back at
@@ -69,62 +71,67 @@ class EventStream:
 
     async def texts(self) -> AsyncGenerator[bytes]:
         """The body. Its last text says when to connect again."""
+        if self._is_refused:
+            yield _BUSY + self._retry(_RETRY_FULL_MS)
+            return
         with self._hub.following(self._request, self._wanted) as follower:
             if follower is None:
-                is_stopping = self._hub.is_stopping
-                yield (b"" if is_stopping else _FULL) + self._retry(
-                    _RETRY_STOPPED_MS if is_stopping else _RETRY_FULL_MS
-                )
+                yield self._retry(_RETRY_STOPPED_MS) if self._hub.is_stopping else _FULL + self._retry(_RETRY_FULL_MS)
                 return
             loop = asyncio.get_running_loop()
             begun_s = loop.time()
             try:
-                while text := await self._next(follower):
-                    follower.wrote_s = loop.time()
-                    yield text
+                with suppress(Unavailable):  # the head was sent, and an EventSource comes back only after a 200
+                    while not follower.is_ended:
+                        if text := self._take() or await self._look(follower):
+                            follower.wrote_s = loop.time()
+                            yield text
                 yield self._retry(_RETRY_STOPPED_MS)
             finally:
                 self._log_end(loop.time() - begun_s)
 
-    async def _next(self, follower: Follower) -> bytes:
-        """The next text; empty when the stream has to end."""
-        try:
-            while not follower.is_ended:
-                if text := await self._look(follower):
-                    return text
-        except Unavailable:  # the head was sent; and an EventSource connects again only after a status of 200
-            pass
-        return b""
-
-    async def _look(self, follower: Follower) -> bytes:
-        """The next text; empty after a while without one."""
-        if self._epoch is None or self._epoch != self._hub.source.epoch:
-            return await self._begin()
-        piece = self._hub.ring.take(self._seq, self._wanted)
-        is_behind = piece is None
-        if piece is None:
-            self._request.owe(self._request.client.client, _PAGE_UNITS)
-            try:
-                piece = await self._hub.read_page(self._seq, self._wanted)
-            except CursorTooOld:
-                return await self._reset()
+    def _take(self) -> bytes:
+        """The next events, as far as the hub has them in memory. Thousands of streams do this for each event."""
+        ring = self._hub.ring
+        if self._epoch != ring.epoch or (piece := ring.take(self._seq, self._wanted)) is None:
+            return b""
         self._seq = piece.last_seq
         if piece.text:
-            self._sent += piece.events
-            self._hub.sent.add(piece.events)
-            return piece.text
+            self._count(piece)
+        return piece.text
+
+    async def _look(self, follower: Follower) -> bytes:
+        """The next text of another kind; empty after a wait, or after a page without one."""
+        ring = self._hub.ring
+        if self._epoch is None or self._epoch != ring.epoch:
+            return await self._begin()
+        if self._seq < ring.begin_seq:
+            return await self._read_page()
         if asyncio.get_running_loop().time() - follower.wrote_s >= self._hub.beat_seconds:
             return b"id: %b\n\n" % self._place()
-        if not is_behind:
-            await follower.wait()
+        await follower.wait()
         return b""
+
+    async def _read_page(self) -> bytes:
+        self._request.owe(self._request.client.client, _PAGE_UNITS)
+        try:
+            piece = await self._hub.read_page(self._seq, self._wanted)
+        except CursorTooOld:
+            return await self._reset()
+        self._seq = piece.last_seq
+        self._count(piece)
+        return piece.text
+
+    def _count(self, piece: Piece) -> None:
+        self._sent += piece.events
+        self._hub.sent.add(piece.events)
 
     async def _begin(self) -> bytes:
         """The first text: the place from which the stream goes on."""
         await self._hub.awake()
         context = self._context
         position = self._position if self._epoch is None else Position.at(self._epoch, self._seq)
-        self._epoch = self._hub.source.epoch
+        self._epoch = self._hub.ring.epoch
         if position is None:
             self._seq = await begin(context, context.database)
         else:

@@ -71,7 +71,7 @@ async def change(context: Context, maker: Maker | None, hook_id: WebhookId, edit
     async def write(tx: Transaction) -> Hook:
         before = _own(await store.lock(tx, hook_id.raw), maker)
         after = edit(before)
-        if after.status == "active" and before.status == "disabled":
+        if after.status == "active" and before.status != "active":
             await history.forget_dead_letters(tx, before.id)
         await store.update(tx, after)
         return replace(after, turn=after.turn + 1)
@@ -108,9 +108,12 @@ def updated(context: Context, hook: Hook, body: WebhookUpdate) -> Hook:
 
 
 def resumed(context: Context, hook: Hook) -> Hook:
-    """The hook, active again and due now, at its cursor. Raises `WebhookNotConfirmed`."""
+    """The hook, active again and due now, at its cursor. Raises `WebhookNotConfirmed`.
+
+    One that was suspended can be resumed when its secret is in the ring again.
+    """
     _require_keys(context, hook)
-    if hook.status not in {"active", "disabled"}:
+    if hook.status == "pending":
         raise WebhookNotConfirmed(f"{hook.reason}: POST /webhooks/{WebhookId.from_raw(hook.id)}/test comes first")
     return replace(_begun_again(context, hook), status="active", reason=None)
 
@@ -134,7 +137,7 @@ def rotated(context: Context, hook: Hook) -> Hook:
     """
     secrets, now_ms = context.secrets(), context.now_ms()
     after = replace(hook, secret_id=newest_secret_id(secrets), generation=hook.generation + 1)
-    if signers_of(secrets, hook, now_ms) is None:
+    if signers_of(secrets, hook, now_ms) is None or hook.status == "suspended":
         return replace(after, old_secret_id=None, old_until_ms=None, status="pending", reason=UNCONFIRMED)
     return replace(after, old_secret_id=hook.secret_id, old_until_ms=now_ms + OLD_KEYS_MS)
 

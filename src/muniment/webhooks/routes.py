@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from muniment.webhooks.store import Hook
 
 _PRIVATE = (JSON, NO_STORE)
-# A test sends a request to a server that the caller has named, and waits for it: a caller has ten in 20 seconds.
-_TEST: Final = Cost(2_000)
+# A test sends a request to a server that the caller has named, and waits for it: a wallet has ten in 20 seconds, and
+# all wallets of an address have 40.
+_TEST: Final = Cost(8_000)
 
 
 @operation("POST", "/webhooks", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(InvalidBody, TooManyWebhooks))
@@ -103,8 +104,8 @@ async def remove_webhook(context: Context, caller: HookCaller, id: WebhookId) ->
 async def resume_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:  # noqa: A002 - the path's name for it
     """Resume a webhook.
 
-    One that is disabled is active again, goes on at its cursor, and forgets its dead letters. One that waits after
-    failures is tried at once.
+    One that is disabled is active again, goes on at its cursor, and forgets its dead letters; so is one that was
+    suspended and whose secret is back. One that waits after failures is tried at once.
     """
     return await _shown(
         context, await managing.change(context, caller.maker, id, lambda hook: managing.resumed(context, hook))

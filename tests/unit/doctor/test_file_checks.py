@@ -58,6 +58,8 @@ def test_damaged_secrets_fail_and_are_not_shown(settings: Settings) -> None:
 def test_a_damaged_secret_of_a_setting_fails(settings: Settings) -> None:
     broken = Settings(data_dir=settings.data_dir, secret="zz" * 32)
     found = files.check_secrets(broken)
+    assert found.message.startswith("secret must be 1 to ")  # the file is not used, and not at fault
+    assert "MUNIMENT_SECRET" in found.remedy
     assert (found.level, "zz" in str(found)) == (Level.FAIL, False)
 
 

@@ -49,3 +49,9 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "writers").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic"):
         RecentWriters(tmp_path / "writers")
+
+
+def test_the_file_has_room_on_the_disk(tmp_path: Path) -> None:
+    RecentWriters(tmp_path / "writers")
+    found = (tmp_path / "writers").stat()
+    assert found.st_blocks * 512 >= found.st_size  # on a full disk a write would end the process

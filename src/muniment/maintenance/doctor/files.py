@@ -23,10 +23,13 @@ LOG_BYTES_MAX: Final = 1024 * MIB
 
 def check_secrets(settings: Settings) -> Finding:
     """Whether the ring of secrets can be read, and by its owner only."""
+    if settings.secret:
+        try:
+            return ok("secrets", f"{len(parse_secrets(settings.secret))} in the setting")
+        except SettingError as error:
+            return fail("secrets", str(error), "repair MUNIMENT_SECRET, or the file that MUNIMENT_SECRET_FILE names")
     path = settings.data_dir / RING_FILE
     try:
-        if settings.secret:
-            return ok("secrets", f"{len(parse_secrets(settings.secret))} in the setting")
         count = len(parse_secrets(path.read_text("ascii")))
         mode = path.stat().st_mode
     except FileNotFoundError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
@@ -28,6 +29,8 @@ class RecentWriters:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.ftruncate(descriptor, CELLS * _CELL_BYTES)
+            if sys.platform == "linux":  # writing to a page without room on the disk would kill the process
+                os.posix_fallocate(descriptor, 0, CELLS * _CELL_BYTES)
             self._times = memoryview(mmap.mmap(descriptor, CELLS * _CELL_BYTES)).cast("q")
         finally:
             os.close(descriptor)

@@ -1,0 +1,110 @@
+"""`muniment events`."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from muniment.cli import output
+from muniment.cli.options import common_options, json_option, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+# Options, and parameters of GET /events.
+_FILTERS: Final = {
+    "types": "types", "owner": "owner", "signer": "signer", "function": "functionCid", "user": "user",
+    "config_sig": "configSig", "settler": "settler",
+}  # fmt: skip
+_COLORS: Final = {"created": "green", "deactivated": "red", "changed": "yellow", "logged": "blue"}
+# Signatures and hashes begin like this and go on; the rest is in the JSON.
+_SHORT: Final = 18
+_DETAILS: Final = ("status", "version", "proposals", "logs", "signer", "creator", "user")
+
+
+class _CommandFailedError(click.ClickException):
+    """The command of `--exec` failed. The event comes again at the next start."""
+
+    exit_code = 3
+
+
+@click.group()
+def events() -> None:
+    """The change feed of a service."""
+
+
+@events.command("follow")
+@common_options
+@click.option("--url", default="", help="URL of the service; default: the host and port of the settings.")
+@click.option("--type", "types", multiple=True, help="Only events of this type, like trigger.created; can be repeated.")
+@click.option("--owner", multiple=True, help="Only events about this signer, creator or user; can be repeated.")
+@click.option("--signer", multiple=True, help="Only trigger events of this signer; can be repeated.")
+@click.option("--function", multiple=True, help="Only events about the function with this CID; can be repeated.")
+@click.option("--user", multiple=True, help="Only intent events of this user; can be repeated.")
+@click.option("--config-sig", multiple=True, help="Only intent events of this trigger; can be repeated.")
+@click.option("--settler", multiple=True, help="Only intent events of this settlement contract; can be repeated.")
+@click.option(
+    "--state", type=click.Path(path_type=Path, dir_okay=False),
+    help="File that keeps the position: the next start goes on there.",
+)  # fmt: skip
+@click.option("--reset", is_flag=True, help="When the position is too old, go on from now instead of ending.")
+@click.option("--exec", "command", default="", help="Shell command to run for each event, with its JSON as input.")
+@json_option
+def follow_events(
+    config: Path | None, url: str, state: Path | None, command: str, *, reset: bool, as_json: bool, **flags: Any
+) -> None:
+    """Show changes as they happen, until Ctrl-C.
+
+    A line for each event; JSON with --json and where the output is no terminal. With --state nothing is missed between
+    two starts. With --exec an event counts as seen when the command has succeeded; a failure ends this with status 3.
+    """
+    from muniment.maintenance.follow_events import EventFollower
+
+    filters = [(name, value) for option, name in _FILTERS.items() for value in flags.pop(option)]
+    settings = settings_of(config, **flags)
+    show = _print_json if as_json or not sys.stdout.isatty() else _print_line
+    follower = EventFollower(
+        url or settings.own_url, filters, _runner(command) if command else show, output.print_warning,
+        state=state, stores_each=bool(command), begins_again=reset,
+    )  # fmt: skip
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with output.errors_on_one_line():
+        try:
+            follower.run()
+        except KeyboardInterrupt:
+            raise SystemExit(output.INTERRUPTED) from None
+
+
+def _runner(command: str) -> Callable[[Mapping[str, Any]], None]:
+    def run(event: Mapping[str, Any]) -> None:
+        done = subprocess.run(command, shell=True, input=json.dumps(event).encode(), check=False)  # noqa: S602 - the caller's own command
+        if done.returncode:
+            raise _CommandFailedError(f"the command ended with status {done.returncode} at the event {event['id']}")
+
+    return run
+
+
+def _print_json(event: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(event, separators=(",", ":")))
+
+
+def _print_line(event: Mapping[str, Any]) -> None:
+    name: str = event["type"].removeprefix("muniment.")
+    subject = event["subject"] if len(event["subject"]) <= _SHORT else f"{event['subject'][:_SHORT]}…"
+    data: Mapping[str, Any] = event["data"]
+    details = " ".join(f"{each}={data[each]}" for each in _DETAILS if each in data)
+    styled = click.style(_printable(f"{name:20}"), fg=_COLORS.get(name.rpartition(".")[2]))
+    click.echo(f"{_printable(event['time'])}  {styled}  {_printable(f'{subject:{_SHORT + 1}}  {details}')}".rstrip())
+
+
+def _printable(text: str) -> str:
+    """`text` without what a terminal would obey: the service may be a stranger's."""
+    return "".join(each if each.isprintable() else "?" for each in text)

@@ -1,0 +1,174 @@
+"""Follows the change feed of a service by polls that wait, for `muniment events follow`."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from muniment import durable
+from muniment.maintenance.http_client import RequestFailed
+
+# The longest wait that the service offers.
+_WAIT_SECONDS: Final = 30
+# An answer comes at the latest a moment after the wait.
+_ANSWER_SECONDS_MAX: Final = _WAIT_SECONDS + 30
+# Pauses after the first, the second, … failure in a row; the last one repeats.
+_PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_RETRY_AFTER_SECONDS_MAX: Final = 300
+_PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+_NEXT: Final = re.compile(r"<([^>]*[?&]cursor=([A-Za-z0-9_-]+)[^>]*)>; *rel=\"?next")
+_OK: Final = 200
+_TOO_OLD: Final = 410
+_LATER: Final = (429, 503)
+_FAILURES: Final = (500, 502, 504)
+
+Event = Mapping[str, Any]
+
+
+class FeedGone(RequestFailed):
+    """Events behind the position of the follower are gone: it has to begin again."""
+
+
+class _Members(msgspec.Struct):
+    """What every event has, also one of a type that this release does not know."""
+
+    id: str
+    type: str
+    subject: str
+    time: str
+    data: dict[str, Any]
+
+
+class _Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    content: Any
+
+
+@dataclass(slots=True)
+class EventFollower:
+    """One follower. `handle` gets each event once and in order; an error that it raises ends `run`.
+
+    `position` is that of the last event that was handled; None: begin with what happens from now on. It is read from
+    the file `state` at the start and written there, durably, after each page or, with `stores_each`, each event.
+    """
+
+    url: str
+    filters: Sequence[tuple[str, str]]
+    handle: Callable[[Event], None]
+    warn: Callable[[str], None]
+    state: Path | None = None
+    stores_each: bool = False
+    begins_again: bool = False
+    position: str | None = field(default=None, init=False)
+    _stored: str | None = field(default=None, init=False)
+
+    def run(self) -> None:
+        """Follow until an error or an interruption.
+
+        Raises `FeedGone`, `RequestFailed` for a refused request, `OSError` for the file, and the errors of `handle`.
+        """
+        if self.state is not None and self.state.exists():
+            self.position = self._stored = self.state.read_text("ascii").strip() or None
+        try:
+            self._follow()
+        finally:
+            self._store()
+
+    def _follow(self) -> None:
+        failures = 0
+        while True:
+            try:
+                answer = self._ask()
+            except RequestFailed as error:
+                if not failures:
+                    self.warn(f"{error}; trying again")
+                time.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
+                failures += 1
+                continue
+            if answer.status in _LATER or answer.status in _FAILURES:
+                time.sleep(_retry_after(answer.headers, _PAUSES[min(failures, len(_PAUSES) - 1)]))
+                failures += 1
+                continue
+            failures = 0
+            self._take(answer)
+
+    def _take(self, answer: _Answer) -> None:
+        if answer.status == _TOO_OLD:
+            if not self.begins_again:
+                raise FeedGone(f"{_detail(answer)} (--reset begins with what happens from now on)")
+            self.warn("events were missed, because their position is too old: beginning again from now")
+            self.position = None
+            return
+        if answer.status != _OK:
+            raise RequestFailed(f"{self.url} refuses: {answer.status} {_detail(answer)}")
+        for event in _events(answer, self.url):
+            self.handle(event)
+            self.position = event["id"]
+            if self.stores_each:
+                self._store()
+        found = _NEXT.search(answer.headers.get("link", ""))
+        if found is None:
+            raise RequestFailed(f"{self.url} gives no next page: is it a service with a change feed?")
+        self.position = found[2]
+        self._store()
+
+    def _ask(self) -> _Answer:
+        """Ask for the events behind the position. Raises `RequestFailed` when no answer of HTTP comes."""
+        place = [("cursor", self.position), ("wait", str(_WAIT_SECONDS))] if self.position else []
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS_MAX)
+        target = f"{parts.path.rstrip('/')}/events?{urlencode([*self.filters, *place])}"
+        try:
+            with closing(connection):
+                connection.request("GET", target, headers={"accept": "application/json"})
+                response = connection.getresponse()
+                data = response.read(_PAGE_BYTES_MAX)
+        except (OSError, HTTPException) as error:
+            raise RequestFailed(f"{self.url} does not answer: {error}") from error
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        try:
+            return _Answer(response.status, headers, json.loads(data))
+        except ValueError:  # a page of a proxy
+            if response.status == _OK:
+                raise RequestFailed(f"{self.url}/events answers no JSON") from None
+            return _Answer(response.status, headers, None)
+
+    def _store(self) -> None:
+        if self.state is None or self.position is None or self.position == self._stored:
+            return
+        with durable.whole_file(self.state.resolve()) as file:
+            file.write(f"{self.position}\n".encode("ascii"))
+        self._stored = self.position
+
+
+def _events(answer: _Answer, url: str) -> list[Event]:
+    """The events of an answer. Raises `RequestFailed` for JSON that has none."""
+    try:
+        msgspec.convert(answer.content, list[_Members])
+        return cast("list[Event]", answer.content)
+    except msgspec.ValidationError as error:
+        raise RequestFailed(f"{url}/events answers no events: {error}") from error
+
+
+def _detail(answer: _Answer) -> str:
+    if not isinstance(answer.content, dict):
+        return "an answer of another server"
+    return str(cast("dict[str, Any]", answer.content).get("detail", ""))
+
+
+def _retry_after(headers: Mapping[str, str], default: float) -> float:
+    text = headers.get("retry-after", "")
+    seconds = float(text) if text.isascii() and text.isdigit() and len(text) < 9 else default  # noqa: PLR2004 - digits
+    return min(max(seconds, default), _RETRY_AFTER_SECONDS_MAX)

@@ -1,0 +1,192 @@
+"""`muniment events follow` against a service: nothing is missed, whatever ends either of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from builders import Bundle, TriggerDraft, Wallet, deploy, register
+from ports import free_port
+from service import Service
+
+SECONDS_MAX = 60.0
+WALLETS = itertools.count(100)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path / "data", port=free_port()) as started:
+        yield started
+
+
+def follower(service: Service, *options: str | Path, **how: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "muniment", "events", "follow", "--url", service.url, *map(str, options)]
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **how}
+    return subprocess.Popen(command, **how)
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+
+def until_count(path: Path, count: int) -> None:
+    until(lambda: len(lines(path)) == count)
+
+
+async def create(service: Service, name: str) -> str:
+    async with httpx2.AsyncClient(base_url=service.url, timeout=60) as client:
+        return await deploy(client, Bundle(name), Wallet(next(WALLETS)))  # each has few nonces in a while
+
+
+def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
+    """The exit status after a signal, and what was said on standard error."""
+    process.send_signal(number)
+    _, said = process.communicate(timeout=SECONDS_MAX)
+    return process.returncode, said
+
+
+async def test_the_next_start_goes_on_where_the_last_one_ended(service: Service, tmp_path: Path) -> None:
+    state, out = tmp_path / "position", tmp_path / "out"
+    cids: list[str] = []
+    for turn, number in enumerate((signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)):
+        with out.open("a") as file:
+            process = follower(service, "--state", state, stdout=file)
+            until(state.exists)
+            cids.extend([await create(service, f"{letter}{turn}") for letter in "AB"])
+            until_count(out, len(cids))
+            time.sleep(0.5)  # the page is over, and its end is stored
+            ended(process, number)
+        cids.append(await create(service, f"C{turn}"))  # nobody follows now
+    with out.open("a") as file:
+        process = follower(service, "--state", state, stdout=file)
+        until_count(out, len(cids))
+        assert ended(process)[0] == 130
+    assert [each["subject"] for each in lines(out)] == cids
+
+
+async def test_it_goes_on_when_the_service_comes_back(service: Service, tmp_path: Path) -> None:
+    state, out = tmp_path / "position", tmp_path / "out"
+    with out.open("w") as file:
+        process = follower(service, "--state", state, stdout=file)
+        until(state.exists)
+        service.kill()
+        time.sleep(1)
+        service.launch()
+        service.wait_until_ready()
+        cid = await create(service, "F")
+        until(lambda: [each["subject"] for each in lines(out)] == [cid])
+        status, said = ended(process)
+    assert status == 130
+    assert "trying again" in said
+
+
+async def test_a_command_gets_each_event_and_its_failure_ends_it_before_the_next(
+    service: Service, tmp_path: Path
+) -> None:
+    state, out, marker = tmp_path / "position", tmp_path / "out", tmp_path / "fails"
+    command = f"test ! -e {marker} && cat >> {out} && echo >> {out}"
+    process = follower(service, "--state", state, "--exec", command)
+    until(state.exists)
+    first = await create(service, "F")
+    until(lambda: len(lines(out)) == 1)
+    marker.touch()
+    second = await create(service, "G")
+    assert process.wait(SECONDS_MAX) == 3
+    assert "the command ended with status 1" in process.communicate()[1]
+    marker.unlink()
+    again = follower(service, "--state", state, "--exec", command)
+    until(lambda: len(lines(out)) == 2)
+    ended(again)
+    assert [each["subject"] for each in lines(out)] == [first, second]
+
+
+async def test_only_what_the_filters_name_is_shown(service: Service, tmp_path: Path) -> None:
+    state, out = tmp_path / "position", tmp_path / "out"
+    signer = Wallet(7)
+    with out.open("w") as file:
+        options = ["--type", "trigger.created", "--signer", signer.address, "--state", state]
+        process = follower(service, *options, stdout=file)
+        until(state.exists)
+        cid = await create(service, "F")
+        async with httpx2.AsyncClient(base_url=service.url, timeout=60) as client:
+            await register(client, TriggerDraft(cid, Wallet(8)))
+            trigger = await register(client, TriggerDraft(cid, signer))
+        until(lambda: lines(out))
+        time.sleep(0.3)
+        ended(process)
+    assert [each["subject"] for each in lines(out)] == [trigger["sig"]]
+
+
+async def test_a_position_of_another_epoch_ends_it_unless_it_may_begin_again(service: Service, tmp_path: Path) -> None:
+    state, out = tmp_path / "position", tmp_path / "out"
+    process = follower(service, "--state", state)
+    until(state.exists)
+    await create(service, "F")
+    ended(process)
+    service.stop()
+    renewing = [sys.executable, "-m", "muniment", "epoch", "renew", "--data-dir", str(tmp_path / "data")]
+    subprocess.run(renewing, check=True, capture_output=True)
+    service.launch()
+    service.wait_until_ready()
+    process = follower(service, "--state", state)
+    _, said = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 1
+    assert "begin again" in said
+    before = state.read_text()
+    with out.open("w") as file:
+        process = follower(service, "--state", state, "--reset", stdout=file)
+        until(lambda: state.read_text() != before)
+        cid = await create(service, "G")
+        until(lambda: [each["subject"] for each in lines(out)] == [cid])
+        assert "events were missed" in ended(process)[1]
+
+
+async def test_people_get_a_line_with_colours_and_a_pipe_that_breaks_ends_it(service: Service, tmp_path: Path) -> None:
+    state = tmp_path / "position"
+    main, terminal = pty.openpty()
+    process = follower(service, "--state", state, stdout=terminal)
+    os.close(terminal)
+    until(state.exists)
+    cid = await create(service, "F")
+    shown = os.read(main, 4_096).decode()
+    ended(process)
+    os.close(main)
+    assert "\x1b[32mfunction.created" in shown
+    assert f"{cid[:18]}…" in shown
+    process = follower(service, "--state", state)
+    assert process.stdout
+    process.stdout.close()
+    time.sleep(1)
+    await create(service, "G")
+    assert process.wait(SECONDS_MAX) == 1
+    assert process.stderr
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_a_server_without_a_feed_is_named(service: Service) -> None:
+    process = follower(service, "--type", "trigger.ended")
+    _, said = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 1
+    assert "refuses: 400" in said
+    assert "muniment.trigger.created" in said

@@ -1,0 +1,86 @@
+"""The loops of docs/following.md, run as they are printed, on both engines."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from builders import TriggerDraft, Wallet, deploy, register
+from crashing import Site, on_postgres, on_sqlite
+
+PAGE = Path(__file__).parents[2] / "docs" / "following.md"
+SECONDS_MAX = 60.0
+OWNER = Wallet(9)
+
+
+def example(language: str) -> str:
+    """The last example of the page in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[-1]
+
+
+@pytest.fixture(params=[on_sqlite, on_postgres])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    make: Callable[[Path], AbstractContextManager[Site]] = request.param
+    with make(tmp_path) as made:
+        yield made
+
+
+def started(language: str, folder: Path, url: str) -> subprocess.Popen[bytes]:
+    name = "loop.py" if language == "python" else "loop.mjs"
+    (folder / name).write_text(example(language))
+    program = sys.executable if language == "python" else "node"
+    with (folder / "out").open("a") as out:
+        return subprocess.Popen([program, name, url], cwd=folder, stdout=out)
+
+
+def until_lines(folder: Path, expected: list[str]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while (said := (folder / "out").read_text().splitlines()) != expected:
+        assert time.monotonic() < deadline, said
+        time.sleep(0.05)
+
+
+def until_there(path: Path) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("language", ["python", pytest.param("js", marks=pytest.mark.node)])
+async def test_the_loop_of_the_page_starts_and_stops_triggers_and_goes_on_after_its_own_end(
+    site: Site, tmp_path: Path, language: str
+) -> None:
+    folder = tmp_path / "loop"
+    folder.mkdir()
+    url = site.urls[0]
+    process = started(language, folder, url)
+    try:
+        until_there(folder / "position")
+        async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
+            cid = await deploy(client)
+            first = (await register(client, TriggerDraft(cid, OWNER)))["sig"]
+            until_lines(folder, [f"start {first}"])
+            time.sleep(0.5)  # its position is written
+            process.kill()
+            process.wait()
+            body = {"triggerSigs": [first], "signature": OWNER.sign_deactivation([first])}
+            assert (await client.post("/triggers/deactivate", json=body)).status_code == 204
+            process = started(language, folder, url)
+            until_lines(folder, [f"start {first}", f"stop {first}"])
+            site.command("epoch", "renew")
+            until_lines(folder, [f"start {first}", f"stop {first}", "list"])
+            time.sleep(1)
+            second = (await register(client, TriggerDraft(cid, OWNER, version="2.0.0")))["sig"]
+            until_lines(folder, [f"start {first}", f"stop {first}", "list", f"start {second}"])
+    finally:
+        process.kill()
+        process.wait()

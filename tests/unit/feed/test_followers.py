@@ -1,0 +1,102 @@
+"""The index of followers and the events in memory, against looking at everything one by one."""
+
+from __future__ import annotations
+
+import random
+
+from muniment.feed.events import Event, Kind, Source
+from muniment.feed.filters import EventFilter
+from muniment.feed.followers import Follower, Followers
+from muniment.feed.reading import Slice
+from muniment.feed.ring import PIECE_EVENTS_MAX, RING_EVENTS, Ring, event_text
+
+CHANCE = random.Random(7)  # noqa: S311 - the same choices in each run
+SOURCE = Source("muniment", 1, 0)
+OWNERS = [bytes([number]) * 20 for number in range(1, 6)]
+ORIGINS = [bytes([number]) * 32 for number in range(1, 4)]
+
+
+def some(values: list[bytes]) -> frozenset[bytes] | None:
+    """A filter of one or two values, or none."""
+    return frozenset(CHANCE.sample(values, CHANCE.randint(1, 2))) if CHANCE.random() < 0.5 else None
+
+
+def some_filter() -> EventFilter:
+    kinds = frozenset(CHANCE.sample([int(kind) for kind in Kind], 3)) if CHANCE.random() < 0.3 else None
+    owners = some(OWNERS)
+    more = (frozenset(CHANCE.sample(OWNERS, 2)),) if owners and CHANCE.random() < 0.3 else ()
+    return EventFilter(kinds, owners, more, some(ORIGINS), some(OWNERS))
+
+
+def some_event(seq: int) -> Event:
+    owners = b"".join(CHANCE.sample(OWNERS, CHANCE.randint(1, 3)))
+    settler = CHANCE.choice([None, *OWNERS])
+    return Event(seq, 0, CHANCE.choice(list(Kind)), bytes(32), owners, CHANCE.choice(ORIGINS), settler, "{}")
+
+
+def created(seq: int, owner: bytes = OWNERS[0]) -> Event:
+    return Event(seq, 0, Kind.FUNCTION_CREATED, bytes(32), owner, bytes(32), None, "{}")
+
+
+def test_an_event_finds_exactly_the_followers_whose_filters_match() -> None:
+    followers, kept = Followers(), list[Follower]()
+    for seq in range(1_000):
+        if CHANCE.random() < 0.4 or not kept:
+            kept.append(Follower(some_filter(), None, 0))
+            followers.add(kept[-1])
+        elif CHANCE.random() < 0.4:
+            followers.remove(kept.pop(CHANCE.randrange(len(kept))))
+        events = [some_event(seq) for _ in range(CHANCE.randint(1, 2))]
+        wanting = followers.wanting(events)
+        assert len(wanting) == len(set(wanting))
+        assert set(wanting) == {each for each in kept if any(map(each.wanted.matches, events))}
+    assert followers.count == len(kept) > 50
+
+
+def test_nothing_is_left_of_followers_that_have_gone() -> None:
+    followers = Followers()
+    made = [Follower(some_filter(), f"client {number % 3}", 0) for number in range(100)]
+    for each in made:
+        followers.add(each)
+    assert followers.count_of("client 1") == 33
+    for each in made:
+        followers.remove(each)
+    assert (followers.count, list(followers), followers.count_of("client 1")) == (0, [], 0)
+    assert vars(followers) == vars(Followers())
+
+
+def test_the_ring_gives_each_matching_event_once_and_never_skips_one() -> None:
+    ring = Ring()
+    ring.restart(SOURCE, 0)
+    wanted = EventFilter(owners=frozenset({OWNERS[0]}))
+    expected, seen, seq, last = list[bytes](), b"", 0, 0
+    while last < 6_000:
+        owners = [CHANCE.choice(OWNERS[:2]) for _ in range(CHANCE.randint(0, 400))]
+        events = [created(last + at, owner) for at, owner in enumerate(owners, 1)]
+        last += len(events)
+        ring.add(Slice(events, last, is_caught_up=True))
+        expected += [event_text(event, SOURCE) for event in events if wanted.matches(event)]
+        for _ in range(CHANCE.randint(0, 4)):
+            piece = ring.take(seq, wanted)
+            assert piece is not None
+            assert piece.events <= PIECE_EVENTS_MAX
+            seen, seq = seen + piece.text, piece.last_seq
+    while (piece := ring.take(seq, wanted)) and piece.text:
+        seen, seq = seen + piece.text, piece.last_seq
+    assert seen == b"".join(expected)
+    assert seq == ring.end_seq == last
+
+
+def test_who_is_behind_the_ring_gets_nothing_from_it() -> None:
+    ring = Ring()
+    ring.restart(SOURCE, 10)
+    assert ring.take(9, EventFilter()) is None
+    ring.add(Slice([created(seq) for seq in range(11, 11 + RING_EVENTS + 5)], 10 + RING_EVENTS + 5, is_caught_up=True))
+    assert ring.begin_seq == 15
+    assert ring.take(14, EventFilter()) is None
+    first = ring.take(15, EventFilter())
+    assert first is not None
+    assert first.text.startswith(event_text(created(16), SOURCE))
+    beyond = ring.take(10**9, EventFilter())
+    assert beyond is not None
+    assert (beyond.text, beyond.last_seq) == (b"", 10**9)
