@@ -136,6 +136,7 @@ class Deliverer:
             pass
         finally:
             self._lanes.clear()
+            self.context.metrics.gauge("webhook_backlog_seconds").forget()
             await self._leader.release()
 
     async def _read_hooks(self) -> None:

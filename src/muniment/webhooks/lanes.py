@@ -98,8 +98,10 @@ class Lane:
         if self.has_pending and not self.is_running:
             return
         wanted = self.hook.wanted
-        if any(wanted.matches(event) for event in events):
+        if first := next((event for event in events if wanted.matches(event)), None):
             self.has_pending = True
+            if self.waiting_since_ms is None:
+                self.waiting_since_ms = first.at_ms
         elif not self.is_running and last_seq > self.hook.seq:
             self.hook = replace(self.hook, seq=last_seq)
 
