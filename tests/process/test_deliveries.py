@@ -13,6 +13,7 @@ import pytest
 
 from delivering import ENGINES, Registry, delivering, until
 from receiving import Received, Receiver, Reply, echo
+from service import Service
 
 
 @pytest.fixture(params=ENGINES)
@@ -136,3 +137,25 @@ async def test_a_receiver_that_is_killed_gets_what_it_missed_in_order(registry: 
         await registry.run("webhooks", "resume", hook_id)
         await until(lambda: len(taker.ids) >= 100)
     assert taker.ids == await registry.ids()
+
+
+@pytest.mark.slow
+async def test_serving_processes_deliver_too_unless_the_setting_is_off(registry: Registry) -> None:
+    receiver = Receiver()
+    taker = Taker(receiver)
+    with receiver.listening():
+        await registry.hook(receiver.url)
+        environment = {**registry.settings, "MUNIMENT_WEBHOOKS": "off"}
+        with Service(registry.data_dir, environment=environment):
+            await registry.add(10)
+            await asyncio.sleep(5)
+        assert taker.ids == []
+        with Service(registry.data_dir, workers=2, environment=registry.settings):
+            await until(lambda: len(taker.ids) >= 10)
+            began = time.monotonic()
+            await registry.add(1)
+            await until(lambda: len(taker.ids) >= 11)
+            took_s = time.monotonic() - began
+    print(f"an event came after {took_s:.2f} s")  # noqa: T201 - shown with -s
+    assert taker.ids == await registry.ids()
+    assert took_s < 5

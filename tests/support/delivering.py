@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -20,6 +19,10 @@ from muniment.context import Context
 from muniment.feed.position import Position
 from muniment.settings import Settings
 from muniment.storage.database import Transaction
+from muniment.webhooks import history, managing
+from muniment.webhooks.challenge import run_test
+from muniment.webhooks.store import Maker
+from muniment.webhooks.types import NewWebhook, Webhook, WebhookAttempt, WebhookId, WebhookUrl
 from postgres import Cluster
 
 # A machine that is busy with other tests takes its time; the lease of a dead process lasts 15 seconds.
@@ -38,11 +41,16 @@ class Registry:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list[Any])
 
     @property
-    def environment(self) -> dict[str, str]:
-        """The environment of its commands. Receivers of tests are on loopback."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+    def settings(self) -> dict[str, str]:
+        """The settings of its processes. Receivers of tests are on loopback."""
         given = {"MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_LOG_LEVEL": "info"}
-        return inherited | given | ({"MUNIMENT_DATABASE_URL": self.url} if self.url else {})
+        return given | ({"MUNIMENT_DATABASE_URL": self.url} if self.url else {})
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of its commands."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+        return inherited | self.settings
 
     def command(self, *words: str, check: bool = True) -> str:
         """What `muniment WORDS` prints."""
@@ -57,21 +65,26 @@ class Registry:
         """The same, while receivers of this process answer."""
         return await asyncio.to_thread(self.command, *words)
 
-    async def hook(self, url: str, *options: str) -> tuple[str, str]:
+    async def hook(self, url: str, *, batch: bool = False) -> tuple[WebhookId, str]:
         """The id and the secret of a new hook whose receiver has answered the challenge."""
-        hook_id, secret = (await self.run("webhooks", "add", url, *options)).split()
-        await self.run("webhooks", "test", hook_id)
-        return hook_id, secret
+        context, new = self.context, NewWebhook(url=WebhookUrl.parse(url), batch=batch)
+        hook = await managing.add(context, Maker(operator="cli"), new)
+        hook_id = WebhookId.from_raw(hook.id)
+        result = await run_test(context, None, hook_id)
+        assert result.status == "active", result
+        return hook_id, managing.secret_text(context, hook)
 
-    async def shown(self, hook_id: str) -> dict[str, Any]:
-        """The hook with its attempts, as operators see it."""
-        return json.loads(await self.run("webhooks", "show", hook_id))
+    async def shown(self, hook_id: WebhookId) -> tuple[Webhook, list[WebhookAttempt]]:
+        """The hook and its attempts, the newest first, as the API shows them."""
+        hook = await managing.get(self.context, None, hook_id)
+        attempts = await history.attempts(self.context.database, hook.id)
+        return managing.shown(self.context, hook), [managing.attempt_shown(each) for each in attempts]
 
-    def deliver(self) -> subprocess.Popen[bytes]:
+    def deliver(self, **environment: str) -> subprocess.Popen[bytes]:
         """A process that delivers; its log is in `deliver-N.log` of the data directory."""
         log = self.stack.enter_context((self.data_dir / f"deliver-{len(self.processes)}.log").open("wb"))
         command = [sys.executable, "-m", "muniment", "webhooks", "deliver", "--data-dir", str(self.data_dir)]
-        process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        process = subprocess.Popen(command, env=self.environment | environment, stdout=log, stderr=log)
         self.processes.append(process)
         self.stack.callback(_end, process)
         return process
@@ -83,6 +96,10 @@ class Registry:
     async def add(self, count: int, owner: bytes = bytes(20)) -> None:
         """Add so many events to the feed."""
         await add_events(self.data_dir, self.url, count, owner)
+
+    async def write(self, sql: str, *parameters: object) -> None:
+        """Run a statement in a transaction of its own."""
+        await self.context.database.write(lambda tx: tx.execute(sql, parameters))
 
     async def remove_oldest(self, count: int) -> None:
         """Remove so many events, as the sweep does with old ones."""
@@ -122,7 +139,9 @@ async def delivering(engine: str, folder: Path) -> AsyncGenerator[Registry]:
     """A migrated registry on this engine; its processes are ended with it."""
     opened = _database(engine)
     url = await asyncio.to_thread(opened.__enter__)
-    settings = Settings(data_dir=folder / "data", **({"database_url": url} if url else {}))
+    settings = Settings(
+        data_dir=folder / "data", database_url=url or Settings().database_url, allow_private_networks=True
+    )
     context = build_context(settings)
     try:
         await context.database.migrate()
