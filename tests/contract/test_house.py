@@ -166,3 +166,9 @@ def test_an_owner_names_its_table() -> None:
 
 def test_each_exception_is_needed() -> None:
     assert {module: _named_in(_SOURCE / module) & tables for module, tables in _EXCEPTIONS.items()} == _EXCEPTIONS
+
+
+def test_each_module_of_the_tests_has_a_name_of_its_own() -> None:
+    """Modules of one name cannot be imported after one another."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if "node_modules" not in path.parts]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []

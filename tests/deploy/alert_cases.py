@@ -37,13 +37,15 @@ def _gauge(alert: str, summary: str, name: str, values: tuple[str, str], labels:
 
 
 def _reads(within_50_ms: int, within_100_ms: int) -> dict[str, str]:
-    """Reads in a minute, of which some take longer than 50 ms; and a download that takes as long as it wants."""
+    """Reads in a minute, of which some take longer than 50 ms; a download and a poll take as long as they want."""
     labels = 'method="GET", route="/triggers", le='
     name = "muniment_http_request_duration_seconds_bucket"
     return {
         f'{name}{{{labels}"0.05"}}': f"0+{within_50_ms}x60",
         f'{name}{{{labels}"0.1"}}': f"0+{within_100_ms}x60",
         f'{name}{{{labels}"+Inf"}}': f"0+{within_100_ms}x60",
+        f'{name}{{method="GET", route="/events", le="10"}}': "0x60",
+        f'{name}{{method="GET", route="/events", le="+Inf"}}': "0+900x60",
         f'{name}{{method="GET", route="/ipfs/{{cid}}", le="10"}}': "0x60",
         f'{name}{{method="GET", route="/ipfs/{{cid}}", le="+Inf"}}': "0+9000x60",
     }

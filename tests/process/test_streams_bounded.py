@@ -39,6 +39,14 @@ async def test_a_stream_over_a_limit_ends_at_once_and_says_when_to_come_back(
     assert (await (await connect(url)).block()).id
 
 
+async def test_a_proxy_that_is_not_named_is_not_bound_as_one_client(start: Start, connect: Connect) -> None:
+    url = start(MUNIMENT_FEED_STREAMS_PER_CLIENT_MAX="1").urls[0]
+    forwarded = [await connect(url, fields=f"x-forwarded-for: 192.0.2.{number}\r\n") for number in range(4)]
+    assert [(await stream.block()).fields.keys() for stream in forwarded] == [{"retry", "id"}] * 4
+    assert (await (await connect(url)).block()).fields.keys() == {"retry", "id"}
+    assert "" in (await (await connect(url)).block()).fields, "over the limit"
+
+
 async def test_a_stream_over_the_rate_limit_ends_at_once_and_says_when_to_come_back(
     start: Start, connect: Connect
 ) -> None:

@@ -525,6 +525,7 @@ TRUSTED: dict[str, frozenset[str]] = {
     "a value that was checked, made by ourselves again": frozenset(
         {
             "evm._kept decode",
+            "feed._data decode",
             "triggers._kept decode",
             "triggers.get_sign_params convert",
         }
@@ -597,6 +598,8 @@ TRUSTED: dict[str, frozenset[str]] = {
             "ipfs._ENTITY_BYTES compile",
             "ipfs.EntityBytes.parse itself",
             "http._place b64decode",
+            "feed._parts b64decode",
+            "feed._parts split",
             "users._ProfileText.parse itself",
             "webhooks._ID compile",
             "webhooks._URL compile",

@@ -46,12 +46,19 @@ class EventStream:
 
     @classmethod
     async def open(
-        cls, url: str, query: str = "", *, after: str = "", address: str = "127.0.0.1", receive_bytes: int = 0
+        cls,
+        url: str,
+        query: str = "",
+        *,
+        after: str = "",
+        address: str = "127.0.0.1",
+        receive_bytes: int = 0,
+        fields: str = "",
     ) -> Self:
         """Ask for a stream and read its head.
 
-        `after` is the last id; `address` is that of the client. The kernel holds `receive_bytes` that the client has
-        not read; 0: as much as it likes.
+        `after` is the last id; `address` is that of the client; `fields` are further header lines. The kernel holds
+        `receive_bytes` that the client has not read; 0: as much as it likes.
         """
         where = urlsplit(url)
         connection = socket.socket()
@@ -63,7 +70,7 @@ class EventStream:
         stream = cls(*await asyncio.open_connection(sock=connection, limit=2**20))
         last = f"last-event-id: {after}\r\n" if after else ""
         target = f"/events/stream?{query}" if query else "/events/stream"
-        stream.writer.write(f"GET {target} HTTP/1.1\r\nhost: test\r\n{last}\r\n".encode())
+        stream.writer.write(f"GET {target} HTTP/1.1\r\nhost: test\r\n{last}{fields}\r\n".encode())
         head = (await asyncio.wait_for(stream.reader.readuntil(b"\r\n\r\n"), SECONDS_MAX)).decode("latin-1")
         first, *lines = head.rstrip().split("\r\n")
         stream.status = int(first.split()[1])

@@ -43,6 +43,11 @@ OBJECTS_PER_FOLDER_MAX: Final = 2**20
 _CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 # No block has this name, so the answer is short.
 _ABSENT: Final = "readiness"
+# The library reads these too. It does not refuse a value of another form, or an empty one: it panics at the first
+# request.
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
+_ENDPOINT: Final = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?")
+_PORT_MAX: Final = 65_535
 _SILENT: Final = "the block store does not answer"
 _STATUS: Final = re.compile("status code: ([0-9]{3})")
 
@@ -54,9 +59,11 @@ class S3BlockStore:
         """Use the bucket of `url`, `s3://bucket/prefix`; nothing is sent yet.
 
         Uploads wait in the directory `spools`, which is made if it does not exist. Raises `ValueError` for another
-        form of URL and for credentials that cannot be read, and `StorageUnavailable`.
+        form of URL or of the endpoint, and for credentials that cannot be read, and
+        `StorageUnavailable`.
         """
         bucket, prefix = _place(url)
+        _check_server()
         self._outage = Outage()
         self._spools = spools
         self._store = _opened(bucket, prefix, seconds_max=request_seconds_max, retries=1)
@@ -170,6 +177,16 @@ def _place(url: str) -> tuple[str, str]:
     return parts.netloc, prefix
 
 
+def _check_server() -> None:
+    """Raise `ValueError` for an endpoint in the environment that has another form; it does not repeat the value."""
+    for name in _ENDPOINTS:
+        if (endpoint := os.environ.get(name)) is None:
+            continue
+        match = _ENDPOINT.fullmatch(endpoint)
+        if not match or int((match[2] or ":0")[1:]) > _PORT_MAX:
+            raise ValueError(f"{name} must be https://host:port or http://host:port, and may have a path")
+
+
 def _opened(bucket: str, prefix: str, *, seconds_max: float, retries: int) -> S3Store:
     timeout = timedelta(seconds=seconds_max)
     given = _credentials()
@@ -235,6 +252,11 @@ def _failures(digest: bytes | None = None) -> Generator[None]:
         raise StorageUnavailable(f"{_SILENT}: the S3 server has no such bucket") from error
     except (BaseError, OSError) as error:
         raise StorageUnavailable(f"{_SILENT}: the S3 server {_symptom(str(error))}") from error
+    except BaseException as error:
+        # A panic of the library is no `Exception`, and its class cannot be imported. It would end the event loop.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise StorageUnavailable(f"{_SILENT}: no request can be made with the endpoint and the region") from error
 
 
 def _symptom(text: str) -> str:

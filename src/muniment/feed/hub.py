@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import contextmanager, suppress
+from contextvars import Context as Variables
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -16,7 +17,7 @@ from muniment.errors import CursorTooOld
 from muniment.feed.filters import EVERYTHING
 from muniment.feed.followers import Follower, Followers
 from muniment.feed.reading import newest, read_slice, source_of
-from muniment.feed.ring import PIECE_EVENTS_MAX, RING_EVENTS, Piece, Ring, event_text
+from muniment.feed.recent import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, Piece, RecentEvents, event_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -61,7 +62,7 @@ class Hub:
         self.context = context
         self.beat_seconds = beat_seconds
         self.chance = chance
-        self.ring = Ring()
+        self.recent = RecentEvents()
         self.is_stopping = False
         self._followers = Followers()
         self._task: asyncio.Task[None] | None = None
@@ -105,9 +106,9 @@ class Hub:
 
     async def _wait(self, follower: Follower, seq: int) -> None:
         await self.awake()
-        source = self.ring.source
-        while not follower.is_ended and self.ring.source == source:  # else another epoch has begun
-            piece = self.ring.take(seq, follower.wanted)
+        source = self.recent.source
+        while not follower.is_ended and self.recent.source == source:  # else another epoch has begun
+            piece = self.recent.take(seq, follower.wanted)
             if piece is None or piece.events:
                 return
             seq = piece.last_seq
@@ -132,19 +133,20 @@ class Hub:
             self._followers.remove(follower)
 
     async def awake(self) -> None:
-        """Return when the ring is up to date with the database. Raises `DatabaseUnavailable`.
+        """Return when the recent events are those of the database. Raises `DatabaseUnavailable`.
 
         The caller has a follower: without one the hub goes to sleep again.
         """
         if self._task is None or self._task.done():
             self._loop = asyncio.get_running_loop()
             self._awake = self._loop.create_future()
-            self._task = self._loop.create_task(self._run(self._awake))
+            # In a context of its own: its reads belong to no request, and to no trace.
+            self._task = self._loop.create_task(self._run(self._awake), context=Variables())
         assert self._awake is not None  # noqa: S101 - set with the task
         await asyncio.shield(self._awake)
 
     async def read_page(self, seq: int, wanted: EventFilter) -> Piece:
-        """The next events behind `seq` from the database, for a follower who is behind the ring.
+        """The next events behind `seq` from the database, for a follower that is behind the recent ones.
 
         Pages are read one after the other, and rest in between. Raises `CursorTooOld` or `DatabaseUnavailable`.
         """
@@ -159,8 +161,8 @@ class Hub:
     @property
     def source(self) -> Source:
         """What all events share now. Only while the hub is awake."""
-        assert self.ring.source is not None  # noqa: S101 - set by the first look
-        return self.ring.source
+        assert self.recent.source is not None  # noqa: S101 - set by the first look
+        return self.recent.source
 
     def stop(self, seconds: float) -> None:
         """End all followers within `seconds`, evenly spread, and admit no more."""
@@ -214,32 +216,32 @@ class Hub:
         return 0
 
     async def _catch_up(self) -> None:
-        """Fill the ring with the newest events, unless it has most of them from before the hub slept."""
+        """Read the recent events, but for those that are known from before the hub slept."""
         database = self.context.database
         source = await source_of(self.context, database)
         begin_seq = await self._begin_seq()
-        if source != self.ring.source or self.ring.end_seq < begin_seq:
-            self.ring.restart(source, begin_seq)
-        while not (found := await read_slice(database, self.ring.end_seq, EVERYTHING, _READ_MAX)).is_caught_up:
-            self.ring.add(found)
-        self.ring.add(found)
+        if source != self.recent.source or self.recent.end_seq < begin_seq:
+            self.recent.restart(source, begin_seq)
+        while not (found := await read_slice(database, self.recent.end_seq, EVERYTHING, _READ_MAX)).is_caught_up:
+            self.recent.add(found)
+        self.recent.add(found)
 
     async def _begin_seq(self) -> int:
-        """The number behind which there are as many events as the ring keeps."""
+        """The number behind which there are as many events as are kept in memory."""
         database = self.context.database
         visible = f" WHERE seq < {database.visible_before}" if database.visible_before else ""
         kept = f"SELECT seq FROM events{visible} ORDER BY seq DESC LIMIT ?"  # noqa: S608 - text of ours
-        ((first_seq,),) = await database.fetch(f"SELECT min(seq) FROM ({kept}) kept", (RING_EVENTS,))  # noqa: S608 - text of ours
+        ((first_seq,),) = await database.fetch(f"SELECT min(seq) FROM ({kept}) kept", (RECENT_EVENTS_MAX,))  # noqa: S608 - text of ours
         return await newest(database) if first_seq is None else first_seq - 1
 
     async def _look(self) -> Sequence[Event]:
-        """Add the events since the last look to the ring, and return them."""
+        """Add the events since the last look to the recent ones, and return them."""
         database = self.context.database
         try:
-            if await source_of(self.context, database) == self.ring.source:
-                found = await read_slice(database, self.ring.end_seq, EVERYTHING, _READ_MAX)
-                if found.last_seq != self.ring.end_seq:
-                    self.ring.add(found)
+            if await source_of(self.context, database) == self.recent.source:
+                found = await read_slice(database, self.recent.end_seq, EVERYTHING, _READ_MAX)
+                if found.last_seq != self.recent.end_seq:
+                    self.recent.add(found)
                 if not found.is_caught_up:
                     self._is_committed.set()
                 return found.events

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from muniment.feed.filters import EventFilter
     from muniment.feed.followers import Follower
     from muniment.feed.hub import Hub
-    from muniment.feed.ring import Piece
+    from muniment.feed.recent import Piece
     from muniment.http.request import Request
 
 # Milliseconds that a client waits before it connects again, from a range by chance: many clients must not come back at
@@ -92,8 +92,8 @@ class EventStream:
 
     def _take(self) -> bytes:
         """The next events, as far as the hub has them in memory. Thousands of streams do this for each event."""
-        ring = self._hub.ring
-        if self._epoch != ring.epoch or (piece := ring.take(self._seq, self._wanted)) is None:
+        recent = self._hub.recent
+        if self._epoch != recent.epoch or (piece := recent.take(self._seq, self._wanted)) is None:
             return b""
         self._seq = piece.last_seq
         if piece.text:
@@ -102,10 +102,10 @@ class EventStream:
 
     async def _look(self, follower: Follower) -> bytes:
         """The next text of another kind; empty after a wait, or after a page without one."""
-        ring = self._hub.ring
-        if self._epoch is None or self._epoch != ring.epoch:
+        recent = self._hub.recent
+        if self._epoch is None or self._epoch != recent.epoch:
             return await self._begin()
-        if self._seq < ring.begin_seq:
+        if self._seq < recent.begin_seq:
             return await self._read_page()
         if asyncio.get_running_loop().time() - follower.wrote_s >= self._hub.beat_seconds:
             return b"id: %b\n\n" % self._place()
@@ -131,7 +131,7 @@ class EventStream:
         await self._hub.awake()
         context = self._context
         position = self._position if self._epoch is None else Position.at(self._epoch, self._seq)
-        self._epoch = self._hub.ring.epoch
+        self._epoch = self._hub.recent.epoch
         if position is None:
             self._seq = await begin(context, context.database)
         else:

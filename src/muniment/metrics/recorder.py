@@ -102,6 +102,7 @@ class Metrics:
         for family in FAMILIES:  # a count that is 0 can be told from one that does not exist
             if not family.labels:
                 self.place(family.name, {})
+        self.values.save()  # the other processes see at once that the gauges are forgotten
 
     @classmethod
     def of_process(cls) -> Self:

@@ -159,7 +159,7 @@ async def test_a_clock_that_differs_from_the_servers_is_noticed(opened: Database
 async def test_replicas_that_do_not_answer_or_are_none_are_warnings(postgres_url: str) -> None:
     settings = Settings(database_url=postgres_url, database_read_urls=f"{postgres_url},{NOWHERE}", replica_lag_s_max=1)
     found = level_of(await check_replicas(settings))
-    assert found["replica 1"].endswith("or is no replica")
+    assert found["replica 1"].endswith("or is no replica of it")
     assert found["replica 2"].startswith("the database cannot be reached")
 
 
@@ -173,4 +173,10 @@ async def test_a_replica_that_stops_replaying_is_a_warning(cluster: Cluster, pos
         await replica.execute("SELECT pg_wal_replay_pause()")
         for statement in ("CREATE TABLE moved_on (id int)", "DROP TABLE moved_on"):
             await cluster.execute(statement)
+        assert list(level_of(await check_replicas(settings))) == ["replica 1"]
+
+
+async def test_a_replica_of_another_primary_is_a_warning(cluster: Cluster) -> None:
+    with cluster.replica() as replica, Cluster() as other:  # a new server has written less than the other
+        settings = Settings(database_url=other.url(), database_read_urls=replica.url(), replica_lag_s_max=3)
         assert list(level_of(await check_replicas(settings))) == ["replica 1"]

@@ -8,7 +8,7 @@ from muniment.feed.events import Event, Kind, Source
 from muniment.feed.filters import EventFilter
 from muniment.feed.followers import Follower, Followers
 from muniment.feed.reading import Slice
-from muniment.feed.ring import PIECE_EVENTS_MAX, RING_EVENTS, Ring, event_text
+from muniment.feed.recent import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, RecentEvents, event_text
 
 CHANCE = random.Random(7)  # noqa: S311 - the same choices in each run
 SOURCE = Source("muniment", 1, 0)
@@ -65,38 +65,44 @@ def test_nothing_is_left_of_followers_that_have_gone() -> None:
     assert vars(followers) == vars(Followers())
 
 
-def test_the_ring_gives_each_matching_event_once_and_never_skips_one() -> None:
-    ring = Ring()
-    ring.restart(SOURCE, 0)
+def test_the_recent_events_give_each_matching_event_once_and_never_skips_one() -> None:
+    recent = RecentEvents()
+    recent.restart(SOURCE, 0)
     wanted = EventFilter(owners=frozenset({OWNERS[0]}))
     expected, seen, seq, last = list[bytes](), b"", 0, 0
     while last < 6_000:
         owners = [CHANCE.choice(OWNERS[:2]) for _ in range(CHANCE.randint(0, 400))]
         events = [created(last + at, owner) for at, owner in enumerate(owners, 1)]
         last += len(events)
-        ring.add(Slice(events, last, is_caught_up=True))
+        recent.add(Slice(events, last, is_caught_up=True))
         expected += [event_text(event, SOURCE) for event in events if wanted.matches(event)]
         for _ in range(CHANCE.randint(0, 4)):
-            piece = ring.take(seq, wanted)
+            piece = recent.take(seq, wanted)
             assert piece is not None
             assert piece.events <= PIECE_EVENTS_MAX
             seen, seq = seen + piece.text, piece.last_seq
-    while (piece := ring.take(seq, wanted)) and piece.text:
+    while (piece := recent.take(seq, wanted)) and piece.text:
         seen, seq = seen + piece.text, piece.last_seq
     assert seen == b"".join(expected)
-    assert seq == ring.end_seq == last
+    assert seq == recent.end_seq == last
 
 
-def test_who_is_behind_the_ring_gets_nothing_from_it() -> None:
-    ring = Ring()
-    ring.restart(SOURCE, 10)
-    assert ring.take(9, EventFilter()) is None
-    ring.add(Slice([created(seq) for seq in range(11, 11 + RING_EVENTS + 5)], 10 + RING_EVENTS + 5, is_caught_up=True))
-    assert ring.begin_seq == 15
-    assert ring.take(14, EventFilter()) is None
-    first = ring.take(15, EventFilter())
+def test_a_follower_behind_the_recent_events_gets_none_of_them() -> None:
+    recent = RecentEvents()
+    recent.restart(SOURCE, 10)
+    assert recent.take(9, EventFilter()) is None
+    recent.add(
+        Slice(
+            [created(seq) for seq in range(11, 11 + RECENT_EVENTS_MAX + 5)],
+            10 + RECENT_EVENTS_MAX + 5,
+            is_caught_up=True,
+        )
+    )
+    assert recent.begin_seq == 15
+    assert recent.take(14, EventFilter()) is None
+    first = recent.take(15, EventFilter())
     assert first is not None
     assert first.text.startswith(event_text(created(16), SOURCE))
-    beyond = ring.take(10**9, EventFilter())
+    beyond = recent.take(10**9, EventFilter())
     assert beyond is not None
     assert (beyond.text, beyond.last_seq) == (b"", 10**9)

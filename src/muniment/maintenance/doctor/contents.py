@@ -39,7 +39,7 @@ async def check_blocks(settings: Settings, database: Database) -> Finding:
     try:
         get_block = await in_daemon(partial(_reader, settings, database, asyncio.get_running_loop()))
     except ValueError as error:
-        return fail("blocks", str(error), "repair the setting blocks_url; the service does not start with it")
+        return fail("blocks", str(error), "repair this setting: the service does not start with it")
     except StorageUnavailable as refusal:
         return fail("blocks", refusal.detail, _SILENT_REMEDY)
     try:

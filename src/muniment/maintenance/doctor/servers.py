@@ -93,4 +93,4 @@ async def _check_replica(check: str, settings: Settings, url: str) -> Finding:
             return ok(check, "it has the writes of the primary")
     except DatabaseUnavailable as refusal:
         return warn(check, refusal.detail, remedy)
-    return warn(check, f"it lacks writes of the primary after {seconds_max:g} s, or is no replica", remedy)
+    return warn(check, f"it lacks writes of the primary after {seconds_max:g} s, or is no replica of it", remedy)

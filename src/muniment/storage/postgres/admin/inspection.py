@@ -102,7 +102,10 @@ async def _loses_statement(first: Connection, others: list[Connection]) -> bool:
 
 
 async def catches_up(primary_url: str, replica_url: str, *, seconds_max: float) -> bool:
-    """Whether the replica has all writes of this moment within `seconds_max`. Raises `DatabaseUnavailable`."""
+    """Whether the replica has all writes of this moment within `seconds_max`. Raises `DatabaseUnavailable`.
+
+    One that is ahead of the primary follows another server, and its position says nothing.
+    """
     async with AsyncExitStack() as opened:
         primary = await Connector(primary_url).connect()
         opened.callback(primary.terminate)
@@ -114,7 +117,8 @@ async def catches_up(primary_url: str, replica_url: str, *, seconds_max: float) 
                 while True:
                     ((replayed,),) = await replica.fetch(_REPLAYED)
                     if replayed is None or replayed >= position:
-                        return replayed is not None  # None: it is no replica
+                        ((now,),) = await primary.fetch(_FLUSHED)
+                        return replayed is not None and replayed <= now  # None: it is no replica
                     await asyncio.sleep(_PAUSE_SECONDS)
         except TimeoutError:
             return False

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from muniment.feed.reading import Slice
 
 # Events that are kept: 2 MB with their texts, and some seconds of the changes of a busy registry.
-RING_EVENTS: Final = 2_048
+RECENT_EVENTS_MAX: Final = 2_048
 # Events of a piece. A slow client makes its connection hold one piece: 64 KB at most.
 PIECE_EVENTS_MAX: Final = 100
 # Pieces that are kept for other followers with the same filter at the same place.
@@ -29,7 +29,7 @@ class Piece(NamedTuple):
     last_seq: int
 
 
-class Ring:
+class RecentEvents:
     """Every event behind `begin_seq`, up to `end_seq`."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Ring:
         self._events += found.events
         self.end_seq = found.last_seq
         self._pieces.clear()
-        excess = len(self._seqs) - RING_EVENTS
+        excess = len(self._seqs) - RECENT_EVENTS_MAX
         if excess > 0:
             self.begin_seq = self._seqs[excess - 1]
             for seq in self._seqs[:excess]:
@@ -65,7 +65,7 @@ class Ring:
             del self._seqs[:excess], self._events[:excess]
 
     def take(self, seq: int, wanted: EventFilter) -> Piece | None:
-        """The next events behind `seq` that `wanted` matches; None when the ring lacks some of them."""
+        """The next events behind `seq` that `wanted` matches; None when some of them are older."""
         if seq < self.begin_seq:
             return None
         if seq >= self.end_seq:
