@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from delivering import ENGINES, Registry, delivering, until
+from muniment.feed.position import Position
+from muniment.webhooks import history
 from muniment.webhooks.types import WebhookId
 from receiving import Received, Receiver, Reply, echo
 
@@ -200,3 +202,35 @@ async def test_a_name_that_points_inward_later_gets_no_connection(registry: Regi
     await server.wait_closed()
     assert attempt.outcome == "forbidden-address"
     assert connected == []
+
+
+@pytest.mark.slow
+async def test_an_event_that_is_refused_five_times_is_set_aside_and_can_be_replayed(registry: Registry) -> None:
+    receiver, seen, refuses = Receiver(), list[str](), [True]
+
+    def take(received: Received) -> Reply:
+        if received.event["type"].endswith("challenge"):
+            return echo(received)
+        seen.append(received.event["id"])
+        return (422 if refuses[0] and seen[-1] == seen[0] else 200), {}, b""
+
+    receiver.reply = take
+    with receiver.listening():
+        hook_id, _ = await registry.hook(receiver.url)
+        start = (await registry.shown(hook_id))[0].cursor
+        await registry.write(
+            "UPDATE webhooks SET refused = 4, failures = 4, refused_since_ms = 1, failing_since_ms = 1"
+        )
+        await registry.add(3)
+        registry.deliver()
+        await until(lambda: len(seen) >= 3)
+        ids = await registry.ids()
+        await asyncio.sleep(1.5)
+        letters = await history.dead_letters(registry.context.database, hook_id.raw)
+        hook, _ = await registry.shown(hook_id)
+        assert [Position.at(each.epoch, each.seq) for each in letters] == ids[:1]
+        assert (hook.status, hook.failures, hook.cursor) == ("active", 0, ids[-1])
+        refuses[0] = False
+        await registry.run("webhooks", "replay", hook_id, start)
+        await until(lambda: len(seen) >= 6)
+    assert seen == ids + ids
