@@ -46,7 +46,7 @@ _OWNERS: Final = {
     "imports": ["intents"],
     "chain_progress": ["watch"],
     "chain_blocks": ["watch"],
-    "leases": ["watch", "intents/importing.py"],
+    "leases": ["leases.py", "intents/importing.py"],
     "blocks": ["blocks"],
     "epoch": ["storage/epoch.py"],
     "time_differences": ["storage/dating.py"],

@@ -131,6 +131,11 @@ CASES: Final = (
         {"muniment_pins_waiting": "12x90"}, {"muniment_pins_waiting": "12000-100x90"}, minute=75,
     ),
     _gauge(
+        "MunimentWebhooksLate",
+        "Webhooks of registry:8787 get events 6m 40s late, although their receivers answer",
+        "muniment_webhook_backlog_seconds", ("400x60", "299x60"),
+    ),
+    _gauge(
         "MunimentBackupOld", "The newest backup of registry:8787 is 1d 2h 30m 0s old",
         "muniment_backup_age_seconds", ("95400x60", "93600x60"),
     ),

@@ -49,8 +49,8 @@ class Receiver:
         self.url = ""
 
     @contextmanager
-    def listening(self) -> Generator[Receiver]:
-        """Listen on a free port of loopback."""
+    def listening(self, port: int = 0) -> Generator[Receiver]:
+        """Listen on this port of loopback; 0: on a free one."""
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -70,7 +70,7 @@ class Receiver:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
                 del format, args
 
-        with LocalServer(("127.0.0.1", 0), Handler) as server:
+        with LocalServer(("127.0.0.1", port), Handler) as server:
             self.url = f"http://127.0.0.1:{server.server_port}/hook?key=private"
             thread = Thread(target=server.serve_forever, daemon=True)
             thread.start()

@@ -91,6 +91,11 @@ async def newest(reader: Reader, before_ms: int | None = None) -> int:
     ((seq,),) = await reader.fetch(sql, parameters)
     if seq is not None:
         return seq
+    return await floor(reader)
+
+
+async def floor(reader: Reader) -> int:
+    """The lowest number behind which no event was removed."""
     ((floor_seq,),) = await reader.fetch("SELECT floor_seq FROM feed")
     return floor_seq
 
@@ -113,10 +118,9 @@ async def check_position(context: Context, reader: Reader, position: Position) -
     if not await context.epochs.is_number(reader, position.epoch):
         raise too_old(_OTHER_EPOCH)
     epoch = await context.epochs.current(reader)
-    if position.seq and not await context.epochs.has_given(reader, "events", epoch, position.seq):
-        ((floor_seq,),) = await context.database.fetch("SELECT floor_seq FROM feed")
-        if position.seq > floor_seq:
-            raise too_old(_OTHER_EPOCH)
+    has_given = not position.seq or await context.epochs.has_given(reader, "events", epoch, position.seq)
+    if not has_given and position.seq > await floor(context.database):
+        raise too_old(_OTHER_EPOCH)
 
 
 async def remove_old(transaction: Transaction, visible_before: str, now_ms: int, days: int) -> int:

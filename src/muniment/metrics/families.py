@@ -86,6 +86,11 @@ _FEED: Final = (
     Family("feed_events_sent_total", Kind.COUNTER, "Events that were sent to streams."),
     Family("feed_streams_aborted_total", Kind.COUNTER, "Streams whose clients did not read."),
 )
+_WEBHOOKS: Final = (
+    Family("webhook_attempts_total", Kind.COUNTER, "Requests to receivers of webhooks.", ("outcome",)),
+    Family("webhooks", Kind.LATEST, "Webhooks.", ("status",)),
+    Family("webhook_backlog_seconds", Kind.LATEST, "Age of the oldest event that waits for a receiver that answers."),
+)
 _CHAINS: Final = (
     _seconds("rpc_request_duration_seconds", "Time of a request to a node of a chain.", "chain"),
     Family("rpc_errors_total", Kind.COUNTER, "Requests to nodes of a chain that failed.", ("chain",)),
@@ -103,7 +108,7 @@ _MACHINE: Final = (
     Family("process_start_time_seconds", Kind.LATEST, "Start of a process, in seconds since 1970.", ("worker",)),
 )
 
-FAMILIES: Final = (*_HTTP, *_DATABASE, *_REGISTRY, *_FEED, *_CHAINS, *_MACHINE)
+FAMILIES: Final = (*_HTTP, *_DATABASE, *_REGISTRY, *_FEED, *_WEBHOOKS, *_CHAINS, *_MACHINE)
 BY_NAME: Final = {each.name: each for each in FAMILIES}
 # The mark of the layout: another set of metrics, or other buckets, are another file.
 LAYOUT: Final = blake2b(repr(FAMILIES).encode(), digest_size=4).hexdigest()

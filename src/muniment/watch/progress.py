@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from muniment.leases import Lease, LeaseLostError
 from muniment.storage.sql import placeholders
 from muniment.watch.node_answers import Block
 
@@ -16,42 +17,8 @@ if TYPE_CHECKING:
 
 # A process that has not renewed its lease for this long is dead. A write waits less for a busy database.
 LEASE_MS: Final = 15_000
-# A lease that ends later was taken with a clock that was ahead, and does not count. Synchronised clocks differ by less.
-_UNTIL_MS_MAX: Final = LEASE_MS + 5 * 60 * 1000
-_LEASE: Final = "intents watch"
-
-
-class LeaseLostError(Exception):
-    """Another process follows the chains now; this transaction has stored nothing."""
-
-
-async def take_lease(tx: Transaction, holder: str, now_ms: int) -> bool:
-    """Take the lease if it is free or has expired; whether this process holds it now."""
-    await tx.execute(
-        "INSERT INTO leases (name, holder, until_ms) VALUES (?, ?, 0) ON CONFLICT DO NOTHING", (_LEASE, "")
-    )
-    taken = await tx.execute(
-        "UPDATE leases SET holder = ?, until_ms = ? WHERE name = ? AND (holder = ? OR until_ms <= ? OR until_ms > ?)",
-        (holder, now_ms + LEASE_MS, _LEASE, holder, now_ms, now_ms + _UNTIL_MS_MAX),
-    )
-    return taken == 1
-
-
-async def renew_lease(tx: Transaction, holder: str, now_ms: int) -> None:
-    """Renew the lease. Every transaction that stores facts calls this, so that only the holder can store them.
-
-    An expired lease stays with its holder until another process takes it. Raises `LeaseLostError`.
-    """
-    renewed = await tx.execute(
-        "UPDATE leases SET until_ms = ? WHERE name = ? AND holder = ?", (now_ms + LEASE_MS, _LEASE, holder)
-    )
-    if renewed != 1:
-        raise LeaseLostError
-
-
-async def release_lease(tx: Transaction, holder: str) -> None:
-    """Give up the lease, so that another process need not wait for its end."""
-    await tx.execute("UPDATE leases SET until_ms = 0 WHERE name = ? AND holder = ?", (_LEASE, holder))
+_LEASE: Final = Lease("intents watch", LEASE_MS)
+take_lease, renew_lease, release_lease = _LEASE.take, _LEASE.renew, _LEASE.release
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,11 @@ async def due(reader: Reader, now_ms: int, limit: int) -> list[Hook]:
     return [_hook(row) for row in rows]
 
 
+async def count_by_status(reader: Reader) -> dict[WebhookStatus, int]:
+    """How many hooks have each status; one that no hook has is left out."""
+    return dict(await reader.fetch("SELECT status, count(*) FROM webhooks GROUP BY status"))
+
+
 async def update(tx: Transaction, hook: Hook) -> bool:
     """Write all that a person can change, and raise the turn; whether the hook was there under the turn of `hook`."""
     changed = await tx.execute(

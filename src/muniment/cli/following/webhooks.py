@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from muniment.cli import output
+from muniment.cli.following.delivering import deliver_events
 from muniment.cli.options import common_options, json_option, require_database, secrets_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ _FILTERS: Final = {
 @click.group()
 def webhooks() -> None:
     """Receivers to which the change feed is delivered, of operators and of wallets."""
+
+
+webhooks.add_command(deliver_events)
 
 
 @webhooks.command("add")

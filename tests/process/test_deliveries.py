@@ -1,0 +1,161 @@
+"""`muniment webhooks deliver` as processes, with real receivers that verify each request."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from delivering import ENGINES, Registry, delivering, until
+from receiving import Received, Receiver, Reply, echo
+from service import Service
+
+
+@pytest.fixture(params=ENGINES)
+async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Registry]:
+    async with delivering(request.param, tmp_path) as made:
+        yield made
+
+
+class Taker:
+    """A receiver that agrees and notes the ids of events; `pause_s` is how long it takes for each."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.ids: list[str] = []
+        self.at: list[float] = []
+        self.at_once = 0
+        self.pause_s = 0.0
+        self._now = 0
+        receiver.reply = self.reply
+
+    def reply(self, received: Received) -> Reply:
+        if received.event["type"].endswith("challenge"):
+            return echo(received)
+        self._now += 1
+        self.at_once = max(self.at_once, self._now)
+        time.sleep(self.pause_s)
+        self.ids.append(received.event["id"])
+        self.at.append(time.monotonic())
+        self._now -= 1
+        return 204, {}, b""
+
+
+@pytest.mark.slow
+async def test_a_receiver_gets_what_the_feed_has_in_order_and_signed(registry: Registry) -> None:
+    receiver = Receiver()
+    taker = Taker(receiver)
+    with receiver.listening():
+        _, secret = await registry.hook(receiver.url)
+        registry.deliver()
+        await registry.add(300)
+        await until(lambda: len(taker.ids) >= 300)
+        await registry.add(20)
+        await until(lambda: len(taker.ids) >= 320)
+    assert taker.ids == await registry.ids()
+    assert taker.at_once == 1
+    for each in receiver.received:
+        each.verify(secret)
+        assert each.fields["content-type"] == "application/cloudevents+json"
+    assert receiver.received[-1].fields["webhook-id"] == taker.ids[-1]
+    assert "key=private" not in registry.logs()
+
+
+@pytest.mark.slow
+async def test_a_killed_process_is_followed_by_another_one_and_repeats_a_second_at_most(registry: Registry) -> None:
+    receiver = Receiver()
+    taker = Taker(receiver)
+    taker.pause_s = 0.005
+    with receiver.listening():
+        await registry.hook(receiver.url)
+        first = registry.deliver()
+        await registry.add(1_500)
+        await until(lambda: len(taker.ids) >= 300)
+        registry.deliver()
+        first.kill()
+        first.wait()
+        await asyncio.sleep(0.1)
+        before = len(taker.ids)
+        await until(lambda: taker.ids[-1] == taker.ids[before - 1] or len(taker.ids) > before)
+        expected = await registry.ids()
+        await until(lambda: taker.ids[-1] == expected[-1])
+    again = taker.ids.index(taker.ids[before]) if taker.ids[before] in taker.ids[:before] else before
+    repeated_s = taker.at[before - 1] - taker.at[again] if again < before else 0
+    print(f"{before - again} events repeated, of {repeated_s:.2f} s")  # noqa: T201 - shown with -s
+    assert taker.ids[:before] == expected[:before]
+    assert taker.ids[:again] + taker.ids[before:] == expected
+    assert repeated_s <= 1.2  # one second, and the answer that was on its way
+    assert taker.at_once == 1
+
+
+@pytest.mark.slow
+async def test_a_process_that_was_stopped_for_20_seconds_sends_nothing_more(registry: Registry) -> None:
+    receiver = Receiver()
+    taker = Taker(receiver)
+    taker.pause_s = 0.02
+    with receiver.listening():
+        await registry.hook(receiver.url)
+        first = registry.deliver()
+        await registry.add(1_400)
+        await until(lambda: len(taker.ids) >= 100)
+        registry.deliver()
+        first.send_signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(0.3)
+            before = len(taker.ids)
+            await asyncio.sleep(20)
+            taken_over = len(taker.ids)
+        finally:
+            first.send_signal(signal.SIGCONT)
+        expected = await registry.ids()
+        await until(lambda: taker.ids[-1] == expected[-1])
+    assert taken_over > before
+    assert taker.at_once == 1
+    places = [expected.index(each) for each in taker.ids]
+    # One step back, where the second process began.
+    assert sum(b <= a for a, b in pairwise(places)) <= 1
+    assert "another process delivers" in registry.logs()
+
+
+@pytest.mark.slow
+async def test_a_receiver_that_is_killed_gets_what_it_missed_in_order(registry: Registry) -> None:
+    receiver, port = Receiver(), 0
+    taker = Taker(receiver)
+    with receiver.listening():
+        hook_id, _ = await registry.hook(receiver.url)
+        port = int(receiver.url.split(":")[2].split("/")[0])
+        registry.deliver()
+        await registry.add(50)
+        await until(lambda: len(taker.ids) >= 50)
+    await registry.add(50)
+    await asyncio.sleep(1)
+    with receiver.listening(port):
+        await registry.run("webhooks", "resume", hook_id)
+        await until(lambda: len(taker.ids) >= 100)
+    assert taker.ids == await registry.ids()
+
+
+@pytest.mark.slow
+async def test_serving_processes_deliver_too_unless_the_setting_is_off(registry: Registry) -> None:
+    receiver = Receiver()
+    taker = Taker(receiver)
+    with receiver.listening():
+        await registry.hook(receiver.url)
+        environment = {**registry.settings, "MUNIMENT_WEBHOOKS": "off"}
+        with Service(registry.data_dir, environment=environment):
+            await registry.add(10)
+            await asyncio.sleep(5)
+        assert taker.ids == []
+        with Service(registry.data_dir, workers=2, environment=registry.settings):
+            await until(lambda: len(taker.ids) >= 10)
+            began = time.monotonic()
+            await registry.add(1)
+            await until(lambda: len(taker.ids) >= 11)
+            took_s = time.monotonic() - began
+    print(f"an event came after {took_s:.2f} s")  # noqa: T201 - shown with -s
+    assert taker.ids == await registry.ids()
+    assert took_s < 5

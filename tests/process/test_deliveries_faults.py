@@ -1,0 +1,236 @@
+"""Receivers that fail in every way beside one that works: each costs only itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delivering import ENGINES, Registry, delivering, until
+from muniment.feed.position import Position
+from muniment.webhooks import history
+from muniment.webhooks.types import WebhookId
+from receiving import Received, Receiver, Reply, echo
+
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+EVENTS = 40
+
+
+@pytest.fixture(params=ENGINES)
+async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Registry]:
+    async with delivering(request.param, tmp_path) as made:
+        yield made
+
+
+@asynccontextmanager
+async def raw_receiver(address: str, answer: Answer) -> AsyncGenerator[str]:
+    """The URL of a server that agrees to the challenge, and gives `answer` to events."""
+
+    opened: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(writer)
+        with suppress(OSError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+            event: Any = json.loads(await reader.readexactly(length))
+            if isinstance(event, dict) and "challenge" in event["data"]:
+                text: str = event["data"]["challenge"]
+                writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + text.encode())
+            else:
+                await answer(writer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, address, 0)
+    try:
+        yield f"http://{address}:{server.sockets[0].getsockname()[1]}/"
+    finally:
+        server.close()
+        for writer in opened:
+            writer.transport.abort()
+        await server.wait_closed()
+
+
+def status(line: str) -> Answer:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 {line}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
+        await writer.drain()
+
+    return answer
+
+
+async def hang(writer: asyncio.StreamWriter) -> None:
+    while not writer.is_closing():  # noqa: ASYNC110 - the end of the test closes it
+        await asyncio.sleep(0.2)
+
+
+async def reset(writer: asyncio.StreamWriter) -> None:
+    linger: socket.socket = writer.get_extra_info("socket")
+    linger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+async def never_end(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    while not writer.is_closing():
+        writer.write(bytes(1024))
+        await writer.drain()
+        await asyncio.sleep(0.001)
+
+
+async def never_end_head(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while not writer.is_closing():
+        writer.write(b"x-a: b\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.2)
+
+
+# What receivers do, and the status, the word and the next state of their hooks.
+FAULTS: dict[str, tuple[Answer, int | None, str, str]] = {
+    "error": (status("500 Oops"), 500, "http-500", "active"),
+    "hang": (hang, None, "timeout", "active"),
+    "reset": (reset, None, "unreachable", "active"),
+    "gone": (status("410 Gone"), 410, "http-410", "disabled"),
+    "busy": (status("429 Slowly\r\nretry-after: 1800"), 429, "http-429", "active"),
+    "redirect": (status("302 Found\r\nlocation: http://127.0.0.1:1/"), 302, "http-302", "active"),
+    "refusal": (status("422 No"), 422, "http-422", "active"),
+    "head": (never_end_head, None, "timeout", "active"),
+}
+
+
+@pytest.mark.slow
+# Each receiver is a host of its own: four requests at a time go to one host.
+@pytest.mark.allow_hosts(["127.0.0.1", *(f"127.0.2.{number}" for number in (*range(1, 10), 99))])
+async def test_receivers_that_fail_cost_only_themselves(registry: Registry) -> None:
+    good, seen, hooks = Receiver(), list[str](), dict[str, WebhookId]()
+
+    def take(received: Received) -> Reply:
+        if received.event["type"].endswith("challenge"):
+            return echo(received)
+        seen.append(received.event["id"])
+        return 200, {}, b""
+
+    good.reply = take
+    async with AsyncExitStack() as stack:
+        stack.enter_context(good.listening())
+        for number, (name, (answer, *_)) in enumerate(FAULTS.items()):
+            url = await stack.enter_async_context(raw_receiver(f"127.0.2.{number + 1}", answer))
+            hooks[name], _ = await registry.hook(url)
+        endless_url = await stack.enter_async_context(raw_receiver("127.0.2.99", never_end))
+        endless, _ = await registry.hook(endless_url)
+        await registry.hook(good.url)
+        registry.deliver()
+        await until(lambda: "delivering to webhooks" in registry.logs())
+        began = time.monotonic()
+        await registry.add(EVENTS)
+        await until(lambda: len(seen) >= EVENTS)
+        took_s = time.monotonic() - began
+        await asyncio.sleep(17)  # the longest attempt, and the store behind it
+        shown = {name: await registry.shown(hook) for name, hook in hooks.items()}
+        at_end = await registry.shown(endless)
+    print(f"{EVENTS} events to the good receiver in {took_s:.2f} s")  # noqa: T201 - shown with -s
+    assert seen == await registry.ids()
+    assert took_s < 10  # no receiver waited for another one, of which one takes 15 seconds
+    for name, (_, wanted, word, state) in FAULTS.items():
+        hook, attempts = shown[name]
+        assert (attempts[0].status, attempts[0].outcome, hook.status) == (wanted, word, state), name
+        assert hook.failures <= 3, name
+    assert at_end[1][0].outcome == "delivered"
+    assert "127.0.2" not in registry.logs()
+    assert shown["gone"][0].reason == "the receiver answered 410: it wants no more events"
+
+
+@pytest.mark.slow
+async def test_a_hook_with_batches_gets_arrays_and_a_reset_when_events_were_removed(registry: Registry) -> None:
+    receiver, batches = Receiver(), list[list[dict[str, Any]]]()
+
+    def take(received: Received) -> Reply:
+        if received.fields["content-type"] == "application/cloudevents+json":
+            return echo(received)
+        batches.append(json.loads(received.body))
+        return 200, {}, b""
+
+    receiver.reply = take
+    await registry.add(5)
+    with receiver.listening():
+        _, secret = await registry.hook(receiver.url, batch=True)
+        await registry.add(250)
+        kept = (await registry.ids())[-100:]
+        await registry.remove_oldest(155)
+        registry.deliver()
+        await until(lambda: sum(map(len, batches)) >= 101)
+        for each in receiver.received:
+            each.verify(secret)
+    assert [event["type"] for event in batches[0]] == ["muniment.feed.reset"]
+    assert batches[0][0]["data"]["code"] == "cursor-too-old"
+    assert [event["id"] for batch in batches[1:] for event in batch] == kept
+    assert max(map(len, batches)) > 1
+    assert receiver.received[-1].fields["webhook-id"] == batches[-1][-1]["id"]
+    assert receiver.received[-1].fields["content-type"] == "application/cloudevents-batch+json"
+
+
+@pytest.mark.slow
+async def test_a_name_that_points_inward_later_gets_no_connection(registry: Registry) -> None:
+    connected: list[str] = []
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.append(str(await reader.read(1)))
+        writer.close()
+
+    server = await asyncio.start_server(note, "127.0.0.1", 0)
+    good = Receiver()
+    with good.listening():
+        hook_id, _ = await registry.hook(good.url)
+    # The receiver had agreed under a public address. Its name points to this machine now.
+    url = f"https://localhost:{server.sockets[0].getsockname()[1]}/"
+    await registry.write("UPDATE webhooks SET url = ?", url)
+    registry.deliver(MUNIMENT_ALLOW_PRIVATE_NETWORKS="false")
+    await registry.add(1)
+    await until(lambda: "webhook fails" in registry.logs())
+    await asyncio.sleep(1.5)
+    _, (attempt, _) = await registry.shown(hook_id)
+    server.close()
+    await server.wait_closed()
+    assert attempt.outcome == "forbidden-address"
+    assert connected == []
+
+
+@pytest.mark.slow
+async def test_an_event_that_is_refused_five_times_is_set_aside_and_can_be_replayed(registry: Registry) -> None:
+    receiver, seen, refuses = Receiver(), list[str](), [True]
+
+    def take(received: Received) -> Reply:
+        if received.event["type"].endswith("challenge"):
+            return echo(received)
+        seen.append(received.event["id"])
+        return (422 if refuses[0] and seen[-1] == seen[0] else 200), {}, b""
+
+    receiver.reply = take
+    with receiver.listening():
+        hook_id, _ = await registry.hook(receiver.url)
+        start = (await registry.shown(hook_id))[0].cursor
+        await registry.write(
+            "UPDATE webhooks SET refused = 4, failures = 4, refused_since_ms = 1, failing_since_ms = 1"
+        )
+        await registry.add(3)
+        registry.deliver()
+        await until(lambda: len(seen) >= 3)
+        ids = await registry.ids()
+        await asyncio.sleep(1.5)
+        letters = await history.dead_letters(registry.context.database, hook_id.raw)
+        hook, _ = await registry.shown(hook_id)
+        assert [Position.at(each.epoch, each.seq) for each in letters] == ids[:1]
+        assert (hook.status, hook.failures, hook.cursor) == ("active", 0, ids[-1])
+        refuses[0] = False
+        await registry.run("webhooks", "replay", hook_id, start)
+        await until(lambda: len(seen) >= 6)
+    assert seen == ids + ids

@@ -1,0 +1,163 @@
+"""Processes of `muniment webhooks deliver` on a registry, and hooks whose receivers have agreed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from feed_writing import add_events
+from muniment.app import build_context
+from muniment.context import Context
+from muniment.feed.position import Position
+from muniment.settings import Settings
+from muniment.storage.database import Transaction
+from muniment.webhooks import history, managing
+from muniment.webhooks.challenge import run_test
+from muniment.webhooks.store import Maker
+from muniment.webhooks.types import NewWebhook, Webhook, WebhookAttempt, WebhookId, WebhookUrl
+from postgres import Cluster
+
+# A machine that is busy with other tests takes its time; the lease of a dead process lasts 15 seconds.
+SECONDS_MAX = 60.0
+ENGINES = ["sqlite", "postgres"]
+
+
+@dataclass
+class Registry:
+    """A registry on a data directory, without a server; `url` is that of PostgreSQL, or empty."""
+
+    data_dir: Path
+    url: str
+    context: Context
+    stack: ExitStack
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list[Any])
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of its processes. Receivers of tests are on loopback."""
+        given = {"MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_LOG_LEVEL": "info"}
+        return given | ({"MUNIMENT_DATABASE_URL": self.url} if self.url else {})
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of its commands."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+        return inherited | self.settings
+
+    def command(self, *words: str, check: bool = True) -> str:
+        """What `muniment WORDS` prints."""
+        command = [sys.executable, "-m", "muniment", *words, "--data-dir", str(self.data_dir)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=SECONDS_MAX, env=self.environment, check=False
+        )
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    async def run(self, *words: str) -> str:
+        """The same, while receivers of this process answer."""
+        return await asyncio.to_thread(self.command, *words)
+
+    async def hook(self, url: str, *, batch: bool = False) -> tuple[WebhookId, str]:
+        """The id and the secret of a new hook whose receiver has answered the challenge."""
+        context, new = self.context, NewWebhook(url=WebhookUrl.parse(url), batch=batch)
+        hook = await managing.add(context, Maker(operator="cli"), new)
+        hook_id = WebhookId.from_raw(hook.id)
+        result = await run_test(context, None, hook_id)
+        assert result.status == "active", result
+        return hook_id, managing.secret_text(context, hook)
+
+    async def shown(self, hook_id: WebhookId) -> tuple[Webhook, list[WebhookAttempt]]:
+        """The hook and its attempts, the newest first, as the API shows them."""
+        hook = await managing.get(self.context, None, hook_id)
+        attempts = await history.attempts(self.context.database, hook.id)
+        return managing.shown(self.context, hook), [managing.attempt_shown(each) for each in attempts]
+
+    def deliver(self, **environment: str) -> subprocess.Popen[bytes]:
+        """A process that delivers; its log is in `deliver-N.log` of the data directory."""
+        log = self.stack.enter_context((self.data_dir / f"deliver-{len(self.processes)}.log").open("wb"))
+        command = [sys.executable, "-m", "muniment", "webhooks", "deliver", "--data-dir", str(self.data_dir)]
+        process = subprocess.Popen(command, env=self.environment | environment, stdout=log, stderr=log)
+        self.processes.append(process)
+        self.stack.callback(_end, process)
+        return process
+
+    def logs(self) -> str:
+        """What all these processes have logged."""
+        return "".join(path.read_text("utf-8") for path in sorted(self.data_dir.glob("deliver-*.log")))
+
+    async def add(self, count: int, owner: bytes = bytes(20)) -> None:
+        """Add so many events to the feed."""
+        await add_events(self.data_dir, self.url, count, owner)
+
+    async def write(self, sql: str, *parameters: object) -> None:
+        """Run a statement in a transaction of its own."""
+        await self.context.database.write(lambda tx: tx.execute(sql, parameters))
+
+    async def remove_oldest(self, count: int) -> None:
+        """Remove so many events, as the sweep does with old ones."""
+
+        async def work(tx: Transaction) -> None:
+            ((seq,),) = await tx.fetch(
+                "SELECT max(seq) FROM (SELECT seq FROM events ORDER BY seq LIMIT ?) old", (count,)
+            )
+            await tx.execute("UPDATE feed SET floor_seq = ?", (seq,))
+            await tx.execute("DELETE FROM events WHERE seq <= ?", (seq,))
+
+        await self.context.database.write(work)
+
+    async def ids(self) -> list[str]:
+        """The ids of all events, in order."""
+        epoch = await self.context.epochs.number(self.context.database)
+        rows = await self.context.database.fetch("SELECT seq FROM events ORDER BY seq")
+        return [Position.at(epoch, seq) for (seq,) in rows]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+@contextmanager
+def _database(engine: str) -> Generator[str]:
+    if engine == "sqlite":
+        yield ""
+        return
+    with Cluster() as cluster:
+        yield asyncio.run(cluster.create_database("site"))
+
+
+@asynccontextmanager
+async def delivering(engine: str, folder: Path) -> AsyncGenerator[Registry]:
+    """A migrated registry on this engine; its processes are ended with it."""
+    opened = _database(engine)
+    url = await asyncio.to_thread(opened.__enter__)
+    settings = Settings(
+        data_dir=folder / "data", database_url=url or Settings().database_url, allow_private_networks=True
+    )
+    context = build_context(settings)
+    try:
+        await context.database.migrate()
+        context.secrets()
+        with ExitStack() as stack:
+            yield Registry(folder / "data", url, context, stack)
+    finally:
+        await context.outgoing.close()
+        await context.outgoing_webhooks.close()
+        await context.database.close()
+        await asyncio.to_thread(opened.__exit__, None, None, None)
+
+
+async def until(condition: Callable[[], bool], seconds_max: float = SECONDS_MAX) -> None:
+    """Wait until `condition` holds; fail when it does not in time."""
+    deadline = time.monotonic() + seconds_max
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        await asyncio.sleep(0.02)
