@@ -114,7 +114,8 @@ def test_the_database_checks_the_outcomes_of_chains(engine: str) -> None:
 @ENGINES
 def test_migrations_quote_no_unknown_status(engine: str) -> None:
     columns = r"(?:status|chain_status|standing)"
-    lists = re.findall(rf"\b{columns} (?:=|<>|IN) (\([^)]*\)|'\w+')", migrations(engine))
+    of_intents = re.sub(r"CREATE INDEX webhooks_active [^;]*;", "", migrations(engine))
+    lists = re.findall(rf"\b{columns} (?:=|<>|IN) (\([^)]*\)|'\w+')", of_intents)
     quoted: list[Any] = [status for each in lists for status in re.findall(r"'(\w+)'", each)]
     assert quoted
     assert set(quoted) <= set(INTENT)
