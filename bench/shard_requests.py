@@ -36,10 +36,32 @@ async def cases(client: httpx2.AsyncClient, context: Any) -> AsyncIterator[Case]
         yield case
     async for case in _of_lists_of_intents(client):
         yield case
+    async for case in _of_the_feed(client, operator.headers):
+        yield case
     for path in ("/healthz", "/readyz", "/openapi.json", "/docs", "/.well-known/jwks.json"):
         yield f"GET {path}", client.get(path)
     yield "GET /", client.get("/", headers={"accept": "text/html"})
     yield "GET /errors/{code}", client.get("/errors/unknown-path")
+
+
+async def _of_the_feed(client: httpx2.AsyncClient, headers: dict[str, str]) -> AsyncIterator[Case]:
+    """The feed, and webhooks of an operator; their receiver is not reached."""
+    link = (await client.get("/events")).headers["link"]
+    yield "GET /events", client.get(link[1 : link.index(">")])
+    body = {"url": "https://receiver.invalid/"}
+    yield "POST /webhooks", client.post("/webhooks", json=body, headers=headers)
+    made = (await client.post("/webhooks", json=body, headers=headers)).json()["webhook"]
+    path = f"/webhooks/{made['id']}"
+    yield "GET /webhooks", client.get("/webhooks", headers=headers)
+    yield "GET /webhooks/{id}", client.get(path, headers=headers)
+    yield "PATCH /webhooks/{id}", client.patch(path, json={"batch": True}, headers=headers)
+    yield "POST /webhooks/{id}/test", client.post(f"{path}/test", headers=headers)
+    yield "GET /webhooks/{id}/attempts", client.get(f"{path}/attempts", headers=headers)
+    replay = {"cursor": made["cursor"]}
+    yield "POST /webhooks/{id}/replay", client.post(f"{path}/replay", json=replay, headers=headers)
+    yield "POST /webhooks/{id}/rotate", client.post(f"{path}/rotate", headers=headers)
+    yield "GET /.well-known/webhooks/{id}", client.get(f"/.well-known/webhooks/{made['id']}")
+    yield "DELETE /webhooks/{id}", client.delete(path, headers=headers)
 
 
 async def _of_users(client: httpx2.AsyncClient) -> AsyncIterator[Case]:

@@ -15,7 +15,7 @@ from muniment.cli.main import main
 # These make one, each in tests of its own.
 MAKES = {"serve", "migrate", "demo", "restore"}
 # Asks a service, and looks at no file.
-ASKS = {"ping"}
+ASKS = {"ping", "events follow"}
 NEEDS = {
     "verify": [],
     "doctor": [],
@@ -39,6 +39,7 @@ NEEDS = {
     "pins list": [],
     "pins retry": [],
     "pins recheck": [],
+    "webhooks deliver": [],
     "webhooks add": ["https://hooks.example.org/"],
     "webhooks list": [],
     "webhooks show": ["mnh_" + "0a" * 16],

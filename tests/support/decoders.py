@@ -537,6 +537,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "auth.parse_secrets itself",
             "auth.parse_secrets split",
             "blocks._BUCKET compile",
+            "blocks._ENDPOINT compile",
             "blocks._PREFIX compile",
             "blocks._place split",
             "blocks._place urlsplit",

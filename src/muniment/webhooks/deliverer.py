@@ -26,6 +26,7 @@ from muniment.webhooks.types import WebhookStatus
 
 if TYPE_CHECKING:
     from muniment.context import Context
+    from muniment.webhooks.store import Hook
 
 # Requests at the same time, and those to one host: a registry must not be a weapon.
 REQUESTS_MAX: Final = 32
@@ -88,7 +89,7 @@ class Deliverer:
                 if loop.time() - counted_s >= _COUNTED_SECONDS:
                     counted_s = loop.time()
                     await self._count()
-                if await store.active(self.context.database) and await self._leader.take():
+                if await self._active() and await self._leader.take():
                     await self._lead()
             except LeaseLostError:
                 _log.warning("another process delivers to webhooks now")
@@ -139,9 +140,14 @@ class Deliverer:
             self.context.metrics.gauge("webhook_backlog_seconds").forget()
             await self._leader.release()
 
+    async def _active(self) -> list[Hook]:
+        """The hooks to deliver to. Those of wallets stand still while the setting does not let wallets have any."""
+        active = await store.active(self.context.database)
+        return [hook for hook in active if hook.owner is None or self.context.settings.webhooks == "users"]
+
     async def _read_hooks(self) -> None:
         """Take up hooks that were added or changed by people, and leave those that are not active any more."""
-        found = {hook.id: hook for hook in await store.active(self.context.database)}
+        found = {hook.id: hook for hook in await self._active()}
         for hook_id, lane in list(self._lanes.items()):
             hook = found.get(hook_id)
             if hook is None or hook.turn != lane.hook.turn:

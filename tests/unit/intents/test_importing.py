@@ -30,6 +30,7 @@ from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX
 from muniment.storage.database import Transaction
 from muniment.wire import encode
 
+pytestmark = pytest.mark.spoils_events("rows are removed between two imports")
 SOURCE = "sha256:" + "ab" * 32
 NOW_MS = 1_795_204_080_123
 

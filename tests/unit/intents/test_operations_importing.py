@@ -20,6 +20,7 @@ from operator_client import (
     proposal,
 )
 
+pytestmark = pytest.mark.spoils_events("rows are removed between two imports")
 TABLES = (
     "audit_entries", "intent_logs", "intent_proposals", "intents",
     "intent_logs_2", "intent_proposals_2", "intent_users_2", "intent_ops_2", "intents_2",
