@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import httpx2
 import pytest
 from trigger_world import check_refusal, next_of
 
+from applications import client_of
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
+from muniment.app import Application
 from muniment.context import Context
 from muniment.feed.position import Position
 from muniment.feed.reading import remove_old
@@ -233,3 +236,14 @@ async def test_a_filter_that_matches_little_moves_on_and_ends(client: httpx2.Asy
     first = await client.get(f"{link}&types=function.created")
     assert (first.json(), first.headers["x-caught-up"]) == ([], "false")
     assert [each["subject"] for each in await all_behind(client, f"{link}&types=function.created")] == [cid]
+
+
+@pytest.mark.parametrize("path", ["/events", "/events/stream"])
+async def test_where_the_feed_is_off_nothing_is_shown_and_everything_is_stored(
+    client: httpx2.AsyncClient, context: Context, path: str
+) -> None:
+    await deploy(client)
+    settings = replace(context.settings, feed="off")
+    async with client_of(Application(replace(context, settings=settings))) as other:
+        check_refusal(await other.get(path), 404, "unknown-path")
+    assert len(await context.database.fetch("SELECT seq FROM events")) == 1
