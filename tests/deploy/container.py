@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -66,5 +67,8 @@ class Container:
 
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
-            self.process.kill()  # process 1 dies with it
+            # Not only bubblewrap: process 1 has changed its user since, and so does not die with it (prctl(2)).
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            self.process.kill()
             self.process.wait(timeout=60)
