@@ -528,6 +528,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "feed._data decode",
             "triggers._kept decode",
             "triggers.get_sign_params convert",
+            "webhooks.Lane.host urlsplit",
         }
     ),
     "what the operator configured": frozenset(
