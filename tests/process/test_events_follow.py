@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import pty
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
+from follow_command import SECONDS_MAX, ended, follower, lines, subjects, until, until_count
 from ports import free_port
 from service import Service
 
-SECONDS_MAX = 60.0
 WALLETS = itertools.count(100)
 
 
@@ -31,38 +29,9 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield started
 
 
-def follower(service: Service, *options: str | Path, **how: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "muniment", "events", "follow", "--url", service.url, *map(str, options)]
-    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **how}
-    return subprocess.Popen(command, **how)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    text = path.read_text() if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
-
-
-def until_count(path: Path, count: int) -> None:
-    until(lambda: len(lines(path)) == count)
-
-
 async def create(service: Service, name: str) -> str:
     async with httpx2.AsyncClient(base_url=service.url, timeout=60) as client:
         return await deploy(client, Bundle(name), Wallet(next(WALLETS)))  # each has few nonces in a while
-
-
-def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
-    """The exit status after a signal, and what was said on standard error."""
-    process.send_signal(number)
-    _, said = process.communicate(timeout=SECONDS_MAX)
-    return process.returncode, said
 
 
 async def test_the_next_start_goes_on_where_the_last_one_ended(service: Service, tmp_path: Path) -> None:
@@ -80,8 +49,8 @@ async def test_the_next_start_goes_on_where_the_last_one_ended(service: Service,
     with out.open("a") as file:
         process = follower(service, "--state", state, stdout=file)
         until_count(out, len(cids))
-        assert ended(process)[0] == 130
-    assert [each["subject"] for each in lines(out)] == cids
+        assert ended(process)[0] == 128 + signal.SIGTERM
+    assert subjects(out) == cids
 
 
 async def test_it_goes_on_when_the_service_comes_back(service: Service, tmp_path: Path) -> None:
@@ -94,9 +63,9 @@ async def test_it_goes_on_when_the_service_comes_back(service: Service, tmp_path
         service.launch()
         service.wait_until_ready()
         cid = await create(service, "F")
-        until(lambda: [each["subject"] for each in lines(out)] == [cid])
+        until(lambda: subjects(out) == [cid])
         status, said = ended(process)
-    assert status == 130
+    assert status == 128 + signal.SIGTERM
     assert "trying again" in said
 
 
@@ -117,7 +86,7 @@ async def test_a_command_gets_each_event_and_its_failure_ends_it_before_the_next
     again = follower(service, "--state", state, "--exec", command)
     until(lambda: len(lines(out)) == 2)
     ended(again)
-    assert [each["subject"] for each in lines(out)] == [first, second]
+    assert subjects(out) == [first, second]
 
 
 async def test_only_what_the_filters_name_is_shown(service: Service, tmp_path: Path) -> None:
@@ -134,7 +103,7 @@ async def test_only_what_the_filters_name_is_shown(service: Service, tmp_path: P
         until(lambda: lines(out))
         time.sleep(0.3)
         ended(process)
-    assert [each["subject"] for each in lines(out)] == [trigger["sig"]]
+    assert subjects(out) == [trigger["sig"]]
 
 
 async def test_a_position_of_another_epoch_ends_it_unless_it_may_begin_again(service: Service, tmp_path: Path) -> None:
@@ -157,7 +126,7 @@ async def test_a_position_of_another_epoch_ends_it_unless_it_may_begin_again(ser
         process = follower(service, "--state", state, "--reset", stdout=file)
         until(lambda: state.read_text() != before)
         cid = await create(service, "G")
-        until(lambda: [each["subject"] for each in lines(out)] == [cid])
+        until(lambda: subjects(out) == [cid])
         assert "events were missed" in ended(process)[1]
 
 

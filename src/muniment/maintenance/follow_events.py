@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from muniment import durable
+from muniment.maintenance.doctor.answers import without_login
 from muniment.maintenance.http_client import RequestFailed
 
 # The longest wait that the service offers.
@@ -25,18 +26,29 @@ _ANSWER_SECONDS_MAX: Final = _WAIT_SECONDS + 30
 # Pauses after the first, the second, … failure in a row; the last one repeats.
 _PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _RETRY_AFTER_SECONDS_MAX: Final = 300
+# From one poll without events to the next: a service that has too many followers answers at once.
+_POLL_SECONDS_MIN: Final = 1.0
 _PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+_POSITION: Final = re.compile("[A-Za-z0-9_-]*")
 _NEXT: Final = re.compile(r"<([^>]*[?&]cursor=([A-Za-z0-9_-]+)[^>]*)>; *rel=\"?next")
 _OK: Final = 200
 _TOO_OLD: Final = 410
-_LATER: Final = (429, 503)
-_FAILURES: Final = (500, 502, 504)
+# Statuses of a service that may answer 200 to the same request later.
+_PASSING: Final = (429, 500, 502, 503, 504)
 
 Event = Mapping[str, Any]
 
 
 class FeedGone(RequestFailed):
     """Events behind the position of the follower are gone: it has to begin again."""
+
+
+class _NoAnswerYet(RequestFailed):
+    """The same request may succeed later, `seconds` from now at the earliest."""
+
+    def __init__(self, text: str, seconds: float = 0) -> None:
+        super().__init__(text)
+        self.seconds = seconds
 
 
 class _Members(msgspec.Struct):
@@ -61,6 +73,7 @@ class EventFollower:
 
     `position` is that of the last event that was handled; None: begin with what happens from now on. It is read from
     the file `state` at the start and written there, durably, after each page or, with `stores_each`, each event.
+    `waiting` gives a block that a signal may end by an exception; outside of such blocks none may come.
     """
 
     url: str
@@ -70,16 +83,22 @@ class EventFollower:
     state: Path | None = None
     stores_each: bool = False
     begins_again: bool = False
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
     position: str | None = field(default=None, init=False)
     _stored: str | None = field(default=None, init=False)
 
     def run(self) -> None:
-        """Follow until an error or an interruption.
+        """Follow until an error, or until `waiting` raises.
 
-        Raises `FeedGone`, `RequestFailed` for a refused request, `OSError` for the file, and the errors of `handle`.
+        Raises `FeedGone`, `RequestFailed` for a refused request, `OSError` for the file, `ValueError` for its content
+        or for the URL, and the errors of `handle`.
         """
+        parts = urlsplit(self.url)
+        self.url = without_login(self.url.rstrip("/"))
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError(f"{self.url} is no URL of a service: it has the form http://host or https://host")
         if self.state is not None and self.state.exists():
-            self.position = self._stored = self.state.read_text("ascii").strip() or None
+            self.position = self._stored = _read_position(self.state)
         try:
             self._follow()
         finally:
@@ -88,20 +107,26 @@ class EventFollower:
     def _follow(self) -> None:
         failures = 0
         while True:
+            asked_s = time.monotonic()
             try:
-                answer = self._ask()
-            except RequestFailed as error:
+                with self.waiting():
+                    answer = self._ask()
+            except _NoAnswerYet as error:
                 if not failures:
                     self.warn(f"{error}; trying again")
-                time.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
-                failures += 1
-                continue
-            if answer.status in _LATER or answer.status in _FAILURES:
-                time.sleep(_retry_after(answer.headers, _PAUSES[min(failures, len(_PAUSES) - 1)]))
+                pause = _PAUSES[min(failures, len(_PAUSES) - 1)]
+                self._rest(min(max(error.seconds, pause), _RETRY_AFTER_SECONDS_MAX))
                 failures += 1
                 continue
             failures = 0
+            had_position = self.position is not None
             self._take(answer)
+            if had_position and not answer.content and answer.headers.get("x-caught-up") == "true":
+                self._rest(_POLL_SECONDS_MIN - (time.monotonic() - asked_s))
+
+    def _rest(self, seconds: float) -> None:
+        with self.waiting():
+            time.sleep(max(seconds, 0))
 
     def _take(self, answer: _Answer) -> None:
         if answer.status == _TOO_OLD:
@@ -113,6 +138,7 @@ class EventFollower:
         if answer.status != _OK:
             raise RequestFailed(f"{self.url} refuses: {answer.status} {_detail(answer)}")
         for event in _events(answer, self.url):
+            self._rest(0)  # a signal ends this between two events
             self.handle(event)
             self.position = event["id"]
             if self.stores_each:
@@ -124,26 +150,29 @@ class EventFollower:
         self._store()
 
     def _ask(self) -> _Answer:
-        """Ask for the events behind the position. Raises `RequestFailed` when no answer of HTTP comes."""
+        """Ask for the events behind the position. Raises `_NoAnswerYet`."""
         place = [("cursor", self.position), ("wait", str(_WAIT_SECONDS))] if self.position else []
         parts = urlsplit(self.url)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS_MAX)
-        target = f"{parts.path.rstrip('/')}/events?{urlencode([*self.filters, *place])}"
+        target = f"{parts.path}/events?{urlencode([*self.filters, *place])}"
         try:
             with closing(connection):
                 connection.request("GET", target, headers={"accept": "application/json"})
                 response = connection.getresponse()
                 data = response.read(_PAGE_BYTES_MAX)
         except (OSError, HTTPException) as error:
-            raise RequestFailed(f"{self.url} does not answer: {error}") from error
+            raise _NoAnswerYet(f"{self.url} does not answer: {error}") from error
         headers = {name.lower(): value for name, value in response.getheaders()}
         try:
-            return _Answer(response.status, headers, json.loads(data))
-        except ValueError:  # a page of a proxy
+            answer = _Answer(response.status, headers, json.loads(data))
+        except ValueError:  # a page of a proxy, or the beginning of an answer that was cut off
             if response.status == _OK:
-                raise RequestFailed(f"{self.url}/events answers no JSON") from None
-            return _Answer(response.status, headers, None)
+                raise _NoAnswerYet(f"{self.url}/events answers no whole JSON") from None
+            answer = _Answer(response.status, headers, None)
+        if answer.status in _PASSING:
+            raise _NoAnswerYet(f"{self.url} answers {answer.status}: {_detail(answer)}", _retry_after(headers))
+        return answer
 
     def _store(self) -> None:
         if self.state is None or self.position is None or self.position == self._stored:
@@ -168,7 +197,15 @@ def _detail(answer: _Answer) -> str:
     return str(cast("dict[str, Any]", answer.content).get("detail", ""))
 
 
-def _retry_after(headers: Mapping[str, str], default: float) -> float:
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """The seconds of `Retry-After` (RFC 9110 section 10.2.3); 0 for none, or for a date."""
     text = headers.get("retry-after", "")
-    seconds = float(text) if text.isascii() and text.isdigit() and len(text) < 9 else default  # noqa: PLR2004 - digits
-    return min(max(seconds, default), _RETRY_AFTER_SECONDS_MAX)
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0  # noqa: PLR2004 - digits
+
+
+def _read_position(path: Path) -> str | None:
+    """The position in a file; None when the file is empty. Raises `ValueError` for another content."""
+    text = path.read_bytes().decode("ascii", "replace").strip()
+    if not _POSITION.fullmatch(text):
+        raise ValueError(f"{path} is no file of a position; without the file, events from now on are shown")
+    return text or None

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -65,27 +64,30 @@ def follow_events(
 
     A line for each event; JSON with --json and where the output is no terminal. With --state nothing is missed between
     two starts. With --exec an event counts as seen when the command has succeeded; a failure ends this with status 3.
+    A signal ends this after the present event; a second one ends it at once.
     """
     from muniment.maintenance.follow_events import EventFollower
 
     filters = [(name, value) for option, name in _FILTERS.items() for value in flags.pop(option)]
     settings = settings_of(config, **flags)
     show = _print_json if as_json or not sys.stdout.isatty() else _print_line
+    stop = output.StopRequest(ends_at_second=True)
     follower = EventFollower(
-        url or settings.own_url, filters, _runner(command) if command else show, output.print_warning,
-        state=state, stores_each=bool(command), begins_again=reset,
+        url or settings.own_url, filters, _runner(command, stop) if command else show, output.print_warning,
+        state=state, stores_each=bool(command), begins_again=reset, waiting=stop.waiting,
     )  # fmt: skip
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with output.errors_on_one_line():
+    with output.errors_on_one_line(), stop.listening():
         try:
             follower.run()
-        except KeyboardInterrupt:
-            raise SystemExit(output.INTERRUPTED) from None
+        except (output.StoppedWhileWaiting, KeyboardInterrupt):
+            raise SystemExit(stop.status) from None
 
 
-def _runner(command: str) -> Callable[[Mapping[str, Any]], None]:
+def _runner(command: str, stop: output.StopRequest) -> Callable[[Mapping[str, Any]], None]:
     def run(event: Mapping[str, Any]) -> None:
         done = subprocess.run(command, shell=True, input=json.dumps(event).encode(), check=False)  # noqa: S602 - the caller's own command
+        if done.returncode and stop.is_made():  # Ctrl-C in a terminal ends the command too
+            raise output.StoppedWhileWaiting
         if done.returncode:
             raise _CommandFailedError(f"the command ended with status {done.returncode} at the event {event['id']}")
 

@@ -1,0 +1,146 @@
+"""`muniment events follow` where it is cut off, refused, or given nonsense."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import signal
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from builders import TriggerDraft, Wallet, deploy, register
+from follow_command import SECONDS_MAX, ended, follower, lines, subjects, until
+from ports import free_port
+from scraped import Scraped
+from service import Service
+
+EVENTS = 40
+KILLS = 4
+SIGNER = Wallet(11)
+
+
+async def create(service: Service, count: int) -> list[str]:
+    """The subjects of `count` new events, in order: of a function and its triggers."""
+    async with httpx2.AsyncClient(base_url=service.url, timeout=60) as client:
+        cid = await deploy(client)
+        drafts = [TriggerDraft(cid, SIGNER, version=f"1.0.{number}") for number in range(count - 1)]
+        return [cid, *[(await register(client, draft))["sig"] for draft in drafts]]
+
+
+def begin(service: Service, state: Path) -> None:
+    """Have the next start show what happens from now on."""
+    link = httpx2.get(f"{service.url}/events").headers["link"]
+    found = re.search("cursor=([A-Za-z0-9_-]+)", link)
+    assert found
+    state.write_text(found[1])
+
+
+def polls(service: Service) -> float:
+    """How many pages of the feed the service has answered."""
+    scraped = Scraped(httpx2.get(f"{service.url}/metrics").text)
+    return scraped.value("http_requests_total", method="GET", route="/events", status="200") or 0
+
+
+async def test_a_command_gets_at_most_the_last_event_again_after_a_kill(tmp_path: Path) -> None:
+    state, out = tmp_path / "position", tmp_path / "out"
+    command = f"printf '%s\\n' \"$(cat)\" >> {out}; sleep 0.05"
+    with Service(tmp_path / "data") as service:
+        begin(service, state)
+        expected = await create(service, EVENTS)
+        for kill in range(1, KILLS + 1):
+            process = follower(service, "--state", state, "--exec", command)
+            until(lambda reached=kill * EVENTS // (KILLS + 1): len(set(subjects(out))) >= reached)
+            ended(process, signal.SIGKILL)
+            time.sleep(0.3)  # the command of the killed process comes to its end
+        process = follower(service, "--state", state, "--exec", command)
+        until(lambda: len(set(subjects(out))) == EVENTS)
+        ended(process)
+    shown = subjects(out)
+    assert [subject for subject, _ in itertools.groupby(shown)] == expected
+    assert len(shown) <= EVENTS + KILLS
+
+
+async def test_nothing_is_missed_after_a_kill_in_the_middle_of_a_page(tmp_path: Path) -> None:
+    state, out = tmp_path / "position", tmp_path / "out"
+    with Service(tmp_path / "data") as service:
+        begin(service, state)
+        expected = await create(service, EVENTS)
+        process = follower(service, "--state", state, pipesize=4_096)  # holds less than the page
+        assert process.stdout
+        assert expected[0] in process.stdout.readline()
+        ended(process, signal.SIGKILL)
+        with out.open("w") as file:
+            process = follower(service, "--state", state, stdout=file)
+            until(lambda: expected[-1] in subjects(out))
+            ended(process)
+    assert subjects(out) == expected
+
+
+async def test_a_signal_lets_the_present_command_finish(tmp_path: Path) -> None:
+    state, out, begun = tmp_path / "position", tmp_path / "out", tmp_path / "begun"
+    command = f"touch {begun}; sleep 1; cat >> {out}; echo >> {out}"
+    with Service(tmp_path / "data") as service:
+        begin(service, state)
+        expected = await create(service, 2)
+        process = follower(service, "--state", state, "--exec", command)
+        until(begun.exists)
+        assert ended(process)[0] == 128 + signal.SIGTERM
+        assert subjects(out) == expected[:1]
+        process = follower(service, "--state", state, "--exec", command)
+        until(lambda: len(lines(out)) > 1)
+        ended(process)
+    assert subjects(out) == expected
+
+
+async def test_a_follower_above_the_limit_asks_once_a_second(tmp_path: Path) -> None:
+    states = [tmp_path / "first", tmp_path / "second"]
+    with Service(tmp_path / "data", environment={"MUNIMENT_FEED_STREAMS_PER_CLIENT_MAX": "1"}) as service:
+        followers = [follower(service, "--state", state) for state in states]
+        until(lambda: all(state.exists() for state in states))
+        time.sleep(4)
+        assert polls(service) < 12
+        (expected,) = await create(service, 1)
+        for process in followers:
+            assert process.stdout
+            assert expected in process.stdout.readline()
+            ended(process)
+
+
+async def test_a_refusal_for_a_while_is_named_and_waited_for(tmp_path: Path) -> None:
+    state, out, port = tmp_path / "position", tmp_path / "out", free_port()
+    with Service(tmp_path / "data", port=port) as service:
+        begin(service, state)
+        expected = await create(service, 2)
+    with Service(tmp_path / "data", port=port, environment={"MUNIMENT_RATE_LIMIT_CLIENT": "40/20s"}) as service:
+        while httpx2.get(f"{service.url}/events").status_code != 429:
+            pass
+        with out.open("w") as file:
+            process = follower(service, "--state", state, stdout=file)
+            until(lambda: subjects(out) == expected)
+            _, said = ended(process)
+    assert "answers 429" in said
+
+
+@pytest.mark.parametrize(
+    ("url", "position", "message"),
+    [
+        ("127.0.0.1:1", "", "it has the form http://host"),
+        ("ftp://127.0.0.1", "", "it has the form http://host"),
+        ("ftp://user:secret@127.0.0.1", "", "Error: ftp://127.0.0.1 is no URL"),
+        ("http://127.0.0.1:1", "no position", "is no file of a position"),
+        ("http://127.0.0.1:1", "\u00e9", "is no file of a position"),
+    ],
+)
+def test_nonsense_is_named_at_the_start(tmp_path: Path, url: str, position: str, message: str) -> None:
+    state = tmp_path / "position"
+    state.write_text(position, "utf-8")
+    nowhere = Service(tmp_path / "data")
+    nowhere.url = url
+    process = follower(nowhere, "--state", state)
+    _, said = process.communicate(timeout=SECONDS_MAX)
+    assert process.returncode == 1
+    assert message in said
+    assert state.read_text("utf-8") == position

@@ -1,0 +1,50 @@
+"""`muniment events follow` as a process, and what it wrote."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from service import Service
+
+SECONDS_MAX = 60.0
+
+
+def follower(service: Service, *options: str | Path, **how: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "muniment", "events", "follow", "--url", service.url, *map(str, options)]
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **how}
+    return subprocess.Popen(command, **how)
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The events in a file of JSON lines; a line that is being written is left out."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+
+def subjects(path: Path) -> list[str]:
+    return [each["subject"] for each in lines(path)]
+
+
+def until_count(path: Path, count: int) -> None:
+    until(lambda: len(lines(path)) == count)
+
+
+def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
+    """The exit status after a signal, and what was said on standard error."""
+    process.send_signal(number)
+    _, said = process.communicate(timeout=SECONDS_MAX)
+    return process.returncode, said
