@@ -47,8 +47,8 @@ QUICK := $(addprefix tests/deploy/test_,caddy.py compose.py kustomize.py systemd
 
 test: $(VENV)/dev $(TOOLS)/done
 	@$(VENV)/bin/python tests/node/install.py
-	$(VENV)/bin/pytest -n 2 --dist worksteal
-	$(VENV)/bin/pytest -q -p no:xdist $(QUICK)
+	$(VENV)/bin/pytest -n 2 --dist worksteal --timeout 600
+	$(VENV)/bin/pytest -q -p no:xdist --timeout 600 $(QUICK)
 
 # The rooms, without the service and without the slow tests: under a minute.
 unit: $(VENV)/dev

@@ -29,7 +29,8 @@ async def status_of(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
     """Of the answer to a request; 0 when the connection ends before one."""
     try:
         writer.write(GET)
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _SECONDS_MAX)
+        async with asyncio.timeout(_SECONDS_MAX):
+            head = await reader.readuntil(b"\r\n\r\n")
         return int(head.split()[1])
     except (ConnectionError, asyncio.IncompleteReadError):
         return 0

@@ -71,7 +71,8 @@ class EventStream:
         last = f"last-event-id: {after}\r\n" if after else ""
         target = f"/events/stream?{query}" if query else "/events/stream"
         stream.writer.write(f"GET {target} HTTP/1.1\r\nhost: test\r\n{last}{fields}\r\n".encode())
-        head = (await asyncio.wait_for(stream.reader.readuntil(b"\r\n\r\n"), SECONDS_MAX)).decode("latin-1")
+        async with asyncio.timeout(SECONDS_MAX):
+            head = (await stream.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.rstrip().split("\r\n")
         stream.status = int(first.split()[1])
         stream.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
