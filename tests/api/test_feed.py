@@ -186,6 +186,17 @@ async def test_a_position_of_another_epoch_is_too_old_and_the_refusal_says_how_t
     assert await all_behind(client, await link_to_now(client)) == []
 
 
+async def test_who_begins_gets_a_position_of_an_epoch_that_another_process_has_just_begun(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    await deploy(client)
+    number = await context.epochs.number(context.database)
+    await context.database.write(lambda tx: epoch.renew(tx, number ^ 1))
+    link = await link_to_now(client)
+    assert Position.parse(link.rpartition("cursor=")[2]).epoch == number ^ 1
+    assert await all_behind(client, link) == []
+
+
 async def test_a_position_beyond_the_highest_number_is_too_old(client: httpx2.AsyncClient, context: Context) -> None:
     await deploy(client)
     number = await context.epochs.number(context.database)

@@ -107,9 +107,9 @@ async def begin(context: Context, reader: Reader) -> int:
     return await newest(reader, context.now_ms() - context.settings.replica_lag_s_max * 1_000)
 
 
-async def source_of(context: Context, reader: Reader) -> Source:
-    """What all events of this registry share now."""
-    epoch = await context.epochs.number(reader)
+async def source_of(context: Context, reader: Reader, *, is_fresh: bool = False) -> Source:
+    """What all events of this registry share now; `is_fresh`: as the database says at this moment."""
+    epoch = await (context.epochs.number_now() if is_fresh else context.epochs.number(reader))
     return Source(context.settings.issuer, epoch, context.profile.cid_version)
 
 

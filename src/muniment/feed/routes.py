@@ -57,18 +57,19 @@ async def list_events(context: Context, hub: Hub, request: Request, query: Event
 
     Without a `cursor` the page is empty, and its `next` link leads to what happens from now on. Following these links
     under the same filters shows each matching event once, in order, and misses none. A page may have fewer events than
-    its limit, or none, although more follow: `x-caught-up` tells. With `wait` an answer without events is given when
-    there is one, or when the time is over. `cursor-too-old` says that events behind the cursor
-    are gone: begin without cursor, then list what you follow, then go on.
+    its limit, or none, although more follow: `x-caught-up` tells. With `wait` a page without events comes when there
+    is one, or when the time is over. `cursor-too-old` says that events behind the cursor are gone: begin without
+    cursor, then list what you follow, then go on.
     """
     require_feed(context)
     reader = context.reader_for(request)
-    source = await source_of(context, reader)
+    # Who begins lists everything next: in an epoch that has ended, twice.
+    source = await source_of(context, reader, is_fresh=query.cursor is None)
     if query.cursor is None:
         found = Slice([], await begin(context, reader), is_caught_up=True)
     else:
         await check_position(context, reader, query.cursor)
-        found = await _read(context, hub, request, query, query.cursor.seq)
+        found = await _read(context, hub, request, query, query.cursor)
     events = b",".join([encode_event(event, source) for event in found.events])
     position = Position.at(source.epoch, found.last_seq)
     caught_up = b"true" if found.is_caught_up else b"false"
@@ -76,14 +77,13 @@ async def list_events(context: Context, hub: Hub, request: Request, query: Event
     return Ready(b"[%b]" % events, (JSON, link, (b"x-caught-up", caught_up), NO_STORE))
 
 
-async def _read(context: Context, hub: Hub, request: Request, query: EventQuery, after_seq: int) -> Slice:
-    """The page behind a number, after the wait that the client wants. Raises `CursorTooOld`."""
+async def _read(context: Context, hub: Hub, request: Request, query: EventQuery, cursor: Position) -> Slice:
+    """The page behind the cursor, after the wait that the client wants. Raises `CursorTooOld`."""
     wanted = query.chosen()
-    found = await read_slice(context.reader_for(request), after_seq, wanted, query.limit)
+    found = await read_slice(context.reader_for(request), cursor.seq, wanted, query.limit)
     if query.wait and found.is_caught_up and not found.events:
         await hub.wait_behind(request, found.last_seq, wanted, query.wait)
-        if query.cursor is not None:
-            await check_position(context, context.database, query.cursor)  # another epoch may have begun
+        await check_position(context, context.database, cursor)  # another epoch may have begun
         # Not from a replica, which may be behind the event that the hub has seen.
         found = await read_slice(context.database, found.last_seq, wanted, query.limit)
     if found.events and context.wrote is not None:

@@ -59,6 +59,11 @@ class Epochs:
             await self._read(reader)
         return self._number
 
+    async def number_now(self) -> int:
+        """The number of the epoch as the database has it, for what a client keeps for long."""
+        await self._read(self._database)
+        return self._number
+
     async def is_number(self, reader: Reader, number: int) -> bool:
         """Whether the epoch has this number."""
         if number != await self.number(reader):
