@@ -89,7 +89,7 @@ async def load(url: str, *, triggers: int, intents: int = 0) -> None:
 
 
 async def prepare(connection: Any) -> None:
-    """What the statements of this session need. Random numbers are the same in each run."""
+    """What the statements on this connection need. Random numbers are the same in each run."""
     await connection.execute(_FUNCTIONS)
     await connection.execute("SELECT setseed(0.5)")
 

@@ -11,7 +11,7 @@ from typing import Self
 from debian import SHARED, make
 from programs import ROOT
 
-CLONE = "/root/muniment"
+CLONE = "/srv/muniment"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Neither systemd nor D-Bus of this machine is asked: there may be none.
 _NSPAWN = ("systemd-nspawn", "--quiet", "--register=no", "--keep-unit")

@@ -49,7 +49,7 @@ class TypeName(ProvedText):
     @property
     def kind(self) -> Kind:
         """The number of the type."""
-        return next(kind for kind, name in EVENT_TYPES.items() if name == self)
+        return KINDS[str(self)]
 
 
 _Few: Final = Meta(min_length=1, max_length=VALUES_MAX)

@@ -166,7 +166,7 @@ class EventFollower:
         headers = {name.lower(): value for name, value in response.getheaders()}
         try:
             answer = _Answer(response.status, headers, json.loads(data))
-        except ValueError:  # a page of a proxy, or the beginning of an answer that was cut off
+        except (ValueError, RecursionError):  # a page of a proxy, or the beginning of an answer that was cut off
             if response.status == _OK:
                 raise _NoAnswerYet(f"{self.url}/events answers no whole JSON") from None
             answer = _Answer(response.status, headers, None)

@@ -1,5 +1,6 @@
 -- The change feed: a row for each change of a trigger, a function or an intent, stored with the change itself.
--- Rows never change. `seq` is the order of commits. `kind` is a number of `muniment.feed.events.Kind`.
+-- A row does not change after its transaction. `seq` is the order of commits. `kind` is a number of
+-- `muniment.feed.events.Kind`.
 --   subject  the signature of a trigger, the digest of a function, or the hash of an intent
 --   owners   the distinct addresses that it concerns, 20 bytes each: signer, creator, or users and payer of fees
 --   origin   the digest of the function; of an intent, the signature of its trigger
