@@ -122,6 +122,25 @@ async def test_a_process_that_was_stopped_for_20_seconds_sends_nothing_more(regi
 
 
 @pytest.mark.slow
+async def test_a_new_epoch_while_events_are_delivered_is_a_reset_and_then_its_events(registry: Registry) -> None:
+    receiver = Receiver()
+    taker = Taker(receiver)
+    with receiver.listening():
+        await registry.hook(receiver.url)
+        registry.deliver()
+        await registry.add(5)
+        await until(lambda: len(taker.ids) >= 5)
+        await registry.run("epoch", "renew")
+        await until(lambda: len(taker.ids) >= 6)  # without an event
+        registry.context.epochs._until = float("-inf")
+        await registry.add(5)
+        await until(lambda: len(taker.ids) >= 11)
+    expected = await registry.ids()
+    assert taker.ids[5] == f"reset-{expected[4]}"
+    assert taker.ids[6:] == expected[5:]
+
+
+@pytest.mark.slow
 async def test_a_receiver_that_is_killed_gets_what_it_missed_in_order(registry: Registry) -> None:
     receiver, port = Receiver(), 0
     taker = Taker(receiver)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, get_args
 
@@ -73,7 +74,9 @@ class Deliverer:
     _leader: Leader = field(init=False)
     _lanes: dict[bytes, Lane] = field(default_factory=dict[bytes, Lane], init=False)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
+    # Lanes know of the events up to this number, in this epoch.
     _tail_seq: int = field(default=0, init=False)
+    _epoch: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Begin as one that stands by."""
@@ -102,7 +105,7 @@ class Deliverer:
     async def _lead(self) -> None:
         """Deliver until no hook is active. Raises `LeaseLostError`, `Refusal`."""
         loop, times = asyncio.get_running_loop(), _Times(quiet_s=asyncio.get_running_loop().time())
-        self._tail_seq = await newest(self.context.database)
+        self._epoch = None
         counted_s = float("-inf")
         _log.info("delivering to webhooks")
         try:
@@ -160,10 +163,13 @@ class Deliverer:
 
     async def _look(self) -> None:
         """Tell hooks about the events that came since the last look."""
-        try:
-            piece = await read_slice(self.context.database, self._tail_seq, EVERYTHING, _EVENTS_PER_LOOK)
-        except CursorTooOld:  # this process stood still for days
-            self._tail_seq = await newest(self.context.database)
+        database = self.context.database
+        epoch, piece = await self.context.epochs.number(database), None
+        if epoch == self._epoch:
+            with suppress(CursorTooOld):  # this process stood still for days
+                piece = await read_slice(database, self._tail_seq, EVERYTHING, _EVENTS_PER_LOOK)
+        if piece is None:
+            self._epoch, self._tail_seq = epoch, await newest(database)
             for lane in self._lanes.values():
                 lane.has_pending = True
             return

@@ -25,7 +25,7 @@ from muniment.wire import encode, iso_time
 
 if TYPE_CHECKING:
     from muniment.context import Context
-    from muniment.feed.events import Event
+    from muniment.feed.events import Event, Source
     from muniment.webhooks.keys import Signers
     from muniment.webhooks.store import Hook
 
@@ -75,7 +75,8 @@ class Lane:
     _attempts: list[Attempt] = field(default_factory=list[Attempt])
     _letters: list[DeadLetter] = field(default_factory=list[DeadLetter])
     _events: deque[Event] = field(default_factory=deque["Event"])
-    _is_checked: bool = False
+    # The epoch in which the cursor was checked; the events and the reset are of this epoch.
+    _epoch: int | None = None
     _reset: Parcel | None = None
 
     @property
@@ -190,10 +191,12 @@ class Lane:
     async def _next_parcel(self) -> Parcel | None:
         """What to send next; None: every event was delivered."""
         context, database = self.context, self.context.database
+        source = await source_of(context, database)
         try:
-            if not self._is_checked:
+            if self._epoch != source.epoch:
+                self._epoch, self._reset = source.epoch, None
+                self._events.clear()
                 await check_position(context, database, Position.at(self.hook.epoch, self.hook.seq))
-                self._is_checked = True
             while not self._events and self._reset is None:
                 self.has_pending = False  # an event that is committed during the read sets it again
                 piece = await read_slice(database, self.hook.seq, self.hook.wanted, BATCH_EVENTS_MAX)
@@ -205,12 +208,10 @@ class Lane:
                         return None
         except CursorTooOld:
             self.has_pending = True
-            self._is_checked = True
-            self._reset = await self._make_reset()
-        return self._reset or await self._make_parcel()
+            self._reset = await self._make_reset(source)
+        return self._reset or self._make_parcel(source)
 
-    async def _make_parcel(self) -> Parcel:
-        source = await source_of(self.context, self.context.database)
+    def _make_parcel(self, source: Source) -> Parcel:
         # An event that a receiver refused in a batch is found by sending its events one by one.
         count = 1 if self.hook.refused or not self.hook.is_batched else len(self._events)
         bodies: list[bytes] = []
@@ -230,10 +231,9 @@ class Lane:
             epoch=source.epoch, seq=last.seq, at_ms=self._events[0].at_ms, events=len(bodies),
         )  # fmt: skip
 
-    async def _make_reset(self) -> Parcel:
+    async def _make_reset(self, source: Source) -> Parcel:
         """The event that says that others are missing: those between the hook's cursor and that of the reset."""
         context, database = self.context, self.context.database
-        source = await source_of(context, database)
         floor_seq, now_ms = await floor(database), context.now_ms()
         is_behind = self.hook.epoch == source.epoch and self.hook.seq < floor_seq
         position = Position.at(source.epoch, floor_seq if is_behind else await newest(database))
