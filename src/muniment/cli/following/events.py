@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from muniment.cli import output
+from muniment.cli.following.filters import filter_options, take_filters
 from muniment.cli.options import common_options, json_option, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Options, and parameters of GET /events.
-_FILTERS: Final = {
-    "types": "types", "owner": "owner", "signer": "signer", "function": "functionCid", "user": "user",
-    "config_sig": "configSig", "settler": "settler",
-}  # fmt: skip
 _COLORS: Final = {"created": "green", "deactivated": "red", "changed": "yellow", "logged": "blue"}
 # Signatures and hashes begin like this and go on; the rest is in the JSON.
 _SHORT: Final = 18
@@ -43,13 +39,7 @@ def events() -> None:
 @events.command("follow")
 @common_options
 @click.option("--url", default="", help="URL of the service; default: the host and port of the settings.")
-@click.option("--type", "types", multiple=True, help="Only events of this type, like trigger.created; can be repeated.")
-@click.option("--owner", multiple=True, help="Only events about this signer, creator or user; can be repeated.")
-@click.option("--signer", multiple=True, help="Only trigger events of this signer; can be repeated.")
-@click.option("--function", multiple=True, help="Only events about the function with this CID; can be repeated.")
-@click.option("--user", multiple=True, help="Only intent events of this user; can be repeated.")
-@click.option("--config-sig", multiple=True, help="Only intent events of this trigger; can be repeated.")
-@click.option("--settler", multiple=True, help="Only intent events of this settlement contract; can be repeated.")
+@filter_options
 @click.option(
     "--state", type=click.Path(path_type=Path, dir_okay=False),
     help="File that keeps the position: the next start goes on there.",
@@ -68,7 +58,7 @@ def follow_events(
     """
     from muniment.maintenance.follow_events import EventFollower
 
-    filters = [(name, value) for option, name in _FILTERS.items() for value in flags.pop(option)]
+    filters = [(parameter, value) for parameter, values in take_filters(flags).items() for value in values]
     settings = settings_of(config, **flags)
     show = _print_json if as_json or not sys.stdout.isatty() else _print_line
     stop = output.StopRequest(ends_at_second=True)

@@ -11,6 +11,7 @@ import click
 
 from muniment.cli import output
 from muniment.cli.following.delivering import deliver_events
+from muniment.cli.following.filters import filter_options, take_filters
 from muniment.cli.options import common_options, json_option, require_database, secrets_of
 
 if TYPE_CHECKING:
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # The maker of webhooks that are added here, unless --operator names another.
 OPERATOR: Final = "cli"
-# Options of `add` and members of its filters.
-_FILTERS: Final = {
-    "owner": "owner", "signer": "signer", "function": "functionCid", "user": "user",
-    "config_sig": "configSig", "settler": "settler",
-}  # fmt: skip
 
 
 @click.group()
@@ -41,20 +37,13 @@ webhooks.add_command(deliver_events)
 @webhooks.command("add")
 @common_options
 @click.argument("url")
-@click.option("--type", "types", multiple=True, help="Only events of this type, like trigger.created; can be repeated.")
-@click.option("--owner", multiple=True, help="Only events about this signer, creator or user; can be repeated.")
-@click.option("--signer", multiple=True, help="Only trigger events of this signer; can be repeated.")
-@click.option("--function", multiple=True, help="Only events about the function with this CID; can be repeated.")
-@click.option("--user", multiple=True, help="Only intent events of this user; can be repeated.")
-@click.option("--config-sig", multiple=True, help="Only intent events of this trigger; can be repeated.")
-@click.option("--settler", multiple=True, help="Only intent events of this settlement contract; can be repeated.")
+@filter_options
 @click.option("--batch", is_flag=True, help="Send up to 100 events in one request, as a JSON array.")
 @click.option("--operator", default=OPERATOR, show_default=True, help="The operator whose webhook it is.")
 @json_option
 def add_webhook(
     config: Path | None,
     url: str,
-    types: tuple[str, ...],
     operator: str,
     *,
     batch: bool,
@@ -71,10 +60,9 @@ def add_webhook(
     from muniment.webhooks.store import Maker
     from muniment.webhooks.types import NewWebhook
 
-    filters = {member: list(flags.pop(name)) for name, member in _FILTERS.items()}
-    body: dict[str, Any] = {"url": url, "batch": batch}
-    body |= {"types": list(types)} if types else {}
-    body |= {"filters": {member: given for member, given in filters.items() if given}}
+    filters = take_filters(flags)
+    types = {"types": filters.pop("types")} if "types" in filters else {}
+    body: dict[str, Any] = {"url": url, "batch": batch, **types, "filters": filters}
     with output.errors_on_one_line():
         maker = Maker(operator=check_name(operator))
         new = decode_record(body, NewWebhook)
