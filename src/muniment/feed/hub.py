@@ -45,6 +45,8 @@ BEAT_SECONDS: Final = 15.0
 _BEATS_LOOK_SECONDS: Final = 1.0
 # After a failure of the database.
 _FAILED_SECONDS: Final = 1.0
+# A poll that cannot wait for an event because there are too many followers: its client asks again when it is answered.
+_FULL_SECONDS: Final = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -88,12 +90,10 @@ class Hub:
     async def wait_behind(self, request: Request, seq: int, wanted: EventFilter, seconds: float) -> None:
         """Return when an event behind the number `seq` that `wanted` matches can be read, or another epoch begins.
 
-        Returns in any case after `seconds`, when the service stops, and at once when there are too many followers. The
-        request is not counted as in flight meanwhile. Raises `DatabaseUnavailable`.
+        Returns in any case after `seconds`, when the service stops, and after a second when there are too many
+        followers. The request is not counted as in flight meanwhile. Raises `DatabaseUnavailable`.
         """
         with self.following(request, wanted) as follower:
-            if follower is None:
-                return
             if request.overload is not None:
                 request.overload.in_flight -= 1
             try:
@@ -104,7 +104,10 @@ class Hub:
                 if request.overload is not None:
                     request.overload.in_flight += 1
 
-    async def _wait(self, follower: Follower, seq: int) -> None:
+    async def _wait(self, follower: Follower | None, seq: int) -> None:
+        if follower is None:
+            await asyncio.sleep(0 if self.is_stopping else _FULL_SECONDS)
+            return
         await self.awake()
         source = self.recent.source
         while not follower.is_ended and self.recent.source == source:  # else another epoch has begun

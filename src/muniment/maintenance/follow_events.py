@@ -26,8 +26,6 @@ _ANSWER_SECONDS_MAX: Final = _WAIT_SECONDS + 30
 # Pauses after the first, the second, … failure in a row; the last one repeats.
 _PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _RETRY_AFTER_SECONDS_MAX: Final = 300
-# From one poll without events to the next: a service that has too many followers answers at once.
-_POLL_SECONDS_MIN: Final = 1.0
 _PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 _POSITION: Final = re.compile("[A-Za-z0-9_-]*")
 _NEXT: Final = re.compile(r"<([^>]*[?&]cursor=([A-Za-z0-9_-]+)[^>]*)>; *rel=\"?next")
@@ -107,7 +105,6 @@ class EventFollower:
     def _follow(self) -> None:
         failures = 0
         while True:
-            asked_s = time.monotonic()
             try:
                 with self.waiting():
                     answer = self._ask()
@@ -119,14 +116,11 @@ class EventFollower:
                 failures += 1
                 continue
             failures = 0
-            had_position = self.position is not None
             self._take(answer)
-            if had_position and not answer.content and answer.headers.get("x-caught-up") == "true":
-                self._rest(_POLL_SECONDS_MIN - (time.monotonic() - asked_s))
 
     def _rest(self, seconds: float) -> None:
         with self.waiting():
-            time.sleep(max(seconds, 0))
+            time.sleep(seconds)
 
     def _take(self, answer: _Answer) -> None:
         if answer.status == _TOO_OLD:
