@@ -1,6 +1,6 @@
 """Followers that are cut off at random, while a process is killed: each sees exactly its slice of the feed.
 
-`FEED_EVENTS` sets the number of events, for a longer run by hand.
+`FEED_EVENTS` and `FEED_FOLLOWERS` set how many there are, for a longer run by hand.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from muniment.storage.database import Database, Transaction
 from operator_client import IntentDraft
 
 EVENTS = int(os.environ.get("FEED_EVENTS", "3000"))
-FOLLOWERS = 24
+FOLLOWERS = int(os.environ.get("FEED_FOLLOWERS", "24"))
+# After the last event is written. All followers are in this process, which takes 50 us for an event of one of them.
+SECONDS_MAX = 60 + EVENTS * FOLLOWERS / 10_000
 INTENTS = 6
 LINES_PER_WRITE = 50
 WAYS = ("poll", "wait", "stream")
@@ -149,7 +151,7 @@ async def test_followers_that_are_cut_off_see_each_event_of_their_slice_once(sit
         await asyncio.to_thread(service.wait_until_ready)
     await writing
     slices = await expected(database, start)
-    deadline = asyncio.get_running_loop().time() + 60
+    deadline = asyncio.get_running_loop().time() + SECONDS_MAX
     while missing := [each for each in followers if len(each.seen) < len(slices[each.of])]:
         assert asyncio.get_running_loop().time() < deadline, [(each.way, len(each.seen)) for each in missing]
         await asyncio.sleep(0.1)
