@@ -100,7 +100,7 @@ async def test_a_process_that_was_stopped_for_20_seconds_sends_nothing_more(regi
     with receiver.listening():
         await registry.hook(receiver.url)
         first = registry.deliver()
-        await registry.add(1_400)
+        await registry.add(700)
         await until(lambda: len(taker.ids) >= 100)
         registry.deliver()
         first.send_signal(signal.SIGSTOP)
