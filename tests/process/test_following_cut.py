@@ -31,7 +31,9 @@ from operator_client import IntentDraft
 
 EVENTS = int(os.environ.get("FEED_EVENTS", "3000"))
 FOLLOWERS = int(os.environ.get("FEED_FOLLOWERS", "24"))
-# After the last event is written. All followers are in this process, which takes 50 us for an event of one of them.
+# All followers are in this process: with more of them each needs longer to get on before it is cut off.
+CUT_SECONDS_MAX = max(1.0, FOLLOWERS / 24)
+# After the last event is written. This process takes 50 us for an event of a follower.
 SECONDS_MAX = 60 + EVENTS * FOLLOWERS / 10_000
 INTENTS = 6
 LINES_PER_WRITE = 50
@@ -60,7 +62,7 @@ class Follower:
         """Follow for ever; each connection ends after a time that the dice tell."""
         while True:
             with suppress(TimeoutError, httpx2.HTTPError, OSError, EOFError):
-                async with asyncio.timeout(self._dice.uniform(0.05, 1.0)):
+                async with asyncio.timeout(self._dice.uniform(0.05, CUT_SECONDS_MAX)):
                     await (self._stream() if self.way == "stream" else self._poll())
             self.cuts += 1
             await asyncio.sleep(0.01)
