@@ -35,7 +35,8 @@ FOLLOWERS = int(os.environ.get("FEED_FOLLOWERS", "24"))
 CUT_SECONDS_MAX = max(1.0, FOLLOWERS / 24)
 # After the last event is written. This process takes 50 us for an event of a follower.
 SECONDS_MAX = 60 + EVENTS * FOLLOWERS / 10_000
-INTENTS = 6
+# An intent has at most 10,000 lines.
+INTENTS = max(6, EVENTS // 9_000)
 LINES_PER_WRITE = 50
 WAYS = ("poll", "wait", "stream")
 
