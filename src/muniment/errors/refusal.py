@@ -33,6 +33,8 @@ class Refusal(Exception):
 
     code: ClassVar[str]
     title: ClassVar[str]
+    # At a client, the answer that brought it: a `muniment.client.Reply`.
+    answer: Any = None
 
     def __init__(
         self,

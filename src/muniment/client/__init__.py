@@ -1,0 +1,19 @@
+"""A client of a registry that trusts no registry: it checks signatures, CIDs and hashes by itself."""
+
+from __future__ import annotations
+
+from muniment.client.aio import AsyncRegistry as AsyncRegistry
+from muniment.client.failures import (
+    Forged as Forged,
+    NotSignedBy as NotSignedBy,
+    Reply as Reply,
+    Unreachable as Unreachable,
+)
+from muniment.client.flows.following import Event as Event
+from muniment.client.flows.functions import Bundle as Bundle
+from muniment.client.flows.login import Balance as Balance
+from muniment.client.flows.triggers import SignedTrigger as SignedTrigger, TriggerDraft as TriggerDraft
+from muniment.client.pages import Page as Page
+from muniment.client.retrying import Retry as Retry
+from muniment.client.signers import KeySigner as KeySigner, Signer as Signer
+from muniment.client.sync import Registry as Registry

@@ -1,0 +1,142 @@
+"""Run a flow: over a blocking HTTP client, or over an asynchronous one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import httpx2
+
+from muniment.client.failures import Reply, Unreachable
+from muniment.client.steps import Send, SignText, SignTyped, Sleep
+
+if TYPE_CHECKING:
+    from muniment.client.signers import Signer
+    from muniment.client.steps import Flow
+
+T = TypeVar("T")
+# The longest answer is a module of 16 MiB with its bundle around it, or a page of a hundred large triggers.
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+# The request has not left: the service cannot have done anything.
+_UNSENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """A driver that blocks. It may be used by several threads if `http` may: httpx2's clients may."""
+
+    url: str
+    http: httpx2.Client
+    signer: Signer | None = None
+
+    def run(self, flow: Flow[T]) -> T:
+        """The result of `flow`. Raises its errors, and `ValueError` for a signature without a signer."""
+        outcome: Any = None
+        error: Exception | None = None
+        while True:
+            try:
+                step = flow.send(outcome) if error is None else flow.throw(error)
+            except StopIteration as end:
+                return end.value
+            outcome, error = None, None
+            try:
+                match step:
+                    case Send():
+                        outcome = self._exchange(step)
+                    case Sleep():
+                        time.sleep(step.seconds)
+                    case SignText() | SignTyped():
+                        outcome = _signed(step, self.signer)
+            except Exception as raised:  # noqa: BLE001 - the flow decides what it means
+                error = raised
+
+    def _exchange(self, send: Send) -> Reply:
+        try:
+            with self.http.stream(**_arguments(self.url, send)) as response:
+                gathered = _Content()
+                for piece in response.iter_bytes():
+                    gathered.add(piece)
+                return _reply(response, gathered)
+        except httpx2.RequestError as error:
+            raise _unreachable(self.url, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Awaiting:
+    """A driver for asyncio. A signer may wait for a person, so it runs in a thread."""
+
+    url: str
+    http: httpx2.AsyncClient
+    signer: Signer | None = None
+
+    async def run(self, flow: Flow[T]) -> T:
+        """The result of `flow`, as `Blocking.run` has it."""
+        outcome: Any = None
+        error: Exception | None = None
+        while True:
+            try:
+                step = flow.send(outcome) if error is None else flow.throw(error)
+            except StopIteration as end:
+                return end.value
+            outcome, error = None, None
+            try:
+                match step:
+                    case Send():
+                        outcome = await self._exchange(step)
+                    case Sleep():
+                        await asyncio.sleep(step.seconds)
+                    case SignText() | SignTyped():
+                        outcome = await asyncio.to_thread(_signed, step, self.signer)
+            except Exception as raised:  # noqa: BLE001 - the flow decides what it means
+                error = raised
+
+    async def _exchange(self, send: Send) -> Reply:
+        try:
+            async with self.http.stream(**_arguments(self.url, send)) as response:
+                gathered = _Content()
+                async for piece in response.aiter_bytes():
+                    gathered.add(piece)
+                return _reply(response, gathered)
+        except httpx2.RequestError as error:
+            raise _unreachable(self.url, error) from error
+
+
+class _Content:
+    """The content of an answer, up to `ANSWER_BYTES_MAX`."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self._length = 0
+
+    def add(self, piece: bytes) -> None:
+        """Raises `Unreachable` beyond the limit."""
+        self._length += len(piece)
+        if self._length > ANSWER_BYTES_MAX:
+            raise Unreachable(f"the answer has more than {ANSWER_BYTES_MAX} bytes", sent=True)
+        self.pieces.append(piece)
+
+
+def _arguments(url: str, send: Send) -> dict[str, Any]:
+    # Redirects are not followed: credentials stay at one origin.
+    return {
+        "method": send.method, "url": url + send.target, "content": send.body, "headers": dict(send.headers),
+        "follow_redirects": False,
+    }  # fmt: skip
+
+
+def _reply(response: httpx2.Response, content: _Content) -> Reply:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Reply(response.status_code, headers, b"".join(content.pieces))
+
+
+def _unreachable(url: str, error: httpx2.RequestError) -> Unreachable:
+    reason = str(error) or type(error).__name__
+    return Unreachable(f"{url} does not answer: {reason}", sent=not isinstance(error, _UNSENT))
+
+
+def _signed(step: SignText | SignTyped, signer: Signer | None) -> str:
+    if signer is None:
+        raise ValueError("this needs a signature: give the client a signer")
+    return signer.sign_text(step.text) if isinstance(step, SignText) else signer.sign_typed_data(step.data)

@@ -1,0 +1,33 @@
+"""What goes wrong at a client: no answer, an answer that is not true, a signature by somebody else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Unreachable(Exception):
+    """No answer came. `sent`: the service may have got the request, and may have done what it says."""
+
+    def __init__(self, detail: str, *, sent: bool) -> None:
+        """Say why; the text has no credential."""
+        super().__init__(detail)
+        self.sent = sent
+
+
+class Forged(Exception):
+    """An answer is not what was asked for, or contradicts its own signature, CID or hash. Do not use it."""
+
+
+class NotSignedBy(Exception):
+    """A signer gave a signature by another address than its own."""
+
+
+class Reply(NamedTuple):
+    """An answer of any status. Names of header fields are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes

@@ -1,0 +1,1 @@
+"""The operations of the client, as flows without I/O."""

@@ -1,0 +1,131 @@
+"""Functions: deploy a bundle, find one, read its manifest, download it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from muniment.client import proof
+from muniment.client.answers import decode
+from muniment.client.failures import Forged
+from muniment.client.flows.login import api_key
+from muniment.client.flows.session import JSON, check_same, target
+from muniment.client.pages import Page, cursor_of
+from muniment.client.steps import Flow, Send
+from muniment.functions.rules import MANIFEST, WASM
+from muniment.functions.types import Function
+from muniment.ipfs.cid import BundleCid, Cid
+from muniment.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, import_files
+
+if TYPE_CHECKING:
+    from muniment.client.flows.session import Session
+    from muniment.functions.manifest import Manifest
+
+_PIECE: Final = 256 * 1024
+_CAR: Final = {"accept": "application/vnd.ipld.car"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The two files of a function."""
+
+    manifest: bytes
+    wasm: bytes
+
+    @classmethod
+    def read(cls, folder: Path | str) -> Self:
+        """The bundle in a folder. Raises `OSError`."""
+        return cls((Path(folder) / MANIFEST).read_bytes(), (Path(folder) / WASM).read_bytes())
+
+    def cids(self) -> tuple[Cid, Cid]:
+        """Its CIDs under both profiles of a registry: version 0, and version 1."""
+        first, second = (
+            Import(import_files({MANIFEST: [self.manifest], WASM: _pieces(self.wasm)}, profile))
+            for profile in (UNIXFS_V0_2015, UNIXFS_V1_2025)
+        )
+        for each in (first, second):
+            for _ in each:
+                pass
+        return first.root.cid, second.root.cid
+
+    def write(self, folder: Path) -> None:
+        """Write both files into a new folder: whole or not at all. Raises `OSError`, also if there is one."""
+        part = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
+        part.mkdir(parents=True)
+        try:
+            (part / MANIFEST).write_bytes(self.manifest)
+            (part / WASM).write_bytes(self.wasm)
+            part.rename(folder)
+        except OSError:
+            for name in (MANIFEST, WASM):
+                (part / name).unlink(missing_ok=True)
+            part.rmdir()
+            raise
+
+
+def deploy(session: Session, bundle: Bundle) -> Flow[Function]:
+    """Upload a bundle. Raises `Forged` when the service names another CID than its content has."""
+    own = bundle.cids()
+    boundary = hashlib.sha256(bundle.manifest + bundle.wasm).hexdigest()
+    parts = [
+        f'--{boundary}\r\ncontent-disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode() + data
+        for name, data in ((MANIFEST, bundle.manifest), (WASM, bundle.wasm))
+    ]
+    body = b"\r\n".join([*parts, f"--{boundary}--\r\n".encode()])
+    key = session.api_key or (yield from api_key(session))
+    headers = {**JSON, "content-type": f"multipart/form-data; boundary={boundary}", "x-api-key": key}
+    function = decode((yield from session.answered(Send("POST", "/functions", body, headers))), Function)
+    if function.cid not in own:
+        raise Forged(f"the service says {function.cid}, and this bundle is {own[0]} or {own[1]}")
+    return function
+
+
+def get(session: Session, cid: str) -> Flow[Function]:
+    """What the service says of a function; its manifest proves name, version and description."""
+    asked = Cid.parse(cid)
+    function = yield from session.read(target("/functions/{}", asked), Function)
+    check_same(function.cid, asked, "function")
+    if session.verifies:
+        manifest_ = yield from manifest(session, asked)
+        claimed = (function.name, function.version, function.description)
+        check_same(claimed, (manifest_.name, manifest_.version, manifest_.description), "manifest's members")
+    return function
+
+
+def page(
+    session: Session, cursor: str | None, *, cids: list[str] | None = None, creator: str | None = None, limit: int = 100
+) -> Flow[Page[Function]]:
+    """A page of functions, the oldest first. What it says of them are claims."""
+    asked = target("/functions", sort=1, limit=limit, cids=cids, creator=creator, cursor=cursor)
+    reply = yield from session.answered(Send("GET", asked, headers=JSON))
+    return Page(decode(reply, list[Function]), cursor_of(reply))
+
+
+def manifest(session: Session, cid: str) -> Flow[Manifest]:
+    """The manifest of a function, proved by its CID: its inputs say what a trigger signs. The module is not read."""
+    asked = BundleCid.parse(cid)
+    if (kept := session.manifests.get(asked)) is not None:
+        return kept
+    if session.verifies:
+        asked_car = target("/ipfs/{}/{}", asked, MANIFEST, format="car")
+        reply = yield from session.answered(Send("GET", asked_car, headers=_CAR))
+        found = proof.manifest_in(reply.content, asked)
+    else:
+        reply = yield from session.answered(Send("GET", target("/functions/{}/manifest", asked)))
+        found = proof.read_manifest_bytes(reply.content)
+    session.keep_manifest(asked, found)
+    return found
+
+
+def download(session: Session, cid: str) -> Flow[Bundle]:
+    """The files of a function; every block was checked, whatever `verify` says."""
+    asked = BundleCid.parse(cid)
+    reply = yield from session.answered(Send("GET", target("/ipfs/{}", asked, format="car"), headers=_CAR))
+    return Bundle(*(proof.file_in(reply.content, asked, name) for name in (MANIFEST, WASM)))
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    return [data[start : start + _PIECE] for start in range(0, len(data), _PIECE)]

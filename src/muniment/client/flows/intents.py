@@ -1,0 +1,124 @@
+"""Intents: read them, and as an operator write them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final, cast
+
+from msgspec.structs import replace
+
+from muniment.client import proof
+from muniment.client.answers import decode, decode_form, decode_forms
+from muniment.client.failures import Unreachable
+from muniment.client.flows.session import JSON, check_same, target
+from muniment.client.pages import Page, cursor_of
+from muniment.client.steps import Flow, Send
+from muniment.evm.hex import Bytes32
+from muniment.intents.hashes import intent_hash, proposal_hash
+from muniment.intents.lifecycle import INTENT_MOVES, reachable
+from muniment.intents.types import AnyIntent, AnyProposal, Log, NewLog, StatusChange
+from muniment.intents.types.texts import LogId, LogText
+from muniment.wire import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muniment.client.failures import Reply
+    from muniment.client.flows.session import Session
+    from muniment.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
+
+_POSTED: Final = {**JSON, "content-type": "application/json"}
+
+
+def get(session: Session, hash_: str) -> Flow[AnyIntent]:
+    """The intent with this hash."""
+    asked = Bytes32.parse(hash_)
+    reply = yield from session.answered(Send("GET", target("/intents/{}", asked), headers=JSON))
+    return _own(session, reply, asked)
+
+
+def page(
+    session: Session, cursor: str | None, filters: Mapping[str, object], limit: int = 100
+) -> Flow[Page[AnyIntent]]:
+    """A page of intents, the oldest first, with the newest 50 proposals and logs of each."""
+    asked = target("/intents", sort=1, limit=limit, cursor=cursor, generation="all", **filters)
+    reply = yield from session.answered(Send("GET", asked, headers=JSON))
+    found = cast("list[AnyIntent]", decode_forms(reply, AnyIntent))
+    for intent in found:
+        _check(session, intent)
+    return Page(found, cursor_of(reply))
+
+
+def put(session: Session, intent: AnyNewIntent) -> Flow[AnyIntent]:
+    """Record an intent; the same one again changes nothing."""
+    hash_ = Bytes32.parse("0x" + intent_hash(intent).hex())
+    send = Send("PUT", target("/intents/{}", hash_), encode(intent), {**_POSTED, **session.operator_headers()})
+    return _own(session, (yield from session.answered(send)), hash_)
+
+
+def propose(session: Session, intent: AnyIntent, offer: AnyNewProposal) -> Flow[AnyProposal]:
+    """Append a proposal to an intent; the same one again is answered with the one that is recorded."""
+    reply = yield from session.answered(_post(session, "proposals", intent.hash, encode(offer)))
+    found = cast("AnyProposal", decode_form(reply, AnyProposal))
+    check_same(found.hash, proposal_hash_of(intent, offer), "proposal")
+    return found
+
+
+def log(session: Session, hash_: str, line: NewLog) -> Flow[Log]:
+    """Append a line to the log of an intent. It gets an `id`, so that it is stored once, however often it is sent."""
+    named = line if line.id is not None else replace(line, id=LogId.parse(secrets.token_hex(16)))
+    found = decode((yield from session.answered(_post(session, "logs", hash_, encode(named)))), Log)
+    check_same((found.id, found.data), (named.id, named.data), "line")
+    return found
+
+
+def new_line(level: LogLevel, data: str, identity: str | None) -> NewLog:
+    """A line for a log. Raises `InvalidText`."""
+    return NewLog(level=level, data=LogText.parse(data), id=None if identity is None else LogId.parse(identity))
+
+
+def new_change(status: str, proposal: str | None, transaction_hash: str | None) -> StatusChange:
+    """A move. Raises `InvalidHex`."""
+    given = [None if each is None else Bytes32.parse(each) for each in (proposal, transaction_hash)]
+    return StatusChange(status=status, proposal=given[0], transaction_hash=given[1])
+
+
+def move(session: Session, hash_: str, change: StatusChange) -> Flow[AnyIntent]:
+    """Move an intent, or a proposal of it, to another status.
+
+    After a lost answer the intent is read: one that is there or beyond has moved. Raises `StatusConflict`.
+    """
+    send = _post(session, "status", hash_, encode(change), is_repeatable=False)
+    try:
+        reply = yield from session.answered(send)
+    except Unreachable as error:
+        if not error.sent:
+            raise
+        found = yield from get(session, hash_)
+        if change.proposal is None and found.status in (change.status, *reachable(INTENT_MOVES, change.status)):
+            return found
+        reply = yield from session.answered(send)
+    return _own(session, reply, Bytes32.parse(hash_))
+
+
+def proposal_hash_of(intent: AnyIntent, offer: AnyNewProposal) -> str:
+    """The hash of an offer to an intent: the identity of the proposal."""
+    return Bytes32.parse("0x" + proposal_hash(intent.hash.raw, offer).hex())
+
+
+def _post(session: Session, what: str, hash_: str, body: bytes, *, is_repeatable: bool = True) -> Send:
+    path = target(f"/intents/{{}}/{what}", Bytes32.parse(hash_))
+    return Send("POST", path, body, {**_POSTED, **session.operator_headers()}, is_repeatable=is_repeatable)
+
+
+def _own(session: Session, reply: Reply, asked: Bytes32) -> AnyIntent:
+    """The intent of an answer, which was asked for by its hash."""
+    intent = cast("AnyIntent", decode_form(reply, AnyIntent))
+    check_same(intent.hash, asked, "intent")
+    _check(session, intent)
+    return intent
+
+
+def _check(session: Session, intent: AnyIntent) -> None:
+    if session.verifies:
+        proof.check_intent(intent, session.protocol, session.settlers)

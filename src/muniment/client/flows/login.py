@@ -1,0 +1,115 @@
+"""Log in by a signature, and what a token leads to: API keys, balances, a profile."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from muniment.client.answers import decode
+from muniment.client.failures import Forged, Unreachable
+from muniment.client.flows.session import JSON, check_same, target
+from muniment.client.signers import sign_text
+from muniment.client.steps import Flow, Send
+from muniment.errors import Unauthenticated
+from muniment.evm.address import Address
+from muniment.users.types import ApiKeyResult, LoginResult, NonceResult, Profile
+from muniment.wire import Amount, Record, encode
+
+if TYPE_CHECKING:
+    from muniment.client.failures import Reply
+    from muniment.client.flows.session import Session
+
+
+# A text of another form could be a consent: the text of a deactivation is a signature of 130 digits.
+_NONCE: Final = re.compile("0x[0-9a-f]{64}")
+_LOGINS_MAX: Final = 3
+_POSTED: Final = {**JSON, "content-type": "application/json"}
+
+
+class Balance(Record, frozen=True):
+    """What a wallet has of one token on one chain, in base units; the price is in US dollars, 0 if it is unknown."""
+
+    chain_id: int
+    address: Address
+    symbol: str
+    decimals: int
+    balance: Amount
+    allowance: Amount
+    price: float
+    logo: str
+
+
+def log_in(session: Session) -> Flow[str]:
+    """A new token, which the session keeps. Raises `Forged` for a nonce that a wallet must not sign."""
+    address = session.signing_address()
+    for number in range(1, _LOGINS_MAX + 1):
+        asked = Send("POST", "/users/nonce", encode({"address": address}), _POSTED)
+        given = decode((yield from session.answered(asked)), NonceResult)
+        check_same(given.address, address, "address")
+        if not _NONCE.fullmatch(given.nonce):
+            raise Forged("the text to sign is no nonce: it might be a consent to something else")
+        signature = yield from sign_text(address, given.nonce)
+        body = encode({"address": address, "signature": signature})
+        try:
+            # A nonce is good for one login: after a lost answer it may be used up.
+            reply = yield from session.answered(Send("POST", "/users/authenticate", body, _POSTED, is_repeatable=False))
+        except Unreachable as error:
+            if not error.sent or number == _LOGINS_MAX:
+                raise
+            continue
+        found = decode(reply, LoginResult)
+        check_same(found.address, address, "address")
+        session.token = found.token
+        return found.token
+    raise AssertionError  # the last round returns or raises
+
+
+def with_token(session: Session, send: Send) -> Flow[Reply]:
+    """The answer to `send` with a token; logs in where there is none, and once more where it is not accepted."""
+    is_new = session.token is None
+    token = session.token or (yield from log_in(session))
+    try:
+        return (yield from session.answered(_with(send, token)))
+    except Unauthenticated:
+        if is_new or session.address is None:
+            raise
+    return (yield from session.answered(_with(send, (yield from log_in(session)))))
+
+
+def _with(send: Send, token: str) -> Send:
+    return Send(
+        send.method, send.target, send.body, {**send.headers, "x-auth-token": token}, is_repeatable=send.is_repeatable
+    )
+
+
+def api_key(session: Session) -> Flow[str]:
+    """The API key of the wallet, which the session keeps."""
+    if session.api_key is None:
+        found = decode((yield from with_token(session, Send("GET", "/users/api-key", headers=JSON))), ApiKeyResult)
+        check_same(found.address, session.signing_address(), "address")
+        session.api_key = found.api_key
+    return session.api_key
+
+
+def rotate_api_key(session: Session, grace_s: int | None = None) -> Flow[str]:
+    """A new API key; the one before works for `grace_s` seconds more, or as long as the service says.
+
+    A second rotation would end the first key at once, so the request is sent again only if it was never sent.
+    """
+    body = encode({} if grace_s is None else {"graceSeconds": grace_s})
+    send = Send("POST", "/users/api-key/rotate", body, _POSTED, is_repeatable=False)
+    found = decode((yield from with_token(session, send)), ApiKeyResult)
+    check_same(found.address, session.signing_address(), "address")
+    session.api_key = found.api_key
+    return found.api_key
+
+
+def balances(session: Session) -> Flow[list[Balance]]:
+    """The balances of the wallet, as the service says."""
+    return decode((yield from with_token(session, Send("GET", "/users/tokens", headers=JSON))), list[Balance])
+
+
+def profile(session: Session) -> Flow[Profile]:
+    """What the wallet's owner has said of themselves."""
+    send = Send("GET", target("/users/{}/data", session.signing_address()), headers=JSON)
+    return decode((yield from with_token(session, send)), Profile)

@@ -1,0 +1,102 @@
+"""What the operations of one client share: who it is, what it believes, and what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+from muniment.client.answers import decode
+from muniment.client.failures import Forged
+from muniment.client.problems import check_answered
+from muniment.client.retrying import Retry
+from muniment.client.steps import Flow, Send
+
+if TYPE_CHECKING:
+    from muniment.client.failures import Reply
+    from muniment.evm.address import Address
+    from muniment.functions.manifest import Manifest
+
+T = TypeVar("T")
+# Manifests that are kept, of some kilobytes each. A manifest never changes: its CID is its hash.
+MANIFESTS_KEPT: Final = 1_000
+JSON: Final = {"accept": "application/json"}
+Parameters = Mapping[str, object]
+
+
+class SettlementDomain(NamedTuple):
+    """A chain, and the settlement contract on it."""
+
+    chain_id: int
+    settler: Address
+
+
+@dataclass(slots=True)
+class Session:
+    """The state of a client. `protocol` is the protocol name of the registry, which no answer can change.
+
+    With `verifies`, every answer that can be proved is proved. `settlers` are the settlement contracts under whose
+    domains the signatures of proposals are checked.
+    """
+
+    protocol: str = "Mimic"
+    verifies: bool = True
+    settlers: tuple[SettlementDomain, ...] = ()
+    retry: Retry = field(default_factory=Retry)
+    # Whoever signs; None: nobody.
+    address: Address | None = None
+    api_key: str | None = field(default=None, repr=False)
+    operator_key: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    manifests: dict[str, Manifest] = field(default_factory=dict[str, "Manifest"], repr=False)
+
+    def signing_address(self) -> Address:
+        """The address of the signer. Raises `ValueError` without one."""
+        if self.address is None:
+            raise ValueError("this needs a signature: give the client a signer")
+        return self.address
+
+    def operator_headers(self) -> dict[str, str]:
+        """The credential of an operator. Raises `ValueError` without one."""
+        if self.operator_key is None:
+            raise ValueError("operators write intents: give the client an operator_key")
+        return {"x-operator-key": self.operator_key}
+
+    def keep_manifest(self, cid: str, manifest: Manifest) -> None:
+        """Keep a manifest that was proved."""
+        while len(self.manifests) >= MANIFESTS_KEPT:
+            self.manifests.pop(next(iter(self.manifests)), None)
+        self.manifests[cid] = manifest
+
+    def answered(self, send: Send) -> Flow[Reply]:
+        """The answer to `send`. Raises the refusal of the service, or `Unreachable`."""
+        return check_answered((yield from self.retry.reply(send)))
+
+    def read(self, target: str, kind: type[T], headers: Mapping[str, str] = JSON) -> Flow[T]:
+        """What is at `target`, as a `kind`."""
+        return decode((yield from self.answered(Send("GET", target, headers=headers))), kind)
+
+
+def target(path: str, *parts: str, **parameters: object) -> str:
+    """The target of a request: `path` with its `{}` filled, and the parameters that are not None.
+
+    A list is one parameter with commas, a boolean `true` or `false`.
+    """
+    filled = path.format(*(quote(part, safe="") for part in parts))
+    query = urlencode({name: _text(value) for name, value in parameters.items() if value is not None}, safe=",")
+    return f"{filled}?{query}" if query else filled
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(str(each) for each in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any value has a text
+    return str(value)
+
+
+def check_same(given: object, asked: object, what: str) -> None:
+    """Raise `Forged` unless what came is what was asked for."""
+    if given != asked:
+        raise Forged(f"asked for the {what} {asked}, and another one came: {given}")

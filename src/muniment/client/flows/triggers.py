@@ -1,0 +1,164 @@
+"""Triggers: sign one, register it, find it, end it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from muniment.client import proof
+from muniment.client.answers import decode
+from muniment.client.failures import Forged
+from muniment.client.flows import functions
+from muniment.client.flows.session import JSON, check_same, target
+from muniment.client.pages import Page, cursor_of
+from muniment.client.signers import sign_typed_data
+from muniment.client.steps import Flow, Send
+from muniment.evm.signature import Signature
+from muniment.evm.typed_data import Domain
+from muniment.triggers.preview import preview_of
+from muniment.triggers.rules import consent, values_signed
+from muniment.triggers.typed_data import (
+    DEACTIVATE,
+    DEACTIVATE_TYPES,
+    config_type_of,
+    message,
+    registry_domain,
+    types_for,
+)
+from muniment.triggers.types import (
+    TRIGGER_SIGS_MAX,
+    Description,
+    NewTrigger,
+    Preview,
+    Trigger,
+    TriggerParams,
+    TypedData,
+    Values,
+)
+from muniment.wire import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muniment.client.flows.session import Session
+
+_POSTED: Final = {**JSON, "content-type": "application/json"}
+# A trigger with its signature: the body of POST /triggers. It may be made on one machine and posted from another.
+SignedTrigger = NewTrigger
+
+
+class TriggerDraft(TriggerParams, frozen=True, kw_only=True):
+    """A trigger to be signed; the description is not signed."""
+
+    description: Description
+
+
+def sign(session: Session, draft: TriggerDraft) -> Flow[SignedTrigger]:
+    """The trigger with its signature, over types that are built here from the proved manifest.
+
+    Raises `InvalidTypedData` for inputs that the function does not have, and `NotSignedBy`.
+    """
+    types, values, domain = yield from _checked(session, draft)
+    signer = session.signing_address()
+    data = {
+        "domain": {"name": domain.name, "version": domain.version}, "primaryType": "Trigger",
+        "types": types, "message": values_signed(values),
+    }  # fmt: skip
+    signature = yield from sign_typed_data(signer, data)
+    return SignedTrigger(
+        description=draft.description, typed_data=TypedData(types=types, values=values), sig=signature, signer=signer
+    )
+
+
+def preview(session: Session, draft: TriggerDraft) -> Flow[Preview]:
+    """What a draft says, in plain words, made here."""
+    _, values, domain = yield from _checked(session, draft)
+    return preview_of(values, domain, time.time_ns() // 1_000_000)
+
+
+def create(session: Session, trigger: TriggerDraft | SignedTrigger) -> Flow[Trigger]:
+    """Register a trigger. The same one again changes nothing. Raises `Forged` when the answer is another one."""
+    signed = trigger if isinstance(trigger, SignedTrigger) else (yield from sign(session, trigger))
+    reply = yield from session.answered(Send("POST", "/triggers", encode(signed), _POSTED))
+    created = decode(reply, Trigger)
+    check_same(created.sig, signed.sig, "trigger")
+    return (yield from _proved(session, created))
+
+
+def get(session: Session, sig: str) -> Flow[Trigger]:
+    """The trigger with this signature."""
+    asked = Signature.parse(sig)
+    trigger = yield from session.read(target("/triggers/{}", asked), Trigger)
+    check_same(trigger.sig, asked, "trigger")
+    return (yield from _proved(session, trigger))
+
+
+def page(session: Session, cursor: str | None, filters: Mapping[str, object], limit: int = 100) -> Flow[Page[Trigger]]:
+    """A page of triggers, the oldest first. That it is complete is a claim."""
+    asked = target("/triggers", sort=1, limit=limit, cursor=cursor, **filters)
+    reply = yield from session.answered(Send("GET", asked, headers=JSON))
+    found = decode(reply, list[Trigger])
+    for trigger in found:
+        _check_listed(trigger, filters)
+        yield from _proved(session, trigger)
+    return Page(found, cursor_of(reply))
+
+
+def refresh(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Trigger]]:
+    """These triggers as they are now, by signature: no listing by cursor tells that one was deactivated."""
+    asked = [Signature.parse(sig) for sig in sigs]
+    found: dict[str, Trigger] = {}
+    for start in range(0, len(asked), TRIGGER_SIGS_MAX):
+        some = asked[start : start + TRIGGER_SIGS_MAX]
+        listed = yield from session.read(target("/triggers", sigs=some, limit=TRIGGER_SIGS_MAX), list[Trigger])
+        for trigger in listed:
+            if trigger.sig not in some:
+                raise Forged(f"trigger {trigger.sig} was not asked for")
+            found[trigger.sig] = yield from _proved(session, trigger)
+    return found
+
+
+def deactivate(session: Session, sigs: Sequence[str]) -> Flow[None]:
+    """End triggers of this wallet, at most a hundred. Ending them again changes nothing."""
+    asked = [Signature.parse(sig) for sig in sigs]
+    domain = registry_domain(session.protocol)
+    data: dict[str, Any] = {
+        "domain": {"name": domain.name, "version": domain.version}, "primaryType": DEACTIVATE,
+        "types": DEACTIVATE_TYPES, "message": {"triggerSigs": [str(sig) for sig in asked]},
+    }  # fmt: skip
+    signature = yield from sign_typed_data(session.signing_address(), data)
+    body = encode({"triggerSigs": asked, "signature": signature})
+    yield from session.answered(Send("POST", "/triggers/deactivate", body, _POSTED))
+
+
+def _checked(session: Session, draft: TriggerDraft) -> Flow[tuple[dict[str, Any], Values, Domain]]:
+    """Types, values and domain of a draft, after every check that the service makes of its typed data."""
+    manifest = yield from functions.manifest(session, draft.function_cid)
+    values = Values(
+        function_cid=draft.function_cid, version=draft.version, input=draft.input, config=draft.config,
+        execution_fee_limit=draft.execution_fee_limit, min_validations=draft.min_validations,
+    )  # fmt: skip
+    given = values_signed(values)
+    types = types_for(manifest.inputs, config_type_of(given))
+    domain = registry_domain(session.protocol)
+    consent(types, values, manifest.inputs, domain)
+    shown = message(given, manifest.inputs)
+    return types, Values(
+        function_cid=draft.function_cid, version=draft.version, input=shown["input"], config=shown["config"],
+        execution_fee_limit=draft.execution_fee_limit, min_validations=draft.min_validations,
+    ), domain  # fmt: skip
+
+
+def _proved(session: Session, trigger: Trigger) -> Flow[Trigger]:
+    if session.verifies:
+        manifest = yield from functions.manifest(session, trigger.function_cid)
+        proof.check_trigger(trigger, manifest.inputs, session.protocol)
+    return trigger
+
+
+def _check_listed(trigger: Trigger, filters: Mapping[str, object]) -> None:
+    for name, value in (("signer", trigger.signer), ("functionCid", trigger.function_cid)):
+        asked = filters.get(name)
+        if asked is not None and asked != value:
+            raise Forged(f"a listing for the {name} {asked} has trigger {trigger.sig} of {value}")

@@ -1,0 +1,50 @@
+"""What both facades make of their arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from muniment.client.flows.session import Session, SettlementDomain
+from muniment.evm.address import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muniment.client.retrying import Retry
+    from muniment.client.signers import Signer
+
+
+def session_of(
+    *,
+    signer: Signer | None,
+    api_key: str | None,
+    operator_key: str | None,
+    protocol: str,
+    chains: Mapping[int, str],
+    verify: bool,
+    retry: Retry,
+) -> Session:
+    """The state of a client. `chains` maps ids of chains to settlement contracts. Raises `InvalidAddress`."""
+    return Session(
+        protocol=protocol,
+        verifies=verify,
+        settlers=tuple(SettlementDomain(chain, Address.parse(settler)) for chain, settler in chains.items()),
+        retry=retry,
+        address=None if signer is None else Address.parse(signer.address),
+        api_key=api_key,
+        operator_key=operator_key,
+    )
+
+
+def checked_url(url: str) -> str:
+    """`url` without a slash at its end. Raises `ValueError` for one that is not of a service."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("the URL of a service has the form http://host or https://host")
+    return url.rstrip("/")
+
+
+def without_none(filters: Mapping[str, object]) -> dict[str, object]:
+    """The filters that were given."""
+    return {name: value for name, value in filters.items() if value is not None}

@@ -1,0 +1,125 @@
+"""Checks of answers by their own signatures, CIDs and hashes. Each raises `Forged`.
+
+What a trigger says by its signature, what an intent says by its hash, and what content is by its CID needs no belief in
+the service. Descriptions, times, statuses, logs, the `verified` of proposals, `deactivateSig`, and that a listing is
+complete are claims.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from muniment.client.failures import Forged
+from muniment.errors import Refusal
+from muniment.evm.signature import is_by
+from muniment.functions.manifest import read_manifest
+from muniment.functions.rules import MANIFEST
+from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest, signed_by
+from muniment.intents.types import NewOperationsProposal, NewProposal, Proposal
+from muniment.ipfs.car import read_car
+from muniment.ipfs.cid import BundleCid, Cid
+from muniment.ipfs.dag import open_file
+from muniment.triggers.rules import consent, end_date_ms
+from muniment.triggers.typed_data import registry_domain
+from muniment.triggers.types import Values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muniment.evm.address import Address
+    from muniment.functions.manifest import Manifest
+    from muniment.intents.types import AnyIntent, AnyProposal
+    from muniment.ipfs.block import GetBlock
+    from muniment.triggers.types import Trigger
+
+
+def check_trigger(trigger: Trigger, inputs: Mapping[str, str], protocol: str) -> None:
+    """Check that its signer signed it, with types that the closed table allows for `inputs` of its function."""
+    try:
+        values = Values(
+            function_cid=BundleCid.parse(trigger.function_cid), version=trigger.version, input=trigger.input,
+            config=trigger.config, execution_fee_limit=trigger.execution_fee_limit,
+            min_validations=trigger.min_validations,
+        )  # fmt: skip
+        given = consent(trigger.types, values, inputs, registry_domain(protocol))
+        end_ms = end_date_ms(trigger.config)
+    except Refusal as refusal:
+        raise Forged(f"trigger {trigger.sig} has typed data that nobody can sign: {refusal}") from refusal
+    if not is_by(trigger.signer, given.digest, trigger.sig):
+        raise Forged(f"trigger {trigger.sig} is not signed by {trigger.signer} under the name {protocol}")
+    if trigger.end_date != end_ms:
+        raise Forged(f"trigger {trigger.sig} has another end in its config")
+
+
+def check_intent(intent: AnyIntent, protocol: str, settlers: Sequence[tuple[int, Address]]) -> None:
+    """Check its hash and those of its proposals, and the signatures of proposals whose settlement domain is known."""
+    computed = intent_hash(intent)
+    if intent.hash.raw != computed:
+        raise Forged(f"intent {intent.hash} has other fields than its hash says")
+    for proposal in intent.proposals:
+        check_proposal(proposal, computed, intent.settler, protocol, settlers)
+
+
+def check_proposal(
+    proposal: AnyProposal, intent: bytes, settler: Address, protocol: str, settlers: Sequence[tuple[int, Address]]
+) -> None:
+    """Check the hash of a proposal to the intent with the hash `intent`, and that its solver signed it.
+
+    The service may know of other addresses whose signatures count, so that `verified` may be true where this is Forged:
+    leave the settlement contract out of `settlers` then.
+    """
+    computed = proposal_hash(intent, _as_given(proposal))
+    if proposal.hash.raw != computed:
+        raise Forged(f"proposal {proposal.hash} has other fields than its hash says")
+    domains = [(settlement_digest(computed, protocol, chain, each), ()) for chain, each in settlers if each == settler]
+    if signed_by(_as_given(proposal), domains).verified is False:
+        raise Forged(f"proposal {proposal.hash} is not signed by its solver")
+
+
+def _as_given(proposal: AnyProposal) -> NewProposal | NewOperationsProposal:
+    if isinstance(proposal, Proposal):
+        return NewProposal(
+            solver=proposal.solver, data=proposal.data, deadline=proposal.deadline, fees=proposal.fees,
+            signatures=proposal.signatures,
+        )  # fmt: skip
+    return NewOperationsProposal(
+        solver=proposal.solver, datas=proposal.datas, deadline=proposal.deadline, fees=proposal.fees,
+        signatures=proposal.signatures,
+    )  # fmt: skip
+
+
+def manifest_in(car: bytes, cid: Cid) -> Manifest:
+    """The manifest of the function `cid`, from a CAR file that has the blocks on the way to it.
+
+    Raises also for a manifest that no registry takes.
+    """
+    return read_manifest_bytes(file_in(car, cid, MANIFEST))
+
+
+def read_manifest_bytes(data: bytes) -> Manifest:
+    """The manifest in `data`, whose bytes were proved."""
+    try:
+        return read_manifest(data)
+    except Refusal as refusal:
+        raise Forged(f"the function's manifest is none: {refusal}") from refusal
+
+
+def file_in(car: bytes, cid: Cid, name: str) -> bytes:
+    """The bytes of the file `name` below `cid`, from a CAR file. Every block is checked against its CID."""
+    try:
+        _, sections = read_car(io.BytesIO(car))
+        blocks = {part.digest: block for part, block in sections}
+        return b"".join(open_file(_getter(blocks), cid.parts, [name]).read())
+    except Refusal as refusal:
+        raise Forged(f"the content of {cid} is not what its CID says: {refusal}") from refusal
+
+
+def _getter(blocks: Mapping[bytes, bytes]) -> GetBlock:
+    def get(digest: bytes) -> bytes:
+        block = blocks.get(digest)
+        if block is None:
+            raise Forged("the answer lacks a block")
+        return block
+
+    return get
