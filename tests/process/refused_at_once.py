@@ -1,6 +1,6 @@
 """`muniment`, except that a refused delivery is tried again at once, and each delivery is stored before the next.
 
-So a hundred events are refused five times each in seconds, and not in thirteen hours.
+So twenty events are refused five times each in seconds, and not in two and a half hours.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from muniment.webhooks import deliverer, schedule
 _PACE = [
     (schedule, "_REFUSAL_WAITS_MS", (0, 0, 0, 0)),
     (deliverer, "_STORED_MS", 0),
-    (deliverer, "_TURN_SECONDS", 0.003),
+    (deliverer, "_TURN_SECONDS", 0.002),
+    (deliverer, "_ASKED_SECONDS", 0.1),
 ]
 
 if __name__ == "__main__":
