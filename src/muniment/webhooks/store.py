@@ -1,13 +1,14 @@
 """The rows of webhooks.
 
 The API and the commands change a hook with `update`, which raises its `turn`. The deliverer writes with
-`store_progress`, which writes nothing when the turn has changed: a replay is not undone by a delivery that began
-before it.
+`store_progress`, which writes nothing when the turn has changed. Then `store_cursor` writes the cursor alone, unless a
+change has redirected the deliveries: a replay is not undone by a delivery that began before it, and after a rotation no
+event comes twice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,9 @@ HOOKS_MAX: Final = 1_000
 WAIT_MS_MAX: Final = 72 * 60 * 1_000
 # A row that is due later was dated by a clock that was ahead, and is due now. Synchronised clocks differ by less.
 _DUE_MS_MAX: Final = WAIT_MS_MAX + 5 * 60 * 1_000
+# A change that decides which events come next, or where they go, raises the turn by this and one; other changes by one.
+# So the difference of two turns says whether there was such a change between them.
+REDIRECTED_TURNS: Final = 2**24
 # Filters that are kept decoded: of every hook.
 _FILTERS_KEPT: Final = HOOKS_MAX
 _COLUMNS: Final = (
@@ -186,15 +190,18 @@ async def count_by_status(reader: Reader) -> dict[WebhookStatus, int]:
 
 
 async def update(tx: Transaction, hook: Hook) -> bool:
-    """Write all that a person can change, and raise the turn; whether the hook was there under the turn of `hook`."""
+    """Write all that a person can change, and raise the turn by one above that of `hook`; whether the hook was there.
+
+    Call it behind `lock` in the same transaction.
+    """
     changed = await tx.execute(
         """UPDATE webhooks SET url = ?, types = ?, filters = ?, batch = ?, secret_id = ?, generation = ?,
              old_secret_id = ?, old_until_ms = ?, status = ?, reason = ?, epoch = ?, seq = ?, due_at_ms = ?,
-             failures = ?, failing_since_ms = ?, refused = ?, refused_since_ms = ?, turn = turn + 1
-           WHERE id = ? AND turn = ?""",
+             failures = ?, failing_since_ms = ?, refused = ?, refused_since_ms = ?, turn = ?
+           WHERE id = ? AND turn <= ?""",
         (
             hook.url, hook.types, hook.filters, int(hook.is_batched), hook.secret_id, hook.generation,
-            hook.old_secret_id, hook.old_until_ms, *_progress(hook), hook.id, hook.turn,
+            hook.old_secret_id, hook.old_until_ms, *_progress(hook), hook.turn + 1, hook.id, hook.turn,
         ),
     )  # fmt: skip
     return changed == 1
@@ -203,7 +210,7 @@ async def update(tx: Transaction, hook: Hook) -> bool:
 async def store_progress(tx: Transaction, hook: Hook) -> bool:
     """Write what a delivery changed: cursor, failures, status; False when a person changed or removed the hook since.
 
-    Then nothing is written, and the deliverer reads the hook again.
+    Then nothing is written. The deliverer calls `store_cursor`, and reads the hook again.
     """
     changed = await tx.execute(
         """UPDATE webhooks SET status = ?, reason = ?, epoch = ?, seq = ?, due_at_ms = ?, failures = ?,
@@ -212,6 +219,26 @@ async def store_progress(tx: Transaction, hook: Hook) -> bool:
         (*_progress(hook), hook.id, hook.turn),
     )
     return changed == 1
+
+
+async def store_cursor(tx: Transaction, hook: Hook) -> bool:
+    """Write the cursor of a hook that a person changed since; False when its deliveries were redirected, or it is gone.
+
+    The cursor in the row is then still the last one that the deliverer has stored.
+    """
+    changed = await tx.execute(
+        "UPDATE webhooks SET epoch = ?, seq = ? WHERE id = ? AND turn < ?",
+        (hook.epoch, hook.seq, hook.id, hook.turn + REDIRECTED_TURNS),
+    )
+    return changed == 1
+
+
+def redirected(hook: Hook) -> Hook:
+    """The hook after a change that decides which events come next, or where they go.
+
+    What deliveries before it have not stored yet does not count: their events may have been others, or gone elsewhere.
+    """
+    return replace(hook, turn=hook.turn + REDIRECTED_TURNS)
 
 
 async def remove(tx: Transaction, hook_id: bytes) -> bool:
