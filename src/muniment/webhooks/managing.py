@@ -50,7 +50,7 @@ async def add(context: Context, maker: Maker, body: NewWebhook) -> Hook:
         secret_id=newest_secret_id(context.secrets()), generation=1, old_secret_id=None, old_until_ms=None,
         epoch=await context.epochs.number(database), seq=await newest(database),
         due_at_ms=now_ms, failures=0, failing_since_ms=None, refused=0, refused_since_ms=None,
-        turn=0, created_at_ms=now_ms,
+        turn=0, redirects=0, created_at_ms=now_ms,
     )  # fmt: skip
     limit = hooks_max(maker)
     if not await database.write(lambda tx: store.add(tx, hook, limit), order=hook.id):

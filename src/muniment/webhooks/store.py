@@ -28,14 +28,12 @@ HOOKS_MAX: Final = 1_000
 WAIT_MS_MAX: Final = 72 * 60 * 1_000
 # A row that is due later was dated by a clock that was ahead, and is due now. Synchronised clocks differ by less.
 _DUE_MS_MAX: Final = WAIT_MS_MAX + 5 * 60 * 1_000
-# A change that decides which events come next, or where they go, raises the turn by this and one; other changes by one.
-# So the difference of two turns says whether there was such a change between them.
-REDIRECTED_TURNS: Final = 2**24
 # Filters that are kept decoded: of every hook.
 _FILTERS_KEPT: Final = HOOKS_MAX
 _COLUMNS: Final = (
     "id, owner, operator, url, types, filters, batch, status, reason, secret_id, generation, old_secret_id, "
-    "old_until_ms, epoch, seq, due_at_ms, failures, failing_since_ms, refused, refused_since_ms, turn, created_at_ms"
+    "old_until_ms, epoch, seq, due_at_ms, failures, failing_since_ms, refused, refused_since_ms, turn, redirects, "
+    "created_at_ms"
 )
 _types_decoder: Final = msgspec.json.Decoder(list[TypeName], dec_hook=decode_text)
 _filters_decoder: Final = msgspec.json.Decoder(WebhookFilters, dec_hook=decode_text)
@@ -74,6 +72,7 @@ class Hook:
     refused: int
     refused_since_ms: int | None
     turn: int
+    redirects: int
     created_at_ms: int
 
     @property
@@ -128,13 +127,13 @@ async def add(tx: Transaction, hook: Hook, hooks_max: int) -> bool:
 async def _insert(tx: Transaction, hook: Hook, place: int) -> bool:
     inserted = await tx.execute(
         f"""INSERT INTO webhooks (place, {_COLUMNS})
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT DO NOTHING""",  # noqa: S608 - columns of ours
         (
             place, hook.id, hook.owner, hook.operator, hook.url, hook.types, hook.filters, int(hook.is_batched),
             hook.status, hook.reason, hook.secret_id, hook.generation, hook.old_secret_id, hook.old_until_ms,
             hook.epoch, hook.seq, hook.due_at_ms, hook.failures, hook.failing_since_ms, hook.refused,
-            hook.refused_since_ms, hook.turn, hook.created_at_ms,
+            hook.refused_since_ms, hook.turn, hook.redirects, hook.created_at_ms,
         ),
     )  # fmt: skip
     return inserted == 1
@@ -190,18 +189,15 @@ async def count_by_status(reader: Reader) -> dict[WebhookStatus, int]:
 
 
 async def update(tx: Transaction, hook: Hook) -> bool:
-    """Write all that a person can change, and raise the turn by one above that of `hook`; whether the hook was there.
-
-    Call it behind `lock` in the same transaction.
-    """
+    """Write all that a person can change, and raise the turn; whether the hook was there under the turn of `hook`."""
     changed = await tx.execute(
         """UPDATE webhooks SET url = ?, types = ?, filters = ?, batch = ?, secret_id = ?, generation = ?,
              old_secret_id = ?, old_until_ms = ?, status = ?, reason = ?, epoch = ?, seq = ?, due_at_ms = ?,
-             failures = ?, failing_since_ms = ?, refused = ?, refused_since_ms = ?, turn = ?
-           WHERE id = ? AND turn <= ?""",
+             failures = ?, failing_since_ms = ?, refused = ?, refused_since_ms = ?, redirects = ?, turn = turn + 1
+           WHERE id = ? AND turn = ?""",
         (
             hook.url, hook.types, hook.filters, int(hook.is_batched), hook.secret_id, hook.generation,
-            hook.old_secret_id, hook.old_until_ms, *_progress(hook), hook.turn + 1, hook.id, hook.turn,
+            hook.old_secret_id, hook.old_until_ms, *_progress(hook), hook.redirects, hook.id, hook.turn,
         ),
     )  # fmt: skip
     return changed == 1
@@ -227,8 +223,8 @@ async def store_cursor(tx: Transaction, hook: Hook) -> bool:
     The cursor in the row is then still the last one that the deliverer has stored.
     """
     changed = await tx.execute(
-        "UPDATE webhooks SET epoch = ?, seq = ? WHERE id = ? AND turn < ?",
-        (hook.epoch, hook.seq, hook.id, hook.turn + REDIRECTED_TURNS),
+        "UPDATE webhooks SET epoch = ?, seq = ? WHERE id = ? AND redirects = ?",
+        (hook.epoch, hook.seq, hook.id, hook.redirects),
     )
     return changed == 1
 
@@ -238,7 +234,7 @@ def redirected(hook: Hook) -> Hook:
 
     What deliveries before it have not stored yet does not count: their events may have been others, or gone elsewhere.
     """
-    return replace(hook, turn=hook.turn + REDIRECTED_TURNS)
+    return replace(hook, redirects=hook.redirects + 1)
 
 
 async def remove(tx: Transaction, hook_id: bytes) -> bool:
