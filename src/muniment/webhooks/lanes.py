@@ -209,9 +209,10 @@ class Lane:
         source = await source_of(context, database)
         try:
             if self._epoch != source.epoch:
-                self._epoch, self._reset = source.epoch, None
+                self._reset = None
                 self._events.clear()
                 await check_position(context, database, Position.at(self.hook.epoch, self.hook.seq))
+                self._epoch = source.epoch
             while not self._events and self._reset is None:
                 self.has_pending = False  # an event that is committed during the read sets it again
                 piece = await read_slice(database, self.hook.seq, self.hook.wanted, BATCH_EVENTS_MAX)
@@ -224,6 +225,10 @@ class Lane:
         except CursorTooOld:
             self.has_pending = True
             self._reset = await self._make_reset(source)
+            self._epoch = source.epoch  # only now: an error before it must not leave out the reset
+        except Exception:
+            self.has_pending = True  # nobody has seen the events that the read would have found
+            raise
         return self._reset or self._make_parcel(source)
 
     def _make_parcel(self, source: Source) -> Parcel:
