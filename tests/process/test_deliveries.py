@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from delivering import ENGINES, Registry, delivering, until
+from delivering import ENGINES, SECONDS_MAX, Registry, delivering, until
 from receiving import Received, Receiver, Reply, echo
 from service import Service
 
@@ -159,12 +159,16 @@ async def test_a_receiver_that_is_killed_gets_what_it_missed_in_order(registry: 
 
 
 @pytest.mark.slow
-async def test_serving_processes_deliver_too_unless_the_setting_is_off(registry: Registry) -> None:
+@pytest.mark.parametrize("setting", ["MUNIMENT_WEBHOOKS", "MUNIMENT_FEED"])
+async def test_serving_processes_deliver_too_unless_the_setting_is_off(registry: Registry, setting: str) -> None:
     receiver = Receiver()
     taker = Taker(receiver)
     with receiver.listening():
         await registry.hook(receiver.url)
-        environment = {**registry.settings, "MUNIMENT_WEBHOOKS": "off"}
+        environment = {**registry.settings, setting: "off"}
+        process = registry.deliver(**{setting: "off"})
+        assert await asyncio.to_thread(process.wait, SECONDS_MAX) == 1
+        assert "is off: nothing is delivered" in registry.logs()
         with Service(registry.data_dir, environment=environment):
             await registry.add(10)
             await asyncio.sleep(5)

@@ -65,9 +65,7 @@ class Taker:
         return 200, {}, b""
 
 
-async def test_an_event_whose_read_failed_is_not_passed_by(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_event_whose_read_failed_is_not_passed_by(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     database, receiver = registry.context.database, Receiver()
     with receiver.listening():
         taker = Taker(receiver)
