@@ -117,18 +117,23 @@ async def test_a_follower_above_the_limit_asks_once_a_second(tmp_path: Path) -> 
 
 
 async def test_a_refusal_for_a_while_is_named_and_waited_for(tmp_path: Path) -> None:
-    state, out, port = tmp_path / "position", tmp_path / "out", free_port()
+    state, out, errors, port = tmp_path / "position", tmp_path / "out", tmp_path / "errors", free_port()
     with Service(tmp_path / "data", port=port) as service:
         begin(service, state)
         expected = await create(service, 2)
     with Service(tmp_path / "data", port=port, environment={"MUNIMENT_RATE_LIMIT_CLIENT": "40/20s"}) as service:
-        while httpx2.get(f"{service.url}/events").status_code != 429:
-            pass
-        with out.open("w") as file:
-            process = follower(service, "--state", state, stdout=file)
+
+        def is_refused() -> bool:
+            while httpx2.get(f"{service.url}/events").status_code != 429:
+                pass
+            return "answers 429" in errors.read_text()
+
+        with out.open("w") as shown, errors.open("w") as said:
+            is_refused()
+            process = follower(service, "--state", state, stdout=shown, stderr=said)
+            until(is_refused)
             until(lambda: subjects(out) == expected)
-            _, said = ended(process)
-    assert "answers 429" in said
+            ended(process)
 
 
 @pytest.mark.parametrize(
