@@ -37,12 +37,12 @@ CONNECTIONS_MAX: Final = 64
 # After the head of an answer to `deliver`, its content counts as far as it comes within this time.
 _CONTENT_SECONDS_MAX: Final = 2.0
 _KEEPALIVE_SECONDS: Final = 30
-# RFC 6052 section 2.1: the last 32 bits are an IPv4 address, to which a translator passes the request on.
-_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
-# Blocks of IANA's special-purpose address registries of which Python's releases differ in whether they are global:
-# protocol assignments (RFC 6890, 2928), translation inside a network (RFC 8215), documentation (RFC 9637).
-_SPECIAL: Final = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "2001::/23", "64:ff9b:1::/48", "3fff::/20")))
-
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # a translator sends it on to IPv4 (RFC 6052 section 2.1)
+# Blocks that Python's releases differ on, or take for global: protocol assignments (RFC 6890, 2928), translation (RFC
+# 8215, 2765), documentation (9637), site-local (3879), segments (9602), IPv4 in IPv6 (4291 section 2.5.5.1).
+_SPECIAL: Final = tuple(map(ipaddress.ip_network, (
+    "192.0.0.0/24", "2001::/23", "64:ff9b:1::/48", "::ffff:0:0:0/96", "3fff::/20", "fec0::/10", "5f00::/16", "::/96",
+)))  # fmt: skip
 _IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Fields = Sequence[tuple[str, str]]
 T = TypeVar("T")

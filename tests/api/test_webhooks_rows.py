@@ -76,6 +76,52 @@ async def test_a_delivery_that_began_before_a_replay_does_not_undo_it(
     assert (await operator.done("GET", path_of(hook)))["cursor"] == start
 
 
+async def cursor_stored(context: Context, hook: Hook) -> bool:
+    return await context.database.write(lambda tx: store.store_cursor(tx, hook))
+
+
+@pytest.mark.parametrize("changes", [["rotate"], ["rotate", "resume", "batch"], ["same url"]])
+async def test_a_change_that_redirects_nothing_keeps_the_cursor_of_a_delivery_that_began_before(
+    operator: Maker, context: Context, hook: Hook, changes: list[str]
+) -> None:
+    for each in changes:
+        await change(operator, hook, each)
+    after = replace(hook, seq=hook.seq + 5, failures=3, status="disabled")
+    assert not await progress(context, after)
+    assert await cursor_stored(context, after)
+    shown = await operator.done("GET", path_of(hook))
+    assert (shown["cursor"], shown["failures"]) == (Position.at(hook.epoch, hook.seq + 5), 0)
+    assert shown["status"] == "active"
+
+
+@pytest.mark.parametrize(
+    "changes", [["replay"], ["rotate", "replay", "rotate"], ["url"], ["types"], ["filters"], ["types", "no types"]]
+)
+async def test_a_change_that_redirects_a_hook_voids_a_delivery_that_began_before(
+    operator: Maker, context: Context, hook: Hook, changes: list[str]
+) -> None:
+    for each in changes:
+        await change(operator, hook, each)
+    after = replace(hook, seq=hook.seq + 5)
+    assert not await progress(context, after)
+    assert not await cursor_stored(context, after)
+    assert (await operator.done("GET", path_of(hook)))["cursor"] == Position.at(hook.epoch, hook.seq)
+
+
+async def change(operator: Maker, hook: Hook, name: str) -> None:
+    """Change the hook as a person does. The replay is to the stored cursor."""
+    bodies: dict[str, Any] = {
+        "batch": {"batch": True}, "url": {"url": ELSEWHERE}, "same url": {"url": hook.url},
+        "types": {"types": ["trigger.created"]}, "no types": {"types": None},
+        "filters": {"filters": {"owner": [OWNER]}},
+    }  # fmt: skip
+    if name in bodies:
+        await operator.done("PATCH", path_of(hook), bodies[name])
+    else:
+        body = {"cursor": Position.at(hook.epoch, hook.seq)} if name == "replay" else None
+        await operator.done("POST", f"{path_of(hook)}/{name}", body)
+
+
 async def test_failures_are_shown_and_a_resumed_hook_begins_without_them(
     operator: Maker, context: Context, hook: Hook, clock: Clock
 ) -> None:

@@ -7,8 +7,8 @@ import json
 import socket
 import struct
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,8 @@ from delivering import ENGINES, Registry, delivering, until
 from muniment.feed.position import Position
 from muniment.webhooks import history
 from muniment.webhooks.types import WebhookId
-from receiving import Received, Receiver, Reply, echo
+from receiving import Answer, Received, Receiver, Reply, echo, raw_receiver
 
-Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 EVENTS = 40
 
 
@@ -28,35 +27,6 @@ EVENTS = 40
 async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Registry]:
     async with delivering(request.param, tmp_path) as made:
         yield made
-
-
-@asynccontextmanager
-async def raw_receiver(address: str, answer: Answer) -> AsyncGenerator[str]:
-    """The URL of a server that agrees to the challenge, and gives `answer` to events."""
-
-    opened: list[asyncio.StreamWriter] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        opened.append(writer)
-        with suppress(OSError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).lower()
-            length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
-            event: Any = json.loads(await reader.readexactly(length))
-            if isinstance(event, dict) and "challenge" in event["data"]:
-                text: str = event["data"]["challenge"]
-                writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + text.encode())
-            else:
-                await answer(writer)
-        writer.close()
-
-    server = await asyncio.start_server(serve, address, 0)
-    try:
-        yield f"http://{address}:{server.sockets[0].getsockname()[1]}/"
-    finally:
-        server.close()
-        for writer in opened:
-            writer.transport.abort()
-        await server.wait_closed()
 
 
 def status(line: str) -> Answer:

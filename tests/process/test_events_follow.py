@@ -6,8 +6,6 @@ import itertools
 import os
 import pty
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,11 +19,16 @@ from ports import free_port
 from service import Service
 
 WALLETS = itertools.count(100)
+both_engines = pytest.mark.parametrize("service", ["sqlite", "postgres"], indirect=True)
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(tmp_path / "data", port=free_port()) as started:
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    """A service on SQLite, or on the engine that a test names."""
+    environment: dict[str, str] = {}
+    if getattr(request, "param", "sqlite") == "postgres":
+        environment["MUNIMENT_DATABASE_URL"] = request.getfixturevalue("postgres_url")
+    with Service(tmp_path / "data", port=free_port(), environment=environment) as started:
         yield started
 
 
@@ -34,6 +37,7 @@ async def create(service: Service, name: str) -> str:
         return await deploy(client, Bundle(name), Wallet(next(WALLETS)))  # each has few nonces in a while
 
 
+@both_engines
 async def test_the_next_start_goes_on_where_the_last_one_ended(service: Service, tmp_path: Path) -> None:
     state, out = tmp_path / "position", tmp_path / "out"
     cids: list[str] = []
@@ -89,6 +93,7 @@ async def test_a_command_gets_each_event_and_its_failure_ends_it_before_the_next
     assert subjects(out) == [first, second]
 
 
+@both_engines
 async def test_only_what_the_filters_name_is_shown(service: Service, tmp_path: Path) -> None:
     state, out = tmp_path / "position", tmp_path / "out"
     signer = Wallet(7)
@@ -106,6 +111,7 @@ async def test_only_what_the_filters_name_is_shown(service: Service, tmp_path: P
     assert subjects(out) == [trigger["sig"]]
 
 
+@both_engines
 async def test_a_position_of_another_epoch_ends_it_unless_it_may_begin_again(service: Service, tmp_path: Path) -> None:
     state, out = tmp_path / "position", tmp_path / "out"
     process = follower(service, "--state", state)
@@ -113,8 +119,7 @@ async def test_a_position_of_another_epoch_ends_it_unless_it_may_begin_again(ser
     await create(service, "F")
     ended(process)
     service.stop()
-    renewing = [sys.executable, "-m", "muniment", "epoch", "renew", "--data-dir", str(tmp_path / "data")]
-    subprocess.run(renewing, check=True, capture_output=True)
+    service.run("epoch", "renew")
     service.launch()
     service.wait_until_ready()
     process = follower(service, "--state", state)

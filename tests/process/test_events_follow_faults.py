@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import signal
+import subprocess
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from threading import Thread
 
 import httpx2
 import pytest
 
 from builders import TriggerDraft, Wallet, deploy, register
 from follow_command import SECONDS_MAX, ended, follower, lines, subjects, until
+from local_server import LocalServer
 from ports import free_port
 from scraped import Scraped
 from service import Service
@@ -110,18 +117,23 @@ async def test_a_follower_above_the_limit_asks_once_a_second(tmp_path: Path) -> 
 
 
 async def test_a_refusal_for_a_while_is_named_and_waited_for(tmp_path: Path) -> None:
-    state, out, port = tmp_path / "position", tmp_path / "out", free_port()
+    state, out, errors, port = tmp_path / "position", tmp_path / "out", tmp_path / "errors", free_port()
     with Service(tmp_path / "data", port=port) as service:
         begin(service, state)
         expected = await create(service, 2)
     with Service(tmp_path / "data", port=port, environment={"MUNIMENT_RATE_LIMIT_CLIENT": "40/20s"}) as service:
-        while httpx2.get(f"{service.url}/events").status_code != 429:
-            pass
-        with out.open("w") as file:
-            process = follower(service, "--state", state, stdout=file)
+
+        def is_refused() -> bool:
+            while httpx2.get(f"{service.url}/events").status_code != 429:
+                pass
+            return "answers 429" in errors.read_text()
+
+        with out.open("w") as shown, errors.open("w") as said:
+            is_refused()
+            process = follower(service, "--state", state, stdout=shown, stderr=said)
+            until(is_refused)
             until(lambda: subjects(out) == expected)
-            _, said = ended(process)
-    assert "answers 429" in said
+            ended(process)
 
 
 @pytest.mark.parametrize(
@@ -144,3 +156,59 @@ def test_nonsense_is_named_at_the_start(tmp_path: Path, url: str, position: str,
     assert process.returncode == 1
     assert message in said
     assert state.read_text("utf-8") == position
+
+
+@contextmanager
+def hostile_service(tmp_path: Path, events: object, link: str) -> Generator[Service]:
+    """A server that answers these events and this header to every request."""
+    content = json.dumps(events).encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-length", str(len(content)))
+            self.send_header("link", link)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+            del format, args
+
+    with LocalServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        service = Service(tmp_path / "data")
+        service.url = f"http://127.0.0.1:{server.server_port}"
+        yield service
+        server.shutdown()
+        thread.join()
+
+
+def ended_by_itself(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit status, and what was said on standard error. One that does not end in time is killed."""
+    try:
+        _, said = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    return process.returncode, said
+
+
+def test_a_header_made_to_take_time_is_refused_at_once(tmp_path: Path) -> None:
+    with hostile_service(tmp_path, [], "<?cursor=a" * 6_000) as service:
+        process = follower(service)
+        status, said = ended_by_itself(process)
+    assert status == 1
+    assert "gives no next page" in said
+
+
+@pytest.mark.parametrize("event_id", ["", "a\n", "a b", "\u00e9", "../a", "a" * 201])
+def test_an_id_that_is_no_position_is_refused_and_does_not_reach_the_file(tmp_path: Path, event_id: str) -> None:
+    state = tmp_path / "position"
+    state.write_text("ZS0wYmFkY2FmZS0xMDA")
+    event = {"id": event_id, "type": "t", "subject": "s", "time": "t", "data": {}}
+    with hostile_service(tmp_path, [event], '</events?cursor=a>; rel="next"') as service:
+        process = follower(service, "--state", state, "--exec", "cat > /dev/null")
+        status, said = ended_by_itself(process)
+    assert status == 1
+    assert "answers no events" in said
+    assert state.read_text() == "ZS0wYmFkY2FmZS0xMDA"

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,10 +65,10 @@ class Registry:
         """The same, while receivers of this process answer."""
         return await asyncio.to_thread(self.command, *words)
 
-    async def hook(self, url: str, *, batch: bool = False) -> tuple[WebhookId, str]:
+    async def hook(self, url: str, *, batch: bool = False, operator: str = "cli") -> tuple[WebhookId, str]:
         """The id and the secret of a new hook whose receiver has answered the challenge."""
         context, new = self.context, NewWebhook(url=WebhookUrl.parse(url), batch=batch)
-        hook = await managing.add(context, Maker(operator="cli"), new)
+        hook = await managing.add(context, Maker(operator=operator), new)
         hook_id = WebhookId.from_raw(hook.id)
         result = await run_test(context, None, hook_id)
         assert result.status == "active", result
@@ -80,10 +80,10 @@ class Registry:
         attempts = await history.attempts(self.context.database, hook.id)
         return managing.shown(self.context, hook), [managing.attempt_shown(each) for each in attempts]
 
-    def deliver(self, **environment: str) -> subprocess.Popen[bytes]:
+    def deliver(self, *, program: Sequence[str] = ("-m", "muniment"), **environment: str) -> subprocess.Popen[bytes]:
         """A process that delivers; its log is in `deliver-N.log` of the data directory."""
         log = self.stack.enter_context((self.data_dir / f"deliver-{len(self.processes)}.log").open("wb"))
-        command = [sys.executable, "-m", "muniment", "webhooks", "deliver", "--data-dir", str(self.data_dir)]
+        command = [sys.executable, *program, "webhooks", "deliver", "--data-dir", str(self.data_dir)]
         process = subprocess.Popen(command, env=self.environment | environment, stdout=log, stderr=log)
         self.processes.append(process)
         self.stack.callback(_end, process)
@@ -136,9 +136,19 @@ def _database(engine: str) -> Generator[str]:
 
 @asynccontextmanager
 async def delivering(engine: str, folder: Path) -> AsyncGenerator[Registry]:
-    """A migrated registry on this engine; its processes are ended with it."""
+    """A migrated registry on this engine, with a server of its own; its processes are ended with it."""
     opened = _database(engine)
     url = await asyncio.to_thread(opened.__enter__)
+    try:
+        async with delivering_at(url, folder) as registry:
+            yield registry
+    finally:
+        await asyncio.to_thread(opened.__exit__, None, None, None)
+
+
+@asynccontextmanager
+async def delivering_at(url: str, folder: Path) -> AsyncGenerator[Registry]:
+    """The same on the database at `url`; an empty one stands for SQLite."""
     settings = Settings(
         data_dir=folder / "data", database_url=url or Settings().database_url, allow_private_networks=True
     )
@@ -152,7 +162,6 @@ async def delivering(engine: str, folder: Path) -> AsyncGenerator[Registry]:
         await context.outgoing.close()
         await context.outgoing_webhooks.close()
         await context.database.close()
-        await asyncio.to_thread(opened.__exit__, None, None, None)
 
 
 async def until(condition: Callable[[], bool], seconds_max: float = SECONDS_MAX) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from threading import Thread
@@ -31,6 +32,8 @@ class Received:
         Verifier(secret).verify(self.body, self.fields)
 
 
+# Writes the answer to an event.
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 # Status, header fields and body of an answer to a request.
 Reply = tuple[int, dict[str, str], bytes]
 
@@ -72,8 +75,36 @@ class Receiver:
 
         with LocalServer(("127.0.0.1", port), Handler) as server:
             self.url = f"http://127.0.0.1:{server.server_port}/hook?key=private"
-            thread = Thread(target=server.serve_forever, daemon=True)
+            thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)  # looks for its end so often
             thread.start()
             yield self
             server.shutdown()
             thread.join()
+
+
+@asynccontextmanager
+async def raw_receiver(address: str, answer: Answer) -> AsyncGenerator[str]:
+    """The URL of a server that agrees to the challenge, and gives `answer` to events."""
+    opened: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.append(writer)
+        with suppress(OSError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+            event: Any = json.loads(await reader.readexactly(length))
+            if isinstance(event, dict) and "challenge" in event["data"]:
+                text: str = event["data"]["challenge"]
+                writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + text.encode())
+            else:
+                await answer(writer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, address, 0)
+    try:
+        yield f"http://{address}:{server.sockets[0].getsockname()[1]}/"
+    finally:
+        server.close()
+        for writer in opened:
+            writer.transport.abort()
+        await server.wait_closed()

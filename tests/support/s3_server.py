@@ -41,20 +41,22 @@ def s3_server(directory: Path) -> Generator[tuple[int, subprocess.Popen[bytes]]]
     command = [
         str(Path(sys.executable).with_name("weed")), "server", "-s3", f"-s3.config={config}", f"-dir={directory}",
         "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-volume.max=20", "-master.volumeSizeLimitMB=64",
+        # Its further servers have fixed ports, so a second process on this machine would end at once.
+        "-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false",
         *(f"-{name}={port}" for name, port in ports.items()),
     ]  # fmt: skip
     with (directory / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
-            _make_bucket(ports["s3.port"], ports["filer.port"])
+            _make_bucket(process, ports["s3.port"], ports["filer.port"])
             yield ports["s3.port"], process
         finally:
             process.kill()
 
 
-def _make_bucket(port: int, filer: int) -> None:
+def _make_bucket(process: subprocess.Popen[bytes], port: int, filer: int) -> None:
     """Wait until the server takes an object."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+    until = time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None:
         try:
             httpx2.post(f"http://127.0.0.1:{filer}/buckets/blocks/")  # 409 when an earlier turn made it
             store = S3Store("blocks", endpoint=f"http://127.0.0.1:{port}", access_key_id=KEY, secret_access_key=SECRET,
@@ -65,4 +67,4 @@ def _make_bucket(port: int, filer: int) -> None:
             time.sleep(0.2)
         else:
             return
-    raise TimeoutError("the S3 server did not start")
+    raise TimeoutError(f"the S3 server did not start, or ended with {process.poll()}")

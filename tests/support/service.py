@@ -113,7 +113,11 @@ class Service:
 
     def operator_key(self) -> str:
         """A new operator's key."""
-        command = [sys.executable, "-m", "muniment", "operators", "add", "tests", "--data-dir", str(self.data_dir)]
+        return self.run("operators", "add", "tests")
+
+    def run(self, *words: str) -> str:
+        """What `muniment WORDS` prints with the settings of the service; it must succeed."""
+        command = [sys.executable, "-m", "muniment", *words, "--data-dir", str(self.data_dir)]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=START_SECONDS_MAX, check=True, env=self._environment
         )

@@ -44,6 +44,7 @@ from muniment.pins.worker import Pinner
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
 from muniment.triggers.store import mark_ended
+from muniment.webhooks.caller import are_on
 from muniment.webhooks.deliverer import Deliverer
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Application(AsgiAdapter):
         if self.context.settings.ipfs_pin_url:
             show = self.context.metrics.gauge("pins_waiting").set
             tasks.append(asyncio.create_task(Pinner(self.context, on_count=show).run()))
-        if self.context.settings.webhooks != "off":
+        if are_on(self.context.settings):
             tasks.append(asyncio.create_task(Deliverer(self.context).run()))
         try:
             yield

@@ -56,6 +56,7 @@ class EventStream:
         self._is_refused = is_refused
         self._context = hub.context
         self._request = request
+        self._client = hub.context.client(request)
         self._position = position
         self._wanted = wanted
         # The number up to which everything was sent, and its epoch; None before the first text.
@@ -125,6 +126,8 @@ class EventStream:
     def _count(self, piece: Piece) -> None:
         self._sent += piece.events
         self._hub.sent.add(piece.events)
+        if piece.events and self._context.wrote is not None:
+            self._context.wrote(self._client)  # what the client reads next must not be older than these events
 
     async def _begin(self) -> bytes:
         """The first text: the place from which the stream goes on."""

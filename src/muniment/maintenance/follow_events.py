@@ -10,10 +10,11 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, NamedTuple, cast
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from muniment import durable
 from muniment.maintenance.doctor.answers import without_login
@@ -28,7 +29,11 @@ _PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _RETRY_AFTER_SECONDS_MAX: Final = 300
 _PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 _POSITION: Final = re.compile("[A-Za-z0-9_-]*")
-_NEXT: Final = re.compile(r"<([^>]*[?&]cursor=([A-Za-z0-9_-]+)[^>]*)>; *rel=\"?next")
+# Positions have 40 characters; those of a later release may have more.
+_POSITION_LENGTH_MAX: Final = 200
+# Two expressions, each of linear time: one for both takes minutes for a header that a hostile service makes.
+_NEXT_URL: Final = re.compile(r"<([^<>]*)>; *rel=\"?next")
+_CURSOR: Final = re.compile(f"[?&]cursor=([A-Za-z0-9_-]{{1,{_POSITION_LENGTH_MAX}}})(?:&|\\Z)")
 _OK: Final = 200
 _TOO_OLD: Final = 410
 # Statuses of a service that may answer 200 to the same request later.
@@ -52,7 +57,7 @@ class _NoAnswerYet(RequestFailed):
 class _Members(msgspec.Struct):
     """What every event has, also one of a type that this release does not know."""
 
-    id: str
+    id: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", max_length=_POSITION_LENGTH_MAX)]
     type: str
     subject: str
     time: str
@@ -137,10 +142,11 @@ class EventFollower:
             self.position = event["id"]
             if self.stores_each:
                 self._store()
-        found = _NEXT.search(answer.headers.get("link", ""))
-        if found is None:
+        url = _NEXT_URL.search(answer.headers.get("link", ""))
+        cursor = _CURSOR.search(url[1]) if url else None
+        if cursor is None:
             raise RequestFailed(f"{self.url} gives no next page: is it a service with a change feed?")
-        self.position = found[2]
+        self.position = cursor[1]
         self._store()
 
     def _ask(self) -> _Answer:

@@ -13,6 +13,7 @@ from muniment.webhooks.store import Maker
 
 if TYPE_CHECKING:
     from muniment.http.request import Request
+    from muniment.settings import Settings
 
 # A wallet is free to make; an operator is known.
 HOOKS_PER_WALLET_MAX: Final = 5
@@ -50,7 +51,12 @@ def hooks_max(maker: Maker) -> int:
     return HOOKS_PER_OPERATOR_MAX if maker.owner is None else HOOKS_PER_WALLET_MAX
 
 
+def are_on(settings: Settings) -> bool:
+    """Whether there are webhooks, and their events are delivered: without the feed nobody could look after them."""
+    return settings.webhooks != "off" and settings.feed != "off"
+
+
 def require_webhooks(context: Context) -> None:
     """Raise `UnknownPath` when the operator has switched webhooks, or the feed, off."""
-    if context.settings.webhooks == "off" or context.settings.feed == "off":
+    if not are_on(context.settings):
         raise UnknownPath("this service has no webhooks")

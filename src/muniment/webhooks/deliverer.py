@@ -110,7 +110,8 @@ class Deliverer:
         _log.info("delivering to webhooks")
         try:
             while True:
-                if loop.time() - times.read_s >= _READ_SECONDS:
+                is_replaced = any(lane.is_stale and lane.is_done for lane in self._lanes.values())
+                if is_replaced or loop.time() - times.read_s >= _READ_SECONDS:
                     times.read_s = loop.time()
                     await self._read_hooks()
                     if not self._lanes:
@@ -149,13 +150,17 @@ class Deliverer:
         return [hook for hook in active if hook.owner is None or self.context.settings.webhooks == "users"]
 
     async def _read_hooks(self) -> None:
-        """Take up hooks that were added or changed by people, and leave those that are not active any more."""
+        """Take up hooks that were added or changed by people, and leave those that are not active any more.
+
+        A lane whose hook was changed is replaced when all that it did was stored before the hook was read again.
+        """
+        done = {hook_id for hook_id, lane in self._lanes.items() if lane.is_done}
         found = {hook.id: hook for hook in await self._active()}
         for hook_id, lane in list(self._lanes.items()):
             hook = found.get(hook_id)
             if hook is None or hook.turn != lane.hook.turn:
                 lane.is_stale = True
-            if lane.is_stale and not lane.is_running:
+            if lane.is_stale and hook_id in done:
                 del self._lanes[hook_id]
         for hook_id, hook in found.items():
             if hook_id not in self._lanes:
@@ -205,10 +210,10 @@ class Deliverer:
         try:
             for _ in range(_REQUESTS_PER_RUN):
                 while not self._may_send(lane):
-                    if lane.is_stale:
+                    if lane.is_ended:
                         return
                     await asyncio.sleep(_TURN_SECONDS / 10)
-                if lane.is_stale or not await lane.deliver_next():
+                if lane.is_ended or not await lane.deliver_next():
                     return
         except Exception as error:  # noqa: BLE001 - an error at one hook must not stop the others, and may pass
             detail = error.detail if isinstance(error, Refusal) else ""

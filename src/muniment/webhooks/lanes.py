@@ -63,7 +63,8 @@ class Lane:
     hook: Hook
     # Whether there may be an event to send; the feed is read to find out.
     has_pending: bool = True
-    # A person has changed or removed the hook: nothing more is sent with what is known here.
+    # A person has changed or removed the hook: nothing more is sent with what is known here. The cursor is stored, then
+    # another lane takes its place.
     is_stale: bool = False
     is_running: bool = False
     ran_at: int = 0
@@ -89,10 +90,20 @@ class Lane:
         """Whether the receiver failed at the last attempt, or took long."""
         return self.hook.failures > 0 or self.took_ms > _SLOW_MS
 
+    @property
+    def is_done(self) -> bool:
+        """Whether no request is on its way, and all that came of earlier ones is stored."""
+        return not self.is_running and self.unstored_since_ms is None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing more is sent from here."""
+        return self.is_stale or self.hook.status != "active"
+
     def may_run(self, now_ms: int) -> bool:
         """Whether a request may begin."""
-        is_active = self.hook.status == "active" and not self.is_stale
-        return is_active and self.has_pending and not self.is_running and schedule.is_due(self.hook, now_ms)
+        is_free = self.has_pending and not self.is_running and not self.is_ended
+        return is_free and schedule.is_due(self.hook, now_ms)
 
     def pass_by(self, events: list[Event], last_seq: int) -> None:
         """Note events of the feed up to `last_seq`, all behind those that were noted before."""
@@ -116,15 +127,19 @@ class Lane:
         return Progress(self.hook, list(self._attempts), list(self._letters))
 
     def stored(self, before: Progress, after: Hook | None, at_ms: int) -> None:
-        """Forget what was stored; `at_ms` is when `before` was taken, `after` what the row has now."""
+        """Forget what was stored; `at_ms` is when `before` was taken, `after` what the row has now.
+
+        None: a person has changed the row.
+        """
         if after is None:
             self.is_stale = True
         elif after.status != before.hook.status:
-            self.hook = after
+            self.hook = replace(self.hook, status=after.status, reason=after.reason)
+            self._log("webhook is disabled", reason=after.reason)
         kept = len(before.attempts)
         del self._attempts[:kept]
         del self._letters[: len(before.letters)]
-        self.unstored_since_ms = None if self.is_stale or self.hook in (before.hook, after) else at_ms
+        self.unstored_since_ms = None if self.hook in (before.hook, after) else at_ms
 
     async def deliver_next(self) -> bool:
         """Send the next request; whether another one may follow at once.
@@ -194,9 +209,10 @@ class Lane:
         source = await source_of(context, database)
         try:
             if self._epoch != source.epoch:
-                self._epoch, self._reset = source.epoch, None
+                self._reset = None
                 self._events.clear()
                 await check_position(context, database, Position.at(self.hook.epoch, self.hook.seq))
+                self._epoch = source.epoch
             while not self._events and self._reset is None:
                 self.has_pending = False  # an event that is committed during the read sets it again
                 piece = await read_slice(database, self.hook.seq, self.hook.wanted, BATCH_EVENTS_MAX)
@@ -209,6 +225,10 @@ class Lane:
         except CursorTooOld:
             self.has_pending = True
             self._reset = await self._make_reset(source)
+            self._epoch = source.epoch  # only now: an error before it must not leave out the reset
+        except Exception:
+            self.has_pending = True  # nobody has seen the events that the read would have found
+            raise
         return self._reset or self._make_parcel(source)
 
     def _make_parcel(self, source: Source) -> Parcel:

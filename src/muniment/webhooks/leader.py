@@ -63,6 +63,7 @@ class Leader:
     async def store(self, changes: list[Progress]) -> list[Hook | None]:
         """Renew the lease and store `changes`; the hooks as stored, None where a person changed one meanwhile.
 
+        Of a hook that a person changed, only the cursor and the history are stored, and nothing if it was redirected.
         Raises `LeaseLostError`: then nothing is stored.
         """
         began_ms = self.context.clock.monotonic_ms()
@@ -89,12 +90,16 @@ class Leader:
 
 async def _store(tx: Transaction, change: Progress) -> Hook | None:
     hook = change.hook
-    if not await store.store_progress(tx, hook):
+    is_unchanged = await store.store_progress(tx, hook)
+    if not is_unchanged and not await store.store_cursor(tx, hook):
         return None
     await history.note_attempts(tx, hook.id, change.attempts)
+    count = 0
     for letter in change.letters:
         count = await history.set_aside(tx, hook.id, letter)
-        if count >= DEAD_LETTERS_MAX and hook.status == "active":
-            hook = replace(hook, status="disabled", reason=REFUSED_OFTEN)
-            await store.store_progress(tx, hook)
+    if not is_unchanged:
+        return None
+    if count >= DEAD_LETTERS_MAX and hook.status == "active":
+        hook = replace(hook, status="disabled", reason=REFUSED_OFTEN)
+        await store.store_progress(tx, hook)
     return hook

@@ -50,7 +50,7 @@ async def add(context: Context, maker: Maker, body: NewWebhook) -> Hook:
         secret_id=newest_secret_id(context.secrets()), generation=1, old_secret_id=None, old_until_ms=None,
         epoch=await context.epochs.number(database), seq=await newest(database),
         due_at_ms=now_ms, failures=0, failing_since_ms=None, refused=0, refused_since_ms=None,
-        turn=0, created_at_ms=now_ms,
+        turn=0, redirects=0, created_at_ms=now_ms,
     )  # fmt: skip
     limit = hooks_max(maker)
     if not await database.write(lambda tx: store.add(tx, hook, limit), order=hook.id):
@@ -94,17 +94,22 @@ def updated(context: Context, hook: Hook, body: WebhookUpdate) -> Hook:
 
     A hook with another URL waits for another challenge: otherwise it could be aimed at somebody who never agreed.
     """
+    before = hook
     if body.filters is not UNSET:
         _check_own(hook.maker, body.filters)
         hook = replace(hook, filters=store.filters_text(body.filters))
     if body.types is not UNSET:
         hook = replace(hook, types=store.types_text(body.types))
+    if (hook.types, hook.filters) != (before.types, before.filters):
+        hook = store.redirected(hook)
     if body.batch is not UNSET:
         hook = replace(hook, is_batched=body.batch)
     if body.url is UNSET or body.url == hook.url:
         return hook
     check_url(body.url, allow_private=context.settings.allow_private_networks)
-    return replace(_begun_again(context, hook), url=str(body.url), status="pending", reason=UNCONFIRMED)
+    return store.redirected(
+        replace(_begun_again(context, hook), url=str(body.url), status="pending", reason=UNCONFIRMED)
+    )
 
 
 def resumed(context: Context, hook: Hook) -> Hook:
@@ -127,7 +132,7 @@ def confirmed(context: Context, hook: Hook) -> Hook:
 
 def replayed(context: Context, hook: Hook, position: Position) -> Hook:
     """The hook with its cursor at `position`, which was checked."""
-    return replace(_begun_again(context, hook), epoch=position.epoch, seq=position.seq)
+    return store.redirected(replace(_begun_again(context, hook), epoch=position.epoch, seq=position.seq))
 
 
 def rotated(context: Context, hook: Hook) -> Hook:

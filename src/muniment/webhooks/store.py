@@ -1,13 +1,14 @@
 """The rows of webhooks.
 
 The API and the commands change a hook with `update`, which raises its `turn`. The deliverer writes with
-`store_progress`, which writes nothing when the turn has changed: a replay is not undone by a delivery that began
-before it.
+`store_progress`, which writes nothing when the turn has changed. Then `store_cursor` writes the cursor alone, unless a
+change has redirected the deliveries: a replay is not undone by a delivery that began before it, and after a rotation no
+event comes twice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +32,8 @@ _DUE_MS_MAX: Final = WAIT_MS_MAX + 5 * 60 * 1_000
 _FILTERS_KEPT: Final = HOOKS_MAX
 _COLUMNS: Final = (
     "id, owner, operator, url, types, filters, batch, status, reason, secret_id, generation, old_secret_id, "
-    "old_until_ms, epoch, seq, due_at_ms, failures, failing_since_ms, refused, refused_since_ms, turn, created_at_ms"
+    "old_until_ms, epoch, seq, due_at_ms, failures, failing_since_ms, refused, refused_since_ms, turn, redirects, "
+    "created_at_ms"
 )
 _types_decoder: Final = msgspec.json.Decoder(list[TypeName], dec_hook=decode_text)
 _filters_decoder: Final = msgspec.json.Decoder(WebhookFilters, dec_hook=decode_text)
@@ -70,6 +72,7 @@ class Hook:
     refused: int
     refused_since_ms: int | None
     turn: int
+    redirects: int
     created_at_ms: int
 
     @property
@@ -124,13 +127,13 @@ async def add(tx: Transaction, hook: Hook, hooks_max: int) -> bool:
 async def _insert(tx: Transaction, hook: Hook, place: int) -> bool:
     inserted = await tx.execute(
         f"""INSERT INTO webhooks (place, {_COLUMNS})
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT DO NOTHING""",  # noqa: S608 - columns of ours
         (
             place, hook.id, hook.owner, hook.operator, hook.url, hook.types, hook.filters, int(hook.is_batched),
             hook.status, hook.reason, hook.secret_id, hook.generation, hook.old_secret_id, hook.old_until_ms,
             hook.epoch, hook.seq, hook.due_at_ms, hook.failures, hook.failing_since_ms, hook.refused,
-            hook.refused_since_ms, hook.turn, hook.created_at_ms,
+            hook.refused_since_ms, hook.turn, hook.redirects, hook.created_at_ms,
         ),
     )  # fmt: skip
     return inserted == 1
@@ -190,11 +193,11 @@ async def update(tx: Transaction, hook: Hook) -> bool:
     changed = await tx.execute(
         """UPDATE webhooks SET url = ?, types = ?, filters = ?, batch = ?, secret_id = ?, generation = ?,
              old_secret_id = ?, old_until_ms = ?, status = ?, reason = ?, epoch = ?, seq = ?, due_at_ms = ?,
-             failures = ?, failing_since_ms = ?, refused = ?, refused_since_ms = ?, turn = turn + 1
+             failures = ?, failing_since_ms = ?, refused = ?, refused_since_ms = ?, redirects = ?, turn = turn + 1
            WHERE id = ? AND turn = ?""",
         (
             hook.url, hook.types, hook.filters, int(hook.is_batched), hook.secret_id, hook.generation,
-            hook.old_secret_id, hook.old_until_ms, *_progress(hook), hook.id, hook.turn,
+            hook.old_secret_id, hook.old_until_ms, *_progress(hook), hook.redirects, hook.id, hook.turn,
         ),
     )  # fmt: skip
     return changed == 1
@@ -203,7 +206,7 @@ async def update(tx: Transaction, hook: Hook) -> bool:
 async def store_progress(tx: Transaction, hook: Hook) -> bool:
     """Write what a delivery changed: cursor, failures, status; False when a person changed or removed the hook since.
 
-    Then nothing is written, and the deliverer reads the hook again.
+    Then nothing is written. The deliverer calls `store_cursor`, and reads the hook again.
     """
     changed = await tx.execute(
         """UPDATE webhooks SET status = ?, reason = ?, epoch = ?, seq = ?, due_at_ms = ?, failures = ?,
@@ -212,6 +215,26 @@ async def store_progress(tx: Transaction, hook: Hook) -> bool:
         (*_progress(hook), hook.id, hook.turn),
     )
     return changed == 1
+
+
+async def store_cursor(tx: Transaction, hook: Hook) -> bool:
+    """Write the cursor of a hook that a person changed since; False when its deliveries were redirected, or it is gone.
+
+    The cursor in the row is then still the last one that the deliverer has stored.
+    """
+    changed = await tx.execute(
+        "UPDATE webhooks SET epoch = ?, seq = ? WHERE id = ? AND redirects = ?",
+        (hook.epoch, hook.seq, hook.id, hook.redirects),
+    )
+    return changed == 1
+
+
+def redirected(hook: Hook) -> Hook:
+    """The hook after a change that decides which events come next, or where they go.
+
+    What deliveries before it have not stored yet does not count: their events may have been others, or gone elsewhere.
+    """
+    return replace(hook, redirects=hook.redirects + 1)
 
 
 async def remove(tx: Transaction, hook_id: bytes) -> bool:

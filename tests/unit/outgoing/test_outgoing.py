@@ -170,6 +170,9 @@ async def test_what_is_no_http_url_is_refused(url: str) -> None:
         ("64:ff9b::a9fe:a9fe", False), ("2002:7f00:1::", False), ("64:ff9b:1::a9fe:a9fe", False),
         # Python's releases differ in whether these are global.
         ("192.0.0.8", False), ("192.0.0.192", False), ("2001:20::1", False), ("3fff::1", False),
+        # Python takes these for global: site-local, IPv4 in IPv6, and segment identifiers.
+        ("fec0::1", False), ("feff::1", False), ("::127.0.0.1", False), ("::ffff:0:127.0.0.1", False),
+        ("5f00::1", False),
     ],
 )  # fmt: skip
 def test_an_address_is_public_or_not(address: str, public: bool) -> None:  # noqa: FBT001 - an expected value

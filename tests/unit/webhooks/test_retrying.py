@@ -17,7 +17,7 @@ HOOK = Hook(
     id=bytes(16), owner=None, operator="cli", url="https://hooks.example.org/", types=None, filters=None,
     is_batched=False, status="active", reason=None, secret_id="a", generation=1, old_secret_id=None,
     old_until_ms=None, epoch=0, seq=7, due_at_ms=NOW_MS, failures=0, failing_since_ms=None, refused=0,
-    refused_since_ms=None, turn=0, created_at_ms=NOW_MS,
+    refused_since_ms=None, turn=0, redirects=0, created_at_ms=NOW_MS,
 )  # fmt: skip
 
 

@@ -26,11 +26,12 @@ def deliver_events(config: Path | None, **flags: object) -> None:
     import asyncio
 
     from muniment.cli.logs import configure_logs
+    from muniment.webhooks.caller import are_on
 
     settings = secrets_of(config, **flags)
     with output.errors_on_one_line():
-        if settings.webhooks == "off":
-            raise ValueError("the setting `webhooks` is off: nothing is delivered")
+        if not are_on(settings):
+            raise ValueError("the setting `webhooks` or `feed` is off: nothing is delivered")
         require_database(settings.database_url, settings)
         configure_logs(settings)
         asyncio.run(_deliver(settings))

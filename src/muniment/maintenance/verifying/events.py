@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from muniment.errors import CursorTooOld
 from muniment.feed.events import ABOUT_INTENTS, EVENT_TYPES, Event, Kind
 from muniment.feed.filters import EVERYTHING
-from muniment.feed.reading import read_slice
+from muniment.feed.reading import floor, read_slice
 from muniment.storage.sql import placeholders
 
 if TYPE_CHECKING:
@@ -28,9 +29,13 @@ _TABLES: Final = {
 
 async def check_events(context: Context) -> AsyncIterator[str | None]:
     """A fault, or None, for each event."""
-    ((last_seq,),) = await context.database.fetch("SELECT floor_seq FROM feed")
+    last_seq = await floor(context.database)
     while True:
-        found = await read_slice(context.database, last_seq, EVERYTHING, _EVENTS_PER_READ)
+        try:
+            found = await read_slice(context.database, last_seq, EVERYTHING, _EVENTS_PER_READ)
+        except CursorTooOld:  # a service that runs has removed old events since the last read
+            last_seq = await floor(context.database)
+            continue
         stored = await _stored(context, found.events)
         for event in found.events:
             wrong = _fault(event, stored.get(event.subject))

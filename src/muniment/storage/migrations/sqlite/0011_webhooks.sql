@@ -11,7 +11,8 @@
 --   due_at_ms       when the next delivery may begin
 --   failures        attempts in a row that failed, the first of them at `failing_since_ms`
 --   refused         attempts in a row at which the receiver refused the event, the first of them at `refused_since_ms`
---   turn            grows when a person changes the hook: deliveries that began before store nothing any more
+--   turn            grows when a person changes the hook: deliveries that began before store at most the cursor
+--   redirects       grows when such a change decides which events come next, or where they go: then they store nothing
 CREATE TABLE webhooks (
   id BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
   owner BLOB CHECK (length(owner) = 20),
@@ -35,6 +36,7 @@ CREATE TABLE webhooks (
   refused INTEGER NOT NULL DEFAULT 0,
   refused_since_ms INTEGER,
   turn INTEGER NOT NULL DEFAULT 0,
+  redirects INTEGER NOT NULL DEFAULT 0,
   created_at_ms INTEGER NOT NULL,
   CHECK ((owner IS NULL) <> (operator IS NULL))
 ) STRICT, WITHOUT ROWID;

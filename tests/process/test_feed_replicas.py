@@ -1,0 +1,187 @@
+"""The change feed of a service that reads from a streaming replica, whose replay stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from builders import Bundle, Wallet, deploy, register
+from event_stream import EventStream
+from postgres import Cluster
+from replicas_world import (
+    a_client,
+    new_draft,
+    own_replica,
+    primary,
+    replica,
+    sees,
+    started,
+    until,
+    until_served_by,
+)
+from service import Service
+
+__all__ = ["own_replica", "primary", "replica"]  # the fixtures
+
+pytestmark = pytest.mark.slow
+TRIGGERS = 12
+SECONDS_MAX = 60
+PROXY = {"MUNIMENT_TRUSTED_PROXIES": "127.0.0.0/8"}
+
+
+@pytest.fixture
+def service(tmp_path: Path, primary: Cluster, replica: Cluster) -> Iterator[Service]:
+    """One process, which soon knows its replica; that may be ten minutes late."""
+    with started(tmp_path, primary, replica, 1, **PROXY) as made:
+        yield made
+
+
+@dataclass
+class Poller:
+    """Reads page after page, each behind the one before; every page must be there."""
+
+    client: httpx2.AsyncClient
+    target: str
+    subjects: list[str] = field(default_factory=list[str])
+    empty_pages: int = 0
+
+    @property
+    def cursor(self) -> str:
+        """The position behind which it reads next."""
+        return parse_qs(urlsplit(self.target).query)["cursor"][0]
+
+    async def read(self) -> None:
+        """Read the next page."""
+        answer = await self.client.get(self.target)
+        assert answer.status_code == 200, answer.text
+        page = [each["subject"] for each in answer.json()]
+        self.subjects += page
+        self.empty_pages += not page
+        self.target = answer.headers["link"].partition(">")[0][1:]
+
+    async def read_until(self, count: int) -> None:
+        """Read on until there are so many subjects."""
+        while len(self.subjects) < count:
+            await self.read()
+
+    async def read_to_end(self) -> None:
+        """Read on until nothing follows."""
+        pages = self.empty_pages
+        while self.empty_pages == pages:
+            await self.read()
+
+
+@asynccontextmanager
+async def a_stream(client: httpx2.AsyncClient, **given: Any) -> AsyncGenerator[EventStream]:
+    """A stream of this client, behind its first block."""
+    fields = f"x-forwarded-for: {client.headers['x-forwarded-for']}\r\n"
+    stream = await EventStream.open(str(client.base_url), fields=fields, **given)
+    assert stream.status == 200
+    await stream.block()
+    try:
+        yield stream
+    finally:
+        await stream.close()
+
+
+async def pause(replica: Cluster) -> None:
+    await replica.execute("SELECT pg_wal_replay_pause()")
+
+
+async def test_followers_behind_a_late_replica_get_each_event_once_and_in_order(
+    service: Service, replica: Cluster
+) -> None:
+    async with AsyncExitStack() as stack:
+        writer, first, second, third, fourth = [await stack.enter_async_context(a_client(service)) for _ in range(5)]
+        cid = await deploy(writer)
+        start = Poller(writer, "/events")
+        await start.read_to_end()  # the beginning, which is ten minutes ago
+        await start.read_to_end()
+        await until_served_by(replica, first, second, third, times=2)
+        poller, waiter = Poller(first, start.target), Poller(second, f"{start.target}&wait=5")
+        stream = await stack.enter_async_context(a_stream(fourth, after=start.cursor))
+        await pause(replica)
+        sigs = [(await register(writer, new_draft(cid, Wallet(1))))["sig"] for _ in range(TRIGGERS)]
+        async with asyncio.timeout(SECONDS_MAX):
+            # These get their events as soon as without a replica.
+            await waiter.read_until(TRIGGERS)
+            assert waiter.empty_pages == 0, "a wait ends with an event"
+            assert [(await stream.event()).data["subject"] for _ in sigs] == waiter.subjects == sigs
+            # This one begins at a place that the replica does not have yet.
+            ahead = Poller(third, f"/events?cursor={waiter.cursor}")
+            for _ in range(10):
+                await asyncio.gather(ahead.read(), poller.read())
+            assert poller.empty_pages > 0, "the replica has answered"
+            await replica.execute("SELECT pg_wal_replay_resume()")
+            await poller.read_until(TRIGGERS)
+            assert poller.subjects == sigs
+            last = (await register(writer, new_draft(cid, Wallet(1))))["sig"]
+            assert (await stream.event()).data["subject"] == last
+            await asyncio.gather(waiter.read_until(TRIGGERS + 1), poller.read_until(TRIGGERS + 1), ahead.read_until(1))
+    assert waiter.subjects == poller.subjects == [*sigs, last]
+    assert ahead.subjects == [last]
+
+
+async def test_a_start_without_cursor_is_not_ahead_of_the_listings_of_a_late_replica(
+    tmp_path: Path, primary: Cluster, replica: Cluster
+) -> None:
+    with started(tmp_path, primary, replica, 1, **PROXY, MUNIMENT_REPLICA_LAG_S_MAX="60") as service:
+        async with a_client(service) as writer, a_client(service) as other:
+            before = await deploy(writer, Bundle("before the lag that is allowed"))
+            await primary.execute("UPDATE events SET at_ms = at_ms - 120000")
+            cid = await deploy(writer, Bundle("within it"))
+            await until_served_by(replica, other, times=2)
+            await pause(replica)
+            sig = (await register(writer, new_draft(cid, Wallet(2))))["sig"]
+            await until(lambda: sees(other, sig), holds=False)
+            poller = Poller(other, "/events")
+            await poller.read()
+            async with a_stream(other) as stream:
+                async with asyncio.timeout(SECONDS_MAX):
+                    shown: list[str] = []
+                    while sig not in shown:
+                        shown.append((await stream.event()).data["subject"])
+                    poller.target += "&wait=5"
+                    while sig not in poller.subjects:
+                        await poller.read()
+    assert poller.subjects == shown == [cid, sig]
+    assert before not in shown
+
+
+@pytest.mark.parametrize("way", ["poll", "stream"])
+async def test_a_client_that_got_an_event_reads_the_change_at_once(
+    service: Service, replica: Cluster, way: str
+) -> None:
+    async with a_client(service) as writer, a_client(service) as other:
+        wallet = Wallet(3)
+        trigger = await register(writer, new_draft(await deploy(writer), wallet))
+        start = Poller(writer, "/events")
+        await start.read_to_end()
+        await start.read_to_end()
+        await until_served_by(replica, other, times=2)
+        await pause(replica)
+        told = told_by_stream(other, start) if way == "stream" else told_by_poll(other, start)
+        body = {"triggerSigs": [trigger["sig"]], "signature": wallet.sign_deactivation([trigger["sig"]])}
+        assert (await writer.post("/triggers/deactivate", json=body)).status_code == 204
+        assert await told == trigger["sig"]
+        for _ in range(12):  # one after the other: where many come, some go to the primary
+            assert "deactivateSig" in (await other.get(f"/triggers/{trigger['sig']}")).json()
+
+
+async def told_by_stream(client: httpx2.AsyncClient, start: Poller) -> str:
+    async with a_stream(client, after=start.cursor) as stream:
+        return (await stream.event()).data["subject"]
+
+
+async def told_by_poll(client: httpx2.AsyncClient, start: Poller) -> str:
+    poller = Poller(client, f"{start.target}&wait=5")
+    await poller.read_until(1)
+    return poller.subjects[0]

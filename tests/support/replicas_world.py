@@ -1,0 +1,119 @@
+"""A primary with a streaming replica that lags, a service that reads from both, and clients that it has not seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from builders import TriggerDraft, Wallet
+from muniment.storage import open_database
+from postgres import Cluster
+from service import Service
+
+# This ends a hang: to be sure of a process takes many reads.
+SECONDS_MAX = 180
+CLIENTS = count(1)
+VERSIONS = count(1)
+
+
+@pytest.fixture(scope="module")
+def primary() -> Iterator[Cluster]:
+    """A server with every migration."""
+
+    async def migrate(url: str) -> None:
+        database = open_database(url, data_dir=Path())
+        await database.migrate()
+        await database.close()
+
+    with Cluster() as started:
+        asyncio.run(migrate(started.url()))
+        yield started
+
+
+@pytest.fixture(scope="module")
+def own_replica(primary: Cluster) -> Iterator[Cluster]:
+    # Replay waits for statements: it would cancel those that read rows which it removes, also the tests' own.
+    with primary.replica("max_standby_streaming_delay = -1") as started:
+        yield started
+
+
+@pytest.fixture
+async def replica(own_replica: Cluster) -> AsyncIterator[Cluster]:
+    """The replica, up to date; a test may hold its replay up."""
+    yield own_replica
+    await own_replica.execute("SELECT pg_wal_replay_resume()")
+    await delayed(own_replica, 0)
+
+
+@pytest.fixture
+def service(tmp_path: Path, primary: Cluster, replica: Cluster) -> Iterator[Service]:
+    """Two processes, behind a proxy that says who the client is. However far behind, the replica may serve."""
+    with started(tmp_path, primary, replica, MUNIMENT_TRUSTED_PROXIES="127.0.0.0/8") as made:
+        yield made
+
+
+def started(tmp_path: Path, primary: Cluster, replica: Cluster, workers: int = 2, /, **environment: str) -> Service:
+    settings = {
+        "MUNIMENT_DATABASE_URL": primary.url(), "MUNIMENT_DATABASE_READ_URLS": replica.url(),
+        "MUNIMENT_REPLICA_LAG_S_MAX": "600", **environment,
+    }  # fmt: skip
+    return Service(tmp_path / "data", workers=workers, environment=settings)
+
+
+@asynccontextmanager
+async def a_client(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
+    """A client that nobody has seen before, on a connection of its own for each request: any process may answer."""
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    headers = {"x-forwarded-for": f"203.0.113.{next(CLIENTS)}"}
+    async with httpx2.AsyncClient(base_url=service.url, limits=limits, headers=headers) as client:
+        yield client
+
+
+async def delayed(replica: Cluster, seconds: int) -> None:
+    """The replica replays a commit so long after it was made."""
+    await replica.execute(f"ALTER SYSTEM SET recovery_min_apply_delay = '{seconds}s'")
+    await replica.execute("SELECT pg_reload_conf()")
+
+
+def new_draft(cid: str, wallet: Wallet) -> TriggerDraft:
+    return TriggerDraft(cid, wallet=wallet, version=f"1.0.{next(VERSIONS)}")
+
+
+async def sigs_seen(client: httpx2.AsyncClient) -> list[str]:
+    response = await client.get("/triggers", params={"limit": 100})
+    assert response.status_code == 200, response.text
+    return [trigger["sig"] for trigger in response.json()]
+
+
+async def is_served_by(replica: Cluster, client: httpx2.AsyncClient) -> bool:
+    """Whether a read of this client goes to the replica."""
+    ((before,),) = await replica.execute("SELECT clock_timestamp()::text")
+    await sigs_seen(client)
+    rows = await replica.execute("SELECT query_start::text, query FROM pg_stat_activity WHERE query LIKE '%triggers%'")
+    return any(began > before for began, query in rows if "pg_stat_activity" not in query)
+
+
+async def until_served_by(replica: Cluster, *clients: httpx2.AsyncClient, times: int = 20) -> None:
+    """Return when each had so many reads answered there: after twenty each process most likely knows it."""
+    async with asyncio.timeout(SECONDS_MAX):
+        for client in clients:
+            served = 0
+            while served < times:  # on a busy machine an answer may come too late, and the primary is asked instead
+                served += await is_served_by(replica, client)
+
+
+async def sees(client: httpx2.AsyncClient, sig: str) -> bool:
+    return sig in await sigs_seen(client)
+
+
+async def until(condition: Callable[[], Awaitable[bool]], *, holds: bool = True) -> None:
+    """Wait until it does: any process may answer, and one that has hardly been asked goes to the primary."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while await condition() is not holds:
+            pass

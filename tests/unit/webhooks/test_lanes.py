@@ -1,0 +1,109 @@
+"""One hook in the memory of the process that delivers, while the database does not answer for a moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delivering import Registry, delivering_at
+from muniment.errors import DatabaseUnavailable
+from muniment.feed.position import Position
+from muniment.feed.reading import newest
+from muniment.storage.database import Transaction
+from muniment.storage.epoch import renew
+from muniment.webhooks import managing
+from muniment.webhooks.lanes import Lane
+from receiving import Received, Receiver, Reply, echo
+
+EPOCH = 0x0BADCAFE
+
+
+@pytest.fixture
+async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
+    async with delivering_at("", tmp_path) as made:
+        yield made
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, registry: Registry, text: str) -> list[str]:
+    """Have the next read whose statement has `text` fail; the statement is in the result then."""
+    kind: Any = type(registry.context.database)
+    fetch, failed = kind.fetch, list[str]()
+
+    async def fetch_or_fail(database: object, sql: str, *others: object, **named: object) -> object:
+        if text in sql and not failed:
+            failed.append(sql)
+            raise DatabaseUnavailable("no connection for a moment")
+        return await fetch(database, sql, *others, **named)
+
+    monkeypatch.setattr(kind, "fetch", fetch_or_fail)
+    return failed
+
+
+async def add_event(registry: Registry) -> None:
+    await registry.write(
+        "INSERT INTO events (at_ms, kind, subject, owners, origin, facts) VALUES (?, 3, ?, ?, ?, '{}')",
+        1_795_204_080_123, bytes(32), bytes(20), bytes(32),
+    )  # fmt: skip
+
+
+class Taker:
+    """A receiver that agrees, and notes the types and ids of events."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.types: list[str] = []
+        self.ids: list[str] = []
+        receiver.reply = self.reply
+
+    def reply(self, received: Received) -> Reply:
+        if received.event["type"].endswith("challenge"):
+            return echo(received)
+        self.types.append(received.event["type"])
+        self.ids.append(received.event["id"])
+        return 200, {}, b""
+
+
+async def test_an_event_whose_read_failed_is_not_passed_by(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    database, receiver = registry.context.database, Receiver()
+    with receiver.listening():
+        taker = Taker(receiver)
+        hook_id, _ = await registry.hook(receiver.url)
+        lane = Lane(registry.context, await managing.get(registry.context, None, hook_id))
+        await add_event(registry)
+        failed = fail_once(monkeypatch, registry, "w.walked")
+        with pytest.raises(DatabaseUnavailable):
+            await lane.deliver_next()
+        assert failed
+
+        lane.pass_by([], await newest(database))
+        assert lane.has_pending
+        assert await lane.deliver_next()
+    assert taker.ids == await registry.ids()
+
+
+@pytest.mark.parametrize("text", ["FROM epoch", "SELECT floor_seq FROM feed"])
+async def test_a_reset_is_sent_although_the_check_of_the_cursor_failed_first(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    context, receiver = registry.context, Receiver()
+
+    async def begin_epoch(tx: Transaction) -> None:
+        await renew(tx, EPOCH)
+
+    with receiver.listening():
+        taker = Taker(receiver)
+        await add_event(registry)
+        hook_id, _ = await registry.hook(receiver.url)
+        await context.database.write(begin_epoch)
+        await context.epochs.number_now()
+        lane = Lane(context, await managing.get(context, None, hook_id))
+        failed = fail_once(monkeypatch, registry, text)
+        with pytest.raises(DatabaseUnavailable):
+            await lane.deliver_next()
+        assert failed
+        await add_event(registry)
+        assert await lane.deliver_next()
+    assert taker.types == ["muniment.feed.reset"]
+    assert Position.parse(taker.ids[0].removeprefix("reset-")).epoch == EPOCH
