@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from muniment.client.flows.session import Session, SettlementDomain
@@ -14,15 +14,21 @@ if TYPE_CHECKING:
     from muniment.client.retrying import Retry
     from muniment.client.signers import Signer
 
+# The longest wait that the change feed offers.
+_WAIT_S_MAX: Final = 30
+_ANSWER_S: Final = 5
 
-def session_of(
+
+def session_of(  # noqa: PLR0913 - settings, by name
     *,
     signer: Signer | None,
     api_key: str | None,
     operator_key: str | None,
+    token: str | None,
     protocol: str,
     chains: Mapping[int, str],
     verify: bool,
+    timeout_s: float,
     retry: Retry,
 ) -> Session:
     """The state of a client. `chains` maps ids of chains to settlement contracts. Raises `InvalidAddress`."""
@@ -34,6 +40,9 @@ def session_of(
         address=None if signer is None else Address.parse(signer.address),
         api_key=api_key,
         operator_key=operator_key,
+        token=token,
+        # An answer of the feed takes a moment longer than its wait.
+        wait_s=max(0, min(_WAIT_S_MAX, int(timeout_s) - _ANSWER_S)),
     )
 
 
@@ -43,8 +52,3 @@ def checked_url(url: str) -> str:
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("the URL of a service has the form http://host or https://host")
     return url.rstrip("/")
-
-
-def without_none(filters: Mapping[str, object]) -> dict[str, object]:
-    """The filters that were given."""
-    return {name: value for name, value in filters.items() if value is not None}

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from muniment.client.answers import decode
-from muniment.client.failures import Unreachable
+from muniment.client.failures import Forged, Unreachable
 from muniment.client.flows.session import JSON, target
 from muniment.client.pages import Page, cursor_of
 from muniment.client.steps import Flow, Send, Sleep
-from muniment.errors import Limited, Unavailable
+from muniment.errors import CursorTooOld, Limited, Refusal, Unavailable
 from muniment.wire import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from muniment.client.flows.session import Session
 
 T = TypeVar("T")
-# The longest wait that the feed offers.
-WAIT_S: Final = 30
 # After a failure: the first pause, and the longest.
 _PAUSE_S: Final = 0.5
 _PAUSE_S_MAX: Final = 60.0
-# Filters under which no record leaves a listing, so that a cursor misses none.
-TRIGGER_FILTERS: Final = frozenset({"signer", "functionCid"})
-INTENT_FILTERS: Final = frozenset({"user", "settler", "configSig", "op"})
+_PASSING: Final = (Unreachable, Unavailable, Limited)
+# Filters that a listing and the feed share, and under which no record leaves a listing.
+_SHARED: Final = frozenset({"signer", "functionCid", "user", "settler", "configSig"})
 
 
 class Event(Record, frozen=True):
@@ -39,35 +36,94 @@ class Event(Record, frozen=True):
     data: dict[str, Any]
 
 
-def next_page(read: Callable[[str | None], Flow[Page[T]]], cursor: str | None, poll_s: float) -> Flow[Page[T]]:
-    """The next page behind the cursor that has records; asks again every `poll_s` seconds. It never gives up.
+@dataclass(slots=True)
+class Follower(Generic[T]):
+    """A place in a listing that grows; `read` has the page behind a cursor.
 
-    Raises what asking again cannot mend, such as `Forged` and `CursorTooOld`.
+    At the end of the listing it waits for an event of `event_type`. Where the service has no change feed, it asks
+    again every `poll_s` seconds. The place only moves when a page is given out.
     """
-    pause_s = _PAUSE_S
-    while True:
-        try:
-            page = yield from read(cursor)
-        except (Unreachable, Unavailable, Limited):
-            yield Sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
-            continue
+
+    session: Session
+    read: Callable[[str | None], Flow[Page[T]]]
+    cursor: str | None
+    poll_s: float
+    event_type: str | None = None
+    filters: Mapping[str, object] = field(default_factory=dict[str, object])
+    # The cursor of the feed: every event behind it is newer than the last read of the listing.
+    _heard: str | None = field(default=None, init=False)
+
+    def next_page(self) -> Flow[Page[T]]:
+        """The next page that has records. It never gives up.
+
+        Raises errors that no repetition mends, such as `Forged` and `CursorTooOld`.
+        """
         pause_s = _PAUSE_S
-        if page:
-            return page
-        if page.cursor is None or page.cursor == cursor:
-            yield Sleep(poll_s)
-        cursor = page.cursor or cursor
+        while True:
+            try:
+                yield from self._listen()
+                page = yield from self.read(self.cursor)
+                is_moved = page.cursor is not None and page.cursor != self.cursor
+                self.cursor = page.cursor or self.cursor
+                if page:
+                    return page
+                if not is_moved:
+                    yield from self._wait()
+                pause_s = _PAUSE_S
+            except _PASSING:
+                yield Sleep(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    def _listen(self) -> Flow[None]:
+        """Take a cursor of the feed before the listing is read, so that no record comes between the two."""
+        if self.event_type is None or self._heard is not None:
+            return
+        try:
+            self._heard = yield from begin_events(self.session)
+        except (Unavailable, Limited):
+            raise
+        except (Refusal, Forged):
+            self.event_type = None  # an older service, or one whose feed is off
+
+    def _wait(self) -> Flow[None]:
+        if self.event_type is None or self._heard is None:
+            yield Sleep(self.poll_s)
+            return
+        shared = {name: value for name, value in self.filters.items() if name in _SHARED}
+        try:
+            page = yield from event_page(self.session, self._heard, {"types": self.event_type, **shared})
+        except CursorTooOld:
+            self._heard = None  # the listing is read again, after a new begin
+        else:
+            is_empty = not page
+            self._heard = page.cursor or self._heard
+            # A service with too many followers answers at once or after a second.
+            if is_empty and self.session.wait_s == 0:
+                yield Sleep(self.poll_s)
+
+
+def event_follower(session: Session, after: str | None, filters: Mapping[str, object]) -> Follower[Event]:
+    """A place in the change feed: the present, or behind the cursor `after`."""
+
+    def read(cursor: str | None) -> Flow[Page[Event]]:
+        begun = cursor or (yield from begin_events(session))
+        page = yield from event_page(session, begun, filters)
+        return Page(page, page.cursor or begun)
+
+    return Follower(session, read, after, poll_s=0.0)
 
 
 def begin_events(session: Session) -> Flow[str]:
-    """The cursor of what happens from now on."""
+    """The cursor of the present."""
     reply = yield from session.answered(Send("GET", "/events", headers=JSON))
-    return cursor_of(reply) or ""
+    cursor = cursor_of(reply)
+    if cursor is None:
+        raise Forged("the change feed has no Link to its present")
+    return cursor
 
 
-def event_page(session: Session, cursor: str, filters: Mapping[str, object], wait_s: int = WAIT_S) -> Flow[Page[Event]]:
-    """The events behind a cursor; waits for one. Raises `CursorTooOld`: list anew what you follow."""
-    asked = target("/events", cursor=cursor, wait=wait_s, **filters)
+def event_page(session: Session, cursor: str, filters: Mapping[str, object]) -> Flow[Page[Event]]:
+    """The events behind a cursor; waits for one. Raises `CursorTooOld`: list the records that you follow again."""
+    asked = target("/events", cursor=cursor, wait=session.wait_s, **filters)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
     return Page(decode(reply, list[Event]), cursor_of(reply))

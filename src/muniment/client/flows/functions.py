@@ -15,6 +15,7 @@ from muniment.client.flows.login import api_key
 from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.pages import Page, cursor_of
 from muniment.client.steps import Flow, Send
+from muniment.evm.address import Address
 from muniment.functions.rules import MANIFEST, WASM
 from muniment.functions.types import Function
 from muniment.ipfs.cid import BundleCid, Cid
@@ -101,7 +102,13 @@ def page(
     """A page of functions, the oldest first. What it says of them are claims."""
     asked = target("/functions", sort=1, limit=limit, cids=cids, creator=creator, cursor=cursor)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
-    return Page(decode(reply, list[Function]), cursor_of(reply))
+    found = decode(reply, list[Function])
+    digests = None if cids is None else {Cid.parse(each).digest for each in cids}
+    for function in found:
+        is_asked = digests is None or function.cid.digest in digests
+        if not is_asked or (creator is not None and function.creator != Address.parse(creator)):
+            raise Forged(f"function {function.cid} was not asked for")
+    return Page(found, cursor_of(reply))
 
 
 def manifest(session: Session, cid: str) -> Flow[Manifest]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
 
 from muniment.client import proof
 from muniment.client.answers import decode, decode_form, decode_forms
-from muniment.client.failures import Unreachable
+from muniment.client.failures import Forged, Unreachable
+from muniment.client.flows.following import Follower
 from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.pages import Page, cursor_of
 from muniment.client.steps import Flow, Send
 from muniment.evm.hex import Bytes32
 from muniment.intents.hashes import intent_hash, proposal_hash
 from muniment.intents.lifecycle import INTENT_MOVES, reachable
-from muniment.intents.types import AnyIntent, AnyProposal, Log, NewLog, StatusChange
+from muniment.intents.types import AnyIntent, AnyProposal, Intent, Log, NewLog, StatusChange
 from muniment.intents.types.texts import LogId, LogText
 from muniment.wire import encode
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from muniment.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
 
 _POSTED: Final = {**JSON, "content-type": "application/json"}
+OnForged = Callable[[Forged], None] | None
 
 
 def get(session: Session, hash_: str) -> Flow[AnyIntent]:
@@ -38,15 +41,36 @@ def get(session: Session, hash_: str) -> Flow[AnyIntent]:
 
 
 def page(
-    session: Session, cursor: str | None, filters: Mapping[str, object], limit: int = 100
+    session: Session, cursor: str | None, filters: Mapping[str, object], limit: int = 100, on_forged: OnForged = None
 ) -> Flow[Page[AnyIntent]]:
-    """A page of intents, the oldest first, with the newest 50 proposals and logs of each."""
+    """A page of intents, the oldest first, with the newest 50 proposals and logs of each.
+
+    A forged intent is raised, or given to `on_forged` and left out.
+    """
     asked = target("/intents", sort=1, limit=limit, cursor=cursor, generation="all", **filters)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
-    found = cast("list[AnyIntent]", decode_forms(reply, AnyIntent))
-    for intent in found:
-        _check(session, intent)
+    found: list[AnyIntent] = []
+    for intent in cast("list[AnyIntent]", decode_forms(reply, AnyIntent)):
+        try:
+            _check_listed(intent, filters)
+            _check(session, intent)
+            found.append(intent)
+        except Forged as forged:
+            if on_forged is None:
+                raise
+            on_forged(forged)
     return Page(found, cursor_of(reply))
+
+
+def follower(
+    session: Session, after: str | None, filters: Mapping[str, object], poll_s: float, on_forged: OnForged
+) -> Follower[AnyIntent]:
+    """A place in the listing of intents, at its begin or behind the cursor `after`."""
+
+    def read(cursor: str | None) -> Flow[Page[AnyIntent]]:
+        return page(session, cursor, filters, on_forged=on_forged)
+
+    return Follower(session, read, after, poll_s, "muniment.intent.created", filters)
 
 
 def put(session: Session, intent: AnyNewIntent) -> Flow[AnyIntent]:
@@ -56,11 +80,11 @@ def put(session: Session, intent: AnyNewIntent) -> Flow[AnyIntent]:
     return _own(session, (yield from session.answered(send)), hash_)
 
 
-def propose(session: Session, intent: AnyIntent, offer: AnyNewProposal) -> Flow[AnyProposal]:
+def propose(session: Session, hash_: str, offer: AnyNewProposal) -> Flow[AnyProposal]:
     """Append a proposal to an intent; the same one again is answered with the one that is recorded."""
-    reply = yield from session.answered(_post(session, "proposals", intent.hash, encode(offer)))
+    reply = yield from session.answered(_post(session, "proposals", hash_, encode(offer)))
     found = cast("AnyProposal", decode_form(reply, AnyProposal))
-    check_same(found.hash, proposal_hash_of(intent, offer), "proposal")
+    check_same(found.hash, "0x" + proposal_hash(Bytes32.parse(hash_).raw, offer).hex(), "proposal")
     return found
 
 
@@ -101,11 +125,6 @@ def move(session: Session, hash_: str, change: StatusChange) -> Flow[AnyIntent]:
     return _own(session, reply, Bytes32.parse(hash_))
 
 
-def proposal_hash_of(intent: AnyIntent, offer: AnyNewProposal) -> str:
-    """The hash of an offer to an intent: the identity of the proposal."""
-    return Bytes32.parse("0x" + proposal_hash(intent.hash.raw, offer).hex())
-
-
 def _post(session: Session, what: str, hash_: str, body: bytes, *, is_repeatable: bool = True) -> Send:
     path = target(f"/intents/{{}}/{what}", Bytes32.parse(hash_))
     return Send("POST", path, body, {**_POSTED, **session.operator_headers()}, is_repeatable=is_repeatable)
@@ -122,3 +141,19 @@ def _own(session: Session, reply: Reply, asked: Bytes32) -> AnyIntent:
 def _check(session: Session, intent: AnyIntent) -> None:
     if session.verifies:
         proof.check_intent(intent, session.protocol, session.settlers)
+
+
+def _check_listed(intent: AnyIntent, filters: Mapping[str, object]) -> None:
+    """Check that a listing has what was asked for."""
+    if isinstance(intent, Intent):
+        users, origin = {intent.user}, intent.config_sig
+    else:
+        users, origin = {intent.fee_payer, *(each.user for each in intent.operations)}, intent.trigger_sig
+    held: dict[str, set[str]] = {
+        "user": {*users}, "settler": {intent.settler}, "configSig": {origin}, "status": {intent.status},
+    }  # fmt: skip
+    for name, values in held.items():
+        asked = filters.get(name)
+        # Hex digits may be given in either case.
+        if asked is not None and str(asked).lower() not in {each.lower() for each in values}:
+            raise Forged(f"a listing for the {name} {asked} has intent {intent.hash} of {', '.join(sorted(values))}")

@@ -12,6 +12,7 @@ from muniment.client.failures import Forged
 from muniment.client.problems import check_answered
 from muniment.client.retrying import Retry
 from muniment.client.steps import Flow, Send
+from muniment.ipfs.cid import Cid
 
 if TYPE_CHECKING:
     from muniment.client.failures import Reply
@@ -49,6 +50,8 @@ class Session:
     api_key: str | None = field(default=None, repr=False)
     operator_key: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    # Seconds that a request to the change feed waits for an event.
+    wait_s: int = 20
     manifests: dict[str, Manifest] = field(default_factory=dict[str, "Manifest"], repr=False)
 
     def signing_address(self) -> Address:
@@ -96,7 +99,14 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def without_none(filters: Mapping[str, object]) -> dict[str, object]:
+    """The filters that were given."""
+    return {name: value for name, value in filters.items() if value is not None}
+
+
 def check_same(given: object, asked: object, what: str) -> None:
-    """Raise `Forged` unless what came is what was asked for."""
+    """Raise `Forged` unless the given thing is the one that was asked for. Both spellings of a CID are the same."""
+    if isinstance(given, Cid) and isinstance(asked, Cid):
+        given, asked = given.digest, asked.digest
     if given != asked:
         raise Forged(f"asked for the {what} {asked}, and another one came: {given}")

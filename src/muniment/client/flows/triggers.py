@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from muniment.client import proof
 from muniment.client.answers import decode
 from muniment.client.failures import Forged
 from muniment.client.flows import functions
+from muniment.client.flows.following import Follower
 from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.pages import Page, cursor_of
 from muniment.client.signers import sign_typed_data
 from muniment.client.steps import Flow, Send
+from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.evm.typed_data import Domain
+from muniment.ipfs.cid import Cid
 from muniment.triggers.preview import preview_of
 from muniment.triggers.rules import consent, values_signed
 from muniment.triggers.typed_data import (
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 _POSTED: Final = {**JSON, "content-type": "application/json"}
 # A trigger with its signature: the body of POST /triggers. It may be made on one machine and posted from another.
 SignedTrigger = NewTrigger
+OnForged = Callable[[Forged], None] | None
 
 
 class TriggerDraft(TriggerParams, frozen=True, kw_only=True):
@@ -94,15 +98,36 @@ def get(session: Session, sig: str) -> Flow[Trigger]:
     return (yield from _proved(session, trigger))
 
 
-def page(session: Session, cursor: str | None, filters: Mapping[str, object], limit: int = 100) -> Flow[Page[Trigger]]:
-    """A page of triggers, the oldest first. That it is complete is a claim."""
+def page(
+    session: Session, cursor: str | None, filters: Mapping[str, object], limit: int = 100, on_forged: OnForged = None
+) -> Flow[Page[Trigger]]:
+    """A page of triggers, the oldest first. That it is complete is a claim.
+
+    A forged trigger is raised, or given to `on_forged` and left out.
+    """
     asked = target("/triggers", sort=1, limit=limit, cursor=cursor, **filters)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
-    found = decode(reply, list[Trigger])
-    for trigger in found:
-        _check_listed(trigger, filters)
-        yield from _proved(session, trigger)
+    found: list[Trigger] = []
+    for trigger in decode(reply, list[Trigger]):
+        try:
+            _check_listed(trigger, filters)
+            found.append((yield from _proved(session, trigger)))
+        except Forged as forged:
+            if on_forged is None:
+                raise
+            on_forged(forged)
     return Page(found, cursor_of(reply))
+
+
+def follower(
+    session: Session, after: str | None, filters: Mapping[str, object], poll_s: float, on_forged: OnForged
+) -> Follower[Trigger]:
+    """A place in the listing of triggers, at its begin or behind the cursor `after`."""
+
+    def read(cursor: str | None) -> Flow[Page[Trigger]]:
+        return page(session, cursor, filters, on_forged=on_forged)
+
+    return Follower(session, read, after, poll_s, "muniment.trigger.created", filters)
 
 
 def refresh(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Trigger]]:
@@ -158,7 +183,8 @@ def _proved(session: Session, trigger: Trigger) -> Flow[Trigger]:
 
 
 def _check_listed(trigger: Trigger, filters: Mapping[str, object]) -> None:
-    for name, value in (("signer", trigger.signer), ("functionCid", trigger.function_cid)):
-        asked = filters.get(name)
-        if asked is not None and asked != value:
-            raise Forged(f"a listing for the {name} {asked} has trigger {trigger.sig} of {value}")
+    signer, cid = filters.get("signer"), filters.get("functionCid")
+    is_of_signer = signer is None or Address.parse(str(signer)) == trigger.signer
+    is_of_function = cid is None or Cid.parse(str(cid)).digest == Cid.parse(trigger.function_cid).digest
+    if not (is_of_signer and is_of_function):
+        raise Forged(f"trigger {trigger.sig} of {trigger.signer} and {trigger.function_cid} was not asked for")

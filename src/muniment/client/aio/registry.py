@@ -1,0 +1,94 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+import httpx2
+
+from muniment.client.aio.account import AsyncAccount
+from muniment.client.aio.events import AsyncEvents
+from muniment.client.aio.functions import AsyncFunctions
+from muniment.client.aio.intents import AsyncIntents
+from muniment.client.aio.triggers import AsyncTriggers
+from muniment.client.aio.writer import Writer
+from muniment.client.drivers import Awaiting
+from muniment.client.opening import checked_url, session_of
+from muniment.client.profiles import Profiles
+from muniment.client.retrying import Retry
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from muniment.client.signers import Signer
+
+
+class AsyncRegistry:
+    """A registry at `url`, with calls to await. Use it in `async with`, which closes its connections.
+
+    `signer` signs; `api_key` deploys, and is read with the signer if it is missing; `operator_key` writes intents.
+    `protocol` is the registry's protocol name, `chains` maps ids of chains to settlement contracts. With `verify`,
+    every fact that an answer can prove is proved, and `Forged` is raised where it is false.
+    """
+
+    def __init__(  # noqa: PLR0913 - settings, by name
+        self,
+        url: str,
+        *,
+        signer: Signer | None = None,
+        api_key: str | None = None,
+        operator_key: str | None = None,
+        token: str | None = None,
+        protocol: str = "Mimic",
+        chains: Mapping[int, str] | None = None,
+        verify: bool = True,
+        timeout_s: float = 30,
+        retry: Retry | None = None,
+        http: httpx2.AsyncClient | None = None,
+    ) -> None:
+        """Connect to nothing yet. Raises `ValueError` for a URL of another form."""
+        self._owned = httpx2.AsyncClient(timeout=timeout_s) if http is None else None
+        session = session_of(
+            signer=signer, api_key=api_key, operator_key=operator_key, token=token, protocol=protocol,
+            chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
+        )  # fmt: skip
+        driver = Awaiting(checked_url(url), http or self._owned or httpx2.AsyncClient(), signer)
+        self.functions = AsyncFunctions(driver, session)
+        self.triggers = AsyncTriggers(driver, session)
+        self.intents = AsyncIntents(driver, session)
+        self.account = AsyncAccount(driver, session)
+        self.events = AsyncEvents(driver, session)
+
+    @classmethod
+    def from_profile(cls, name: str, *, signer: Signer | None = None, operator_key: str | None = None) -> Self:
+        """The registry of a profile, with the API key that `muniment login` has stored.
+
+        Raises `ValueError` for an unknown name, and for a stored credential that other users of the machine can read.
+        """
+        profiles = Profiles.of_user()
+        profile = profiles.get(name)
+        return cls(
+            profile.url,
+            signer=signer,
+            operator_key=operator_key,
+            protocol=profile.protocol,
+            api_key=profiles.api_key(profile),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections, unless the HTTP client is the caller's."""
+        if self._owned is not None:
+            await self._owned.aclose()
+
+    def writer(self, *, concurrency: int = 32, waiting_max: int = 1_000) -> Writer:
+        """A writer of intents, which sends up to `concurrency` requests side by side. Use it in `async with`."""
+        return Writer(self.intents, concurrency=concurrency, waiting_max=waiting_max)

@@ -1,0 +1,74 @@
+"""Triggers of a registry, for asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from muniment.client.aio.pages import AsyncPages, Part, followed
+from muniment.client.flows import triggers
+from muniment.client.flows.session import without_none
+
+if TYPE_CHECKING:
+    from muniment.client.failures import Forged
+    from muniment.client.flows.triggers import SignedTrigger, TriggerDraft
+    from muniment.client.pages import Page
+    from muniment.triggers.types import Preview, Trigger
+
+
+class AsyncTriggers(Part):
+    """Triggers of a registry."""
+
+    async def sign(self, draft: TriggerDraft) -> SignedTrigger:
+        """Sign a draft, without registering it. The typed data are built here."""
+        return await self._driver.run(triggers.sign(self._session, draft))
+
+    async def preview(self, draft: TriggerDraft) -> Preview:
+        """A draft in plain words, made here."""
+        return await self._driver.run(triggers.preview(self._session, draft))
+
+    async def create(self, trigger: TriggerDraft | SignedTrigger) -> Trigger:
+        """Register a trigger; a draft is signed first."""
+        return await self._driver.run(triggers.create(self._session, trigger))
+
+    async def get(self, sig: str) -> Trigger:
+        """A trigger. Raises `TriggerNotFound`."""
+        return await self._driver.run(triggers.get(self._session, sig))
+
+    def list(
+        self,
+        *,
+        signer: str | None = None,
+        function_cid: str | None = None,
+        active: bool | None = None,
+        limit: int = 100,
+    ) -> AsyncPages[Trigger]:
+        """Triggers, `limit` in a page."""
+        filters = without_none({"signer": signer, "functionCid": function_cid, "active": active})
+        return AsyncPages(self._driver, lambda cursor: triggers.page(self._session, cursor, filters, limit))
+
+    def follow(
+        self,
+        *,
+        after: str | None = None,
+        signer: str | None = None,
+        function_cid: str | None = None,
+        poll_s: float = 1.0,
+        on_forged: Callable[[Forged], None] | None = None,
+    ) -> AsyncIterator[Page[Trigger]]:
+        """New triggers, page by page, for ever: from the first one on, or behind the cursor `after`.
+
+        The change feed says when there are some; a service without it is asked every `poll_s` seconds. A forged trigger
+        is raised, or given to `on_forged` and left out. No page tells of a deactivation: `events.follow` does, and
+        `refresh`.
+        """
+        filters = without_none({"signer": signer, "functionCid": function_cid})
+        return followed(self._driver, triggers.follower(self._session, after, filters, poll_s, on_forged))
+
+    async def refresh(self, sigs: Iterable[str]) -> dict[str, Trigger]:
+        """These triggers as they are now, by signature."""
+        return await self._driver.run(triggers.refresh(self._session, [*sigs]))
+
+    async def deactivate(self, sigs: Sequence[str]) -> None:
+        """End triggers of the signer, at most a hundred."""
+        await self._driver.run(triggers.deactivate(self._session, sigs))

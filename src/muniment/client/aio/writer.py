@@ -1,0 +1,115 @@
+"""Writes of an operator, many side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Self
+
+from muniment.intents.hashes import intent_hash
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from muniment.client.aio.intents import AsyncIntents
+    from muniment.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
+
+Write = Callable[[], Awaitable[object]]
+
+
+class Writer:
+    """Sends writes to intents: those of one intent in order, those of different intents side by side.
+
+    Each method returns when the write is queued, and waits while `waiting_max` writes are queued. `flush` says what
+    failed. A queue is memory: keep a cursor only after `flush`.
+    """
+
+    def __init__(self, intents: AsyncIntents, *, concurrency: int, waiting_max: int) -> None:
+        """Write through `intents`, with up to `concurrency` requests at the same time."""
+        self._intents = intents
+        self._sending = asyncio.Semaphore(concurrency)
+        self._places = asyncio.Semaphore(waiting_max)
+        self._lanes: dict[str, deque[tuple[str, Write]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._errors: list[Exception] = []
+
+    async def put(self, intent: AnyNewIntent) -> None:
+        """Queue a new intent."""
+        hash_ = "0x" + intent_hash(intent).hex()
+        await self._add(hash_, "intent", lambda: self._intents.put(intent))
+
+    async def propose(self, hash: str, offer: AnyNewProposal) -> None:  # noqa: A002 - the interface's name for it
+        """Queue a proposal to an intent."""
+        await self._add(hash, "proposal to", lambda: self._intents.propose(hash, offer))
+
+    async def log(self, hash: str, level: LogLevel, data: str, *, id: str | None = None) -> None:  # noqa: A002 - the interface's names
+        """Queue a line for the log of an intent."""
+        await self._add(hash, "line for", lambda: self._intents.log(hash, level, data, id=id))
+
+    async def move(
+        self,
+        hash: str,  # noqa: A002 - the interface's name for it
+        status: str,
+        *,
+        proposal: str | None = None,
+        transaction_hash: str | None = None,
+    ) -> None:
+        """Queue a move of an intent, or of a proposal to it."""
+        await self._add(hash, "move of", lambda: self._intents.move(
+            hash, status, proposal=proposal, transaction_hash=transaction_hash
+        ))  # fmt: skip
+
+    async def flush(self) -> None:
+        """Wait until every queued write is answered.
+
+        Raises an `ExceptionGroup` of the writes that failed since the last flush; a note of each names its intent.
+        """
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        errors, self._errors = self._errors, []
+        if errors:
+            raise ExceptionGroup("writes failed", errors)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Flush; after an error of the block, drop the writes that have not begun."""
+        if error is None:
+            await self.flush()
+            return
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _add(self, hash_: str, what: str, write: Write) -> None:
+        await self._places.acquire()
+        lane = self._lanes.get(hash_.lower())
+        if lane is not None:
+            lane.append((what, write))
+            return
+        self._lanes[hash_.lower()] = deque([(what, write)])
+        task = asyncio.create_task(self._run(hash_.lower()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, hash_: str) -> None:
+        lane = self._lanes[hash_]
+        try:
+            while lane:
+                what, write = lane[0]
+                try:
+                    async with self._sending:
+                        await write()
+                except Exception as error:  # noqa: BLE001 - `flush` raises it
+                    error.add_note(f"{what} {hash_}")
+                    self._errors.append(error)
+                lane.popleft()
+                self._places.release()
+        finally:
+            del self._lanes[hash_]
+            for _ in lane:
+                self._places.release()

@@ -1,0 +1,52 @@
+"""A cursor in a file, for programs that follow a listing and are started again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from muniment.durable import whole_file
+
+# A cursor has some sixty characters.
+_BYTES_MAX = 64 * 1024
+
+
+class Checkpoint:
+    """A file with a cursor. `about` says of which listing: the URL and the filters, for example.
+
+    Write the cursor of a page when its work is done: after a crash the page comes again, and nothing is missed.
+    """
+
+    def __init__(self, path: Path | str, **about: str | None) -> None:
+        """Use the file at `path`, which need not be there yet."""
+        self._path = Path(path)
+        self._about = {name: value for name, value in about.items() if value is not None}
+
+    def read(self) -> str | None:
+        """The cursor; None: there is no file yet.
+
+        Raises `ValueError` for a file of another listing, and for a file that is no checkpoint.
+        """
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(_BYTES_MAX)
+        except FileNotFoundError:
+            return None
+        try:
+            found: Any = json.loads(content)
+            cursor, about = found["cursor"], cast("dict[str, str]", found["about"])
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(f"{self._path} is no checkpoint") from None
+        if about != self._about:
+            raise ValueError(f"{self._path} is the checkpoint of another listing: {about}")
+        if not isinstance(cursor, str):
+            raise ValueError(f"{self._path} is no checkpoint")  # noqa: TRY004 - the file, not an argument, is wrong
+        return cursor
+
+    def write(self, cursor: str | None) -> None:
+        """Keep `cursor`: the file is replaced as a whole, and on the disk. None keeps the one before."""
+        if cursor is None:
+            return
+        with whole_file(self._path) as file:
+            file.write(json.dumps({"cursor": cursor, "about": self._about}).encode() + b"\n")

@@ -1,0 +1,155 @@
+"""Profiles of a person: the registries that they use, and the credentials that a login has stored.
+
+Profiles are in `config.toml` below `$XDG_CONFIG_HOME/muniment` (XDG Base Directory Specification), credentials in
+`credentials.json` beside it, which nobody else can read. Credentials belong to an origin and an address: a profile with
+another URL gets none of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import tomllib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Self, cast
+from urllib.parse import urlsplit
+
+from muniment.durable import make_directory, whole_file
+
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+_BYTES_MAX: Final = 1024 * 1024
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A registry, and the wallet with which it is used. `signer` names a signer, as `muniment login --signer` does."""
+
+    url: str
+    address: str | None = None
+    signer: str | None = None
+    protocol: str = "Mimic"
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """The profiles in a directory."""
+
+    directory: Path
+
+    @classmethod
+    def of_user(cls) -> Self:
+        """The profiles of whoever runs this."""
+        configured = os.environ.get("XDG_CONFIG_HOME") or ""
+        # The specification: a relative path in the variable is ignored.
+        home = Path(configured) if configured.startswith("/") else Path.home() / ".config"
+        return cls(home / "muniment")
+
+    @property
+    def credentials_file(self) -> Path:
+        """The file with the credentials."""
+        return self.directory / "credentials.json"
+
+    def all(self) -> dict[str, Profile]:
+        """Every profile by name. Raises `ValueError` for a file that is damaged."""
+        path = self.directory / "config.toml"
+        try:
+            content = _read(path)
+        except FileNotFoundError:
+            return {}
+        try:
+            tables: dict[str, dict[str, str]] = tomllib.loads(content.decode())["profiles"]
+            return {name: Profile(**members) for name, members in tables.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is no file of profiles: {error}") from error
+
+    def get(self, name: str) -> Profile:
+        """The profile of this name. Raises `ValueError` when there is none."""
+        found = self.all()
+        if name not in found:
+            known = ", ".join(sorted(found)) or "none"
+            raise ValueError(f"there is no profile {name}; there are: {known}")
+        return found[name]
+
+    def put(self, name: str, profile: Profile) -> None:
+        """Add a profile, or replace it. Raises `ValueError` for another name than letters, digits, - and _."""
+        if NAME.fullmatch(name) is None:
+            raise ValueError("the name of a profile has up to 40 letters, digits, - and _")
+        self._write({**self.all(), name: profile})
+
+    def remove(self, name: str) -> None:
+        """Remove a profile. Its credentials stay: `forget` removes them."""
+        self.get(name)
+        self._write({other: profile for other, profile in self.all().items() if other != name})
+
+    def credentials(self, profile: Profile) -> dict[str, str]:
+        """`token` and `apiKey` of the profile, where a login has stored them.
+
+        Raises `ValueError` for a file that others can read, or that is damaged.
+        """
+        return self._credentials().get(_place(profile), {})
+
+    def api_key(self, profile: Profile) -> str | None:
+        """The API key of the profile; None: there is none."""
+        return self.credentials(profile).get("apiKey")
+
+    def keep(self, profile: Profile, **found: str) -> None:
+        """Store credentials beside the ones that are there."""
+        every = self._credentials()
+        every[_place(profile)] = {**every.get(_place(profile), {}), **found}
+        self._write_credentials(every)
+
+    def forget(self, profile: Profile) -> bool:
+        """Remove the credentials of the profile; whether there were some."""
+        every = self._credentials()
+        if every.pop(_place(profile), None) is None:
+            return False
+        self._write_credentials(every)
+        return True
+
+    def _write(self, profiles: dict[str, Profile]) -> None:
+        lines: list[str] = []
+        for name, profile in sorted(profiles.items()):
+            lines.append(f"[profiles.{name}]")
+            # A JSON string is a basic string of TOML.
+            lines += [f"{key} = {json.dumps(value)}" for key, value in asdict(profile).items() if value is not None]
+            lines.append("")
+        make_directory(self.directory)
+        with whole_file(self.directory / "config.toml") as file:
+            file.write("\n".join(lines).encode())
+
+    def _credentials(self) -> dict[str, dict[str, str]]:
+        path = self.credentials_file
+        try:
+            mode = path.stat().st_mode
+            content = _read(path)
+        except FileNotFoundError:
+            return {}
+        if mode & _OTHERS:
+            raise ValueError(f"other users of this machine can read {path}: chmod 600 it, and rotate its API keys")
+        try:
+            found: Any = json.loads(content)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ValueError(f"{path} is no file of credentials: remove it and log in")  # noqa: TRY004 - of the file
+        return cast("dict[str, dict[str, str]]", found)
+
+    def _write_credentials(self, every: dict[str, dict[str, str]]) -> None:
+        make_directory(self.directory)
+        with whole_file(self.credentials_file) as file:
+            file.write(json.dumps(every, indent=2).encode() + b"\n")
+
+
+def _place(profile: Profile) -> str:
+    """Origin and address: the key of credentials."""
+    parts = urlsplit(profile.url)
+    return f"{parts.scheme}://{parts.netloc} {profile.address or ''}".strip()
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_BYTES_MAX)
