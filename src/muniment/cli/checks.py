@@ -21,8 +21,21 @@ from muniment.cli.options import (
 
 @click.command()
 @common_options
-def verify(config: Path | None, **flags: object) -> None:
-    """Compute every hash and check every signature of the stored data again."""
+@click.option("--url", "-u", help="Check a running service by what it shows, instead of stored data.")
+@click.option("--protocol", help="With --url: protocol name of that registry; default: Mimic.")
+def verify(config: Path | None, url: str | None, protocol: str | None, **flags: object) -> None:
+    """Compute every hash and check every signature of the stored data again.
+
+    With --url it reads everything that a service shows. The status is 0 when all is well, and 1 (with --url: 5) when
+    something is wrong.
+    """
+    if url is not None:
+        from muniment.cli.client.checking import verify_service
+
+        if config is not None or any(flags.values()):
+            raise click.UsageError("--url checks a service: it takes no option of stored data")
+        verify_service({"url": url, "protocol": protocol, "profile": None, "signer": None})
+        return
     from muniment.maintenance.verifying.verify import verify as verify_registry
 
     settings = registry_with_blocks_of(config, **flags)

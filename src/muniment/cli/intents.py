@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from muniment.cli import output
+from muniment.cli.client.intents import COMMANDS
 from muniment.cli.options import chains_option, common_options, json_summary_option, registry_of
 from muniment.cli.watch import watch
 from muniment.errors import NotReady, Refusal
@@ -38,10 +39,11 @@ class _FailedError(click.ClickException):
 
 @click.group()
 def intents() -> None:
-    """The intents: files, and events on chain."""
+    """The intents of a service; and with a data directory: files, and events on chain."""
 
 
-intents.add_command(watch)
+for _command in (watch, *COMMANDS):
+    intents.add_command(_command)
 
 
 @intents.command("import")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -12,6 +13,10 @@ from muniment.cli.backup import backup, restore
 from muniment.cli.blocks import blocks, pins
 from muniment.cli.chains import chains
 from muniment.cli.checks import doctor, ping, verify
+from muniment.cli.client.account import api_key, balances, login, logout, profiles, whoami
+from muniment.cli.client.completing import completion
+from muniment.cli.client.functions import deploy, functions
+from muniment.cli.client.triggers import triggers
 from muniment.cli.database import database, epoch, sequence
 from muniment.cli.demo import demo
 from muniment.cli.following.events import events
@@ -23,7 +28,20 @@ from muniment.cli.serve import migrate, serve, show_config
 from muniment.cli.users import users
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Sections(click.Group):
+    """The sub-commands in two sections: those for the users of a registry, and those for its operators."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write both sections."""
+        used = [each.name for each in USE_A_REGISTRY]
+        for title, is_used in (("Use a registry", True), ("Run a registry", False)):
+            commands = [(name, self.commands[name]) for name in self.list_commands(ctx) if (name in used) is is_used]
+            width = formatter.width - 6 - max(len(name) for name, _ in commands)
+            with formatter.section(title):
+                formatter.write_dl([(name, command.get_short_help_str(width)) for name, command in commands])
+
+
+@click.group(cls=_Sections, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="muniment", message="muniment %(version)s")
 def main() -> None:
     """Registry and intent service for wallet-signed automation on EVM chains."""
@@ -44,8 +62,12 @@ def _open_missing_streams() -> None:
             setattr(sys, name, stream)
 
 
-for _command in (
-    serve, demo, migrate, show_config, verify, doctor, ping, backup, restore, secrets, blocks, database, epoch,
-    sequence, users, chains, operators, intents, pins, events, webhooks,
-):  # fmt: skip
+USE_A_REGISTRY: Final = (
+    login, logout, whoami, profiles, api_key, balances, deploy, functions, triggers, intents, events, verify, completion,
+)  # fmt: skip
+_RUN_A_REGISTRY: Final = (
+    serve, demo, migrate, show_config, doctor, ping, backup, restore, secrets, blocks, database, epoch, sequence, users,
+    chains, operators, pins, webhooks,
+)  # fmt: skip
+for _command in (*USE_A_REGISTRY, *_RUN_A_REGISTRY):
     main.add_command(_command)

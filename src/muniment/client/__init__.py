@@ -20,7 +20,7 @@ from muniment.client.pages import Page as Page
 from muniment.client.profiles import Profile as Profile, Profiles as Profiles
 from muniment.client.retrying import Retry as Retry
 from muniment.client.rows import rows as rows
-from muniment.client.signers import KeySigner as KeySigner, Signer as Signer
+from muniment.client.signers import KeySigner as KeySigner, Signer as Signer, signer_of as signer_of
 from muniment.client.sync.registry import Registry as Registry
 from muniment.errors import (
     CursorTooOld as CursorTooOld,

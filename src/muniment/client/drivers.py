@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from muniment.client.steps import Flow
 
 T = TypeVar("T")
+# Hears of a long upload or download: its name, the bytes so far, and all of them.
+Progress = Callable[[str, int, int], None]
+# A shorter body is no long upload.
+_LONG: Final = 256 * 1024
+_PIECE: Final = 64 * 1024
+_DIGITS_MAX: Final = 16
 # The longest answer is a module of 16 MiB with its bundle around it, or a page of a hundred large triggers.
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 # The request has not left: the service cannot have done anything.
@@ -30,6 +37,7 @@ class Blocking:
     url: str
     http: httpx2.Client
     signer: Signer | None = None
+    progress: Progress | None = None
 
     def run(self, flow: Flow[T]) -> T:
         """The result of `flow`. Raises its errors, and `ValueError` for a signature without a signer."""
@@ -54,8 +62,8 @@ class Blocking:
 
     def _exchange(self, send: Send) -> Reply:
         try:
-            with self.http.stream(**_arguments(self.url, send)) as response:
-                gathered = _Content()
+            with self.http.stream(**_arguments(self.url, send, self.progress)) as response:
+                gathered = _Content(response, self.progress)
                 for piece in response.iter_bytes():
                     gathered.add(piece)
                 return _reply(response, gathered)
@@ -70,6 +78,7 @@ class Awaiting:
     url: str
     http: httpx2.AsyncClient
     signer: Signer | None = None
+    progress: Progress | None = None
 
     async def run(self, flow: Flow[T]) -> T:
         """The result of `flow`, as `Blocking.run` has it."""
@@ -94,8 +103,8 @@ class Awaiting:
 
     async def _exchange(self, send: Send) -> Reply:
         try:
-            async with self.http.stream(**_arguments(self.url, send)) as response:
-                gathered = _Content()
+            async with self.http.stream(**_arguments(self.url, send, self.progress)) as response:
+                gathered = _Content(response, self.progress)
                 async for piece in response.aiter_bytes():
                     gathered.add(piece)
                 return _reply(response, gathered)
@@ -106,9 +115,14 @@ class Awaiting:
 class _Content:
     """The content of an answer, up to `ANSWER_BYTES_MAX`."""
 
-    def __init__(self) -> None:
+    def __init__(self, response: httpx2.Response, progress: Progress | None) -> None:
         self.pieces: list[bytes] = []
         self._length = 0
+        announced = response.headers.get("content-length", "")
+        self._announced = (
+            int(announced) if announced.isascii() and announced.isdigit() and len(announced) < _DIGITS_MAX else 0
+        )
+        self._progress = progress if self._announced > _LONG else None
 
     def add(self, piece: bytes) -> None:
         """Raises `Unreachable` beyond the limit."""
@@ -116,13 +130,35 @@ class _Content:
         if self._length > ANSWER_BYTES_MAX:
             raise Unreachable(f"the answer has more than {ANSWER_BYTES_MAX} bytes", sent=True)
         self.pieces.append(piece)
+        if self._progress is not None:
+            self._progress("download", self._length, self._announced)
 
 
-def _arguments(url: str, send: Send) -> dict[str, Any]:
+class _Upload:
+    """A long body in pieces, for both drivers; `progress` hears of each."""
+
+    def __init__(self, body: bytes, progress: Progress) -> None:
+        self._body = body
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start in range(0, len(self._body), _PIECE):
+            yield self._body[start : start + _PIECE]
+            self._progress("upload", min(start + _PIECE, len(self._body)), len(self._body))
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
+
+
+def _arguments(url: str, send: Send, progress: Progress | None) -> dict[str, Any]:
+    body, headers = send.body, dict(send.headers)
+    if body is not None and progress is not None and len(body) > _LONG:
+        headers["content-length"] = str(len(body))
+        body = _Upload(body, progress)
     # Redirects are not followed: credentials stay at one origin.
     return {
-        "method": send.method, "url": url + send.target, "content": send.body, "headers": dict(send.headers),
-        "follow_redirects": False,
+        "method": send.method, "url": url + send.target, "content": body, "headers": headers, "follow_redirects": False,
     }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ _ANSWER_S: Final = 5
 def session_of(  # noqa: PLR0913 - settings, by name
     *,
     signer: Signer | None,
+    address: str | None,
     api_key: str | None,
     operator_key: str | None,
     token: str | None,
@@ -37,7 +38,7 @@ def session_of(  # noqa: PLR0913 - settings, by name
         verifies=verify,
         settlers=tuple(SettlementDomain(chain, Address.parse(settler)) for chain, settler in chains.items()),
         retry=retry,
-        address=None if signer is None else Address.parse(signer.address),
+        address=None if (named := signer.address if signer else address) is None else Address.parse(named),
         api_key=api_key,
         operator_key=operator_key,
         token=token,

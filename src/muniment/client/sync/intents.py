@@ -30,10 +30,14 @@ class Intents(Part):
         config_sig: str | None = None,
         status: str | None = None,
         limit: int = 100,
+        on_forged: Callable[[Forged], None] | None = None,
     ) -> Pages[AnyIntent]:
-        """Intents, `limit` in a page, with the newest 50 proposals and logs of each."""
+        """Intents, `limit` in a page, with the newest 50 proposals and logs of each.
+
+        A forged one is raised, or given to `on_forged` and left out.
+        """
         filters = without_none({"user": user, "settler": settler, "configSig": config_sig, "status": status})
-        return Pages(self._driver, lambda cursor: intents.page(self._session, cursor, filters, limit))
+        return Pages(self._driver, lambda cursor: intents.page(self._session, cursor, filters, limit, on_forged))
 
     def follow(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import httpx2
 
-from muniment.client.drivers import Blocking
+from muniment.client.drivers import Blocking, Progress
 from muniment.client.opening import checked_url, session_of
 from muniment.client.profiles import Profiles
 from muniment.client.retrying import Retry
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 class Registry:
     """A registry at `url`, with calls that block. Use it in `with`, which closes its connections.
 
-    `signer` signs; `api_key` deploys, and is read with the signer if it is missing; `operator_key` writes intents.
-    `protocol` is the registry's protocol name, `chains` maps ids of chains to settlement contracts. With `verify`,
-    every fact that an answer can prove is proved, and `Forged` is raised where it is false.
+    `signer` signs; `api_key` deploys, and is read with the signer if it is missing; `operator_key` writes intents;
+    `token` is of an earlier login of `address`. `protocol` is the registry's protocol name, `chains` maps ids of chains
+    to settlement contracts. With `verify`, every fact that an answer can prove is proved, and `Forged` is raised where
+    it is false. `progress` hears of long uploads and downloads: a name, the bytes so far, and all of them.
     """
 
     def __init__(  # noqa: PLR0913 - settings, by name
@@ -39,20 +40,22 @@ class Registry:
         api_key: str | None = None,
         operator_key: str | None = None,
         token: str | None = None,
+        address: str | None = None,
         protocol: str = "Mimic",
         chains: Mapping[int, str] | None = None,
         verify: bool = True,
         timeout_s: float = 30,
         retry: Retry | None = None,
+        progress: Progress | None = None,
         http: httpx2.Client | None = None,
     ) -> None:
         """Connect to nothing yet. Raises `ValueError` for a URL of another form."""
         self._owned = httpx2.Client(timeout=timeout_s) if http is None else None
         session = session_of(
-            signer=signer, api_key=api_key, operator_key=operator_key, token=token, protocol=protocol,
+            signer=signer, api_key=api_key, operator_key=operator_key, token=token, address=address, protocol=protocol,
             chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
         )  # fmt: skip
-        driver = Blocking(checked_url(url), http or self._owned or httpx2.Client(), signer)
+        driver = Blocking(checked_url(url), http or self._owned or httpx2.Client(), signer, progress)
         self.functions = Functions(driver, session)
         self.triggers = Triggers(driver, session)
         self.intents = Intents(driver, session)

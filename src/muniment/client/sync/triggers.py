@@ -42,10 +42,11 @@ class Triggers(Part):
         function_cid: str | None = None,
         active: bool | None = None,
         limit: int = 100,
+        on_forged: Callable[[Forged], None] | None = None,
     ) -> Pages[Trigger]:
-        """Triggers, `limit` in a page."""
+        """Triggers, `limit` in a page. A forged one is raised, or given to `on_forged` and left out."""
         filters = without_none({"signer": signer, "functionCid": function_cid, "active": active})
-        return Pages(self._driver, lambda cursor: triggers.page(self._session, cursor, filters, limit))
+        return Pages(self._driver, lambda cursor: triggers.page(self._session, cursor, filters, limit, on_forged))
 
     def follow(
         self,

@@ -1,0 +1,1 @@
+"""Commands that use a registry over HTTP, through the Python client."""

@@ -1,0 +1,165 @@
+"""`muniment login`, `logout`, `whoami`, `profiles`, `api-key` and `balances`."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muniment.cli.client.failing import NeedsLoginError, failures
+from muniment.cli.client.opening import connected, opened, place_of, service_options, signer_of_place
+from muniment.cli.client.showing import Column, is_for_programs, note, shape_options, show_all, show_json, show_one
+
+if TYPE_CHECKING:
+    from muniment.client import Balance
+
+
+@click.command()
+@service_options
+@click.option("--mimic-profile", help="Also store the API key under this name for the mimic command.")
+def login(*, mimic_profile: str | None, **flags: Any) -> None:
+    """Log in with a signature, and store the credentials for later commands.
+
+    The profile (--profile, or `default`) keeps URL, address and wallet. The token and the API key go to a file that
+    only you can read. With a key in MUNIMENT_PRIVATE_KEY no credential is stored: the key is enough.
+    """
+    from muniment.cli.client import mimic
+    from muniment.client.profiles import Profiles
+
+    with failures():
+        place, profiles = place_of(flags), Profiles.of_user()
+        keeps = place.signer != "key"
+        if keeps:
+            note(f"The token and the API key will be stored in {profiles.credentials_file}.")
+        signer = signer_of_place(place)
+        profile = replace(place.profile, address=signer.address)
+        with connected(replace(place, profile=profile), signer=signer) as registry:
+            token, api_key = registry.account.log_in(), registry.account.api_key()
+        profiles.put(place.name, profile)
+        if keeps:
+            profiles.keep(profile, token=token, apiKey=api_key)
+        if mimic_profile is not None:
+            note(f"The API key is now in {mimic.store(mimic_profile, api_key)}.")
+    note(f"{signer.address} is logged in at {profile.url} (profile {place.name})")
+
+
+@click.command()
+@service_options
+def logout(**flags: Any) -> None:
+    """Remove the credentials of a profile from this machine. The API key stays valid: `muniment api-key rotate`."""
+    from muniment.client.profiles import Profiles
+
+    with failures():
+        place = place_of(flags)
+        had_some = Profiles.of_user().forget(place.profile)
+    note("the credentials are removed" if had_some else "there were no credentials")
+
+
+@click.command()
+@service_options
+@shape_options
+def whoami(*, as_json: bool | None, whole: bool, **flags: Any) -> None:
+    """Show the wallet, the service, and the place of the credentials. It asks no service."""
+    from muniment.client.profiles import Profiles
+
+    del whole
+    with failures():
+        place, profiles = place_of(flags), Profiles.of_user()
+        stored = profiles.credentials(place.profile)
+        address = signer_of_place(place).address if place.signer == "key" else place.profile.address
+    if address is None:
+        raise NeedsLoginError(f"nobody is logged in at {place.profile.url}\nNext: run `muniment login`")
+    where = f"{' and '.join(sorted(stored))} in {profiles.credentials_file}" if stored else "none is stored"
+    members = {
+        "address": str(address), "service": place.profile.url, "profile": place.name, "wallet": place.signer or "none",
+        "protocol": place.profile.protocol, "credentials": where,
+    }  # fmt: skip
+    show_one(members, members, as_json=as_json)
+
+
+@click.command()
+@shape_options
+@click.option("--remove", metavar="NAME", help="Remove a profile and its credentials.")
+def profiles(*, remove: str | None, as_json: bool | None, whole: bool) -> None:
+    """List the profiles."""
+    from dataclasses import asdict
+
+    from muniment.client.profiles import Profiles
+
+    del whole
+    with failures():
+        known = Profiles.of_user()
+        if remove is not None:
+            known.forget(known.get(remove))
+            known.remove(remove)
+            note(f"profile {remove} is removed")
+            return
+        rows = [{"name": name, **asdict(profile)} for name, profile in known.all().items()]
+    columns = [
+        Column("NAME", lambda each: each["name"]), Column("URL", lambda each: each["url"]),
+        Column("ADDRESS", lambda each: each["address"] or ""), Column("WALLET", lambda each: each["signer"] or ""),
+        Column("PROTOCOL", lambda each: each["protocol"]),
+    ]  # fmt: skip
+    show_all(rows, columns, as_json=as_json, empty="no profiles; `muniment login` makes one")
+
+
+@click.group("api-key", invoke_without_command=True)
+@service_options
+@click.pass_context
+def api_key(context: click.Context, **flags: Any) -> None:
+    """Print the API key of the wallet."""
+    context.obj = flags
+    if context.invoked_subcommand is None:
+        with opened(flags, needs="token") as registry:
+            click.echo(registry.account.api_key())
+
+
+@api_key.command("rotate")
+@click.option("--grace", type=click.IntRange(0), metavar="SECONDS", help="Life of the old key; default: a day.")
+@service_options
+@click.pass_obj
+def rotate_api_key(outer: dict[str, Any], *, grace: int | None, **flags: Any) -> None:
+    """Replace the API key, and print the new one."""
+    from muniment.client.profiles import Profiles
+
+    merged = {name: value or outer.get(name) for name, value in flags.items()}
+    with failures():
+        place, profiles_ = place_of(merged), Profiles.of_user()
+        with connected(place, needs="token") as registry:
+            new = registry.account.rotate_api_key(grace_s=grace)
+        if "apiKey" in profiles_.credentials(place.profile):
+            profiles_.keep(place.profile, apiKey=new)
+    click.echo(new)
+
+
+@click.command()
+@service_options
+@shape_options
+def balances(*, as_json: bool | None, whole: bool, **flags: Any) -> None:
+    """Show the tokens of the wallet on the registry's chains, as the service says."""
+    del whole
+    with opened(flags, needs="token") as registry:
+        found = registry.account.balances()
+    if is_for_programs(as_json):
+        for each in found:
+            show_json(each)
+        return
+    columns = [
+        Column("CHAIN", lambda each: str(each.chain_id)), Column("TOKEN", lambda each: each.symbol),
+        Column("BALANCE", _amount), Column("US DOLLARS", _worth),
+    ]  # fmt: skip
+    show_all(found, columns, as_json=False, empty="no balances: the registry has no chains, or the wallet is empty")
+
+
+def _amount(balance: Balance) -> str:
+    return f"{Decimal(balance.balance).scaleb(-balance.decimals).normalize():f}"
+
+
+def _worth(balance: Balance) -> str:
+    if not balance.price:
+        return "unknown"
+    return f"{Decimal(balance.balance).scaleb(-balance.decimals) * Decimal(str(balance.price)):.2f}"

@@ -1,0 +1,91 @@
+"""`muniment deploy` and `muniment functions`."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muniment.cli import output
+from muniment.cli.client.opening import opened, service_options
+from muniment.cli.client.showing import Column, ago, note, shape_options, show_all, show_one
+
+if TYPE_CHECKING:
+    from muniment.functions.types import Function
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False, exists=True), default="build")
+@click.option("--key", "-k", help="API key; default: MUNIMENT_API_KEY, or that of the profile.")
+@service_options
+@shape_options
+def deploy(directory: Path, *, key: str | None, as_json: bool | None, whole: bool, **flags: Any) -> None:
+    """Upload the function in DIRECTORY (default: build), with its manifest.json and its function.wasm.
+
+    The CID is computed here and compared with the answer. It is written to DIRECTORY/CID.json.
+    """
+    import json
+
+    from muniment.client import Bundle
+
+    del whole  # a CID is always shown whole
+    with output.progress_bars() as draw, opened(flags, needs="key", api_key=key, progress=draw) as registry:
+        function = registry.functions.deploy(Bundle.read(directory))
+        (directory / "CID.json").write_text(json.dumps({"CID": function.cid}, indent=2) + "\n", "utf-8")
+    show_one(function, _members(function), as_json=as_json)
+
+
+@click.group()
+def functions() -> None:
+    """The functions of a registry."""
+
+
+@functions.command("list")
+@click.option("--creator", help="Only those that this address has deployed.")
+@service_options
+@shape_options
+def list_functions(*, creator: str | None, as_json: bool | None, whole: bool, **flags: Any) -> None:
+    """List functions, the oldest first."""
+    columns = [
+        Column("CID", lambda each: each.cid), Column("NAME", lambda each: each.name),
+        Column("VERSION", lambda each: each.version), Column("DEPLOYED", lambda each: ago(each.created_at)),
+        Column("BY", lambda each: each.creator),
+    ]  # fmt: skip
+    del whole  # a CID is always shown whole
+    with opened(flags) as registry:
+        show_all(registry.functions.list(creator=creator), columns, as_json=as_json, empty="no functions")
+
+
+@functions.command("show")
+@click.argument("cid")
+@service_options
+@shape_options
+def show_function(cid: str, *, as_json: bool | None, whole: bool, **flags: Any) -> None:
+    """Show a function and the inputs of its triggers; its manifest is proved by the CID."""
+    del whole
+    with opened(flags) as registry:
+        function, manifest = registry.functions.get(cid), registry.functions.manifest(cid)
+    inputs = "\n".join(f"{name}: {word}" for name, word in manifest.inputs.items()) or "none"
+    show_one(function, {**_members(function), "inputs": inputs}, as_json=as_json)
+
+
+@functions.command("download")
+@click.argument("cid")
+@click.argument("directory", type=click.Path(path_type=Path))
+@service_options
+def download_function(cid: str, directory: Path, **flags: Any) -> None:
+    """Write the files of a function into the new DIRECTORY. Every block is checked against the CID."""
+    with output.progress_bars() as draw, opened(flags, progress=draw) as registry:
+        registry.functions.download(cid, directory)
+    note(f"{directory} has the files that {cid} names")
+
+
+def _members(function: Function) -> dict[str, str]:
+    return {
+        "CID": function.cid, "name": function.name, "version": function.version,
+        "description": function.description,
+        "deployed": f"{ago(function.created_at)}, by {function.creator} (as the service says)",
+    }  # fmt: skip

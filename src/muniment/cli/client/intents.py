@@ -1,0 +1,205 @@
+"""The commands of `muniment intents` that use a service."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from muniment.cli.client.following import follow_options, followed
+from muniment.cli.client.opening import opened, place_of, service_options
+from muniment.cli.client.showing import Column, ago, note, relative, shape_options, short, show_all, show_one
+
+if TYPE_CHECKING:
+    from muniment.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_FILE_BYTES_MAX: Final = 4 * 1024 * 1024
+_CLAIMED: Final = "(as the service says)"
+
+
+def _filter_options(command: Command) -> Command:
+    for option in (
+        click.option("--trigger", metavar="SIG", help="Only those of this trigger."),
+        click.option("--settler", metavar="ADDRESS", help="Only those for this settlement contract."),
+        click.option("--user", metavar="ADDRESS", help="Only those of this user."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("list")
+@_filter_options
+@click.option("--status", help="Only those in this status.")
+@service_options
+@shape_options
+def list_intents(
+    *, user: str | None, settler: str | None, trigger: str | None, status: str | None, as_json: bool | None,
+    whole: bool, **flags: Any,
+) -> None:  # fmt: skip
+    """List intents, the oldest first. The hashes of each are computed again."""
+    with opened(flags) as registry:
+        found = registry.intents.list(user=user, settler=settler, config_sig=trigger, status=status)
+        show_all(found, _columns(whole=whole), as_json=as_json, empty="no intents")
+
+
+@click.command("show")
+@click.argument("hash_", metavar="HASH")
+@service_options
+@shape_options
+def show_intent(hash_: str, *, as_json: bool | None, whole: bool, **flags: Any) -> None:
+    """Show an intent with its proposals and its log. Its hashes are computed again."""
+    del whole  # one intent is always shown whole
+    with opened(flags) as registry:
+        intent = registry.intents.get(hash_)
+    show_one(intent, _members(intent), as_json=as_json)
+
+
+@click.command("follow")
+@_filter_options
+@follow_options
+@service_options
+@shape_options
+def follow_intents(
+    *, user: str | None, settler: str | None, trigger: str | None, state: Path | None, as_json: bool | None,
+    whole: bool, **flags: Any,
+) -> None:  # fmt: skip
+    """Show intents as they are recorded, until Ctrl-C: all from the first on, or those since the last start."""
+    about = {"of": "intents", "user": user, "settler": settler, "trigger": trigger}
+    with followed(flags, state, about) as (registry, position):
+        pages = registry.intents.follow(after=position.read(), user=user, settler=settler, config_sig=trigger)
+        for page in pages:
+            show_all(page, _columns(whole=whole), as_json=as_json, empty="")
+            position.write(page.cursor)
+
+
+@click.command("download")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@service_options
+def download_intents(file: Path, **flags: Any) -> None:
+    """Write every intent to FILE, one a line, as `muniment intents import` reads them. A mirror in one file.
+
+    Every hash is computed again. An interrupted download goes on where it was; a later one adds the new intents.
+    """
+    from muniment.cli.client.mirror import Mirror
+
+    with opened(flags) as registry:
+        mirror = Mirror(file, place_of(flags).profile.url)
+        count = mirror.add(registry, note if sys.stderr.isatty() else lambda _text: None)
+    note(f"{count} intents added to {file}")
+
+
+@click.command("put")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@service_options
+@shape_options
+def put_intent(file: str, *, as_json: bool | None, whole: bool, **flags: Any) -> None:
+    """Record the intent in FILE, a JSON object. It needs MUNIMENT_OPERATOR_KEY."""
+    from muniment.intents.types import AnyNewIntent
+
+    del whole
+    with opened(flags, needs="operator") as registry:
+        intent = registry.intents.put(cast("AnyNewIntent", _record(file, AnyNewIntent)))
+    show_one(intent, _members(intent), as_json=as_json)
+
+
+@click.command("propose")
+@click.argument("hash_", metavar="HASH")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@service_options
+@shape_options
+def propose(hash_: str, file: str, *, as_json: bool | None, whole: bool, **flags: Any) -> None:
+    """Append the proposal in FILE, a JSON object, to an intent. It needs MUNIMENT_OPERATOR_KEY."""
+    from muniment.intents.types import AnyNewProposal
+
+    del whole
+    with opened(flags, needs="operator") as registry:
+        found = registry.intents.propose(hash_, cast("AnyNewProposal", _record(file, AnyNewProposal)))
+    show_one(found, {"proposal": found.hash, "solver": found.solver, "status": found.status}, as_json=as_json)
+
+
+@click.command("log")
+@click.argument("hash_", metavar="HASH")
+@click.argument("text")
+@click.option("--level", type=click.Choice(["info", "success", "warning", "error"]), default="info", show_default=True)
+@service_options
+def log_intent(hash_: str, text: str, *, level: Any, **flags: Any) -> None:
+    """Append a line to the log of an intent. It needs MUNIMENT_OPERATOR_KEY."""
+    with opened(flags, needs="operator") as registry:
+        registry.intents.log(hash_, level, text)
+    note("the line is stored")
+
+
+@click.command("move")
+@click.argument("hash_", metavar="HASH")
+@click.argument("status")
+@click.option("--proposal", metavar="HASH", help="Move this proposal instead of the intent.")
+@click.option("--transaction", metavar="HASH", help="The transaction that settles it.")
+@service_options
+@shape_options
+def move_intent(
+    hash_: str, status: str, *, proposal: str | None, transaction: str | None, as_json: bool | None, whole: bool,
+    **flags: Any,
+) -> None:  # fmt: skip
+    """Move an intent, or a proposal of it, to another status. It needs MUNIMENT_OPERATOR_KEY."""
+    del whole
+    with opened(flags, needs="operator") as registry:
+        intent = registry.intents.move(hash_, status, proposal=proposal, transaction_hash=transaction)
+    show_one(intent, _members(intent), as_json=as_json)
+
+
+COMMANDS: Final = (
+    list_intents, show_intent, follow_intents, download_intents, put_intent, propose, log_intent, move_intent,
+)  # fmt: skip
+
+
+def _record(place: str, kind: Any) -> Any:
+    """The record in a file, of one form of `kind`. Raises `Refusal`, `OSError`."""
+    from muniment.forms import decode_record
+    from muniment.json_text import parse_json
+
+    content = sys.stdin.buffer.read(_FILE_BYTES_MAX) if place == "-" else Path(place).read_bytes()
+    return decode_record(parse_json(content), kind)
+
+
+def _user(intent: AnyIntent) -> str:
+    from muniment.intents.types import Intent
+
+    return intent.user if isinstance(intent, Intent) else intent.fee_payer
+
+
+def _columns(*, whole: bool) -> list[Column]:
+    return [
+        Column("HASH", lambda each: short(each.hash, whole=whole)),
+        Column("STATUS", lambda each: each.status, is_status=True),
+        Column("USER", _user), Column("SETTLER", lambda each: each.settler),
+        Column("PROPOSALS", lambda each: str(len(each.proposals))),
+        Column("RECORDED", lambda each: ago(each.created_at)), Column("DEADLINE", _deadline),
+    ]  # fmt: skip
+
+
+def _deadline(intent: AnyIntent) -> str:
+    import time
+
+    return relative(int(intent.deadline) - time.time())
+
+
+def _members(intent: AnyIntent) -> dict[str, str]:
+    from muniment.intents.types import Intent
+
+    signed = {None: "", True: ", signed", False: ", NOT signed by it"}
+    proposals = "\n".join(
+        f"{each.hash} by {each.solver}: {each.status}{signed[each.verified]} {_CLAIMED}" for each in intent.proposals
+    )
+    return {
+        "hash": intent.hash, "user": _user(intent), "settler": intent.settler,
+        "trigger": intent.config_sig if isinstance(intent, Intent) else intent.trigger_sig,
+        "deadline": _deadline(intent), "status": f"{intent.status} {_CLAIMED}",
+        "recorded": f"{ago(intent.created_at)} {_CLAIMED}", "proposals": proposals or "none",
+        "log": "\n".join(f"{each.created_at} {each.level}: {each.data}" for each in intent.logs) or "none",
+    }  # fmt: skip
