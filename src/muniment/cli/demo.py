@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muniment.cli import output
+from muniment.cli.client.failing import failures
 from muniment.cli.options import chains_option, common_options, settings_of
 
 if TYPE_CHECKING:
@@ -36,30 +37,30 @@ _START_SECONDS_MAX: Final = 30
 @chains_option
 def demo(config: Path | None, url: str | None, **flags: object) -> None:
     """Show the main operations over HTTP with a throw-away wallet."""
-    from muniment.maintenance.http_client import Client
     from muniment.maintenance.walkthrough import development_nodes
 
     settings = settings_of(config, **flags)
-    with output.errors_on_one_line():
+    with output.errors_on_one_line(), failures():
         if url is not None:
-            _walk(Client(url))
+            _walk(url, settings)
             return
         # SIGTERM reaches only this process. Ctrl-C reaches the service too, because both have the same terminal.
         stop = output.StopRequest(signals=(signal.SIGTERM,))
         with stop.listening(), _service(settings) as (service, client):
-            _walk(client, development_nodes(settings))
+            _walk(client.url, settings, development_nodes(settings))
             output.print_text(f"\n{_where_next(client.url)}\n\nThe service stays up; Ctrl-C stops it.")
             with stop.waiting():
                 service.wait()
 
 
-def _walk(client: Client, nodes: Sequence[str] = ()) -> None:
+def _walk(url: str, settings: Settings, nodes: Sequence[str] = ()) -> None:
+    from muniment.client import Bundle
     from muniment.maintenance.walkthrough import Walkthrough
 
     sample = files("muniment.cli") / "sample"
-    bundle = {name: (sample / name).read_bytes() for name in ("manifest.json", "function.wasm")}
+    bundle = Bundle((sample / "manifest.json").read_bytes(), (sample / "function.wasm").read_bytes())
     Walkthrough(
-        client=client, bundle=bundle, nodes=nodes,
+        url=url, bundle=bundle, nodes=nodes, protocol=settings.protocol_name,
         on_step=lambda step, outcome: output.print_text(f"  {step:<12} {outcome}"),
     ).run()  # fmt: skip
 

@@ -63,7 +63,8 @@ def _open_missing_streams() -> None:
 
 
 USE_A_REGISTRY: Final = (
-    login, logout, whoami, profiles, api_key, balances, deploy, functions, triggers, intents, events, verify, completion,
+    login, logout, whoami, profiles, api_key, balances, deploy, functions, triggers, intents, events, verify,
+    completion,
 )  # fmt: skip
 _RUN_A_REGISTRY: Final = (
     serve, demo, migrate, show_config, doctor, ping, backup, restore, secrets, blocks, database, epoch, sequence, users,

@@ -1,4 +1,4 @@
-"""A walk through the main operations of a service over HTTP, with a throw-away wallet."""
+"""A walk through the main operations of a service with the Python client and a throw-away wallet."""
 
 from __future__ import annotations
 
@@ -8,42 +8,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from muniment.chains.catalogue import load_chains
-from muniment.evm.signature import address_of_key, personal_digest, sign
-from muniment.evm.typed_data import Domain, compile_types, digest
+from muniment.client import KeySigner, Registry, TriggerDraft
+from muniment.evm.address import Address
 from muniment.maintenance.http_client import Client, RequestFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from muniment.client import Bundle
     from muniment.settings import Settings
 
 _BALANCES_SHOWN: Final = 5
 _LIFETIME_MS: Final = 30 * 86_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class Wallet:
-    """A new key for one walk-through. It is kept nowhere."""
-
-    key: bytes
-
-    @property
-    def address(self) -> str:
-        """The wallet's address."""
-        return address_of_key(self.key)
-
-    def sign_text(self, text: str) -> str:
-        """The signature that `personal_sign` of a wallet returns (EIP-191)."""
-        return sign(personal_digest(text.encode()), self.key)
-
-    def sign_typed_data(self, params: dict[str, Any]) -> str:
-        """The signature that `eth_signTypedData_v4` of a wallet returns (EIP-712)."""
-        encoder = compile_types(params["types"], params["primaryType"])
-        return sign(digest(Domain(**params["domain"]), encoder.struct_hash(params["message"])), self.key)
 
 
 def development_nodes(settings: Settings) -> list[str]:
@@ -55,88 +35,74 @@ def development_nodes(settings: Settings) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walkthrough:
-    """A walk through the service of `client`, in which the files `bundle` are deployed.
+    """A walk through the service at `url`, on which `bundle` is deployed.
 
     `on_step` gets the name and the outcome of each step. `nodes` are URLs of development nodes.
     """
 
-    client: Client
-    bundle: Mapping[str, bytes]
+    url: str
+    bundle: Bundle
     on_step: Callable[[str, str], None]
+    protocol: str = "Mimic"
     nodes: Sequence[str] = ()
 
     def run(self) -> None:
-        """Log in, deploy, sign a trigger, list it, deactivate it, list it again. Raises `RequestFailed`."""
-        wallet = Wallet(secrets.token_bytes(32))
-        self._give_coins(wallet)
-        self.on_step("wallet", f"{wallet.address} (a new key, kept nowhere)")
-        token = self._log_in(wallet)
-        self._show_balances(token)
-        api_key = self._read_api_key(token)
-        cid = self._deploy(api_key)
-        sig = self._sign_trigger(wallet, cid)
-        self._list(wallet, "active")
-        self._deactivate(wallet, sig)
-        self._list(wallet, "deactivated")
+        """Log in, deploy, sign a trigger, list it, deactivate it, list it again.
 
-    def _give_coins(self, wallet: Wallet) -> None:
+        Raises the errors of the client.
+        """
+        wallet = KeySigner(secrets.token_bytes(32))
+        self._give_coins(wallet.address)
+        self.on_step("wallet", f"{wallet.address} (a new key, kept nowhere)")
+        with Registry(self.url, signer=wallet, protocol=self.protocol) as registry:
+            token = registry.account.log_in()
+            self.on_step("login", f"a signed nonce proves the address; token {token[:12]}…, valid for a day")
+            self._show_balances(registry)
+            self.on_step("API key", f"{registry.account.api_key()[:16]}…, for deploying")
+            cid = self._deploy(registry)
+            sig = self._sign_trigger(registry, cid)
+            self._list(registry, wallet.address, "active")
+            registry.triggers.deactivate([sig])
+            self.on_step("deactivate", "signed by the owner, for ever")
+            self._list(registry, wallet.address, "deactivated")
+
+    def _give_coins(self, address: Address) -> None:
         for url in self.nodes:
             with suppress(RequestFailed):
-                call = {"method": "hardhat_setBalance", "params": [wallet.address, hex(10**18)]}  # anvil knows it too
+                call = {"method": "hardhat_setBalance", "params": [address, hex(10**18)]}  # anvil knows it too
                 Client(url).post("/", {"jsonrpc": "2.0", "id": 1, **call})
 
-    def _log_in(self, wallet: Wallet) -> str:
-        nonce = self.client.post("/users/nonce", {"address": wallet.address})["nonce"]
-        self.on_step("nonce", f"{nonce[:18]}… to sign, valid for one login")
-        login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}
-        token = self.client.post("/users/authenticate", login)["token"]
-        self.on_step("login", f"the signature proves the address; token {token[:12]}…, valid for a day")
-        return token
-
-    def _show_balances(self, token: str) -> None:
+    def _show_balances(self, registry: Registry) -> None:
         """Without configured chains there are none."""
-        balances = self.client.get("/users/tokens", x_auth_token=token)
-        for each in balances[:_BALANCES_SHOWN]:
-            amount = Decimal(each["balance"]).scaleb(-each["decimals"]).normalize()
-            price = f"at {each['price']} US dollars" if each["price"] else "at an unknown price"
-            self.on_step("balance", f"{amount:f} {each['symbol']} on chain {each['chainId']}, {price}")
+        for each in registry.account.balances()[:_BALANCES_SHOWN]:
+            amount = Decimal(each.balance).scaleb(-each.decimals).normalize()
+            price = f"at {each.price} US dollars" if each.price else "at an unknown price"
+            self.on_step("balance", f"{amount:f} {each.symbol} on chain {each.chain_id}, {price}")
 
-    def _read_api_key(self, token: str) -> str:
-        api_key = self.client.get("/users/api-key", x_auth_token=token)["apiKey"]
-        self.on_step("API key", f"{api_key[:16]}…, for deploying")
-        return api_key
+    def _deploy(self, registry: Registry) -> str:
+        function = registry.functions.deploy(self.bundle)
+        self.on_step("deploy", f"{function.name} {function.version} is {function.cid}, computed here too")
+        return function.cid
 
-    def _deploy(self, api_key: str) -> str:
-        function = self.client.post_files("/functions", self.bundle, x_api_key=api_key)
-        self.on_step("deploy", f"{function['name']} {function['version']} is {function['CID']}")
-        return function["CID"]
-
-    def _sign_trigger(self, wallet: Wallet, cid: str) -> str:
-        params = self.client.post("/triggers/sign-params", {
-            "functionCid": cid, "version": "1.0.0", "input": {"chainId": 8453, "limit": "1000000000000000000"},
-            "config": {
+    def _sign_trigger(self, registry: Registry, cid: str) -> str:
+        draft = TriggerDraft.of(
+            cid, description="Every six hours, from the walk-through",
+            input={"chainId": 8453, "limit": "1000000000000000000"},
+            config={
                 "type": 0, "schedule": "0 */6 * * *", "delta": "10m",
                 "endDate": time.time_ns() // 1_000_000 + _LIFETIME_MS,
             },
-            "executionFeeLimit": "5000000000000000",
-        })  # fmt: skip
-        self.on_step("sign-params", f"typed data under '{params['domain']['name']}': every six hours, for thirty days")
-        sig = wallet.sign_typed_data(params)
-        self.on_step("signature", f"{sig[:18]}…, which is also the trigger's id")
-        trigger = self.client.post("/triggers", {
-            "description": "Every six hours, from the walk-through", "sig": sig, "signer": wallet.address,
-            "typedData": {"types": params["types"], "values": params["message"]},
-        })  # fmt: skip
-        self.on_step("trigger", f"registered at {trigger['createdAt']}")
-        return sig
+            execution_fee_limit="5000000000000000",
+        )  # fmt: skip
+        preview = registry.triggers.preview(draft)
+        self.on_step("preview", f"every six hours, for thirty days; next run {preview.next_runs[0]}")
+        signed = registry.triggers.sign(draft)
+        self.on_step("signature", f"{signed.sig[:18]}…, which is also the trigger's id")
+        trigger = registry.triggers.create(signed)
+        self.on_step("trigger", f"registered at {trigger.created_at}")
+        return trigger.sig
 
-    def _list(self, wallet: Wallet, expected: str) -> None:
-        active = self.client.get(f"/triggers?signer={wallet.address}&active=true")
-        known = self.client.get(f"/triggers?signer={wallet.address}")
-        self.on_step("list", f"{len(active)} active of {len(known)} by this wallet: it is {expected}")
-
-    def _deactivate(self, wallet: Wallet, sig: str) -> None:
-        params = self.client.post("/triggers/deactivate/sign-params", {"triggerSigs": [sig]})
-        consent = {"triggerSigs": [sig], "signature": wallet.sign_typed_data(params["typedData"])}
-        self.client.post("/triggers/deactivate", consent)
-        self.on_step("deactivate", "signed by the owner, for ever")
+    def _list(self, registry: Registry, address: Address, expected: str) -> None:
+        active = [*registry.triggers.list(signer=address, active=True)]
+        known = [*registry.triggers.list(signer=address)]
+        self.on_step("list", f"{len(active)} active of {len(known)} by this wallet, each checked: it is {expected}")

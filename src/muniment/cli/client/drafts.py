@@ -55,8 +55,8 @@ def read_trigger(flags: Mapping[str, Any]) -> TriggerDraft | SignedTrigger:
     if flags["cid"] is not None:
         raise ValueError("give a FILE or --function, not both")
     given: Any = parse_json(_read(flags["file"]))
-    is_signed = isinstance(given, dict) and "sig" in given
-    return decode_record(given, SignedTrigger if is_signed else TriggerDraft)
+    is_signed = isinstance(given, dict) and "sig" in cast("dict[str, Any]", given)
+    return decode_record(cast("object", given), SignedTrigger if is_signed else TriggerDraft)
 
 
 def read_draft(flags: Mapping[str, Any]) -> TriggerDraft:
@@ -71,7 +71,6 @@ def read_draft(flags: Mapping[str, Any]) -> TriggerDraft:
 
 def _draft(flags: Mapping[str, Any]) -> TriggerDraft:
     from muniment.client import TriggerDraft
-    from muniment.forms import decode_record
 
     if flags["cid"] is None:
         raise ValueError("name the function with --function CID, or give a FILE with a draft")
@@ -81,11 +80,11 @@ def _draft(flags: Mapping[str, Any]) -> TriggerDraft:
         config: Any = json.loads(flags["config_json"])
     else:
         config = {"type": 0, "schedule": flags["schedule"], "delta": flags["delta"], "endDate": end_ms(flags["end"])}
-    return decode_record({
-        "functionCid": flags["cid"], "version": flags["version"], "config": config, "input": _inputs(flags["inputs"]),
-        "executionFeeLimit": flags["fee_limit"], "minValidations": flags["validations"],
-        "description": flags["description"] or "Signed on the command line",
-    }, TriggerDraft)  # fmt: skip
+    return TriggerDraft.of(
+        flags["cid"], config=config, input=_inputs(flags["inputs"]), version=flags["version"],
+        execution_fee_limit=flags["fee_limit"], min_validations=flags["validations"],
+        description=flags["description"] or "Signed on the command line",
+    )  # fmt: skip
 
 
 def end_ms(text: str) -> int:

@@ -29,6 +29,10 @@ _NO_SIGNER: Final = (
     "command:LINE, browser), or log in with `muniment login`"
 )
 
+_NO_OPERATOR_KEY: Final = (
+    "operators write intents: set MUNIMENT_OPERATOR_KEY to the key that `muniment operators add` printed"
+)
+
 
 def service_options(command: Command) -> Command:
     """Add the options of every command that uses a service."""
@@ -87,9 +91,7 @@ def opened(flags: Mapping[str, Any], *, needs: str = "", **more: Any) -> Generat
         if needs == "operator":
             needs = ""
             if not os.environ.get("MUNIMENT_OPERATOR_KEY"):
-                raise NeedsLoginError(
-                    "operators write intents: set MUNIMENT_OPERATOR_KEY, as `muniment operators add` prints it"
-                )
+                raise NeedsLoginError(_NO_OPERATOR_KEY)
         place = place_of(flags)
         with connected(place, needs=needs, **more) as registry:
             yield registry

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import UNSET
 
 from muniment.cli.client.drafts import draft_options, read_draft, read_trigger
 from muniment.cli.client.failing import failures
@@ -162,6 +161,8 @@ def _spoken(preview_: Preview) -> dict[str, str]:
 
 def _status(trigger: Trigger) -> str:
     import time
+
+    from msgspec import UNSET
 
     if trigger.deactivate_sig is not UNSET:
         return "deactivated"
