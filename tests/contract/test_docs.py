@@ -14,6 +14,7 @@ import pytest
 from golden import ROOT
 
 from conformance import document
+from muniment.cli.client.opening import VARIABLES
 from muniment.chains.catalogue import load_chains
 from muniment.context import Context
 from muniment.http.documents.pages import error_page, reference_page
@@ -55,7 +56,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
 def test_variables_that_a_page_names_exist_in_the_settings(page: Path) -> None:
-    known = {variable(each.name) for each in fields(Settings)} | {"MUNIMENT_NAME"}
+    known = {variable(each.name) for each in fields(Settings)} | {"MUNIMENT_NAME", *VARIABLES}
     if page.name == "CONTRIBUTING.md":
         known.add("MUNIMENT_KEY_SET_AGE_S_MAX")  # its reader makes this setting
     named = {name.removesuffix("_FILE") for name in re.findall(r"MUNIMENT_[A-Z_]+", page.read_text("utf-8"))}

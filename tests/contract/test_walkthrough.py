@@ -1,8 +1,9 @@
-"""The walks with curl work as they stand in the documentation."""
+"""The walks work as they stand in the documentation."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -21,15 +22,25 @@ def _walked(page: str, service: Service, **said: str) -> str:
     for name, value in {"URL": service.url, **said}.items():
         script, count = re.subn(rf"^{name}=\S+", f"{name}={value}", script, count=1, flags=re.MULTILINE)
         assert count == 1, f"the walk has no line for {name}"
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     walked = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True,
+        timeout=300, check=False,
     )  # fmt: skip
     assert walked.returncode == 0, walked.stderr
     return walked.stdout
 
 
 def test_the_walk_of_the_readme_ends_with_no_active_trigger(service: Service) -> None:
-    printed = _walked("README.md", service)
+    function, preview, created, listed = map(json.loads, _walked("README.md", service).splitlines())
+    assert function["name"] == "Threshold"
+    assert preview["summary"][0].startswith(f"Function {function['CID']} may run in your name")
+    assert created["description"] == "Every six hours"
+    assert listed == created
+
+
+def test_the_walk_with_curl_ends_with_no_active_trigger(service: Service) -> None:
+    printed = _walked("docs/api.md", service)
     assert "# The trigger, registered\n{" in printed
     assert '"description":"Every six hours"' in printed
     assert printed.endswith("[]"), printed

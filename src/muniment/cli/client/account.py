@@ -31,7 +31,7 @@ def login(*, mimic_profile: str | None, **flags: Any) -> None:
     from muniment.client.profiles import Profiles
 
     with failures():
-        place, profiles = place_of(flags), Profiles.of_user()
+        place, profiles = place_of(flags, may_be_new=True), Profiles.of_user()
         keeps = place.signer != "key"
         if keeps:
             note(f"The token and the API key will be stored in {profiles.credentials_file}.")
@@ -70,7 +70,7 @@ def whoami(*, as_json: bool | None, whole: bool, **flags: Any) -> None:
     with failures():
         place, profiles = place_of(flags), Profiles.of_user()
         stored = profiles.credentials(place.profile)
-        address = signer_of_place(place).address if place.signer == "key" else place.profile.address
+        address = place.profile.address
     if address is None:
         raise NeedsLoginError(f"nobody is logged in at {place.profile.url}\nNext: run `muniment login`")
     where = f"{' and '.join(sorted(stored))} in {profiles.credentials_file}" if stored else "none is stored"

@@ -54,6 +54,7 @@ def _triggers(registry: Registry) -> Iterator[Forged | None]:
         yield from (None for _ in page)
         yield from wrong
         wrong.clear()
+    yield from wrong  # of pages where every record was forged
 
 
 def _intents(registry: Registry) -> Iterator[Forged | None]:
@@ -62,3 +63,4 @@ def _intents(registry: Registry) -> Iterator[Forged | None]:
         yield from (None for _ in page)
         yield from wrong
         wrong.clear()
+    yield from wrong

@@ -35,6 +35,9 @@ _NEXT: Final = {
     "unknown-path": "does a registry answer at this URL? See --url",
     "conflicting-credentials": "unset MUNIMENT_API_KEY or MUNIMENT_OPERATOR_KEY",
 }
+_MORE: Final = {
+    "too-many-logins": "; or log in once for many commands: export MUNIMENT_API_KEY=$(muniment api-key)",
+}
 _LOGIN: Final = "run `muniment login`"
 
 
@@ -105,6 +108,7 @@ def _refused(refusal: Refusal) -> FailedError:
     elif isinstance(refusal, errors.Limited | errors.Unavailable):
         asked = "" if reply is None else reply.headers.get("retry-after", "")
         kind, step = TryAgainError, f"try again in {asked} seconds" if asked.isdigit() else "try again"
+        step += _MORE.get(refusal.code, "")
     else:
         # Without an answer, the client itself found a value wrong.
         kind, step = UsageFailedError if reply is None else FailedError, _NEXT.get(refusal.code, "")

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 DEFAULT_URL: Final = "http://127.0.0.1:8787"
 DEFAULT_PROFILE: Final = "default"
+# The variables of the environment that these commands read; none is a setting of a service but the protocol name.
+VARIABLES: Final = (
+    "MUNIMENT_URL", "MUNIMENT_PROFILE", "MUNIMENT_PRIVATE_KEY", "MUNIMENT_PASSWORD", "MUNIMENT_API_KEY",
+    "MUNIMENT_OPERATOR_KEY", "MUNIMENT_PROTOCOL_NAME",
+)  # fmt: skip
 # A person waits four seconds at most to hear that nobody answers.
 _TRIES: Final = 4
 _NO_SIGNER: Final = (
@@ -58,26 +63,38 @@ class Place:
     verifies: bool
 
 
-def place_of(flags: Mapping[str, Any]) -> Place:
+def place_of(flags: Mapping[str, Any], *, may_be_new: bool = False) -> Place:
     """The service that the options name; else the environment, else a profile, else this machine.
 
-    Raises `ValueError` for an unknown profile.
+    Raises `ValueError` for an unknown profile, unless it `may_be_new`.
     """
     from muniment.client.profiles import Profile, Profiles
 
     named: str | None = flags["profile"] or os.environ.get("MUNIMENT_PROFILE") or None
     known = Profiles.of_user()
-    profile = known.get(named) if named else known.all().get(DEFAULT_PROFILE)
+    profile = known.get(named) if named and not may_be_new else known.all().get(named or DEFAULT_PROFILE)
     profile = profile or Profile(DEFAULT_URL)
     # A profile that was named on the command line comes before a variable.
-    url = flags["url"] or (None if flags["profile"] else os.environ.get("MUNIMENT_URL")) or profile.url
+    is_chosen = flags["profile"] and not may_be_new
+    url = flags["url"] or (None if is_chosen else os.environ.get("MUNIMENT_URL")) or profile.url
     protocol = flags["protocol"] or os.environ.get("MUNIMENT_PROTOCOL_NAME") or profile.protocol
-    has_key = bool(os.environ.get("MUNIMENT_PRIVATE_KEY") or os.environ.get("MUNIMENT_PRIVATE_KEY_FILE"))
-    signer = flags["signer"] or ("key" if has_key else profile.signer)
+    signer, address = _wallet(flags["signer"], profile)
     return Place(
-        named or DEFAULT_PROFILE, replace(profile, url=url, protocol=protocol, signer=signer), signer,
+        named or DEFAULT_PROFILE, replace(profile, url=url, protocol=protocol, signer=signer, address=address), signer,
         verifies=not flags["no_verify"],
     )  # fmt: skip
+
+
+def _wallet(given: str | None, profile: Profile) -> tuple[str | None, str | None]:
+    """The wallet that signs, and its address where that is known without asking it."""
+    from muniment.client.signers import KeySigner
+
+    has_key = bool(os.environ.get("MUNIMENT_PRIVATE_KEY") or os.environ.get("MUNIMENT_PRIVATE_KEY_FILE"))
+    if given == "key" or (given is None and has_key):
+        return "key", KeySigner.from_environment().address
+    if given is not None:
+        return given, profile.address if given == profile.signer else None
+    return None if profile.signer == "key" else profile.signer, profile.address
 
 
 @contextmanager

@@ -1,0 +1,275 @@
+"""Every command that uses a service, against a real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from builders import Wallet
+from muniment.cli.client.drafts import end_ms
+from muniment.cli.main import main
+from service import Service
+from using import SAMPLE, Person, draft, intent, operator_key, proposal
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("served") / "data") as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def key(served: Service) -> str:
+    return operator_key(served)
+
+
+# Each test has a wallet of its own: a wallet logs in eight times in five minutes at most.
+NUMBERS = count(1_000)
+
+
+@pytest.fixture
+def person(served: Service, tmp_path: Path) -> Person:
+    return Person(served, tmp_path / "home", Wallet(next(NUMBERS)))
+
+
+def test_a_function_is_deployed_shown_and_downloaded(person: Person, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    assert json.loads((tmp_path / "build/CID.json").read_text()) == {"CID": cid}
+    assert cid in [each["CID"] for each in person.records("functions", "list", "--creator", person.wallet.address)]
+    assert person.json("functions", "show", cid)["name"] == "Threshold"
+    assert "limit: uint256" in person.done("functions", "show", cid, "--columns")
+    person.done("functions", "download", cid, tmp_path / "copy")
+    assert (tmp_path / "copy/function.wasm").read_bytes() == (SAMPLE / "function.wasm").read_bytes()
+    again = person.run("functions", "download", cid, tmp_path / "copy")
+    assert again.exit_code == 2  # it writes into no directory that is there
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["build", "copy", "home"]
+
+
+def test_a_trigger_is_previewed_created_listed_and_ended(person: Person, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    options = draft(cid, "3.0.0")
+    assert "may run in your name" in person.json("triggers", "preview", *options)["summary"][0]
+    trigger = person.json("triggers", "create", *options)
+    assert (trigger["signer"], trigger["input"]) == (
+        person.wallet.address, {"chainId": 8453, "limit": "1000000000000000000"},
+    )  # fmt: skip
+    sig = trigger["sig"]
+    assert person.json("triggers", "show", sig) == trigger
+    mine = ["triggers", "list", "--by", person.wallet.address, "--function", cid]
+    assert sig in [each["sig"] for each in person.records(*mine, "--active")]
+    shown = person.done(*mine, "--active", "--columns")
+    assert f"{sig[:14]}…{sig[-4:]}" in shown
+    assert sig not in shown
+    assert sig in person.done(*mine, "--columns", "--whole")
+    person.done("triggers", "deactivate", sig)
+    assert sig in [each["sig"] for each in person.records(*mine, "--ended")]
+    assert "deactivated (as the service says)" in person.done("triggers", "show", sig, "--columns")
+
+
+def test_a_trigger_is_signed_here_and_registered_by_somebody_without_a_key(person: Person, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    signed = person.done("triggers", "sign", *draft(cid, "4.0.0"))
+    registered = person.json("triggers", "create", "-", stdin=signed, MUNIMENT_PRIVATE_KEY_FILE=None)
+    assert registered["sig"] == json.loads(signed)["sig"]
+    (tmp_path / "draft.json").write_text(json.dumps({
+        "functionCid": cid, "version": "4.0.1", "input": {"chainId": 1, "limit": "5"}, "description": "from a file",
+        "config": {"type": 0, "schedule": "0 0 * * *", "delta": "10m", "endDate": 0},
+    }))  # fmt: skip
+    assert person.json("triggers", "create", tmp_path / "draft.json")["description"] == "from a file"
+
+
+def test_intents_are_written_and_read(person: Person, key: str) -> None:
+    person.environment["MUNIMENT_OPERATOR_KEY"] = key
+    recorded = person.json("intents", "put", "-", stdin=json.dumps(intent(1)))
+    hash_ = recorded["hash"]
+    person.done("intents", "log", hash_, "began \u202e", "--level", "warning")
+    offered = person.json("intents", "propose", hash_, "-", stdin=json.dumps(proposal()))
+    assert person.json("intents", "move", hash_, "enqueued")["status"] == "enqueued"
+    shown = person.done("intents", "show", hash_, "--columns")
+    assert "warning: began \\u202e" in shown
+    assert f"{offered['hash']} by" in shown
+    assert "enqueued (as the service says)" in shown
+    mine = ["intents", "list", "--user", intent(1)["user"].lower(), "--settler", intent(1)["settler"]]
+    assert hash_ in [each["hash"] for each in person.records(*mine, "--status", "enqueued")]
+    assert person.records(*mine, "--trigger", intent(1)["configSig"], "--status", "succeeded") == []
+
+
+def test_a_mirror_grows_and_can_be_imported_elsewhere(person: Person, key: str, tmp_path: Path) -> None:
+    person.environment["MUNIMENT_OPERATOR_KEY"] = key
+    for number in range(10, 13):
+        person.done("intents", "put", "-", stdin=json.dumps(intent(number)))
+    person.done("intents", "put", "-", stdin=json.dumps(intent(13, deadline=1_600_000_000)))  # it has expired
+    hash_ = person.json("intents", "put", "-", stdin=json.dumps(intent(14)))["hash"]
+    for number in range(60):  # a listing has fifty of them
+        person.done("intents", "log", hash_, f"line {number}")
+    file = tmp_path / "mirror.ndjson"
+    person.done("intents", "download", file)
+    count = len(file.read_text().splitlines())
+    with file.open("a") as half:
+        half.write('{"half of a line that a crash has left')
+    person.done("intents", "put", "-", stdin=json.dumps(intent(15)))
+    person.done("intents", "download", file)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(lines) == count + 1
+    assert len({each["hash"] for each in lines}) == len(lines)
+    assert len(next(each for each in lines if each["hash"] == hash_)["logs"]) == 60
+    place = ["--data-dir", str(tmp_path / "other")]
+    assert CliRunner().invoke(main, ["migrate", *place]).exit_code == 0
+    imported = CliRunner().invoke(main, ["intents", "import", str(file), *place, "--json"])
+    assert json.loads(imported.stdout)["stored"] == len(lines), imported.output
+    assert CliRunner().invoke(main, ["verify", *place, "--data-dir", str(tmp_path / "other")]).exit_code in (0, 2)
+
+
+def test_following_goes_on_where_it_was_and_ends_with_a_signal(person: Person, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    first = person.json("triggers", "create", *draft(cid, "5.0.0"))["sig"]
+    command = [
+        sys.executable, "-m", "muniment", "triggers", "follow", "--by", person.wallet.address,
+        "--state", str(tmp_path / "position"),
+    ]  # fmt: skip
+    environment = {name: value for name, value in {**os.environ, **person.environment}.items() if value is not None}
+    seen: list[str] = []
+    for version in ("5.0.1", "5.0.2"):
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            while first not in seen:
+                seen.append(json.loads(process.stdout.readline())["sig"])
+            expected = person.json("triggers", "create", *draft(cid, version))["sig"]
+            while expected not in seen:
+                seen.append(json.loads(process.stdout.readline())["sig"])
+            time.sleep(0.2)  # its position is kept now
+            process.send_signal(signal.SIGINT)
+        assert process.returncode == 128 + signal.SIGINT
+    assert len(set(seen)) == len(seen)
+
+
+def test_with_a_key_in_the_environment_a_login_stores_no_credential(person: Person) -> None:
+    person.done("login", "--profile", "mine")
+    assert not (person.home / "config/muniment/credentials.json").exists()
+    (profile,) = person.records("profiles")
+    assert profile["address"] == person.wallet.address
+    assert person.json("whoami", "--profile", "mine")["address"] == person.wallet.address
+
+
+def test_stored_credentials_work_without_the_wallet_and_go_at_logout(person: Person, tmp_path: Path) -> None:
+    api_key = person.done("api-key").strip()
+    # A wallet outside: a command that signs. Here it is this package.
+    wallet = tmp_path / "wallet.py"
+    wallet.write_text(
+        "import json, sys\n"
+        "from muniment.client import KeySigner\n"
+        f"signer = KeySigner(bytes.fromhex('{person.wallet.key.hex()}'))\n"
+        "asked = json.load(sys.stdin)\n"
+        "print(signer.address if asked['method'] == 'address' else"
+        " signer.sign_text(asked['text']) if asked['method'] == 'text' else signer.sign_typed_data(asked['data']))\n"
+    )
+    person.environment["MUNIMENT_PRIVATE_KEY_FILE"] = None
+    person.done("login", "--profile", "ledger", "--signer", f"command:{sys.executable} {wallet}")
+    file = person.home / "config/muniment/credentials.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    wallet.unlink()
+    assert person.done("api-key", "--profile", "ledger").strip() == api_key
+    assert person.records("balances", "--profile", "ledger") == []
+    assert "apiKey and token in" in person.json("whoami", "--profile", "ledger")["credentials"]
+    new = person.done("api-key", "rotate", "--profile", "ledger", "--grace", "0").strip()
+    assert new != api_key
+    assert new in file.read_text()
+    file.chmod(0o644)
+    refused = person.run("api-key", "--profile", "ledger")
+    assert (refused.exit_code, new in refused.output) == (2, False)
+    file.chmod(0o600)
+    person.done("logout", "--profile", "ledger")
+    assert new not in file.read_text()
+    assert person.run("balances", "--profile", "ledger").exit_code != 0
+    person.done("profiles", "--remove", "ledger")
+    assert person.records("profiles") == []
+
+
+def test_a_profile_with_another_url_gets_no_credential(person: Person) -> None:
+    person.done("login")
+    folder = person.home / "config/muniment"
+    origin = f"{person.service.url} {person.wallet.address}"
+    (folder / "credentials.json").write_text(json.dumps({origin: {"apiKey": "a secret", "token": "another"}}))
+    (folder / "credentials.json").chmod(0o600)
+    without = {"MUNIMENT_PRIVATE_KEY_FILE": None, "MUNIMENT_URL": None}
+    assert "apiKey and token" in person.json("whoami", **without)["credentials"]
+    assert person.json("whoami", "--url", "http://127.0.0.1:9", **without)["credentials"] == "none is stored"
+
+
+def test_the_credentials_of_mimic_keep_their_other_profiles(person: Person) -> None:
+    file = person.home / ".mimic/credentials"
+    file.parent.mkdir()
+    file.write_text("[default]\napi_key=first\n\n[here]\napi_key=old\n\n[last]\napi_key=third\n")
+    person.done("login", "--mimic-profile", "here")
+    api_key = person.done("api-key").strip()
+    assert file.read_text() == f"[default]\napi_key=first\n\n[last]\napi_key=third\n\n[here]\napi_key={api_key}\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert person.run("login", "--mimic-profile", "a]b").exit_code == 2
+
+
+def test_everything_that_a_service_shows_is_verified(person: Person, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    person.done("triggers", "create", *draft(cid, "6.0.0"))
+    said = person.done("verify", "--url", person.service.url)
+    assert "everything matches its signatures and hashes" in said
+    wrong = person.run("verify", "--url", person.service.url, "--protocol", "Another")
+    assert wrong.exit_code == 5
+    assert "is not signed by" in wrong.stdout
+    assert person.run("verify", "--url", person.service.url, "--data-dir", tmp_path).exit_code == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_a_shell(person: Person, shell: str) -> None:
+    assert "_MUNIMENT_COMPLETE" in person.done("completion", shell, MUNIMENT_URL="http://127.0.0.1:9")
+
+
+def test_commands_are_completed_without_the_network() -> None:
+    environment = {
+        **os.environ, "_MUNIMENT_COMPLETE": "bash_complete", "COMP_WORDS": "muniment trig", "COMP_CWORD": "1",
+        "MUNIMENT_URL": "http://127.0.0.1:9",
+    }  # fmt: skip
+    program = "import sys; sys.argv[0] = 'muniment'; from muniment.cli.main import main; main(prog_name='muniment')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "plain,triggers\n"
+
+
+def test_the_help_has_a_section_for_users_and_one_for_operators() -> None:
+    said = CliRunner().invoke(main, ["--help"]).stdout
+    users, operators = said.partition("Use a registry:")[2].split("Run a registry:")
+    assert "\n  deploy " in users
+    assert "\n  serve " in operators
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("never", 0), ("2027-01-31", 1_801_353_600_000), ("2027-01-31T12:00:00Z", 1_801_396_800_000)]
+)
+def test_an_end_is_a_date_in_utc(text: str, expected: int) -> None:
+    assert end_ms(text) == expected
+
+
+def test_an_end_may_be_a_span_from_now() -> None:
+    assert abs(end_ms("30d") - time.time() * 1000 - 30 * 86_400_000) < 5_000
+
+
+def test_another_wallet_sees_the_same_trigger(person: Person, served: Service, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    sig = person.json("triggers", "create", *draft(cid, "7.0.0"))["sig"]
+    other = Person(served, tmp_path / "other", Wallet(78))
+    refused = other.run("triggers", "deactivate", sig)
+    assert refused.exit_code == 3
+    assert "triggers/" not in refused.output
+    assert sig in [each["sig"] for each in other.records("triggers", "list", "--by", person.wallet.address)]

@@ -1,0 +1,88 @@
+"""Commands that use a service, run in this process as a person of their own would run them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from builders import Wallet
+from muniment.cli.main import main
+from muniment.intents.types import NewIntent, NewProposal
+from service import Service
+
+SAMPLE = Path(__file__).parents[2] / "src/muniment/cli/sample"
+
+
+@dataclass
+class Person:
+    """Somebody with a home directory, an environment and a wallet."""
+
+    service: Service
+    home: Path
+    wallet: Wallet = field(default_factory=lambda: Wallet(77))
+    environment: dict[str, str | None] = field(default_factory=dict[str, str | None])
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(exist_ok=True)
+        (self.home / "key").write_text(self.wallet.key.hex())
+        self.environment = {
+            "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / "config"), "MUNIMENT_URL": self.service.url,
+            "MUNIMENT_PRIVATE_KEY_FILE": str(self.home / "key"), **self.environment,
+        }  # fmt: skip
+
+    def run(self, *arguments: object, stdin: str | None = None, **environment: str | None) -> Result:
+        """What a command does; None in `environment` takes a variable away."""
+        return CliRunner().invoke(
+            main, [str(each) for each in arguments], input=stdin, env={**self.environment, **environment}
+        )
+
+    def done(self, *arguments: object, stdin: str | None = None, **environment: str | None) -> str:
+        """What a command prints that succeeds."""
+        result = self.run(*arguments, stdin=stdin, **environment)
+        assert result.exit_code == 0, f"{arguments}: {result.output} {result.exception!r}"
+        return result.stdout
+
+    def json(self, *arguments: object, stdin: str | None = None, **environment: str | None) -> Any:
+        """The record that a command prints."""
+        return json.loads(self.done(*arguments, stdin=stdin, **environment))
+
+    def records(self, *arguments: object, **environment: str | None) -> list[Any]:
+        """The records that a command prints, one a line."""
+        return [json.loads(line) for line in self.done(*arguments, **environment).splitlines()]
+
+    def deployed(self, directory: Path) -> str:
+        """The CID of the sample, deployed from `directory`."""
+        directory.mkdir(exist_ok=True)
+        for name in ("manifest.json", "function.wasm"):
+            (directory / name).write_bytes((SAMPLE / name).read_bytes())
+        return self.json("deploy", directory)["CID"]
+
+
+def draft(cid: str, version: str = "1.0.0", end: str = "never") -> list[str]:
+    """The options of a draft for the sample."""
+    return [
+        "--function", cid, "--input", "chainId=8453", "--input", "limit=1000000000000000000", "--end", end,
+        "--schedule", "0 */6 * * *", "--version", version,
+    ]  # fmt: skip
+
+
+def intent(number: int, deadline: int = 4_000_000_000) -> dict[str, Any]:
+    """An intent; each number makes another one."""
+    return {**NewIntent.example, "nonce": f"0x{number:064x}", "deadline": str(deadline)}
+
+
+def proposal() -> dict[str, Any]:
+    """A proposal without signatures."""
+    return {name: value for name, value in NewProposal.example.items() if name != "signatures"}
+
+
+def operator_key(service: Service, name: str = "relayer") -> str:
+    """The key of a new operator."""
+    command = [sys.executable, "-m", "muniment", "operators", "add", name, "--data-dir", str(service.data_dir)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
