@@ -6,6 +6,7 @@ from muniment.client.aio.registry import AsyncRegistry as AsyncRegistry
 from muniment.client.aio.writer import Writer as Writer
 from muniment.client.checkpoint import Checkpoint as Checkpoint
 from muniment.client.failures import (
+    CannotSign as CannotSign,
     Forged as Forged,
     NotSignedBy as NotSignedBy,
     Reply as Reply,
@@ -20,7 +21,9 @@ from muniment.client.pages import Page as Page
 from muniment.client.profiles import Profile as Profile, Profiles as Profiles
 from muniment.client.retrying import Retry as Retry
 from muniment.client.rows import rows as rows
-from muniment.client.signers import KeySigner as KeySigner, Signer as Signer, signer_of as signer_of
+from muniment.client.signers import KeySigner as KeySigner, Signer as Signer
+from muniment.client.signing.accounts import AccountSigner as AccountSigner
+from muniment.client.signing.specs import signer_of as signer_of
 from muniment.client.sync.registry import Registry as Registry
 from muniment.errors import (
     CursorTooOld as CursorTooOld,

@@ -25,6 +25,10 @@ class NotSignedBy(Exception):
     """A signer gave a signature by another address than its own."""
 
 
+class CannotSign(Exception):
+    """A wallet gave no signature: it refused, it cannot be asked, or its password is wrong."""
+
+
 class Reply(NamedTuple):
     """An answer of any status. Names of header fields are in lower case."""
 

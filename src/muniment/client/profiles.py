@@ -61,9 +61,9 @@ class Profiles:
         except FileNotFoundError:
             return {}
         try:
-            tables: dict[str, dict[str, str]] = tomllib.loads(content.decode())["profiles"]
+            tables: dict[str, dict[str, str]] = tomllib.loads(content.decode()).get("profiles", {})
             return {name: Profile(**members) for name, members in tables.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is no file of profiles: {error}") from error
 
     def get(self, name: str) -> Profile:

@@ -79,6 +79,12 @@ class KeySigner:
         return f"KeySigner({self.address})"
 
 
+def with_domain_type(data: Mapping[str, Any]) -> dict[str, Any]:
+    """`data` as wallets want it: with the type `EIP712Domain`, which has the members that the domain has."""
+    members = [{"name": name, "type": word} for name, word in _DOMAIN.items() if name in data["domain"]]
+    return {**data, "types": {"EIP712Domain": members, **data["types"]}}
+
+
 def typed_digest(data: Mapping[str, Any]) -> bytes:
     """The digest of typed data, 32 bytes (EIP-712). Raises `InvalidTypedData`."""
     domain: dict[str, Any] = data["domain"]
@@ -110,11 +116,3 @@ def _check(text: str, signer: Address, digest: bytes) -> Signature:
     if not is_by(signer, digest, signature):
         raise NotSignedBy(f"the signature is by another address than {signer}")
     return signature
-
-
-def signer_of(spec: str, *, address: str | None = None) -> Signer:
-    """PLACEHOLDER until signing is merged."""
-    del address
-    if spec != "key":
-        raise ValueError(spec)
-    return KeySigner.from_environment()

@@ -74,7 +74,7 @@ class ForgedError(FailedError):
 @contextmanager
 def failures() -> Generator[None]:
     """Turn errors of the client into the message and the exit status of a command."""
-    from muniment.client.failures import Forged, NotSignedBy, Unreachable
+    from muniment.client.failures import CannotSign, Forged, NotSignedBy, Unreachable
     from muniment.errors import Refusal
 
     try:
@@ -91,6 +91,8 @@ def failures() -> Generator[None]:
         raise _refused(error) from error
     except NotSignedBy as error:
         raise FailedError(f"{error}: is it the wallet of this profile? See --signer") from error
+    except CannotSign as error:
+        raise FailedError(printable(str(error))) from error
     except (ValueError, OSError) as error:
         raise UsageFailedError(str(error)) from error
 

@@ -1,0 +1,56 @@
+"""Signers by a text, as configurations and command lines name them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from getpass import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from muniment.client.failures import CannotSign
+from muniment.client.signers import KeySigner
+
+if TYPE_CHECKING:
+    from muniment.client.signers import Signer
+
+
+def signer_of(spec: str, *, address: str | None = None, password: Callable[[], str] | None = None) -> Signer:
+    """The signer that `spec` names.
+
+    `key`: the key in `MUNIMENT_PRIVATE_KEY` or its file. `keystore:NAME`: an encrypted file, by path or by its name in
+    a folder of foundry or ape; `password` gives its password, by default `MUNIMENT_PASSWORD_FILE` or a prompt.
+    `rpc:URL`: a wallet at a JSON-RPC URL. `command:LINE`: a command that signs. `browser`: a wallet in a browser.
+    `address` is the account to use. Raises `ValueError` for another text, and `CannotSign`.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind == "key" and not rest:
+        return KeySigner.from_environment()
+    if kind == "keystore" and rest:
+        from muniment.client.signing.keystores import KeystoreSigner, keystore_path  # noqa: PLC0415 - few use it
+
+        path = keystore_path(rest)
+        return KeystoreSigner(path, password or (lambda: _password(path)))
+    if kind == "rpc" and rest:
+        from muniment.client.signing.nodes import RpcSigner  # noqa: PLC0415 - few use it
+
+        return RpcSigner(rest, address=address)
+    if kind == "command" and rest:
+        from muniment.client.signing.commands import CommandSigner  # noqa: PLC0415 - few use it
+
+        return CommandSigner(rest, address=address)
+    if kind == "browser" and not rest:
+        from muniment.client.signing.browser import BrowserSigner  # noqa: PLC0415 - few use it
+
+        return BrowserSigner(address=address)
+    raise ValueError(f"no signer {spec!r}: there are key, keystore:NAME, rpc:URL, command:LINE and browser")
+
+
+def _password(path: Path) -> str:
+    """The password of a keystore: the first line of a file, or typed."""
+    if file := os.environ.get("MUNIMENT_PASSWORD_FILE"):
+        return (Path(file).read_text("utf-8").splitlines() or [""])[0]
+    if not sys.stdin.isatty():
+        raise CannotSign("the keystore needs a password: set MUNIMENT_PASSWORD_FILE")
+    return getpass(f"Password of {path}: ", stream=sys.stderr)

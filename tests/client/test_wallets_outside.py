@@ -1,0 +1,176 @@
+"""Wallets outside the process: commands, JSON-RPC, accounts of eth-account; and the texts that name them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from eth_account import Account
+
+from builders import Wallet
+from chain import CHAIN_TESTS, LocalChain
+from local_server import LocalServer
+from muniment.client import AccountSigner, CannotSign, KeySigner, signer_of
+from muniment.client.signers import with_domain_type
+
+WALLET = Wallet(51)
+SELF = KeySigner(WALLET.key)
+DATA: dict[str, Any] = {
+    "domain": {"name": "Mimic Protocol - Registry", "version": "1"}, "primaryType": "Deactivate",
+    "types": {"Deactivate": [{"name": "triggerSigs", "type": "string[]"}]},
+    "message": {"triggerSigs": ["0x12", "0x34"]},
+}  # fmt: skip
+
+
+def script(tmp_path: Path, body: str) -> str:
+    """The spec of a command that runs `body` with the request in `asked`."""
+    file = tmp_path / "wallet with a space.py"
+    file.write_text(
+        "import json, sys\nfrom muniment.client import KeySigner\n"
+        f"signer = KeySigner(bytes.fromhex('{WALLET.key.hex()}'))\nasked = json.load(sys.stdin)\n{body}\n"
+    )
+    return f"command:{sys.executable} '{file}'"
+
+
+def test_an_account_of_eth_account_signs_alike() -> None:
+    signer = AccountSigner(Account.from_key(WALLET.key))
+    assert signer.address == WALLET.address
+    assert signer.sign_text("hello") == SELF.sign_text("hello")
+    assert signer.sign_typed_data(DATA) == SELF.sign_typed_data(DATA)
+
+
+def test_a_command_signs_text_and_typed_data_with_the_type_of_the_domain(tmp_path: Path) -> None:
+    signer = signer_of(script(tmp_path, (
+        "if asked['method'] == 'address': print(signer.address.lower())\n"
+        "elif asked['method'] == 'text': print(signer.sign_text(asked['text']))\n"
+        "else:\n"
+        "    domain = asked['data']['types'].pop('EIP712Domain')\n"
+        "    assert [each['name'] for each in domain] == ['name', 'version'], domain\n"
+        "    print(signer.sign_typed_data(asked['data']))\n"
+    )))  # fmt: skip
+    assert signer.address == WALLET.address
+    assert signer.sign_text("a 'quoted' $(text)") == SELF.sign_text("a 'quoted' $(text)")
+    assert signer.sign_typed_data(DATA) == SELF.sign_typed_data(DATA)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("sys.exit('no device is connected')", "status 1: no device is connected"),
+        ("print('0x12')", "gave no address: '0x12'"),
+        ("print('x' * 10_000_000)", "gave no address"),
+    ],
+)
+def test_a_command_that_fails_is_named_with_its_words(tmp_path: Path, body: str, said: str) -> None:
+    with pytest.raises(CannotSign, match=said) as raised:
+        _ = signer_of(script(tmp_path, body)).address
+    assert len(str(raised.value)) < 1_000
+
+
+def test_no_shell_reads_a_command(tmp_path: Path) -> None:
+    with pytest.raises(CannotSign):
+        _ = signer_of(f"command:/bin/cat /dev/null; touch {tmp_path}/made").address
+    assert not (tmp_path / "made").exists()
+    with pytest.raises(CannotSign, match="cannot be run"):
+        _ = signer_of("command:/nowhere").address
+
+
+class Rpc:
+    """A wallet at a URL, whose answers a test says. `asked` has the requests."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.answers: dict[str, Any] = {"eth_accounts": {"result": [WALLET.address.lower()]}}
+        self.content: bytes | None = None
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        rpc = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                rpc.asked.append(asked)
+                content = (
+                    rpc.content or json.dumps(rpc.answers.get(asked["method"], {"error": {"code": 4001}})).encode()
+                )
+                self.send_response(200)
+                self.send_header("content-length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+                """Say nothing."""
+
+        with LocalServer(("127.0.0.1", 0), Handler) as server:
+            thread = Thread(target=server.serve_forever)
+            thread.start()
+            try:
+                yield f"http://127.0.0.1:{server.server_port}/token-of-the-wallet"
+            finally:
+                server.shutdown()
+                thread.join()
+
+
+def test_a_wallet_at_a_url_gets_the_type_of_the_domain() -> None:
+    rpc = Rpc()
+    rpc.answers["eth_signTypedData_v4"] = {"result": SELF.sign_typed_data(DATA)}
+    with rpc.serving() as url:
+        signer = signer_of(f"rpc:{url}")
+        assert signer.address == WALLET.address
+        assert signer.sign_typed_data(DATA) == SELF.sign_typed_data(DATA)
+    address, data = rpc.asked[-1]["params"]
+    assert address == WALLET.address
+    assert json.loads(data) == with_domain_type(DATA)
+    assert json.loads(data)["types"]["EIP712Domain"] == [
+        {"name": "name", "type": "string"}, {"name": "version", "type": "string"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"result": []}', "no account"), (b'{"result": ["0x12"]}', "no address"), (b"<html>", "no JSON-RPC"),
+        (b'{"error": {"code": 4001, "message": "User rejected"}}', "refused eth_accounts: User rejected"),
+        (b"x" * 1_000_000, "too long"),
+    ],
+)  # fmt: skip
+def test_a_wallet_that_gives_no_account_is_named(content: bytes, said: str) -> None:
+    rpc = Rpc()
+    rpc.content = content
+    with rpc.serving() as url, pytest.raises(CannotSign, match=said) as raised:
+        _ = signer_of(f"rpc:{url}").address
+    assert "token-of-the-wallet" not in str(raised.value)
+
+
+def test_a_wallet_that_is_not_there_is_named_without_its_url() -> None:
+    with pytest.raises(CannotSign, match="does not answer") as raised:
+        _ = signer_of("rpc:http://127.0.0.1:9/token-of-the-wallet").address
+    assert "token" not in str(raised.value)
+
+
+class TestAnvil:
+    pytestmark = CHAIN_TESTS
+
+    def test_a_development_node_signs_as_the_key_does(self) -> None:
+        # The first account of anvil: its key is in anvil's own manual.
+        own = KeySigner(bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"))
+        with LocalChain() as chain:
+            signer = signer_of(f"rpc:{chain.url}")
+            assert signer.address == own.address
+            assert signer.sign_text("hello") == own.sign_text("hello")
+            assert signer.sign_typed_data(DATA) == own.sign_typed_data(DATA)
+
+
+@pytest.mark.parametrize("spec", ["", "key:", "keystore:", "rpc:", "command:", "browser:x", "ledger", "KEY"])
+def test_another_text_names_no_signer(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MUNIMENT_PRIVATE_KEY", raising=False)
+    with pytest.raises((ValueError, CannotSign)):
+        signer_of(spec)
