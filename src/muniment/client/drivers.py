@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import httpx2
 
-from muniment.client.failures import Reply, Unreachable
+from muniment.client.failures import Forged, Reply, Unreachable
 from muniment.client.steps import Send, SignText, SignTyped, Sleep
 
 if TYPE_CHECKING:
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from muniment.client.steps import Flow
 
 T = TypeVar("T")
+# An honest answer of that size comes in this time over a line of one megabit a second.
+ANSWER_S_MAX: Final = 600
 # The longest answer is a module of 16 MiB with its bundle around it, or a page of a hundred large triggers.
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_CODING_SHOWN: Final = 40
 # The request has not left: the service cannot have done anything.
 _UNSENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
@@ -55,8 +58,8 @@ class Blocking:
     def _exchange(self, send: Send) -> Reply:
         try:
             with self.http.stream(**_arguments(self.url, send)) as response:
-                gathered = _Content()
-                for piece in response.iter_bytes():
+                gathered = _Content(response)
+                for piece in response.iter_raw():
                     gathered.add(piece)
                 return _reply(response, gathered)
         except httpx2.RequestError as error:
@@ -95,8 +98,8 @@ class Awaiting:
     async def _exchange(self, send: Send) -> Reply:
         try:
             async with self.http.stream(**_arguments(self.url, send)) as response:
-                gathered = _Content()
-                async for piece in response.aiter_bytes():
+                gathered = _Content(response)
+                async for piece in response.aiter_raw():
                     gathered.add(piece)
                 return _reply(response, gathered)
         except httpx2.RequestError as error:
@@ -104,25 +107,34 @@ class Awaiting:
 
 
 class _Content:
-    """The content of an answer, up to `ANSWER_BYTES_MAX`."""
+    """The content of an answer, up to `ANSWER_BYTES_MAX`.
 
-    def __init__(self) -> None:
+    A compressed answer may be a thousand times larger than what arrives, so compression is not offered, nor read.
+    """
+
+    def __init__(self, response: httpx2.Response) -> None:
+        """Raises `Forged` for a compressed answer."""
+        if (coding := response.headers.get("content-encoding", "identity").lower()) != "identity":
+            raise Forged(f"the answer has the encoding {coding[:_CODING_SHOWN]}, which was not offered")
         self.pieces: list[bytes] = []
         self._length = 0
+        self._ends_s = time.monotonic() + ANSWER_S_MAX
 
     def add(self, piece: bytes) -> None:
-        """Raises `Unreachable` beyond the limit."""
+        """Raises `Forged` beyond the limit, and `Unreachable` for an answer that does not end."""
         self._length += len(piece)
         if self._length > ANSWER_BYTES_MAX:
-            raise Unreachable(f"the answer has more than {ANSWER_BYTES_MAX} bytes", sent=True)
+            raise Forged(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
+        if time.monotonic() > self._ends_s:
+            raise Unreachable(f"the answer takes longer than {ANSWER_S_MAX} seconds", sent=True)
         self.pieces.append(piece)
 
 
 def _arguments(url: str, send: Send) -> dict[str, Any]:
     # Redirects are not followed: credentials stay at one origin.
     return {
-        "method": send.method, "url": url + send.target, "content": send.body, "headers": dict(send.headers),
-        "follow_redirects": False,
+        "method": send.method, "url": url + send.target, "content": send.body,
+        "headers": {**send.headers, "accept-encoding": "identity"}, "follow_redirects": False,
     }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.client.failures import Reply, Unreachable
 from muniment.client.steps import Flow, Send, Sleep
+from muniment.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +59,15 @@ class Retry:
                 if not is_passing or (pause := self._pause_s(failures, begun_s, reply.headers)) is None:
                     return reply
             yield Sleep(pause)
+
+    def pause_after_loss(self, error: Unreachable | Unavailable, failures: int, begun_s: float) -> float | None:
+        """The pause after a request that the service may have carried out; None: raise the error.
+
+        It is for operations that find out what became of the request before they send another.
+        """
+        if isinstance(error, Unreachable):
+            return self._pause_s(failures, begun_s, {}) if error.sent else None
+        return self._pause_s(failures, begun_s, error.answer.headers)
 
     def _pause_s(self, failures: int, begun_s: float, headers: Mapping[str, str]) -> float | None:
         """The pause before the next try; None: there is none.
