@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -40,7 +40,7 @@ def intent(status: str, **members: Any) -> Reply:
     return answer({**IntentDraft(1).body, **own, **members})
 
 
-def move(fed: Fed, outcomes: list[Outcome], status: str = "enqueued", proposal: str | None = None) -> Any:
+def move(fed: Fed, outcomes: Sequence[Outcome], status: str = "enqueued", proposal: str | None = None) -> Any:
     change = intents.new_change(status, proposal, None)
     return fed.run(intents.move(fed.session(verifies=False), HASH, change), outcomes)
 

@@ -16,8 +16,7 @@ from muniment.errors import CursorTooOld, Integrity
 
 
 def linked(rows: Any, cursor: str | None, path: str = "/triggers") -> Reply:
-    link = {} if cursor is None else {"link": f'<{path}?cursor={cursor}>; rel="next"'}
-    return answer(rows, **link)
+    return answer(rows) if cursor is None else answer(rows, link=f'<{path}?cursor={cursor}>; rel="next"')
 
 
 def events(cursor: str, *ids: str) -> Reply:
@@ -32,7 +31,7 @@ def follower(session: Session, **members: Any) -> Follower[int]:
         reply = yield from session.answered(Send("GET", f"/numbers?cursor={cursor}"))
         return Page(following.decode(reply, list[int]), following.cursor_of(reply))
 
-    return Follower(session, read, None, 1.0, **{"event_type": "number.created", **members})
+    return Follower(session, read, None, 1.0, "number.created", **members)
 
 
 def pages(fed: Fed, place: Follower[Any], outcomes: list[Outcome], number: int) -> list[list[Any]]:
