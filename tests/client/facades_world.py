@@ -106,7 +106,7 @@ class AwaitingCalls:
 
 def calls_of(facade: str, url: str, **given: Any) -> Calls:
     """The facade `sync` or `aio`. It makes short pauses."""
-    named = {"retry": QUICK, **given}
+    named: dict[str, Any] = {"retry": QUICK, **given}
     return BlockingCalls(Registry(url, **named)) if facade == "sync" else AwaitingCalls(AsyncRegistry(url, **named))
 
 
@@ -117,7 +117,8 @@ def signer(number: int = 0) -> KeySigner:
 
 def bundle(**members: Any) -> ClientBundle:
     """A bundle that nobody has deployed yet, unless `members` give its name."""
-    made = Bundle(**{"name": f"Function {next(numbers)}", **members})
+    given: dict[str, Any] = {"name": f"Function {next(numbers)}", **members}
+    made = Bundle(**given)
     return ClientBundle(made.manifest, made.wasm)
 
 
@@ -127,10 +128,10 @@ def draft(cid: str, **members: Any) -> TriggerDraft:
     return decode_record({**own, **members}, TriggerDraft)
 
 
-def new_intent(generation: int = 1, number: int = 0, **members: Any) -> AnyNewIntent:
-    """An intent that nobody has recorded yet, unless its number is given."""
+def new_intent(generation: int = 1, **members: Any) -> AnyNewIntent:
+    """An intent that nobody has recorded yet."""
     kind = IntentDraft if generation == 1 else OperationsDraft
-    return decode_record(kind(number or next(numbers), FAR_DEADLINE, members).body, AnyNewIntent)
+    return decode_record(kind(next(numbers), FAR_DEADLINE, members).body, AnyNewIntent)
 
 
 def new_proposal(generation: int = 1, number: int = 1, **members: Any) -> AnyNewProposal:

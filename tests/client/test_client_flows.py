@@ -13,7 +13,7 @@ from builders import Wallet
 from muniment.client import Forged, Reply, Unreachable
 from muniment.client.flows import intents, login
 from muniment.client.steps import Send
-from muniment.errors import DatabaseUnavailable, Forbidden, StatusConflict, Unauthenticated, Unavailable
+from muniment.errors import DatabaseUnavailable, Forbidden, Refusal, StatusConflict, Unauthenticated, Unavailable
 from muniment.forms import decode_record
 from muniment.intents.types import Intent, NewLog, StatusChange
 from operator_client import IntentDraft
@@ -101,13 +101,12 @@ def test_a_token_that_is_not_accepted_any_more_is_replaced_once() -> None:
         fed.run(login.balances(fed.session(token="old")), [refused(401), nonce(), logged_in(), refused(401)])
 
 
-@pytest.mark.parametrize("loss", [LOST, refused(502), refused(503), refused(504), refused(408), refused(500)])
+@pytest.mark.parametrize("loss", [LOST, refused(502), refused(503), refused(504), refused(500)])
 def test_a_rotation_whose_answer_is_lost_is_never_repeated(loss: Outcome) -> None:
     fed = Fed()
     session = fed.session(token="token", api_key="first")
-    with pytest.raises((Unreachable, Exception)) as raised:
+    with pytest.raises((Unreachable, Refusal)):
         fed.run(login.rotate_api_key(session), [loss])
-    assert not isinstance(raised.value, AssertionError)
     assert session.api_key == "first"
 
 

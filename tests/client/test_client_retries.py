@@ -36,7 +36,7 @@ def test_a_repeatable_request_survives_a_lost_connection(error: Unreachable) -> 
     assert fed.run(fed.retry.reply(GET), [error, error, OK]) == OK
 
 
-@pytest.mark.parametrize("status", [408, 502, 503, 504])
+@pytest.mark.parametrize("status", [502, 503, 504])
 def test_a_request_that_is_not_repeatable_is_not_sent_again_after_an_answer_that_may_hide_its_effect(
     status: int,
 ) -> None:
@@ -46,7 +46,7 @@ def test_a_request_that_is_not_repeatable_is_not_sent_again_after_an_answer_that
 
 def test_a_request_that_is_not_repeatable_is_sent_again_where_it_certainly_had_no_effect() -> None:
     fed = Fed()
-    assert fed.run(fed.retry.reply(ONCE), [UNSENT, refused(429, retry_after="1"), UNSENT, OK]) == OK
+    assert fed.run(fed.retry.reply(ONCE), [UNSENT, refused(429, retry_after="1"), refused(408), UNSENT, OK]) == OK
     with pytest.raises(Unreachable):
         fed.run(fed.retry.reply(ONCE), [UNSENT, LOST])
 

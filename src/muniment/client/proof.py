@@ -8,6 +8,7 @@ complete are claims.
 from __future__ import annotations
 
 import io
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from muniment.client.failures import Forged
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 # A few blocks can be a file of exabytes, in which one of them is repeated. Registries take modules of 16 MiB.
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
+# Those of a registry have 256 KiB. Each piece costs a walk through the levels above it.
+_PIECES_MAX: Final = 4_096
 
 
 def check_trigger(trigger: Trigger, inputs: Mapping[str, str], protocol: str) -> None:
@@ -122,7 +125,10 @@ def file_in(car: bytes, cid: Cid, name: str) -> bytes:
         file = open_file(_getter(blocks), cid.parts, [name])
         if file.size > FILE_BYTES_MAX:
             raise Forged(f"{name} of {cid} has {file.size} bytes, and no registry takes such a file")
-        return b"".join(file.read())
+        pieces = [*islice(file.read(), _PIECES_MAX + 1)]
+        if len(pieces) > _PIECES_MAX:
+            raise Forged(f"{name} of {cid} has more than {_PIECES_MAX} pieces, and no registry makes such a file")
+        return b"".join(pieces)
     except Refusal as refusal:
         raise Forged(f"the content of {cid} is not what its CID says: {refusal}") from refusal
 

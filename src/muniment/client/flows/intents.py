@@ -98,7 +98,7 @@ def log(session: Session, hash_: str, line: NewLog) -> Flow[Log]:
     """Append a line to the log of an intent. It gets an `id`, so that it is stored once, however often it is sent."""
     named = line if line.id is not None else replace(line, id=LogId.parse(secrets.token_hex(16)))
     found = decode((yield from session.answered(_post(session, "logs", hash_, encode(named)))), Log)
-    check_same((found.id, found.data), (named.id, named.data), "line")
+    check_same((found.id, found.level, found.data), (named.id, named.level, named.data), "line")
     return found
 
 
