@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-import msgspec
 
 from muniment.client.failures import Forged
 from muniment.errors import Refusal
 from muniment.forms import decode_record, forms_of
 from muniment.json_text import parse_json
-from muniment.wire import decode_text
 
 if TYPE_CHECKING:
     from muniment.client.failures import Reply
@@ -22,8 +18,8 @@ T = TypeVar("T")
 def decode(reply: Reply, kind: type[T]) -> T:
     """The content of an answer as a `kind`: a record, or a list of records. Raises `Forged` for any other content."""
     try:
-        return _decoder(kind).decode(reply.content)
-    except (msgspec.MsgspecError, Refusal, RecursionError) as error:
+        return decode_record(parse_json(reply.content), kind)
+    except Refusal as error:
         raise Forged(f"the answer is not what the interface says: {error}") from error
 
 
@@ -45,8 +41,3 @@ def decode_form(reply: Reply, kind: Any) -> Any:
         return decode_record(parse_json(reply.content), kind)
     except Refusal as error:
         raise Forged(f"the answer is not what the interface says: {error}") from error
-
-
-@lru_cache(maxsize=64)  # a kind for each operation
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(kind, dec_hook=decode_text)

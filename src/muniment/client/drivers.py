@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import httpx2
 
-from muniment.client.failures import Reply, Unreachable
+from muniment.client.failures import Forged, Reply, Unreachable
 from muniment.client.steps import Send, SignText, SignTyped, Sleep
 
 if TYPE_CHECKING:
@@ -24,8 +24,11 @@ Progress = Callable[[str, int, int], None]
 _LONG: Final = 256 * 1024
 _PIECE: Final = 64 * 1024
 _DIGITS_MAX: Final = 16
+# An honest answer of that size comes in this time over a line of one megabit a second.
+ANSWER_S_MAX: Final = 600
 # The longest answer is a module of 16 MiB with its bundle around it, or a page of a hundred large triggers.
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_CODING_SHOWN: Final = 40
 # The request has not left: the service cannot have done anything.
 _UNSENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
@@ -64,7 +67,7 @@ class Blocking:
         try:
             with self.http.stream(**_arguments(self.url, send, self.progress)) as response:
                 gathered = _Content(response, self.progress)
-                for piece in response.iter_bytes():
+                for piece in response.iter_raw():
                     gathered.add(piece)
                 return _reply(response, gathered)
         except httpx2.RequestError as error:
@@ -105,7 +108,7 @@ class Awaiting:
         try:
             async with self.http.stream(**_arguments(self.url, send, self.progress)) as response:
                 gathered = _Content(response, self.progress)
-                async for piece in response.aiter_bytes():
+                async for piece in response.aiter_raw():
                     gathered.add(piece)
                 return _reply(response, gathered)
         except httpx2.RequestError as error:
@@ -113,22 +116,30 @@ class Awaiting:
 
 
 class _Content:
-    """The content of an answer, up to `ANSWER_BYTES_MAX`."""
+    """The content of an answer, up to `ANSWER_BYTES_MAX`.
+
+    A compressed answer may be a thousand times larger than what arrives, so compression is not offered, nor read.
+    """
 
     def __init__(self, response: httpx2.Response, progress: Progress | None) -> None:
+        """Raises `Forged` for a compressed answer."""
+        if (coding := response.headers.get("content-encoding", "identity").lower()) != "identity":
+            raise Forged(f"the answer has the encoding {coding[:_CODING_SHOWN]}, which was not offered")
         self.pieces: list[bytes] = []
         self._length = 0
+        self._ends_s = time.monotonic() + ANSWER_S_MAX
         announced = response.headers.get("content-length", "")
-        self._announced = (
-            int(announced) if announced.isascii() and announced.isdigit() and len(announced) < _DIGITS_MAX else 0
-        )
+        is_number = announced.isascii() and announced.isdigit() and len(announced) < _DIGITS_MAX
+        self._announced = int(announced) if is_number else 0
         self._progress = progress if self._announced > _LONG else None
 
     def add(self, piece: bytes) -> None:
-        """Raises `Unreachable` beyond the limit."""
+        """Raises `Forged` beyond the limit, and `Unreachable` for an answer that does not end."""
         self._length += len(piece)
         if self._length > ANSWER_BYTES_MAX:
-            raise Unreachable(f"the answer has more than {ANSWER_BYTES_MAX} bytes", sent=True)
+            raise Forged(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
+        if time.monotonic() > self._ends_s:
+            raise Unreachable(f"the answer takes longer than {ANSWER_S_MAX} seconds", sent=True)
         self.pieces.append(piece)
         if self._progress is not None:
             self._progress("download", self._length, self._announced)
@@ -158,7 +169,8 @@ def _arguments(url: str, send: Send, progress: Progress | None) -> dict[str, Any
         body = _Upload(body, progress)
     # Redirects are not followed: credentials stay at one origin.
     return {
-        "method": send.method, "url": url + send.target, "content": body, "headers": headers, "follow_redirects": False,
+        "method": send.method, "url": url + send.target, "content": body,
+        "headers": {**headers, "accept-encoding": "identity"}, "follow_redirects": False,
     }  # fmt: skip
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Only the cursor of a link is used (RFC 8288): a link that leads elsewhere leads nowhere.
-_CURSOR: Final = re.compile(r"<[^>]*[?&]cursor=([A-Za-z0-9_-]{1,64})(?:&[^>]*)?>; *rel=\"?next")
+_LINK: Final = re.compile(r"<([^<>]*)>; *rel=\"?next")
+_CURSOR: Final = re.compile(r"[?&]cursor=([A-Za-z0-9_-]{1,64})(?:&|$)")
 
 
 class Page(Sequence[T], Generic[T]):
@@ -38,12 +39,19 @@ class Page(Sequence[T], Generic[T]):
         return f"Page({len(self)} records, cursor={self.cursor!r})"
 
 
+def check_length(records: Sequence[object], limit: int) -> None:
+    """Raise `Forged` for a page of more records than were asked for: each of them costs a proof."""
+    if len(records) > limit:
+        raise Forged(f"a page of at most {limit} records has {len(records)}")
+
+
 def cursor_of(reply: Reply) -> str | None:
     """The cursor of the `next` link; None: the answer has no such link. Raises `Forged` for a link without cursor."""
     link = reply.headers.get("link")
     if link is None:
         return None
-    found = _CURSOR.search(link)
+    next_ = _LINK.search(link)
+    found = None if next_ is None else _CURSOR.search(next_[1])
     if found is None:
         raise Forged("the Link header has no cursor")
     return found[1]

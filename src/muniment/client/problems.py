@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # The family of a refusal whose code this release does not know.
 FAMILIES: Final[dict[int, type[Refusal]]] = {
     400: errors.Invalid, 401: errors.Unauthenticated, 403: errors.Forbidden, 404: errors.Absent,
-    409: errors.Conflicting, 410: errors.Absent, 413: errors.TooLarge, 429: errors.Limited,
+    408: errors.RequestTimeout, 409: errors.Conflicting, 410: errors.Absent, 413: errors.TooLarge, 429: errors.Limited,
     500: errors.Broken, 502: errors.Unavailable, 503: errors.Unavailable, 504: errors.Unavailable,
 }  # fmt: skip
 _MEMBERS: Final = frozenset({"type", "title", "status", "detail", "instance", "code", "errors", "content"})

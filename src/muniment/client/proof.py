@@ -8,7 +8,8 @@ complete are claims.
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from muniment.client.failures import Forged
 from muniment.errors import Refusal
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from muniment.intents.types import AnyIntent, AnyProposal
     from muniment.ipfs.block import GetBlock
     from muniment.triggers.types import Trigger
+
+# A few blocks can be a file of exabytes, in which one of them is repeated. Registries take modules of 16 MiB.
+FILE_BYTES_MAX: Final = 64 * 1024 * 1024
+# Those of a registry have 256 KiB. Each piece costs a walk through the levels above it.
+_PIECES_MAX: Final = 4_096
 
 
 def check_trigger(trigger: Trigger, inputs: Mapping[str, str], protocol: str) -> None:
@@ -69,12 +75,18 @@ def check_proposal(
     The service may know of other addresses whose signatures count, so that `verified` may be true where this is Forged:
     leave the settlement contract out of `settlers` then.
     """
-    computed = proposal_hash(intent, _as_given(proposal))
-    if proposal.hash.raw != computed:
-        raise Forged(f"proposal {proposal.hash} has other fields than its hash says")
+    computed = check_proposal_hash(proposal, intent)
     domains = [(settlement_digest(computed, protocol, chain, each), ()) for chain, each in settlers if each == settler]
     if signed_by(_as_given(proposal), domains).verified is False:
         raise Forged(f"proposal {proposal.hash} is not signed by its solver")
+
+
+def check_proposal_hash(proposal: AnyProposal, intent: bytes) -> bytes:
+    """Check the hash of a proposal to the intent with the hash `intent`. The hash, 32 bytes."""
+    computed = proposal_hash(intent, _as_given(proposal))
+    if proposal.hash.raw != computed:
+        raise Forged(f"proposal {proposal.hash} has other fields than its hash says")
+    return computed
 
 
 def _as_given(proposal: AnyProposal) -> NewProposal | NewOperationsProposal:
@@ -110,7 +122,13 @@ def file_in(car: bytes, cid: Cid, name: str) -> bytes:
     try:
         _, sections = read_car(io.BytesIO(car))
         blocks = {part.digest: block for part, block in sections}
-        return b"".join(open_file(_getter(blocks), cid.parts, [name]).read())
+        file = open_file(_getter(blocks), cid.parts, [name])
+        if file.size > FILE_BYTES_MAX:
+            raise Forged(f"{name} of {cid} has {file.size} bytes, and no registry takes such a file")
+        pieces = [*islice(file.read(), _PIECES_MAX + 1)]
+        if len(pieces) > _PIECES_MAX:
+            raise Forged(f"{name} of {cid} has more than {_PIECES_MAX} pieces, and no registry makes such a file")
+        return b"".join(pieces)
     except Refusal as refusal:
         raise Forged(f"the content of {cid} is not what its CID says: {refusal}") from refusal
 

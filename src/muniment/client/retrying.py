@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.client.failures import Reply, Unreachable
 from muniment.client.steps import Flow, Send, Sleep
+from muniment.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 # Statuses with which the same request may succeed later (RFC 9110 sections 15.5.9, 15.6.3 to 15.6.5, RFC 6585). 500 is
 # a defect, and 409 a fact.
 PASSING: Final = frozenset({408, 429, 502, 503, 504})
-_TOO_MANY: Final = 429
+# Of these, the ones with which the service has certainly not begun: it lacks a part of the request, or counts too many.
+_NOT_BEGUN: Final = frozenset({408, 429})
 _FIRST_PAUSE_S: Final = 0.5
 _PAUSE_S_MAX: Final = 8.0
 _DIGITS_MAX: Final = 9
@@ -54,10 +56,19 @@ class Retry:
                 if (error.sent and not send.is_repeatable) or (pause := self._pause_s(failures, begun_s, {})) is None:
                     raise
             else:
-                is_passing = reply.status in (PASSING if send.is_repeatable else (_TOO_MANY,))
+                is_passing = reply.status in (PASSING if send.is_repeatable else _NOT_BEGUN)
                 if not is_passing or (pause := self._pause_s(failures, begun_s, reply.headers)) is None:
                     return reply
             yield Sleep(pause)
+
+    def pause_after_loss(self, error: Unreachable | Unavailable, failures: int, begun_s: float) -> float | None:
+        """The pause after a request that the service may have carried out; None: raise the error.
+
+        It is for operations that find out what became of the request before they send another.
+        """
+        if isinstance(error, Unreachable):
+            return self._pause_s(failures, begun_s, {}) if error.sent else None
+        return self._pause_s(failures, begun_s, error.answer.headers)
 
     def _pause_s(self, failures: int, begun_s: float, headers: Mapping[str, str]) -> float | None:
         """The pause before the next try; None: there is none.

@@ -11,7 +11,7 @@ from muniment.client.failures import Forged, Unreachable
 from muniment.client.flows.session import JSON, target
 from muniment.client.pages import Page, cursor_of
 from muniment.client.steps import Flow, Send, Sleep
-from muniment.errors import CursorTooOld, Limited, Refusal, Unavailable
+from muniment.errors import CursorTooOld, Limited, Refusal, RequestTimeout, Unavailable
 from muniment.wire import Record
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ T = TypeVar("T")
 # After a failure: the first pause, and the longest.
 _PAUSE_S: Final = 0.5
 _PAUSE_S_MAX: Final = 60.0
-_PASSING: Final = (Unreachable, Unavailable, Limited)
+_EMPTY_PAUSE_S: Final = 0.1
+_PASSING: Final = (Unreachable, Unavailable, Limited, RequestTimeout)
 # Filters that a listing and the feed share, and under which no record leaves a listing.
 _SHARED: Final = frozenset({"signer", "functionCid", "user", "settler", "configSig"})
 
@@ -64,6 +65,8 @@ class Follower(Generic[T]):
                 yield from self._listen()
                 page = yield from self.read(self.cursor)
                 is_moved = page.cursor is not None and page.cursor != self.cursor
+                if page and not is_moved:
+                    raise Forged("a page has records and no new cursor: the same records would come for ever")
                 self.cursor = page.cursor or self.cursor
                 if page:
                     return page
@@ -80,7 +83,7 @@ class Follower(Generic[T]):
             return
         try:
             self._heard = yield from begin_events(self.session)
-        except (Unavailable, Limited):
+        except (Unavailable, Limited, RequestTimeout):
             raise
         except (Refusal, Forged):
             self.event_type = None  # an older service, or one whose feed is off
@@ -95,11 +98,14 @@ class Follower(Generic[T]):
         except CursorTooOld:
             self._heard = None  # the listing is read again, after a new begin
         else:
-            is_empty = not page
             self._heard = page.cursor or self._heard
-            # A service with too many followers answers at once or after a second.
-            if is_empty and self.session.wait_s == 0:
-                yield Sleep(self.poll_s)
+            if not page:
+                yield Sleep(_feed_pause_s(self.session, self.poll_s))
+
+
+def _feed_pause_s(session: Session, poll_s: float) -> float:
+    """The pause after an empty answer of the feed: a service with too many followers answers at once."""
+    return poll_s if session.wait_s == 0 else min(poll_s, _EMPTY_PAUSE_S)
 
 
 def event_follower(session: Session, after: str | None, filters: Mapping[str, object]) -> Follower[Event]:
@@ -110,7 +116,7 @@ def event_follower(session: Session, after: str | None, filters: Mapping[str, ob
         page = yield from event_page(session, begun, filters)
         return Page(page, page.cursor or begun)
 
-    return Follower(session, read, after, poll_s=0.0)
+    return Follower(session, read, after, poll_s=_feed_pause_s(session, 1.0))
 
 
 def begin_events(session: Session) -> Flow[str]:

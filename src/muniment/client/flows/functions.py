@@ -13,7 +13,7 @@ from muniment.client.answers import decode
 from muniment.client.failures import Forged
 from muniment.client.flows.login import api_key
 from muniment.client.flows.session import JSON, check_same, target
-from muniment.client.pages import Page, cursor_of
+from muniment.client.pages import Page, check_length, cursor_of
 from muniment.client.steps import Flow, Send
 from muniment.evm.address import Address
 from muniment.functions.rules import MANIFEST, WASM
@@ -103,6 +103,7 @@ def page(
     asked = target("/functions", sort=1, limit=limit, cids=cids, creator=creator, cursor=cursor)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
     found = decode(reply, list[Function])
+    check_length(found, limit)
     digests = None if cids is None else {Cid.parse(each).digest for each in cids}
     for function in found:
         is_asked = digests is None or function.cid.digest in digests

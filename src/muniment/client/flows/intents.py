@@ -13,11 +13,12 @@ from muniment.client.answers import decode, decode_form, decode_forms
 from muniment.client.failures import Forged, Unreachable
 from muniment.client.flows.following import Follower
 from muniment.client.flows.session import JSON, check_same, target
-from muniment.client.pages import Page, cursor_of
-from muniment.client.steps import Flow, Send
+from muniment.client.pages import Page, check_length, cursor_of
+from muniment.client.steps import Flow, Send, Sleep
+from muniment.errors import Unavailable
 from muniment.evm.hex import Bytes32
 from muniment.intents.hashes import intent_hash, proposal_hash
-from muniment.intents.lifecycle import INTENT_MOVES, reachable
+from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, reachable
 from muniment.intents.types import AnyIntent, AnyProposal, Intent, Log, NewLog, StatusChange
 from muniment.intents.types.texts import LogId, LogText
 from muniment.wire import encode
@@ -49,8 +50,10 @@ def page(
     """
     asked = target("/intents", sort=1, limit=limit, cursor=cursor, generation="all", **filters)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
+    listed = cast("list[AnyIntent]", decode_forms(reply, AnyIntent))
+    check_length(listed, limit)
     found: list[AnyIntent] = []
-    for intent in cast("list[AnyIntent]", decode_forms(reply, AnyIntent)):
+    for intent in listed:
         try:
             _check_listed(intent, filters)
             _check(session, intent)
@@ -84,7 +87,10 @@ def propose(session: Session, hash_: str, offer: AnyNewProposal) -> Flow[AnyProp
     """Append a proposal to an intent; the same one again is answered with the one that is recorded."""
     reply = yield from session.answered(_post(session, "proposals", hash_, encode(offer)))
     found = cast("AnyProposal", decode_form(reply, AnyProposal))
-    check_same(found.hash, "0x" + proposal_hash(Bytes32.parse(hash_).raw, offer).hex(), "proposal")
+    intent = Bytes32.parse(hash_).raw
+    check_same(found.hash, "0x" + proposal_hash(intent, offer).hex(), "proposal")
+    if session.verifies:
+        proof.check_proposal_hash(found, intent)
     return found
 
 
@@ -92,7 +98,7 @@ def log(session: Session, hash_: str, line: NewLog) -> Flow[Log]:
     """Append a line to the log of an intent. It gets an `id`, so that it is stored once, however often it is sent."""
     named = line if line.id is not None else replace(line, id=LogId.parse(secrets.token_hex(16)))
     found = decode((yield from session.answered(_post(session, "logs", hash_, encode(named)))), Log)
-    check_same((found.id, found.data), (named.id, named.data), "line")
+    check_same((found.id, found.level, found.data), (named.id, named.level, named.data), "line")
     return found
 
 
@@ -113,16 +119,34 @@ def move(session: Session, hash_: str, change: StatusChange) -> Flow[AnyIntent]:
     After a lost answer the intent is read: one that is there or beyond has moved. Raises `StatusConflict`.
     """
     send = _post(session, "status", hash_, encode(change), is_repeatable=False)
-    try:
-        reply = yield from session.answered(send)
-    except Unreachable as error:
-        if not error.sent:
-            raise
+    begun_s, failures = session.retry.seconds(), 0
+    while True:
+        failures += 1
+        try:
+            return _own(session, (yield from session.answered(send)), Bytes32.parse(hash_))
+        except (Unreachable, Unavailable) as error:
+            if (pause_s := session.retry.pause_after_loss(error, failures, begun_s)) is None:
+                raise
+        yield Sleep(pause_s)
         found = yield from get(session, hash_)
-        if change.proposal is None and found.status in (change.status, *reachable(INTENT_MOVES, change.status)):
+        if _has_moved(found, change):
             return found
-        reply = yield from session.answered(send)
-    return _own(session, reply, Bytes32.parse(hash_))
+
+
+def _has_moved(intent: AnyIntent, change: StatusChange) -> bool:
+    """Whether the intent, or the proposal of the change, is where the change leads, or beyond."""
+    if change.proposal is None:
+        moves, held = INTENT_MOVES, [intent]
+    else:
+        moves, held = PROPOSAL_MOVES, [each for each in intent.proposals if each.hash == change.proposal]
+    if change.status not in moves:
+        return False
+    beyond = reachable(moves, change.status)
+    return any(
+        each.status in beyond
+        or (each.status == change.status and change.transaction_hash in {None, each.transaction_hash})
+        for each in held
+    )
 
 
 def _post(session: Session, what: str, hash_: str, body: bytes, *, is_repeatable: bool = True) -> Send:

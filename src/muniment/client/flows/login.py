@@ -9,8 +9,8 @@ from muniment.client.answers import decode
 from muniment.client.failures import Forged, Unreachable
 from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.signers import sign_text
-from muniment.client.steps import Flow, Send
-from muniment.errors import Unauthenticated
+from muniment.client.steps import Flow, Send, Sleep
+from muniment.errors import Unauthenticated, Unavailable
 from muniment.evm.address import Address
 from muniment.users.types import ApiKeyResult, LoginResult, NonceResult, Profile
 from muniment.wire import Amount, Record, encode
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # A text of another form could be a consent: the text of a deactivation is a signature of 130 digits.
 _NONCE: Final = re.compile("0x[0-9a-f]{64}")
-_LOGINS_MAX: Final = 3
 _POSTED: Final = {**JSON, "content-type": "application/json"}
 
 
@@ -42,7 +41,9 @@ class Balance(Record, frozen=True):
 def log_in(session: Session) -> Flow[str]:
     """A new token, which the session keeps. Raises `Forged` for a nonce that a wallet must not sign."""
     address = session.signing_address()
-    for number in range(1, _LOGINS_MAX + 1):
+    begun_s, failures = session.retry.seconds(), 0
+    while True:
+        failures += 1
         asked = Send("POST", "/users/nonce", encode({"address": address}), _POSTED)
         given = decode((yield from session.answered(asked)), NonceResult)
         check_same(given.address, address, "address")
@@ -53,15 +54,15 @@ def log_in(session: Session) -> Flow[str]:
         try:
             # A nonce is good for one login: after a lost answer it may be used up.
             reply = yield from session.answered(Send("POST", "/users/authenticate", body, _POSTED, is_repeatable=False))
-        except Unreachable as error:
-            if not error.sent or number == _LOGINS_MAX:
+        except (Unreachable, Unavailable) as error:
+            if (pause_s := session.retry.pause_after_loss(error, failures, begun_s)) is None:
                 raise
+            yield Sleep(pause_s)
             continue
         found = decode(reply, LoginResult)
         check_same(found.address, address, "address")
         session.token = found.token
         return found.token
-    raise AssertionError  # the last round returns or raises
 
 
 def with_token(session: Session, send: Send) -> Flow[Reply]:
@@ -112,4 +113,6 @@ def balances(session: Session) -> Flow[list[Balance]]:
 def profile(session: Session) -> Flow[Profile]:
     """What the wallet's owner has said of themselves."""
     send = Send("GET", target("/users/{}/data", session.signing_address()), headers=JSON)
-    return decode((yield from with_token(session, send)), Profile)
+    found = decode((yield from with_token(session, send)), Profile)
+    check_same(found.user_address, session.signing_address(), "address")
+    return found

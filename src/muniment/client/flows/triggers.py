@@ -12,7 +12,7 @@ from muniment.client.failures import Forged
 from muniment.client.flows import functions
 from muniment.client.flows.following import Follower
 from muniment.client.flows.session import JSON, check_same, target
-from muniment.client.pages import Page, cursor_of
+from muniment.client.pages import Page, check_length, cursor_of
 from muniment.client.signers import sign_typed_data
 from muniment.client.steps import Flow, Send
 from muniment.evm.address import Address
@@ -106,7 +106,8 @@ def create(session: Session, trigger: TriggerDraft | SignedTrigger) -> Flow[Trig
     signed = trigger if isinstance(trigger, SignedTrigger) else (yield from sign(session, trigger))
     reply = yield from session.answered(Send("POST", "/triggers", encode(signed), _POSTED))
     created = decode(reply, Trigger)
-    check_same(created.sig, signed.sig, "trigger")
+    # Any content has a signer whose signature this is, so the signature alone names no trigger.
+    check_same((created.sig, created.signer), (signed.sig, signed.signer), "trigger")
     return (yield from _proved(session, created))
 
 
@@ -127,8 +128,10 @@ def page(
     """
     asked = target("/triggers", sort=1, limit=limit, cursor=cursor, **filters)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
+    listed = decode(reply, list[Trigger])
+    check_length(listed, limit)
     found: list[Trigger] = []
-    for trigger in decode(reply, list[Trigger]):
+    for trigger in listed:
         try:
             _check_listed(trigger, filters)
             found.append((yield from _proved(session, trigger)))
@@ -157,6 +160,7 @@ def refresh(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Trigger]]:
     for start in range(0, len(asked), TRIGGER_SIGS_MAX):
         some = asked[start : start + TRIGGER_SIGS_MAX]
         listed = yield from session.read(target("/triggers", sigs=some, limit=TRIGGER_SIGS_MAX), list[Trigger])
+        check_length(listed, len(some))
         for trigger in listed:
             if trigger.sig not in some:
                 raise Forged(f"trigger {trigger.sig} was not asked for")

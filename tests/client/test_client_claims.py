@@ -1,0 +1,119 @@
+"""What a registry may say without a proof, and what it may not even say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from facades_world import new_intent, signer
+from lies import in_place_of, telling
+from lying_world import (
+    Lying,
+    lying_registry,
+    trigger_reads,
+)
+
+from builders import DOMAIN
+from muniment.client import Forged
+from muniment.client.offers import sign_proposal
+from muniment.evm.signature import Signature, recover
+from muniment.evm.typed_data import compile_types, digest
+from operator_client import FAR_DEADLINE
+
+GENERATIONS = pytest.mark.parametrize("generation", [1, 2])
+
+
+@pytest.fixture(scope="module")
+def lying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lying]:
+    with lying_registry(tmp_path_factory.mktemp("lies")) as made:
+        yield made
+
+
+def test_a_content_with_another_signer_passes_only_where_the_signer_is_not_known(lying: Lying) -> None:
+    """Each content has a signer whose signature a given text is: a signature alone does not name a trigger."""
+    truth = lying.truth(f"/triggers/{lying.sigs[1]}")
+    lie = {**truth, "executionFeeLimit": "999"}
+    names = ("functionCid", "version", "input", "config", "executionFeeLimit", "minValidations")
+    struct = compile_types(lie["types"], "Trigger").struct_hash({name: lie[name] for name in names})
+    lie["signer"] = recover(digest(DOMAIN, struct), Signature.parse(lying.sigs[1]))
+    reads = trigger_reads(lying)
+    with lying.registry() as registry, lying.middle.behaving(telling(in_place_of(1, lie), path="/triggers")):
+        assert registry.triggers.get(lying.sigs[1]).signer == lie["signer"] != truth["signer"]
+        for name in ("create", "list"):
+            with pytest.raises(Forged):
+                reads[name](registry)
+
+
+def test_without_verifying_only_what_was_asked_for_is_compared(lying: Lying) -> None:
+    trigger = {**lying.truth(f"/triggers/{lying.sigs[1]}"), "version": "6.6.6"}
+    intent = {**lying.truth(f"/intents/{lying.hashes[1][1]}"), "data": "0x66"}
+    with lying.registry(verify=False) as registry:
+        with lying.middle.behaving(telling(in_place_of(1, trigger), path="/triggers")):
+            assert registry.triggers.get(lying.sigs[1]).version == "6.6.6"
+            assert "6.6.6" in [each.version for each in registry.triggers.list(signer=signer(7).address)]
+        with lying.middle.behaving(telling(in_place_of(1, intent), path="/intents")):
+            assert registry.intents.get(lying.hashes[1][1]).data == "0x66"  # pyright: ignore[reportAttributeAccessIssue] - of the first generation
+    assert not any("/ipfs/" in asked.target for asked in lying.middle.asked[-3:])
+
+
+@pytest.mark.parametrize("name", ["createdAt", "description", "deactivateSig"])
+def test_what_a_trigger_only_claims_may_be_anything(lying: Lying, name: str) -> None:
+    values = {
+        "createdAt": "2001-01-01T00:00:00.000Z",
+        "description": "free money",
+        "deactivateSig": signer(5).sign_text("x"),
+    }
+    lie = {**lying.truth(f"/triggers/{lying.sigs[1]}"), name: values[name]}
+    with lying.registry() as registry:
+        for read in trigger_reads(lying).values():
+            with lying.middle.behaving(telling(in_place_of(1, lie), path="/triggers/")):
+                read(registry)
+
+
+@GENERATIONS
+def test_what_an_intent_only_claims_may_be_anything(lying: Lying, generation: int) -> None:
+    hash_ = lying.hashes[generation][1]
+    truth = lying.truth(f"/intents/{hash_}")
+    offer = truth["proposals"][0]
+    claims: list[dict[str, Any]] = [
+        {"executionHash": "0x66"}, {"createdAt": "2001-01-01T00:00:00.000Z"}, {"status": "succeeded"},
+        {"transactionHash": "0x" + "66" * 32}, {"destTransactionHash": "0x" + "66" * 32}, {"logs": []},
+        {"proposals": []},
+        *({"proposals": [{**offer, **claim}]} for claim in (
+            {"feeUsd": "6"}, {"status": "succeeded"}, {"description": "best"}, {"verified": False}, {"signers": []},
+            {"signatures": []}, {"transactionHash": "0x" + "66" * 32},
+        )),
+    ]  # fmt: skip
+    with lying.registry() as registry:
+        for claim in claims:
+            with lying.middle.behaving(telling(in_place_of(0, {**truth, **claim}), path="/intents/")):
+                registry.intents.get(hash_)
+
+
+def test_signatures_of_a_settler_that_the_client_does_not_know_are_claims(lying: Lying) -> None:
+    hash_ = lying.hashes[1][1]
+    truth = lying.truth(f"/intents/{hash_}")
+    truth["proposals"][0]["signatures"] = [signer(5).sign_text("x")]
+    with lying.middle.behaving(telling(in_place_of(0, truth), path="/intents/")):
+        with lying.registry(chains={}) as registry:
+            registry.intents.get(hash_)
+        with lying.registry() as registry, pytest.raises(Forged):
+            registry.intents.get(hash_)
+
+
+def test_another_protocol_name_proves_nothing(lying: Lying) -> None:
+    with lying.registry(protocol="Other") as registry:
+        with pytest.raises(Forged):
+            registry.triggers.get(lying.sigs[0])
+        with pytest.raises(Forged):
+            registry.intents.get(lying.hashes[1][0])
+
+
+def test_an_offer_that_was_signed_by_somebody_else_is_forged(lying: Lying) -> None:
+    with lying.registry() as registry:
+        intent = registry.intents.put(new_intent())
+        offer = sign_proposal(signer(72), intent, chain_id=1, fees=[], deadline=FAR_DEADLINE)
+        registry.intents.propose(intent.hash, offer)
+        with pytest.raises(Forged, match="not signed by its solver"):
+            registry.intents.get(intent.hash)

@@ -1,0 +1,181 @@
+"""Faults between the client and the service, over sockets: what passes is waited for, and nothing is stored twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from email.utils import formatdate
+
+import pytest
+from facades_world import bundle, calls_of, hash_of, new_intent, new_proposal, signer
+from faults_world import FACADES, PASSING, Site, at_first, client, faulty_site, refusing
+
+from middle import Answered, Asked, Forward, before
+from muniment.client import Forged, Retry, Unreachable, drivers
+from muniment.errors import Limited, Unavailable
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with faulty_site(tmp_path_factory.mktemp("faults")) as made:
+        yield made
+
+
+@FACADES
+@pytest.mark.parametrize("name", PASSING)
+def test_a_fault_that_passes_is_not_seen_and_each_write_is_stored_once(site: Site, facade: str, name: str) -> None:
+    new = new_intent()
+    hash_ = hash_of(new)
+    with client(site, facade) as calls:
+        for operation, given in (
+            ("put", (new,)), ("propose", (hash_, new_proposal())), ("log", (hash_, "info", "once")),
+            ("move", (hash_, "enqueued")), ("get", (hash_,)),
+        ):  # fmt: skip
+            with site.middle.behaving(at_first(PASSING[name], 2)):
+                calls.do(f"intents.{operation}", *given)
+        with site.middle.behaving(at_first(PASSING[name], 2)):
+            calls.do("account.log_in")
+        found = calls.do("intents.get", hash_)
+        assert (found.status, len(found.proposals), len(found.logs)) == ("enqueued", 1, 1)
+
+
+@FACADES
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("asked", ["1000000", formatdate(4_000_000_000, usegmt=True)])
+def test_a_pause_of_days_is_a_refusal_at_once(site: Site, facade: str, status: int, asked: str) -> None:
+    begun_s, requests = time.monotonic(), len(site.middle.asked)
+    with client(site, facade) as calls, site.middle.behaving(refusing(status, asked)):
+        with pytest.raises(Limited if status == 429 else Unavailable) as raised:
+            calls.do("intents.put", new_intent())
+        assert raised.value.answer.headers["retry-after"] == asked
+    assert len(site.middle.asked) == requests + 1
+    assert time.monotonic() - begun_s < 20
+
+
+@FACADES
+@pytest.mark.parametrize("asked", ["1", "date"])
+def test_the_pause_that_the_service_asks_for_is_kept(site: Site, facade: str, asked: str) -> None:
+    # A date has whole seconds: two from now are more than one.
+    text = asked if asked == "1" else formatdate(time.time() + 2, usegmt=True)
+    begun_s = time.monotonic()
+    with client(site, facade) as calls, site.middle.behaving(at_first(refusing(503, text), 1)):
+        calls.do("intents.put", new_intent())
+    assert time.monotonic() - begun_s >= 0.9
+
+
+@FACADES
+def test_a_service_that_is_gone_is_unreachable(facade: str, site: Site) -> None:
+    with before(site.middle.behind) as gone:
+        url = gone.url
+    calls = calls_of(facade, url, operator_key="mno_key")
+    with pytest.raises(Unreachable) as raised:
+        calls.do("intents.put", new_intent())
+    assert (raised.value.sent, url in str(raised.value)) == (False, True)
+    calls.close()
+
+
+@FACADES
+def test_an_answer_that_comes_too_late_is_unreachable_and_the_write_may_be_stored(site: Site, facade: str) -> None:
+    new, release = new_intent(), threading.Event()
+
+    def slow(asked: Asked, forward: Forward) -> Answered:
+        del asked
+        answer = forward()
+        release.wait(30)
+        return answer
+
+    once = Retry(tries=1)
+    with client(site, facade, timeout_s=0.5, retry=once) as calls, site.middle.behaving(slow):
+        with pytest.raises(Unreachable) as raised:
+            calls.do("intents.put", new)
+        assert raised.value.sent
+        release.set()
+    with client(site, facade) as calls:
+        assert calls.do("intents.get", hash_of(new)).hash == hash_of(new)
+
+
+@FACADES
+def test_an_answer_that_does_not_end_is_given_up(site: Site, facade: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drivers, "ANSWER_S_MAX", 0.3)
+
+    def dripping(asked: Asked, forward: Forward) -> Iterator[bytes]:
+        del asked, forward
+        yield b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n"
+        for _ in range(600):
+            time.sleep(0.05)
+            yield b" "
+
+    with (
+        client(site, facade, retry=Retry(tries=1)) as calls,
+        site.middle.behaving(dripping),
+        pytest.raises(Unreachable, match="longer"),
+    ):
+        calls.do("intents.get", "0x" + "ab" * 32)
+
+
+@FACADES
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(site: Site, facade: str, status: int) -> None:
+    with before(site.middle.behind) as elsewhere, client(site, facade, api_key="mnk_secret") as calls:
+        lead = Answered(status, {"location": f"{elsewhere.url}/functions"}, b"")
+        with site.middle.behaving(lambda asked, forward: lead):  # noqa: ARG005
+            for operation, given in (("intents.put", new_intent()), ("functions.deploy", bundle())):
+                with pytest.raises(Forged):
+                    calls.do(operation, given)
+        assert elsewhere.asked == []
+
+
+@FACADES
+def test_of_a_foreign_link_only_the_cursor_is_used(site: Site, facade: str) -> None:
+    user = signer().address
+    with before(site.middle.behind) as elsewhere, client(site, facade) as calls:
+        made = [calls.do("intents.put", new_intent(user=user)).hash for _ in range(3)]
+
+        def foreign(asked: Asked, forward: Forward) -> Answered:
+            del asked
+            answer = forward()
+            link = answer.headers.get("link", "").replace("</", f"<{elsewhere.url}/")
+            return answer._replace(headers={**answer.headers, "link": link} if link else answer.headers)
+
+        with site.middle.behaving(foreign):
+            assert [each.hash for each in calls.every("intents.list", user=user, limit=1)] == made
+        assert elsewhere.asked == []
+
+
+@FACADES
+@pytest.mark.parametrize(
+    "link",
+    [
+        '<https://elsewhere.example/intents>; rel="next"', '</intents?cursor=>; rel="next"', "nonsense",
+        "<" * 30_000, "<&cursor=a" * 6_000, "&cursor=a" * 6_000, "<" + "?cursor=a" * 6_000 + ">; rel=prev",
+        f"</intents?cursor={'a' * 65}>; rel=\"next\"",
+    ],
+)  # fmt: skip
+def test_a_link_without_a_cursor_is_forged_and_read_in_no_time(site: Site, facade: str, link: str) -> None:
+    def linked(asked: Asked, forward: Forward) -> Answered:
+        del asked, forward
+        return Answered(200, {"content-type": "application/json", "link": link}, b"[]")
+
+    with client(site, facade) as calls, site.middle.behaving(linked):
+        begun_s = time.process_time()
+        with pytest.raises(Forged):
+            calls.every("intents.list")
+        assert time.process_time() - begun_s < 1
+
+
+@FACADES
+@pytest.mark.parametrize("status", [200, 503])
+def test_an_answer_that_is_too_large_is_not_read_to_its_end(site: Site, facade: str, status: int) -> None:
+    requests = len(site.middle.asked)
+    piece = bytes(2**20)
+
+    def endless(asked: Asked, forward: Forward) -> Iterator[bytes]:
+        del asked, forward
+        yield b"HTTP/1.1 %d OK\r\n\r\n" % status
+        for _ in range(2**16):
+            yield piece
+
+    with client(site, facade) as calls, site.middle.behaving(endless), pytest.raises(Forged, match="more than"):
+        calls.do("intents.get", "0x" + "ab" * 32)
+    assert len(site.middle.asked) == requests + 1

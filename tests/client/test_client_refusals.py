@@ -1,0 +1,69 @@
+"""Each refusal of the service is the same class at the client."""
+
+from __future__ import annotations
+
+import pytest
+from feeding import answer
+
+from muniment import errors
+from muniment.client import Forged, Reply
+from muniment.client.problems import check_answered, refusal_of
+from muniment.errors import Fault, Refusal
+from muniment.http.problems import all_refusals, problem, status_of
+
+# Members of problem documents, among them those that some refusals must have.
+FACTS = {"computed": "0x", "size": 7, "policy": "login", "quota": 5, "window": 60, "retryAfter": 9}
+
+
+def through_http(refusal: Refusal) -> Reply:
+    """What a client gets where the service raises `refusal`."""
+    shown = problem(refusal, "request-1")
+    headers = {name.decode().lower(): value.decode() for name, value in shown.headers}
+    return Reply(shown.status, headers, shown.body)
+
+
+@pytest.mark.parametrize("kind", all_refusals(), ids=lambda kind: kind.code)
+def test_a_refusal_comes_back_as_its_own_class(kind: type[Refusal]) -> None:
+    faults = [Fault("too late", "/when"), Fault("wrong", None, "limit")]
+    raised = kind("not today", faults=faults, facts=FACTS)
+    reply = through_http(raised)
+    with pytest.raises(kind) as caught:
+        check_answered(reply)
+    found = caught.value
+    assert type(found) is kind
+    assert (found.detail, found.faults) == (raised.detail, raised.faults)
+    assert found.facts.items() >= FACTS.items()
+    assert found.answer is reply
+    assert found.facts["requestId"] == "request-1"
+    assert reply.status == status_of(kind)
+
+
+@pytest.mark.parametrize(
+    ("status", "family"),
+    [
+        (400, errors.Invalid), (401, errors.Unauthenticated), (403, errors.Forbidden), (404, errors.Absent),
+        (408, errors.RequestTimeout), (409, errors.Conflicting), (413, errors.TooLarge), (418, errors.Invalid),
+        (429, errors.Limited), (500, errors.Broken), (502, errors.Unavailable), (503, errors.Unavailable),
+        (504, errors.Unavailable), (507, errors.Broken), (999, errors.Broken),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "content", [b'{"code": "of-tomorrow", "detail": "no"}', b"{}", b"", b'{"code": 7, "errors": 8}']
+)
+def test_an_unknown_code_is_the_family_of_its_status(status: int, family: type[Refusal], content: bytes) -> None:
+    found = refusal_of(Reply(status, {}, content))
+    assert type(found) is family
+    assert found.detail == ("no" if b"detail" in content else f"status {status}")
+
+
+def test_a_page_of_html_is_named() -> None:
+    page = b"<html><title>502 Bad Gateway</title>" + b"\xff" * 10_000
+    found = refusal_of(Reply(502, {"content-type": "text/html"}, page))
+    assert found.detail.startswith("no problem document: <html><title>502 Bad Gateway")
+    assert len(found.detail) < 300
+
+
+@pytest.mark.parametrize("status", [100, 199, 300, 301, 302, 304, 307, 308, 399])
+def test_an_answer_that_is_neither_done_nor_refused_is_forged(status: int) -> None:
+    with pytest.raises(Forged):
+        check_answered(answer({}, status, location="https://elsewhere.example"))
