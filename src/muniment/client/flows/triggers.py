@@ -18,6 +18,7 @@ from muniment.client.steps import Flow, Send
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.evm.typed_data import Domain
+from muniment.forms import decode_record
 from muniment.ipfs.cid import Cid
 from muniment.triggers.preview import preview_of
 from muniment.triggers.rules import consent, values_signed
@@ -56,6 +57,25 @@ class TriggerDraft(TriggerParams, frozen=True, kw_only=True):
     """A trigger to be signed; the description is not signed."""
 
     description: Description
+
+    @classmethod
+    def of(
+        cls,
+        function_cid: str,
+        *,
+        config: Mapping[str, Any],
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - the interface's name for it
+        version: str = "1.0.0",
+        execution_fee_limit: str = "0",
+        min_validations: int = 1,
+        description: str = "Signed with the Python client",
+    ) -> TriggerDraft:
+        """A draft from plain values, each checked. Raises the `Invalid` of the member that is wrong."""
+        members = {
+            "functionCid": function_cid, "config": {**config}, "input": {**(input or {})}, "version": version,
+            "executionFeeLimit": execution_fee_limit, "minValidations": min_validations, "description": description,
+        }  # fmt: skip
+        return decode_record(members, cls)
 
 
 def sign(session: Session, draft: TriggerDraft) -> Flow[SignedTrigger]:
