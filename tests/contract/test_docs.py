@@ -56,17 +56,11 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", _CURRENT, ids=[str(page.relative_to(ROOT)) for page in _CURRENT])
 def test_variables_that_a_page_names_exist_in_the_settings(page: Path) -> None:
     known = {variable(each.name) for each in fields(Settings)} | {"MUNIMENT_NAME"}
-    known |= _variables_of_clients()
     if page.name == "CONTRIBUTING.md":
         known.add("MUNIMENT_KEY_SET_AGE_S_MAX")  # its reader makes this setting
+    known.add("MUNIMENT_PRIVATE_KEY")  # the client reads it
     named = {name.removesuffix("_FILE") for name in re.findall(r"MUNIMENT_[A-Z_]+", page.read_text("utf-8"))}
     assert named - {name.removesuffix("_FILE") for name in known} == set()
-
-
-def _variables_of_clients() -> set[str]:
-    """The variables that the client and the commands read beside the settings of a service."""
-    sources = [each for room in ("client", "cli") for each in (ROOT / "src" / "muniment" / room).rglob("*.py")]
-    return set(re.findall(r"\bMUNIMENT_[A-Z_]*[A-Z]", "".join(each.read_text("utf-8") for each in sources)))
 
 
 def test_a_file_that_a_page_lets_its_reader_make_need_not_exist() -> None:
