@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import balances
+import client_list
 import feed_fanout
 import intents
 import limits
@@ -48,6 +49,8 @@ def main() -> None:
     print("\nBeside strangers, with the limits that hold by default")
     strangers = overload.measure(scale)
     fanout = feed_fanout.measure(scale)
+    at_client = client_list.measure()
+    client_list.show(at_client)
     found = {
         **ratios.of_verification(micros),
         **ratios.of_sqlite(on_one_file, statistics.median(micros[verification.RECOVERY])),
@@ -57,6 +60,7 @@ def main() -> None:
         **ratios.of_starts(starts),
         **strangers,
         **fanout,
+        **client_list.of_client(at_client),
         **_own_cost(),
     }
     rest: dict[str, Any] = {}
@@ -69,7 +73,7 @@ def main() -> None:
     here |= {"quick": scale.is_quick, "seconds": round(time.monotonic() - started)}
     kept = {
         "machine": here, "ratios": found, "verification": micros, "sqlite": on_one_file, "postgresql": on_a_cluster,
-        "memory": resident, "starts": starts, **rest,
+        "memory": resident, "starts": starts, "client": at_client, **rest,
     }  # fmt: skip
     JSON_FILE.write_text(json.dumps(kept, indent=1, default=vars), "utf-8")
     print(f"\nEvery round is in {JSON_FILE.name}; {here['seconds']} s, load {os.getloadavg()[0]:.1f} at the end")

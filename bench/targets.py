@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import client_list
 import feed_fanout
 import growth
 import memory
@@ -90,6 +91,7 @@ TARGETS = [
     # Milliseconds, the create included.
     *_at_most(100, *(feed_fanout.name_of(engine, across=False) for engine in feed_fanout.ENGINES)),
     *_at_most(300, *(feed_fanout.name_of(engine, across=True) for engine in feed_fanout.ENGINES)),
+    *_at_most(1.5, client_list.LEAST),
     *_at_most(0, overload.FIRST_MISSING, overload.LOST, overload.DESCRIPTORS),
 ]
 BY_NAME = {target.name: target for target in TARGETS}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import pytest
 from programs import ROOT, installed, packaged, run
 
 WORKFLOWS = ROOT / ".github" / "workflows"
@@ -16,6 +18,26 @@ def test_an_audit_finds_no_weakness() -> None:
 
 def test_the_syntax_has_no_fault() -> None:
     done = run(installed("actionlint"), *sorted(WORKFLOWS.glob("*.yml")))
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.fixture
+def printed(tmp_path: Path) -> Path:
+    """The workflow that docs/notebooks.md prints, where GitHub reads workflows."""
+    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "notebooks.md").read_text("utf-8"), re.DOTALL)
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    (folder / "deploy.yml").write_text(text)
+    return folder
+
+
+def test_an_audit_finds_no_weakness_in_the_printed_workflow(printed: Path) -> None:
+    done = run(packaged("zizmor"), "--offline", "--pedantic", "--no-progress", printed)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_syntax_of_the_printed_workflow_has_no_fault(printed: Path) -> None:
+    done = run(installed("actionlint"), printed / "deploy.yml")
     assert (done.returncode, done.stdout) == (0, "")
 
 

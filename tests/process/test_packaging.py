@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,20 +13,67 @@ from pathlib import Path
 
 import pytest
 
+from builders import Wallet
+from service import Service
+
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).parent / "uv"
 MIB_MAX = 9
 BARE = "What a bare installation has needs no library of the server"
+
+# The libraries that a client loads: of the base dependencies, and of those that they need.
+CLIENT_LOADS = {"coincurve", "cronsim", "httpx2", "idna", "msgspec", "muniment", "sha3", "typing_extensions"}
+# The rooms from which the client takes shapes and pure rules. All other rooms, and all other parts, are the service's.
+ROOMS = {
+    "client", "durable", "errors", "evm", "forms", "functions", "intents", "ipfs", "json_text", "triggers",
+    "users", "wire",
+}  # fmt: skip
+PARTS = {
+    "functions": {"manifest", "rules", "types", "wasm"},
+    "intents": {"hashes", "lifecycle", "types"},
+    "triggers": {"encoders", "preview", "rules", "schedule", "schemas", "typed_data", "types", "values"},
+    "users": {"types"},
+}
+LOADED = """
+import json, sys
+before = {*sys.modules}
+import muniment.client
+print(json.dumps(sorted({*sys.modules} - before)))
+"""
+JOB = """
+import asyncio, sys
+from pathlib import Path
+from muniment.client import AsyncRegistry, Bundle, KeySigner, Registry, TriggerDraft
+
+url, key = sys.argv[1], bytes.fromhex(sys.argv[2])
+manifest = b'{"version": "1.0.0", "name": "Bare", "description": "Does nothing", "inputs": {}}'
+config = {"type": 0, "schedule": "0 * * * *", "delta": "10m", "endDate": 0}
+with Registry(url, signer=KeySigner(key)) as registry:
+    cid = registry.functions.deploy(Bundle(manifest, b"\\0asm\\1\\0\\0\\0")).cid
+    registry.functions.download(cid, "copy")
+    trigger = registry.triggers.create(TriggerDraft.of(cid, config=config))
+    page = next(registry.triggers.follow())
+    registry.triggers.deactivate([each.sig for each in page])
+
+async def ended():
+    async with AsyncRegistry(url) as registry:
+        return [each.sig async for each in registry.triggers.list(active=False)]
+
+assert asyncio.run(ended()) == [trigger.sig]
+print(trigger.sig, Path("copy", "manifest.json").read_bytes() == manifest)
+"""
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with `muniment` and nothing else."""
+    """An environment with the wheel of `muniment`, what it depends on, and nothing else."""
     folder = tmp_path_factory.mktemp("bare") / "venv"
+    subprocess.run([UV, "build", "--quiet", "--wheel", "--out-dir", folder.parent, ROOT], check=True)
+    [wheel] = folder.parent.glob("muniment-*.whl")
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder], check=True)
-    subprocess.run([UV, "pip", "install", "--quiet", "--python", folder / "bin/python", ROOT], check=True)
+    subprocess.run([UV, "pip", "install", "--quiet", "--python", folder / "bin/python", wheel], check=True)
     return folder
 
 
@@ -37,6 +87,45 @@ def test_the_package_is_small(bare: Path) -> None:
     mib = sum(each.stat().st_size for each in packages.rglob("*") if each.is_file()) / 2**20
     print(f"a bare installation has {mib:.1f} MiB")  # noqa: T201 - shown with -s
     assert mib < MIB_MAX
+
+
+@pytest.mark.slow
+def test_the_package_brings_no_library_of_the_server(bare: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    [packages] = bare.glob("lib/python3.*/site-packages")
+    there = {_plain(each.metadata["Name"]) for each in importlib.metadata.distributions(path=[str(packages)])}
+    servers = {_plain(each) for each in project["optional-dependencies"]["server"]}
+    assert {"uvicorn", "asyncpg", "wasmtime", "cryptography"} <= servers
+    # httpx2, the client's HTTP library, needs these two itself.
+    assert there & servers <= {"anyio", "httpcore2"}
+    assert {"muniment", "httpx2", "msgspec", "coincurve"} <= there
+
+
+@pytest.mark.slow
+def test_a_bare_installation_does_the_job_of_a_developer(bare: Path, tmp_path: Path, service: Service) -> None:
+    command = [bare / "bin" / "python", "-c", JOB, service.url, Wallet(9).key.hex()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    sig, is_whole = done.stdout.split()
+    assert (len(sig), is_whole) == (132, "True")
+    assert sorted(each.name for each in (tmp_path / "copy").iterdir()) == ["function.wasm", "manifest.json"]
+
+
+def test_the_client_loads_no_module_of_a_service_and_few_libraries() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    loaded: list[str] = json.loads(done.stdout)
+    assert "muniment.client.proof" in loaded
+    outside = {name.partition(".")[0] for name in loaded} - {*sys.stdlib_module_names}
+    assert {name for name in outside if not name.startswith("_")} <= CLIENT_LOADS
+    rooms = {tuple(name.split(".")[1:3]) for name in loaded if name.startswith("muniment.")}
+    assert {room for room, *_ in rooms} <= ROOMS
+    for room, parts in PARTS.items():
+        assert {part for of, *rest in rooms if of == room for part in rest} <= parts
+
+
+def _plain(name: str) -> str:
+    """The name of a distribution without bounds, in the normal form (PyPA, "Names and normalization")."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[ <>=!~;\[]", name)[0]).lower()
 
 
 @pytest.mark.slow
