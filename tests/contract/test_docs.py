@@ -14,8 +14,8 @@ import pytest
 from golden import ROOT
 
 from conformance import document
-from muniment.cli.client.opening import VARIABLES
 from muniment.chains.catalogue import load_chains
+from muniment.cli.client.opening import VARIABLES
 from muniment.context import Context
 from muniment.http.documents.pages import error_page, reference_page
 from muniment.http.problems import all_refusals
