@@ -14,8 +14,13 @@ from muniment.cli.main import main
 
 # These make one, each in tests of its own.
 MAKES = {"serve", "migrate", "demo", "restore"}
-# Asks a service, and looks at no file.
-ASKS = {"ping", "events follow"}
+# These ask a service, and look at no file of a registry.
+ASKS = {
+    "ping", "events follow", "login", "logout", "whoami", "profiles", "api-key rotate", "balances", "deploy",
+    "functions list", "functions show", "functions download", "triggers preview", "triggers sign", "triggers create",
+    "triggers list", "triggers show", "triggers follow", "triggers deactivate", "intents list", "intents show",
+    "intents follow", "intents download", "intents put", "intents propose", "intents log", "intents move", "completion",
+}  # fmt: skip
 NEEDS = {
     "verify": [],
     "doctor": [],

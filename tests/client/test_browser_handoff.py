@@ -42,7 +42,7 @@ class Page:
         )
 
 
-def asked(use: Callable[[BrowserSigner], str], visit: Callable[[Page], object], **how: Any) -> str:
+def asked(use: Callable[[BrowserSigner], str], visit: Callable[[Page], object], seconds_max: float = 20) -> str:
     """What `use` gets of a signer whose page `visit` visits."""
     errors: list[BaseException] = []
 
@@ -57,7 +57,7 @@ def asked(use: Callable[[BrowserSigner], str], visit: Callable[[Page], object], 
 
     shown: list[str] = []
     try:
-        return use(BrowserSigner(show=shown.append, opens=opens, **{"seconds_max": 20, **how}))
+        return use(BrowserSigner(show=shown.append, opens=opens, seconds_max=seconds_max))
     finally:
         assert re.search(r"Open http://127\.0\.0\.1:\d+/#[\w-]{43} in a browser", shown[0])
         assert not errors, errors

@@ -59,7 +59,6 @@ def test_variables_that_a_page_names_exist_in_the_settings(page: Path) -> None:
     known = {variable(each.name) for each in fields(Settings)} | {"MUNIMENT_NAME", *VARIABLES}
     if page.name == "CONTRIBUTING.md":
         known.add("MUNIMENT_KEY_SET_AGE_S_MAX")  # its reader makes this setting
-    known.add("MUNIMENT_PRIVATE_KEY")  # the client reads it
     named = {name.removesuffix("_FILE") for name in re.findall(r"MUNIMENT_[A-Z_]+", page.read_text("utf-8"))}
     assert named - {name.removesuffix("_FILE") for name in known} == set()
 

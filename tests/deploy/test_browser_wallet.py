@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -76,7 +76,7 @@ class Keyholder:
         return WALLET.sign_typed_data(data)
 
     @contextmanager
-    def listening(self) -> Iterator[str]:
+    def listening(self) -> Generator[str]:
         holder = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -104,7 +104,7 @@ class Keyholder:
 
 
 @contextmanager
-def browsing(home: Path, holder: Keyholder) -> Iterator[Callable[[str], None]]:
+def browsing(home: Path, holder: Keyholder) -> Generator[Callable[[str], None]]:
     """A function that opens a URL in Chromium with the wallet; its own files are in `home`."""
     program = installed("chromium")
     extension = home / "wallet"
