@@ -1,0 +1,188 @@
+"""What commands that use a service say where it goes wrong, and the exit statuses that scripts tell apart."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from builders import Wallet
+from middle import Answered, Asked, Forward, before
+from service import Service
+from terminal import shown_on
+from using import Person, draft, intent, operator_key
+
+NUMBERS = count(2_000)
+NOWHERE = "http://127.0.0.1:9"
+UNKNOWN_HASH, UNKNOWN_CID = "0x" + "11" * 32, "QmV2xSyG76zpH98n3aZfr4FVMwC64nbKnQ13vEjyHidmMZ"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("served") / "data") as service:
+        yield service
+
+
+@pytest.fixture
+def person(served: Service, tmp_path: Path) -> Person:
+    return Person(served, tmp_path / "home", Wallet(next(NUMBERS)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["functions", "show", UNKNOWN_CID], 1, "Next: `muniment functions list`"),
+        (["intents", "show", UNKNOWN_HASH], 1, "Next: `muniment intents list`"),
+        (["functions", "show", "Qmfoo"], 2, "invalid-cid"),
+        (["triggers", "show", "0x12"], 2, "invalid-signature"),
+        (["triggers", "create"], 2, "name the function with --function"),
+        (["triggers", "create", "--function", UNKNOWN_CID], 2, "either --schedule or --config"),
+        (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--end", "soon"], 2, "--end soon"),
+        (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--input", "a"], 2, "NAME=VALUE"),
+        (["triggers", "list", "--signer", "ledger"], 0, ""),  # a listing asks no wallet
+        (["login", "--signer", "ledger"], 2, "no signer 'ledger'"),
+        (["functions", "list", "--url", "ftp://x"], 2, "http://host"),
+        (["functions", "list", "--profile", "unknown"], 2, "there is no profile unknown; there are: none"),
+        (["functions", "list", "--url", NOWHERE], 4, "does not answer"),
+        (["intents", "log", UNKNOWN_HASH, "text"], 3, "set MUNIMENT_OPERATOR_KEY"),
+        (["deploy", "/nowhere"], 2, "does not exist"),
+    ],
+)
+def test_a_command_ends_with_a_status_and_the_next_step(
+    person: Person, arguments: list[str], status: int, said: str
+) -> None:
+    result = person.run(*arguments)
+    assert (result.exit_code, said in result.stderr) == (status, True), result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["login"], ["balances"], ["api-key"], ["whoami"], ["triggers", "deactivate", "0x" + "1" * 128 + "1b"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_without_a_wallet_a_command_says_how_to_log_in(person: Person, arguments: list[str]) -> None:
+    result = person.run(*arguments, MUNIMENT_PRIVATE_KEY_FILE=None)
+    assert result.exit_code == 3
+    assert "muniment login" in result.stderr
+
+
+def test_a_credential_that_is_not_accepted_means_log_in(person: Person) -> None:
+    result = person.run("intents", "log", UNKNOWN_HASH, "text", MUNIMENT_OPERATOR_KEY="mno_" + "0" * 64)
+    assert result.exit_code == 3
+    assert "invalid-operator-key" in result.stderr
+    assert "mno_" not in result.output
+
+
+def test_an_answer_that_is_forged_has_a_status_of_its_own_and_nothing_is_written(
+    person: Person, served: Service, tmp_path: Path
+) -> None:
+    cid = person.deployed(tmp_path / "build")
+    trigger = person.json("triggers", "create", *draft(cid))
+    person.environment["MUNIMENT_OPERATOR_KEY"] = operator_key(served)
+    person.done("intents", "put", "-", stdin=json.dumps(intent(1)))
+
+    def lie(asked: Asked, forward: Forward) -> Answered:
+        answer = forward()
+        content = answer.content.replace(b'"chainId":8453', b'"chainId":8454').replace(
+            b'"minValidations":1', b'"minValidations":2'
+        )
+        # A byte of the module, or of the manifest.
+        content = content.replace(b"Threshold", b"Thresholt").replace(b"\x00asm", b"\x00asn")
+        return Answered(
+            answer.status,
+            answer.headers,
+            content.replace(cid.encode(), UNKNOWN_CID.encode()) if asked.method == "POST" else content,
+        )
+
+    with before(served.url) as middle, middle.behaving(lie):
+        commands: list[list[object]] = [
+            ["triggers", "list"], ["triggers", "show", trigger["sig"]], ["triggers", "create", *draft(cid, "2.0.0")],
+            ["intents", "list"], ["functions", "show", cid], ["functions", "download", cid, tmp_path / "copy"],
+            ["deploy", tmp_path / "build"], ["intents", "download", tmp_path / "mirror"],
+        ]  # fmt: skip
+        (tmp_path / "build/CID.json").unlink()
+        for command in commands:
+            result = person.run(*command, "--url", middle.url)
+            assert (result.exit_code, result.stderr[:14]) == (5, "Error: FORGED:"), (command, result.output)
+            assert result.stdout == "", command
+    assert not (tmp_path / "copy").exists()
+    assert not (tmp_path / "build/CID.json").exists()
+    assert (tmp_path / "mirror").read_text() == ""
+
+
+def on_a_terminal(person: Person, *arguments: str, **environment: str) -> tuple[int, str]:
+    """The status of a command in a terminal, and all that it shows there."""
+    ours, theirs = pty.openpty()
+    given = {**os.environ, **person.environment, **environment}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "muniment", *arguments], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+        env={name: value for name, value in given.items() if value is not None},
+    )  # fmt: skip
+    os.close(theirs)
+    shown = shown_on(ours).decode()
+    return process.wait(timeout=60), shown
+
+
+def test_a_terminal_gets_columns_in_colours_and_a_pipe_gets_json(person: Person, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    person.done("triggers", "create", *draft(cid, "8.0.0"), "--description", "a \u202e stranger's \x1b[31m text")
+    mine = ["triggers", "list", "--by", person.wallet.address]
+    status, shown = on_a_terminal(person, *mine)
+    assert status == 0
+    head, row = shown.replace("\r\n", "\n").strip().split("\n")
+    assert "\x1b[1mSIGNATURE" in head
+    assert "\x1b[32mactive\x1b[0m" in row
+    assert row.endswith("a \\u202e stranger's \\u001b[31m text")
+    _, plain = on_a_terminal(person, *mine, NO_COLOR="1")
+    assert "\x1b" not in plain
+    head, row = plain.replace("\r\n", "\n").strip().split("\n")
+    assert head.index("STATUS") == row.index("active")
+    (record,) = person.records(*mine)
+    assert record["description"] == "a \u202e stranger's \x1b[31m text"
+
+
+def test_no_secret_is_in_what_a_command_shows(person: Person, tmp_path: Path) -> None:
+    secret = "mnk_a-secret-of-somebody"
+    for environment in ({"MUNIMENT_API_KEY": secret}, {"MUNIMENT_OPERATOR_KEY": secret}):
+        for arguments in (["deploy", person.home], ["whoami"], ["intents", "log", UNKNOWN_HASH, "text"]):
+            result = person.run(*arguments, **environment)
+            assert secret not in result.output
+    (tmp_path / "key").write_text("not a key but a secret")
+    result = person.run("login", MUNIMENT_PRIVATE_KEY_FILE=str(tmp_path / "key"))
+    assert result.exit_code == 2
+    assert "not a key" not in result.output
+
+
+LOADED = (
+    "import sys; from muniment.cli.main import main; main(sys.argv[1:], standalone_mode=False); print(*sys.modules)"
+)
+
+
+def modules(*arguments: str) -> set[str]:
+    """The modules that a command has loaded at its end."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(done.stdout.split("\n")[-2].split())
+
+
+def test_help_loads_no_client_and_a_client_command_no_server(served: Service) -> None:
+    program = "import sys; from muniment.cli.main import main; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    helped = set(done.stdout.split())
+    assert not helped & {"httpx2", "msgspec", "coincurve", "muniment.client", "asyncio"}
+    used = modules("functions", "list", "--url", served.url)
+    assert "muniment.client" in used
+    assert not used & {
+        "uvicorn", "httptools", "asyncpg", "sqlite3", "structlog", "cryptography", "jwt", "wasmtime", "muniment.http",
+        "muniment.storage", "muniment.context",
+    }  # fmt: skip
