@@ -8,6 +8,8 @@ from functools import reduce
 from itertools import count, islice
 from typing import Any, Protocol
 
+import httpx2
+
 from builders import Bundle, cron
 from muniment.client import AsyncRegistry, Bundle as ClientBundle, KeySigner, Registry, Retry, TriggerDraft
 from muniment.forms import decode_record
@@ -49,6 +51,7 @@ class BlockingCalls:
     """`Registry`."""
 
     registry: Registry
+    http: httpx2.Client
 
     def do(self, name: str, *given: Any, **named: Any) -> Any:
         return _reach(self.registry, name)(*given, **named)
@@ -65,13 +68,15 @@ class BlockingCalls:
 
     def close(self) -> None:
         self.registry.close()
+        self.http.close()
 
 
 class AwaitingCalls:
     """`AsyncRegistry`, on a loop of its own."""
 
-    def __init__(self, registry: AsyncRegistry) -> None:
+    def __init__(self, registry: AsyncRegistry, http: httpx2.AsyncClient) -> None:
         self.registry = registry
+        self.http = http
         self.runner = asyncio.Runner()
 
     def do(self, name: str, *given: Any, **named: Any) -> Any:
@@ -100,14 +105,24 @@ class AwaitingCalls:
         return self.runner.run(followed())
 
     def close(self) -> None:
-        self.runner.run(self.registry.aclose())
+        self.runner.run(self.http.aclose())
         self.runner.close()
 
 
 def calls_of(facade: str, url: str, **given: Any) -> Calls:
     """The facade `sync` or `aio`. It makes short pauses."""
     named: dict[str, Any] = {"retry": QUICK, **given}
-    return BlockingCalls(Registry(url, **named)) if facade == "sync" else AwaitingCalls(AsyncRegistry(url, **named))
+    timeout_s = named.get("timeout_s", 30)
+    if facade == "sync":
+        http = plain_http(timeout_s)
+        return BlockingCalls(Registry(url, http=http, **named), http)
+    plain = httpx2.AsyncClient(verify=False, timeout=timeout_s)
+    return AwaitingCalls(AsyncRegistry(url, http=plain, **named), plain)
+
+
+def plain_http(timeout_s: float = 30) -> httpx2.Client:
+    """An HTTP client without certificates, which take fifty milliseconds to load. No test here uses TLS."""
+    return httpx2.Client(verify=False, timeout=timeout_s)
 
 
 def signer(number: int = 0) -> KeySigner:

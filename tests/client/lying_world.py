@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from facades_world import CHAIN_ID, QUICK, bundle, draft, new_intent, signer
+from facades_world import CHAIN_ID, QUICK, bundle, draft, new_intent, plain_http, signer
 
 from builders import event
 from middle import Middle, before
@@ -46,6 +46,7 @@ class Lying:
     # Signatures of three triggers, and hashes of three intents of each generation, the oldest first.
     sigs: list[str]
     hashes: dict[int, list[str]]
+    http: httpx2.Client
 
     def registry(self, **given: Any) -> Registry:
         """A client that has read nothing yet."""
@@ -60,10 +61,10 @@ class Lying:
 
     def truth(self, target: str) -> Any:
         """What the service says."""
-        return httpx2.get(self.middle.behind + target).json()
+        return self.http.get(self.middle.behind + target).json()
 
 
-def _records(service: Service, middle: Middle) -> Lying:
+def _records(service: Service, middle: Middle, http: httpx2.Client) -> Lying:
     key = service.operator_key()
     first, second = bundle(inputs=INPUTS), bundle(inputs=INPUTS)
     with Registry(service.url, signer=signer(7), operator_key=key) as registry:
@@ -80,14 +81,14 @@ def _records(service: Service, middle: Middle) -> Lying:
                 registry.intents.propose(intent.hash, offer)
                 registry.intents.log(intent.hash, "info", "a line")
                 found.append(str(intent.hash))
-    return Lying(middle, key, first, str(cid), str(other_cid), sigs, hashes)
+    return Lying(middle, key, first, str(cid), str(other_cid), sigs, hashes, http)
 
 
 @contextmanager
 def lying_registry(directory: Path) -> Generator[Lying]:
     """A service on a new directory, with its records, and the proxy."""
-    with Service(directory / "data") as service, before(service.url) as middle:
-        yield _records(service, middle)
+    with Service(directory / "data") as service, before(service.url) as middle, plain_http() as http:
+        yield _records(service, middle, http)
 
 
 def trigger_reads(world: Lying) -> dict[str, Read]:
