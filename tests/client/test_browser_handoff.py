@@ -60,6 +60,7 @@ def asked(use: Callable[[BrowserSigner], str], visit: Callable[[Page], object], 
         return use(BrowserSigner(show=shown.append, opens=opens, seconds_max=seconds_max))
     finally:
         assert re.search(r"Open http://127\.0\.0\.1:\d+/#[\w-]{43} in a browser", shown[0])
+        assert "paste the" in shown[0]
         assert not errors, errors
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from muniment.client.steps import Flow
 
 T = TypeVar("T")
-# Hears of a long upload or download: its name, the bytes so far, and all of them.
+# Hears of a long upload or download: its name, the bytes so far, and all of them; 0: nobody knows.
 Progress = Callable[[str, int, int], None]
 # A shorter body is no long upload.
 _LONG: Final = 256 * 1024
@@ -131,7 +131,7 @@ class _Content:
         announced = response.headers.get("content-length", "")
         is_number = announced.isascii() and announced.isdigit() and len(announced) < _DIGITS_MAX
         self._announced = int(announced) if is_number else 0
-        self._progress = progress if self._announced > _LONG else None
+        self._progress = progress
 
     def add(self, piece: bytes) -> None:
         """Raises `Forged` beyond the limit, and `Unreachable` for an answer that does not end."""
@@ -141,7 +141,7 @@ class _Content:
         if time.monotonic() > self._ends_s:
             raise Unreachable(f"the answer takes longer than {ANSWER_S_MAX} seconds", sent=True)
         self.pieces.append(piece)
-        if self._progress is not None:
+        if self._progress is not None and max(self._length, self._announced) > _LONG:
             self._progress("download", self._length, self._announced)
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muniment.cli import output
 from muniment.cli.client.opening import opened, service_options
-from muniment.cli.client.showing import Column, ago, note, shape_options, show_all, show_one
+from muniment.cli.client.showing import Column, ago, note, shape_options, show_all, show_one, transfers
 
 if TYPE_CHECKING:
     from muniment.functions.types import Function
@@ -32,7 +31,7 @@ def deploy(directory: Path, *, key: str | None, as_json: bool | None, whole: boo
     from muniment.client import Bundle
 
     del whole  # a CID is always shown whole
-    with output.progress_bars() as draw, opened(flags, needs="key", api_key=key, progress=draw) as registry:
+    with transfers() as hear, opened(flags, needs="key", api_key=key, progress=hear) as registry:
         function = registry.functions.deploy(Bundle.read(directory))
         (directory / "CID.json").write_text(json.dumps({"CID": function.cid}, indent=2) + "\n", "utf-8")
     show_one(function, _members(function), as_json=as_json)
@@ -78,7 +77,7 @@ def show_function(cid: str, *, as_json: bool | None, whole: bool, **flags: Any) 
 @service_options
 def download_function(cid: str, directory: Path, **flags: Any) -> None:
     """Write the files of a function into the new DIRECTORY. Every block is checked against the CID."""
-    with output.progress_bars() as draw, opened(flags, progress=draw) as registry:
+    with transfers() as hear, opened(flags, progress=hear) as registry:
         registry.functions.download(cid, directory)
     note(f"{directory} has the files that {cid} names")
 

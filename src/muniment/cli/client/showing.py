@@ -8,13 +8,16 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
 import click
+
+from muniment.cli import output
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -131,6 +134,24 @@ def relative(seconds: float) -> str:
 def until_ms(at_ms: int) -> str:
     """The end of a trigger, in milliseconds since 1970; 0 is no end."""
     return "never" if at_ms == 0 else relative(at_ms / 1000 - time.time())
+
+
+@contextmanager
+def transfers() -> Generator[Callable[[str, int, int], None]]:
+    """Show long uploads and downloads on a terminal: a bar, or the bytes so far where nobody knows how many come."""
+    counted: list[str] = []
+    with output.progress_bars() as draw:
+
+        def hear(name: str, done: int, count: int) -> None:
+            if count:
+                draw(name, done, count)
+            elif output.shows_progress():
+                counted[:] = [f"{name}  {done / 1_000_000:.1f} MB"]
+                click.echo(f"\r{counted[0]}", nl=False, err=True)
+
+        yield hear
+    if counted:
+        click.echo(err=True)
 
 
 def note(text: str) -> None:

@@ -88,8 +88,7 @@ class BrowserSigner:
             Thread(target=server.serve_forever, kwargs={"poll_interval": _POLL_SECONDS}, daemon=True).start()
             try:
                 url = f"http://127.0.0.1:{server.server_port}/#{exchange.secret}"
-                what = "an address" if asked["method"] == "address" else "a signature"
-                self._show(f"Open {url} in a browser with your wallet, or paste {what} here.")
+                self._show(f"Open {url} in a browser with your wallet.{_elsewhere(asked)}")
                 with suppress(OSError, webbrowser.Error):
                     self._opens(url)
                 return self._answer(exchange)
@@ -216,6 +215,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
+
+
+def _elsewhere(asked: Mapping[str, Any]) -> str:
+    """What a person does who signs on another machine."""
+    if asked["method"] == "address":
+        return "\nOr paste the address of your account here."
+    if asked["method"] == "text":
+        return f"\nOr sign this text elsewhere (personal_sign), and paste the signature here: {asked['text']}"
+    data = json.dumps(asked["data"])
+    return f"\nOr sign these typed data elsewhere (eth_signTypedData_v4), and paste the signature here: {data}"
 
 
 def _print(text: str) -> None:
