@@ -51,12 +51,17 @@ def _new_file(path: Path) -> Generator[IO[bytes]]:
 
 
 @contextmanager
-def whole_file(path: Path) -> Generator[IO[bytes]]:
-    """A file to write, which replaces the file at `path` at the end of the block. An error leaves `path` unchanged."""
+def whole_file(path: Path, *, is_private: bool = False) -> Generator[IO[bytes]]:
+    """A file to write, which replaces the file at `path` at the end of the block. An error leaves `path` unchanged.
+
+    With `is_private` only its owner can read it, whatever the process lets others read.
+    """
     # Random, because a restarted container has the same process id, and would meet the file of a crash.
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    permissions = 0o600 if is_private else 0o666
     try:
-        with part.open("xb", buffering=_BUFFER_BYTES) as file:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, permissions)
+        with os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -140,7 +140,7 @@ class Profiles:
 
     def _write_credentials(self, every: dict[str, dict[str, str]]) -> None:
         make_directory(self.directory)
-        with whole_file(self.credentials_file) as file:
+        with whole_file(self.credentials_file, is_private=True) as file:
             file.write(json.dumps(every, indent=2).encode() + b"\n")
 
 

@@ -29,6 +29,6 @@ def store(profile: str, api_key: str) -> Path:
     while kept and not kept[-1].strip():
         kept.pop()
     kept += ["", f"[{profile}]", f"api_key={api_key}", ""] if kept else [f"[{profile}]", f"api_key={api_key}", ""]
-    with whole_file(path) as file:
+    with whole_file(path, is_private=True) as file:
         file.write("\n".join(kept).encode())
     return path
