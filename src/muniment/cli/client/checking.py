@@ -12,17 +12,21 @@ from muniment.cli.client.opening import opened
 from muniment.cli.client.showing import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from muniment.client import Forged, Registry
+    from muniment.client import Forged, Page, Registry
 
 
 def verify_service(flags: dict[str, Any]) -> None:
     """Read every function, trigger and intent of a service and check each. The status is 0 if all is well, 5 if not."""
     wrong = 0
     with opened({**flags, "no_verify": False}) as registry:
-        for name, results in (("functions", _functions(registry)), ("triggers", _triggers(registry)),
-                              ("intents", _intents(registry))):  # fmt: skip
+        checks = {
+            "functions": _functions(registry),
+            "triggers": _listed(lambda tell: registry.triggers.list(on_forged=tell).pages()),
+            "intents": _listed(lambda tell: registry.intents.list(on_forged=tell).pages()),
+        }
+        for name, results in checks.items():
             count = 0
             for forged in results:
                 count += 1
@@ -48,19 +52,11 @@ def _functions(registry: Registry) -> Iterator[Forged | None]:
             yield None
 
 
-def _triggers(registry: Registry) -> Iterator[Forged | None]:
+def _listed(pages_of: Callable[[Callable[[Forged], None]], Iterator[Page[Any]]]) -> Iterator[Forged | None]:
+    """A result for each record of a listing, whose pages `pages_of` reads; it tells of the records that are forged."""
     wrong: list[Forged] = []
-    for page in registry.triggers.list(on_forged=wrong.append).pages():
+    for page in pages_of(wrong.append):
         yield from (None for _ in page)
         yield from wrong
         wrong.clear()
     yield from wrong  # of pages where every record was forged
-
-
-def _intents(registry: Registry) -> Iterator[Forged | None]:
-    wrong: list[Forged] = []
-    for page in registry.intents.list(on_forged=wrong.append).pages():
-        yield from (None for _ in page)
-        yield from wrong
-        wrong.clear()
-    yield from wrong
