@@ -191,13 +191,13 @@ def test_another_record_than_the_one_that_was_asked_for_is_forged(lying: Lying) 
     first, second, _ = lying.sigs
     for verify in (True, False):
         with lying.registry(verify=verify) as registry:
-            with lying.middle.behaving(telling(lambda _: lying.truth(f"/triggers/{second}"))):
+            with lying.middle.behaving(telling(lambda _: lying.truth(f"/triggers/{second}"), path="/triggers")):
                 with pytest.raises(Forged):
                     registry.triggers.get(first)
                 with pytest.raises(Forged):
                     registry.triggers.create(draft(lying.cid, input=GIVEN, config=event(), version="0.0.0"))
             with (
-                lying.middle.behaving(telling(lambda _: [lying.truth(f"/triggers/{second}")])),
+                lying.middle.behaving(telling(lambda _: [lying.truth(f"/triggers/{second}")], path="/triggers")),
                 pytest.raises(Forged),
             ):
                 registry.triggers.refresh([first])
@@ -208,10 +208,12 @@ def test_another_record_than_the_one_that_was_asked_for_is_forged(lying: Lying) 
                         registry.intents.get(hashes[0])
                     with pytest.raises(Forged):
                         registry.intents.put(new_intent(generation))
-            with lying.middle.behaving(telling(lambda _: lying.truth(f"/functions/{lying.other_cid}"))):
-                with pytest.raises(Forged):
+            with lying.middle.behaving(
+                telling(lambda _: lying.truth(f"/functions/{lying.other_cid}"), path="/functions")
+            ):
+                with pytest.raises(Forged, match="another one came"):
                     registry.functions.get(lying.cid)
-                with pytest.raises(Forged):
+                with pytest.raises(Forged, match="this bundle is"):
                     registry.functions.deploy(lying.bundle)
 
 

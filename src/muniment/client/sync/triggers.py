@@ -32,7 +32,10 @@ class Triggers(Part):
         return self._driver.run(triggers.create(self._session, trigger))
 
     def get(self, sig: str) -> Trigger:
-        """A trigger. Raises `TriggerNotFound`."""
+        """A trigger. Raises `TriggerNotFound`.
+
+        Any content has an address whose signature `sig` would be: compare `signer` with the wallet that you expect.
+        """
         return self._driver.run(triggers.get(self._session, sig))
 
     def list(
