@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ def user_of(number: int, user: str) -> dict[str, str]:
 
 
 @contextmanager
-def running(site: Site, mode: str, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(site: Site, mode: str, directory: Path) -> Generator[subprocess.Popen[bytes]]:
     """The program, until it is killed at the end of the block."""
     command = [sys.executable, str(PROGRAM), mode, site.url, site.key, site.user, str(directory)]
     process = subprocess.Popen(command)

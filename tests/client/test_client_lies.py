@@ -190,7 +190,7 @@ def test_a_record_outside_the_filter_is_forged(lying: Lying, kind: str, filters:
 def test_another_record_than_the_one_that_was_asked_for_is_forged(lying: Lying) -> None:
     first, second, _ = lying.sigs
     for verify in (True, False):
-        with lying.registry(verify=verify) as registry:
+        with lying.registry(verify=verify, signer=signer()) as registry:
             with lying.middle.behaving(telling(lambda _: lying.truth(f"/triggers/{second}"), path="/triggers")):
                 with pytest.raises(Forged):
                     registry.triggers.get(first)
@@ -223,7 +223,8 @@ def test_no_login_and_no_key_of_another_address_is_used(lying: Lying, path: str,
     def change(answer: Any) -> Any:
         return {**answer, "address": signer(8).address}
 
-    with lying.registry() as registry, lying.middle.behaving(telling(change, path=path)):
+    # A wallet logs in eight times in five minutes: each test has its own.
+    with lying.registry(signer=signer()) as registry, lying.middle.behaving(telling(change, path=path)):
         calls = {
             "deploy": lambda: registry.functions.deploy(lying.bundle), "api_key": registry.account.api_key,
             "rotate_api_key": registry.account.rotate_api_key,
