@@ -231,3 +231,11 @@ def test_no_login_and_no_key_of_another_address_is_used(lying: Lying, path: str,
         }  # fmt: skip
         with pytest.raises(Forged):
             calls[operation]()
+
+
+def test_the_wallet_of_a_trigger_is_compared_where_it_is_given(lying: Lying) -> None:
+    with lying.registry() as registry:
+        trigger = registry.triggers.get(lying.sigs[0])
+        assert registry.triggers.get(trigger.sig, signer=trigger.signer.lower()) == trigger
+        with pytest.raises(Forged, match="asked for the signer"):
+            registry.triggers.get(trigger.sig, signer=SETTLER)

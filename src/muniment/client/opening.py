@@ -50,6 +50,8 @@ def session_of(  # noqa: PLR0913 - settings, by name
 def checked_url(url: str) -> str:
     """`url` without a slash at its end. Raises `ValueError` for one that is not of a service."""
     parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise ValueError("the URL of a service has no user and password: it is shown and stored")
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("the URL of a service has the form http://host or https://host")
     return url.rstrip("/")

@@ -31,12 +31,13 @@ class AsyncTriggers(Part):
         """Register a trigger; a draft is signed first."""
         return await self._driver.run(triggers.create(self._session, trigger))
 
-    async def get(self, sig: str) -> Trigger:
+    async def get(self, sig: str, *, signer: str | None = None) -> Trigger:
         """A trigger. Raises `TriggerNotFound`.
 
-        Any content has an address whose signature `sig` would be: compare `signer` with the wallet that you expect.
+        Any content has an address whose signature `sig` would be: give `signer`, or compare it with the wallet that you
+        expect.
         """
-        return await self._driver.run(triggers.get(self._session, sig))
+        return await self._driver.run(triggers.get(self._session, sig, signer))
 
     def list(
         self,

@@ -111,11 +111,13 @@ def create(session: Session, trigger: TriggerDraft | SignedTrigger) -> Flow[Trig
     return (yield from _proved(session, created))
 
 
-def get(session: Session, sig: str) -> Flow[Trigger]:
-    """The trigger with this signature."""
+def get(session: Session, sig: str, signer: str | None = None) -> Flow[Trigger]:
+    """The trigger with this signature, by `signer` where that is given."""
     asked = Signature.parse(sig)
     trigger = yield from session.read(target("/triggers/{}", asked), Trigger)
     check_same(trigger.sig, asked, "trigger")
+    if signer is not None:
+        check_same(trigger.signer, Address.parse(signer), "signer")
     return (yield from _proved(session, trigger))
 
 
