@@ -12,7 +12,16 @@ import click
 
 from muniment.cli.client.failing import NeedsLoginError, failures
 from muniment.cli.client.opening import connected, opened, place_of, service_options, signer_of_place
-from muniment.cli.client.showing import Column, is_for_programs, note, shape_options, show_all, show_json, show_one
+from muniment.cli.client.showing import (
+    Column,
+    is_for_programs,
+    note,
+    printable,
+    shape_options,
+    show_all,
+    show_json,
+    show_one,
+)
 
 if TYPE_CHECKING:
     from muniment.client import Balance
@@ -115,7 +124,7 @@ def api_key(context: click.Context, **flags: Any) -> None:
     context.obj = flags
     if context.invoked_subcommand is None:
         with opened(flags, needs="token") as registry:
-            click.echo(registry.account.api_key())
+            click.echo(printable(registry.account.api_key()))
 
 
 @api_key.command("rotate")
@@ -133,7 +142,7 @@ def rotate_api_key(outer: dict[str, Any], *, grace: int | None, **flags: Any) ->
             new = registry.account.rotate_api_key(grace_s=grace)
         if "apiKey" in profiles_.credentials(place.profile):
             profiles_.keep(place.profile, apiKey=new)
-    click.echo(new)
+    click.echo(printable(new))
 
 
 @click.command()

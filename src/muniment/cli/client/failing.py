@@ -102,6 +102,8 @@ def _refused(refusal: Refusal) -> FailedError:
 
     lines = [printable(f"{refusal.code}: {refusal.detail}" if refusal.code else refusal.detail)]
     for fault in refusal.faults:
+        if fault.detail in refusal.detail:
+            continue
         where = fault.pointer or fault.parameter or ""
         lines.append(printable(f"  {where}: {fault.detail}" if where else f"  {fault.detail}"))
     reply = refusal.answer

@@ -107,7 +107,9 @@ def show_json(record: object) -> None:
     """Print a record as JSON on one line."""
     from muniment.wire import encode
 
-    click.echo(encode(record).decode())
+    text = encode(record).decode()
+    # Escaped, it is the same JSON.
+    click.echo(printable(text) if sys.stdout.isatty() else text)
 
 
 def short(text: str, *, whole: bool = False) -> str:
