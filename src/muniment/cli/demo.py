@@ -40,7 +40,7 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
     from muniment.maintenance.walkthrough import development_nodes
 
     settings = settings_of(config, **flags)
-    with output.errors_on_one_line(), failures():
+    with failures(), output.errors_on_one_line():
         if url is not None:
             _walk(url, settings)
             return
