@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from http.client import HTTPConnection
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,6 +41,18 @@ class Page:
         return self.http.post(
             "/answer", content=content, headers={"x-secret": self.secret, "origin": self.base, **headers}
         )
+
+    def status_with_length(self, length: str) -> int:
+        """The status of an answer whose head says `length`, and whose content never comes."""
+        connection = HTTPConnection(urlsplit(self.base).netloc, timeout=10)
+        try:
+            connection.putrequest("POST", "/answer")
+            for name, value in (("x-secret", self.secret), ("origin", self.base), ("content-length", length)):
+                connection.putheader(name, value.encode("latin-1"))
+            connection.endheaders()
+            return connection.getresponse().status
+        finally:
+            connection.close()
 
 
 def asked(use: Callable[[BrowserSigner], str], visit: Callable[[Page], object], seconds_max: float = 20) -> str:
@@ -123,6 +136,8 @@ def test_only_the_first_answer_of_a_right_form_counts() -> None:
         for body in ([], {}, {"result": 1}, {"result": ""}, {"result": "x" * 2_000}, b"\xff", b"{"):
             assert page.answer(body).status_code == 409
         assert page.answer(b" " * 100_000).status_code == 400
+        for length in ("000000001500000000", "²", "-1", ""):
+            assert page.status_with_length(length) == 400
         assert page.answer({"result": WALLET.address}).status_code == 204
 
     assert asked(lambda signer: signer.address, visit) == WALLET.address
@@ -133,3 +148,12 @@ def test_a_refusal_and_a_silence_are_named() -> None:
         asked(lambda signer: signer.address, lambda page: page.answer({"refusal": "the person refused"}))
     with pytest.raises(CannotSign, match="within 1 seconds"):
         asked(lambda signer: signer.address, lambda _page: None, seconds_max=1)
+
+
+def test_a_text_that_a_terminal_would_obey_is_shown_as_json() -> None:
+    shown: list[str] = []
+    with pytest.raises(CannotSign, match="within 0 seconds"):
+        BrowserSigner(address=WALLET.address, show=shown.append, opens=lambda _url: None, seconds_max=0).sign_text(
+            "a\x1b[2J\u202eb"
+        )
+    assert shown[0].endswith(r'here: "a\u001b[2J\u202eb"')

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,7 @@ def test_without_a_terminal_a_password_must_be_in_a_file(tmp_path: Path, monkeyp
         changed(PBKDF2, crypto__kdfparams__dklen=2**40), changed(PBKDF2, crypto__kdf="argon2"),
         changed(SCRYPT, crypto__kdfparams__n=2**40), changed(SCRYPT, crypto__kdfparams__n=262143),
         changed(SCRYPT, crypto__kdfparams__p=2**30), changed(SCRYPT, crypto__kdfparams__r=2**30),
+        changed(SCRYPT, crypto__kdfparams__n=2, crypto__kdfparams__p=2**14),
         changed(PBKDF2, crypto__mac="xy"), changed(PBKDF2, crypto__mac=None), changed(PBKDF2, crypto=[]),
         changed(PBKDF2, crypto__cipher="aes-256-cbc"), changed(PBKDF2, version=1), changed(PBKDF2, crypto__kdfparams=3),
         changed(PBKDF2, crypto__ciphertext="00"), {},
@@ -130,8 +133,32 @@ def test_a_hostile_file_costs_no_time_and_is_named(content: dict[str, Any]) -> N
     assert time.process_time() - began < 2
 
 
+def test_a_file_with_the_address_of_another_key_signs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(json.dumps(changed(PBKDF2, address=Wallet(44).address[2:].lower())))
+    signer = KeystoreSigner(tmp_path / "file", lambda: PASSWORD)
+    with pytest.raises(CannotSign, match=f"says the address {Wallet(44).address}, and its key has 0x008AeEda"):
+        signer.sign_text("hello")
+    assert signer.address == Wallet(44).address
+
+
+def test_the_password_is_the_whole_first_line_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = Account.encrypt(Wallet(45).key, " one\u2028two ", kdf="pbkdf2", iterations=1024)
+    (tmp_path / "file").write_text(json.dumps(content))
+    (tmp_path / "password").write_text(" one\u2028two \nanother line")
+    monkeypatch.setenv("MUNIMENT_PASSWORD_FILE", str(tmp_path / "password"))
+    assert signer_of(f"keystore:{tmp_path / 'file'}").sign_text("hello") == Wallet(45).sign_text("hello")
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '"text"'])
 def test_a_file_that_is_no_keystore_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "file").write_text(text)
     with pytest.raises(CannotSign, match="is no keystore"):
         signer_of(f"keystore:{tmp_path / 'file'}")
+
+
+def test_a_file_of_many_brackets_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("[" * 60_000)
+    # In a process of its own: eth-account raises the limit of recursion in this one.
+    program = "import sys; from muniment.client import signer_of; signer_of('keystore:' + sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "file"], capture_output=True, check=False)
+    assert b"CannotSign" in done.stderr

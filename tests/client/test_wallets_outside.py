@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import time
+import tracemalloc
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -19,6 +22,9 @@ from chain import CHAIN_TESTS, LocalChain
 from local_server import LocalServer
 from muniment.client import AccountSigner, CannotSign, KeySigner, signer_of
 from muniment.client.signers import with_domain_type
+from muniment.client.signing.commands import CommandSigner
+from muniment.client.signing.nodes import RpcSigner
+from muniment.errors import InvalidAddress
 
 WALLET = Wallet(51)
 SELF = KeySigner(WALLET.key)
@@ -72,6 +78,27 @@ def test_a_command_that_fails_is_named_with_its_words(tmp_path: Path, body: str,
     with pytest.raises(CannotSign, match=said) as raised:
         _ = signer_of(script(tmp_path, body)).address
     assert len(str(raised.value)) < 1_000
+
+
+def test_a_command_that_says_too_much_costs_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(CannotSign, match="gave no address"):
+            _ = signer_of("command:head -c 50000000 /dev/zero").address
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
+    with pytest.raises(CannotSign, match="no signature within 1 seconds"):
+        _ = CommandSigner(f"sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60'", seconds_max=1).address
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_a_long_request_reaches_a_command_that_does_not_read_it() -> None:
+    with pytest.raises(CannotSign, match="ended with status 1"):
+        CommandSigner("false", address=WALLET.address).sign_text("x" * 1_000_000)
 
 
 def test_no_shell_reads_a_command(tmp_path: Path) -> None:
@@ -156,6 +183,44 @@ def test_a_wallet_that_is_not_there_is_named_without_its_url() -> None:
     assert "token" not in str(raised.value)
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:x/token", "http://user:token@[::1/x"])
+def test_a_text_that_is_no_url_of_a_wallet_is_named_without_it(url: str) -> None:
+    with pytest.raises(CannotSign, match="does not answer") as raised:
+        _ = signer_of(f"rpc:{url}").address
+    assert "token" not in str(raised.value)
+
+
+def test_a_wallet_that_answers_byte_by_byte_is_left() -> None:
+    def drip(listener: socket.socket) -> None:
+        with listener.accept()[0] as connection:
+            connection.recv(65_536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n")
+            try:
+                for _ in range(100):
+                    connection.sendall(b" ")
+                    time.sleep(0.1)
+            except OSError:
+                return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=drip, args=(listener,))
+        thread.start()
+        with pytest.raises(CannotSign, match="no whole answer within 1 seconds"):
+            _ = RpcSigner(f"http://127.0.0.1:{listener.getsockname()[1]}", seconds_max=1).address
+        thread.join()
+
+
+def test_an_account_of_a_wallet_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    other = Wallet(52).address
+    assert signer_of(f"rpc:http://127.0.0.1:9#{other}", address=WALLET.address).address == other
+    assert signer_of(f"browser:{other}", address=WALLET.address).address == other
+    assert signer_of("browser", address=WALLET.address).address == WALLET.address
+    for spec in ("rpc:http://127.0.0.1:9#0x12", "browser:0x12"):
+        with pytest.raises(InvalidAddress):
+            signer_of(spec)
+
+
 class TestAnvil:
     pytestmark = CHAIN_TESTS
 
@@ -169,7 +234,7 @@ class TestAnvil:
             assert signer.sign_typed_data(DATA) == own.sign_typed_data(DATA)
 
 
-@pytest.mark.parametrize("spec", ["", "key:", "keystore:", "rpc:", "command:", "browser:x", "ledger", "KEY"])
+@pytest.mark.parametrize("spec", ["", "key:", "keystore:", "rpc:", "command:", "browser:", "ledger", "KEY"])
 def test_another_text_names_no_signer(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MUNIMENT_PRIVATE_KEY", raising=False)
     with pytest.raises((ValueError, CannotSign)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import re
 import secrets
 import select
 import sys
@@ -32,6 +33,8 @@ from muniment.evm.address import Address
 # A person finds the wallet, reads, and agrees.
 _SECONDS_MAX: Final = 600.0
 _BODY_BYTES_MAX: Final = 8 * 1024
+# The digits of a length of at most `_BODY_BYTES_MAX`.
+_LENGTH: Final = re.compile("[0-9]{1,4}")
 _ANSWER_LENGTH_MAX: Final = 1_000
 _POLL_SECONDS: Final = 0.1
 _FILES: Final = {
@@ -171,12 +174,12 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_for_us() or not self._has_secret():
             return
         length = self.headers.get("content-length", "")
-        if self.path != "/answer" or not length.isdigit() or int(length[:9]) > _BODY_BYTES_MAX:
+        if self.path != "/answer" or not _LENGTH.fullmatch(length) or int(length) > _BODY_BYTES_MAX:
             self._send(400, b"not an answer", "text/plain")
             return
         try:
             given: Any = json.loads(self.rfile.read(int(length)))
-        except ValueError:
+        except (ValueError, RecursionError):
             given = None
         is_taken = isinstance(given, dict) and self._exchange.answer(cast("dict[str, Any]", given))
         self._send(204 if is_taken else 409, b"", "text/plain")
@@ -222,7 +225,9 @@ def _elsewhere(asked: Mapping[str, Any]) -> str:
     if asked["method"] == "address":
         return "\nOr paste the address of your account here."
     if asked["method"] == "text":
-        return f"\nOr sign this text elsewhere (personal_sign), and paste the signature here: {asked['text']}"
+        # As JSON where a terminal would obey characters of it, or show them in another order.
+        text = asked["text"] if asked["text"].isprintable() else json.dumps(asked["text"])
+        return f"\nOr sign this text elsewhere (personal_sign), and paste the signature here: {text}"
     data = json.dumps(asked["data"])
     return f"\nOr sign these typed data elsewhere (eth_signTypedData_v4), and paste the signature here: {data}"
 

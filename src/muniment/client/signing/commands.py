@@ -12,8 +12,11 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import time
 from collections.abc import Mapping
-from typing import Any, Final
+from tempfile import TemporaryFile
+from threading import Thread
+from typing import IO, Any, Final
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import with_domain_type
@@ -24,6 +27,7 @@ from muniment.evm.address import Address
 _SECONDS_MAX: Final = 300.0
 # A signature has 132 characters.
 _SHOWN_MAX: Final = 500
+_PIECE_BYTES: Final = 64 * 1024
 
 
 class CommandSigner:
@@ -61,16 +65,46 @@ class CommandSigner:
 
     def _run(self, asked: Mapping[str, Any]) -> str:
         name = self._command[0]
+        until = time.monotonic() + self._seconds_max
+        with TemporaryFile() as request:
+            request.write(json.dumps(asked).encode())
+            request.seek(0)
+            try:
+                process = subprocess.Popen(  # noqa: S603 - the caller's own command, and no shell
+                    self._command, stdin=request, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+                )
+            except OSError as error:
+                raise CannotSign(f"{name} cannot be run: {error.strerror}") from error
+        output, complaint = _Output(process.stdout), _Output(process.stderr)
         try:
-            done = subprocess.run(  # noqa: S603 - the caller's own command, and no shell
-                self._command, input=json.dumps(asked).encode(), capture_output=True, check=False,
-                timeout=self._seconds_max,
-            )  # fmt: skip
+            output.join(max(0, until - time.monotonic()))
+            complaint.join(max(0, until - time.monotonic()))
+            status = process.wait(max(0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             raise CannotSign(f"{name} gave no signature within {self._seconds_max:.0f} seconds") from None
-        except OSError as error:
-            raise CannotSign(f"{name} cannot be run: {error.strerror}") from error
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip()[-_SHOWN_MAX:]
-            raise CannotSign(f"{name} ended with status {done.returncode}: {said}")
-        return done.stdout[:_SHOWN_MAX].decode("utf-8", "replace").strip()
+        finally:
+            # After a timeout, and when a person interrupts.
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if status:
+            raise CannotSign(f"{name} ended with status {status}: {complaint.last.decode('utf-8', 'replace').strip()}")
+        return output.first.decode("utf-8", "replace").strip()
+
+
+class _Output(Thread):
+    """Reads a stream of a command to its end, and keeps only the first and the last bytes."""
+
+    def __init__(self, stream: IO[bytes] | None) -> None:
+        super().__init__(daemon=True)
+        assert stream is not None  # noqa: S101 - each stream of the command is a pipe
+        self._stream = stream
+        self.first = self.last = b""
+        self.start()
+
+    def run(self) -> None:
+        """Read."""
+        with self._stream:
+            while piece := self._stream.read(_PIECE_BYTES):
+                self.first = (self.first + piece)[:_SHOWN_MAX]
+                self.last = (self.last + piece)[-_SHOWN_MAX:]

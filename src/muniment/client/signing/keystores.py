@@ -23,6 +23,9 @@ _BYTES_MAX: Final = 64 * 1024
 # machine for long.
 _SCRYPT_BYTES_MAX: Final = 1024**3
 _SCRYPT_WORK_MAX: Final = 2**23
+# The library expands the password to 128 * r * p bytes in Python, in quadratic time. Usual files have r * p = 8, light
+# ones of geth 48.
+_SCRYPT_BLOCKS_MAX: Final = 128
 _PBKDF2_ROUNDS_MAX: Final = 10_000_000
 _KEY_BYTES: Final = 32
 _MISSING: Final = "keystores need one more library: pip install 'muniment[keystore]'"
@@ -58,7 +61,11 @@ class KeystoreSigner:
 
     def _opened(self) -> KeySigner:
         if self._signer is None:
-            self._signer = KeySigner(decrypted(self._content, self._password().encode()))
+            said = None if self._content.get("address") is None else self.address
+            signer = KeySigner(decrypted(self._content, self._password().encode()))
+            if said not in {None, signer.address}:
+                raise CannotSign(f"the keystore says the address {said}, and its key has {signer.address}")
+            self._signer = signer
         return self._signer
 
     def __repr__(self) -> str:
@@ -104,7 +111,13 @@ def _derived(crypto: Mapping[str, Any], password: bytes) -> bytes:
     if kind != "scrypt":
         raise CannotSign("the file derives its key by neither scrypt nor pbkdf2 with hmac-sha256")
     n, r, p = _number(given, "n"), _number(given, "r"), _number(given, "p")
-    if n & (n - 1) or n == 1 or 128 * n * r > _SCRYPT_BYTES_MAX or n * r * p > _SCRYPT_WORK_MAX:
+    if (
+        n & (n - 1)
+        or n == 1
+        or 128 * n * r > _SCRYPT_BYTES_MAX
+        or n * r * p > _SCRYPT_WORK_MAX
+        or r * p > _SCRYPT_BLOCKS_MAX
+    ):
         raise CannotSign(f"the file asks for scrypt with n={n}, r={r}, p={p}")
     try:
         # `hashlib.scrypt` refuses r=1 with a large n, which old files have.
@@ -130,7 +143,7 @@ def _content(path: Path) -> dict[str, Any]:
         text = file.read(_BYTES_MAX)
     try:
         found: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise CannotSign(f"{path} is no keystore")

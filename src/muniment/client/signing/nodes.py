@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -63,18 +64,21 @@ class RpcSigner:
     def _call(self, method: str, *parameters: str) -> object:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
         content = b""
+        until = time.monotonic() + self._seconds_max
         try:
             with httpx2.stream("POST", self._url, json=body, timeout=self._seconds_max) as response:
                 for piece in response.iter_bytes():
                     content += piece
                     if len(content) > _ANSWER_BYTES_MAX:
                         raise CannotSign("the wallet's answer is too long")
-        except httpx2.RequestError as error:
+                    if time.monotonic() > until:
+                        raise CannotSign(f"the wallet gave no whole answer within {self._seconds_max:.0f} seconds")
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             # The URL may have a token of the wallet in it.
             raise CannotSign(f"the wallet does not answer: {type(error).__name__}") from error
         try:
             answer: Any = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise CannotSign(f"the wallet's answer is no JSON-RPC: {content[:_SHOWN_MAX]!r}")

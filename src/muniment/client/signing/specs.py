@@ -15,6 +15,9 @@ from muniment.client.signers import KeySigner
 if TYPE_CHECKING:
     from muniment.client.signers import Signer
 
+# Longer than any password, so that a wrong file costs no memory.
+_PASSWORD_LENGTH_MAX = 4_096
+
 
 def signer_of(spec: str, *, address: str | None = None, password: Callable[[], str] | None = None) -> Signer:
     """The signer that `spec` names.
@@ -22,7 +25,8 @@ def signer_of(spec: str, *, address: str | None = None, password: Callable[[], s
     `key`: the key in `MUNIMENT_PRIVATE_KEY` or its file. `keystore:NAME`: an encrypted file, by path or by its name in
     a folder of foundry or ape; `password` gives its password, by default `MUNIMENT_PASSWORD_FILE` or a prompt.
     `rpc:URL`: a wallet at a JSON-RPC URL. `command:LINE`: a command that signs. `browser`: a wallet in a browser.
-    `address` is the account to use. Raises `ValueError` for another text, and `CannotSign`.
+    `address` is the account to use; `rpc:URL#ADDRESS` and `browser:ADDRESS` name another one. Raises `ValueError` for
+    another text, `InvalidAddress`, and `CannotSign`.
     """
     kind, _, rest = spec.partition(":")
     if kind == "key" and not rest:
@@ -35,22 +39,26 @@ def signer_of(spec: str, *, address: str | None = None, password: Callable[[], s
     if kind == "rpc" and rest:
         from muniment.client.signing.nodes import RpcSigner  # noqa: PLC0415 - few use it
 
-        return RpcSigner(rest, address=address)
+        url, _, named = rest.partition("#")
+        return RpcSigner(url, address=named or address)
     if kind == "command" and rest:
         from muniment.client.signing.commands import CommandSigner  # noqa: PLC0415 - few use it
 
         return CommandSigner(rest, address=address)
-    if kind == "browser" and not rest:
+    if spec == "browser" or (kind == "browser" and rest):
         from muniment.client.signing.browser import BrowserSigner  # noqa: PLC0415 - few use it
 
-        return BrowserSigner(address=address)
-    raise ValueError(f"no signer {spec!r}: there are key, keystore:NAME, rpc:URL, command:LINE and browser")
+        return BrowserSigner(address=rest or address)
+    raise ValueError(
+        f"no signer {spec!r}: there are key, keystore:NAME, rpc:URL[#ADDRESS], command:LINE and browser[:ADDRESS]"
+    )
 
 
 def _password(path: Path) -> str:
     """The password of a keystore: the first line of a file, or typed."""
     if file := os.environ.get("MUNIMENT_PASSWORD_FILE"):
-        return (Path(file).read_text("utf-8").splitlines() or [""])[0]
+        with Path(file).open("r", encoding="utf-8") as lines:
+            return lines.readline(_PASSWORD_LENGTH_MAX).removesuffix("\n")
     if not sys.stdin.isatty():
         raise CannotSign("the keystore needs a password: set MUNIMENT_PASSWORD_FILE")
     return getpass(f"Password of {path}: ", stream=sys.stderr)

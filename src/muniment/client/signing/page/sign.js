@@ -4,6 +4,9 @@
 const secret = location.hash.slice(1);
 const element = (id) => document.getElementById(id);
 const say = (text) => { element("what").textContent = text; };
+// Controls and marks of writing direction as escapes: they would show another text than the one that is signed.
+const plain = (text) => text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu,
+  (each) => each === "\n" ? each : `\\u{${each.codePointAt(0).toString(16)}}`);
 
 async function answer(given) {
   const response = await fetch("/answer", {
@@ -19,7 +22,7 @@ function fact(name, value) {
   const term = document.createElement("dt");
   const text = document.createElement("dd");
   term.textContent = name;
-  text.textContent = typeof value === "string" ? value : JSON.stringify(value);
+  text.textContent = plain(typeof value === "string" ? value : JSON.stringify(value));
   element("facts").append(term, text);
 }
 
@@ -36,13 +39,13 @@ function show(request) {
   fact("account", request.address);
   if (request.method === "text") {
     fact("text", request.text);
-    element("whole").textContent = request.text;
+    element("whole").textContent = plain(request.text);
     return;
   }
   fact("for", request.data.domain.name);
   fact("kind", request.data.primaryType);
   for (const [name, value] of Object.entries(request.data.message)) fact(name, value);
-  element("whole").textContent = JSON.stringify(request.data, null, 2);
+  element("whole").textContent = plain(JSON.stringify(request.data, null, 2));
 }
 
 function hex(text) {
@@ -71,7 +74,9 @@ function offer(detail, request) {
     button.disabled = true;
     say(`Asking ${detail.info.name}…`);
     try {
-      await answer({ result: await ask(detail.provider, request) });
+      const result = await ask(detail.provider, request);
+      if (typeof result !== "string" || !result) throw new Error("it gave no answer");
+      await answer({ result });
     } catch (error) {
       say(`${detail.info.name}: ${error.message || "it gave no answer"}. Try again, or choose another wallet.`);
       button.disabled = false;
