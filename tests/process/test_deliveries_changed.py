@@ -52,6 +52,8 @@ class Taker:
     def __init__(self, receiver: Receiver) -> None:
         self.ids: list[str] = []
         self.gate = threading.Event()
+        # Whether a request has come to the closed gate.
+        self.is_waiting = threading.Event()
         self.gate.set()
         receiver.reply = self.reply
 
@@ -59,6 +61,8 @@ class Taker:
         if received.event["type"].endswith("challenge"):
             return echo(received)
         time.sleep(0.002)
+        if not self.gate.is_set():
+            self.is_waiting.set()
         self.gate.wait(12)  # below the 15 seconds of a delivery
         self.ids.append(received.event["id"])
         return 204, {}, b""
@@ -88,6 +92,7 @@ async def test_a_change_while_events_are_delivered_repeats_none_and_a_replay_goe
 
         # The stored cursor is behind a delivery that is on its way; it is a place for a replay as any other.
         taker.gate.clear()
+        await until(taker.is_waiting.is_set)
         place = (await call("GET", path))["cursor"]
         await call("POST", f"{path}/replay", {"cursor": place})
         await call("POST", f"{path}/rotate")

@@ -36,7 +36,7 @@ _SETTLING_SECONDS: Final = (0.005, 0.015)
 # The events of one look: some ten milliseconds to encode.
 _READ_MAX: Final = 500
 # Followers that are woken in one turn of the event loop: about a millisecond of its time.
-_WOKEN_PER_TURN: Final = 100
+_WOKEN_PER_TURN: Final = 40
 # Between two rounds: events that come meanwhile are sent together, and streams take at most a quarter of the process.
 _ROUND_SECONDS_MIN: Final = 0.01
 _REST_PER_WORK: Final = 3
