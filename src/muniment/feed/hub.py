@@ -35,7 +35,7 @@ _POSTGRES_LOOK_SECONDS: Final = 0.1
 _SETTLING_SECONDS: Final = (0.005, 0.015)
 # The events of one look: some ten milliseconds to encode.
 _READ_MAX: Final = 500
-# Followers that are woken in one turn of the event loop: about a millisecond of its time.
+# Followers that are woken in one turn of the event loop: half a millisecond of its time, which every read waits for.
 _WOKEN_PER_TURN: Final = 40
 # Between two rounds: events that come meanwhile are sent together, and streams take at most a quarter of the process.
 _ROUND_SECONDS_MIN: Final = 0.01
