@@ -13,7 +13,7 @@ from muniment.client.drivers import Blocking
 from muniment.client.steps import Send
 
 # The line break is what a file has at its end.
-ODD = ["a-secret\n", "a-\x00secret", "a-sécret", "a-secret\r\nx-other: 1", "a secret"]
+ODD = ["a-secret\n", "a-\x00secret", "a-sécret", "a-secret\r\nx-other: 1", "a-secret "]
 
 
 @pytest.mark.parametrize("kind", [Registry, AsyncRegistry])

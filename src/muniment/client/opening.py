@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # The longest wait that the change feed offers.
 _WAIT_S_MAX: Final = 30
 _ANSWER_S: Final = 5
-# What a field of a header can hold (RFC 9110 section 5.5), without spaces.
-_CREDENTIAL: Final = re.compile("[!-~]+")
+# What a field of a header can hold (RFC 9110 section 5.5).
+_CREDENTIAL: Final = re.compile("[!-~]([ -~]*[!-~])?")
 
 
 def session_of(  # noqa: PLR0913 - settings, by name
@@ -44,7 +44,7 @@ def session_of(  # noqa: PLR0913 - settings, by name
     for name, credential in ("api_key", api_key), ("operator_key", operator_key), ("token", token):
         if credential and _CREDENTIAL.fullmatch(credential) is None:
             # The text does not show the credential.
-            raise ValueError(f"the {name} has a space, a line break or another character that no credential has")
+            raise ValueError(f"the {name} has a line break, a space at an end, or another character that no header holds")
     return Session(
         protocol=protocol,
         verifies=verify,
