@@ -141,6 +141,16 @@ def test_a_file_with_the_address_of_another_key_signs_nothing(tmp_path: Path) ->
     assert signer.address == Wallet(44).address
 
 
+@pytest.mark.parametrize("said", [5, [], {}, False])
+def test_an_address_that_is_no_text_is_named(tmp_path: Path, said: object) -> None:
+    (tmp_path / "file").write_text(json.dumps(changed(PBKDF2, address=said)))
+    signer = KeystoreSigner(tmp_path / "file", lambda: PASSWORD)
+    with pytest.raises(CannotSign, match="address of the keystore is no text"):
+        _ = signer.address
+    with pytest.raises(CannotSign, match="address of the keystore is no text"):
+        signer.sign_text("hello")
+
+
 def test_the_password_is_the_whole_first_line_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = Account.encrypt(Wallet(45).key, " one\u2028two ", kdf="pbkdf2", iterations=1024)
     (tmp_path / "file").write_text(json.dumps(content))

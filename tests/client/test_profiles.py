@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,9 @@ def test_another_name_than_letters_and_digits_is_refused(profiles: Profiles, nam
     assert profiles.all() == {}
 
 
-@pytest.mark.parametrize("content", [b"profiles", b"[profiles]\na = 1", b"[profiles.a]\nsecret = 'x'", b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b"profiles", b"[profiles]\na = 1", b"[profiles.a]\nsecret = 'x'", b"\xff", b"[profiles.a]\nurl = 5"]
+)
 def test_a_damaged_file_of_profiles_is_named(profiles: Profiles, content: bytes) -> None:
     profiles.directory.mkdir()
     (profiles.directory / "config.toml").write_bytes(content)
@@ -68,12 +72,55 @@ def test_credentials_that_others_can_read_are_not_used(profiles: Profiles, mode:
     assert "a secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '"x"'])
+@pytest.mark.parametrize("content", ["", "[]", "{", '"x"', '{"a": "b"}', '{"a": {"token": 5}}'])
 def test_a_damaged_file_of_credentials_is_named(profiles: Profiles, content: str) -> None:
     profiles.keep(Profile(URL, ADDRESS), apiKey="a secret")
     profiles.credentials_file.write_text(content)
     with pytest.raises(ValueError, match="remove it and log in"):
         profiles.credentials(Profile(URL, ADDRESS))
+
+
+@pytest.mark.parametrize("name", ["config.toml", "credentials.json"])
+def test_a_file_of_many_brackets_is_named(profiles: Profiles, name: str) -> None:
+    profiles.keep(Profile(URL, ADDRESS), apiKey="a secret")
+    profiles.put("a", Profile(URL))
+    (profiles.directory / name).write_text("a=" * name.startswith("config") + "[" * 60_000)
+    # In a process of its own: another library of the tests raises the limit of recursion in this one.
+    program = f"from muniment.client import Registry; Registry.from_profile({'a'!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert b"ValueError" in done.stderr
+    assert f"{name} is no file of ".encode() in done.stderr
+
+
+def test_profiles_are_for_their_owner_alone_because_a_wallet_may_be_named_by_a_token(profiles: Profiles) -> None:
+    profiles.directory.mkdir(mode=0o755)
+    profiles.put("a", Profile(URL, signer="rpc:https://wallet.example.org/a-token"))
+    assert stat.S_IMODE((profiles.directory / "config.toml").stat().st_mode) == 0o600
+
+
+def test_processes_that_change_profiles_at_the_same_time_lose_nothing(profiles: Profiles) -> None:
+    program = (
+        "import sys; from muniment.client import Profile, Profiles; profiles = Profiles.of_user()\n"
+        "for number in range(20):\n"
+        "    name = f'{sys.argv[1]}-{number}'\n"
+        "    profiles.put(name, Profile(f'http://{name}')); profiles.keep(Profile(f'http://{name}'), token=name)"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program, str(each)]) for each in range(3)]
+    assert [each.wait(60) for each in running] == [0, 0, 0]
+    expected = {f"{each}-{number}" for each in range(3) for number in range(20)}
+    assert {*profiles.all()} == expected
+    assert {profiles.credentials(each)["token"] for each in profiles.all().values()} == expected
+
+
+def test_a_user_without_a_home_directory_hears_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(_number: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)  # as for the number of a user in a container
+    with pytest.raises(ValueError, match="set HOME or XDG_CONFIG_HOME"):
+        Profiles.of_user()
 
 
 def test_a_relative_place_of_configurations_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

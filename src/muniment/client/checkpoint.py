@@ -36,7 +36,7 @@ class Checkpoint:
         try:
             found: Any = json.loads(content)
             cursor, about = found["cursor"], cast("dict[str, str]", found["about"])
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise ValueError(f"{self._path} is no checkpoint") from None
         if about != self._about:
             raise ValueError(f"{self._path} is the checkpoint of another listing: {about}")

@@ -180,7 +180,9 @@ def _reply(response: httpx2.Response, content: _Content) -> Reply:
 
 
 def _unreachable(url: str, error: httpx2.RequestError) -> Unreachable:
-    reason = str(error) or type(error).__name__
+    # A field of a request that cannot be sent is shown in the error, and it may be a credential.
+    is_shown = not isinstance(error, httpx2.LocalProtocolError)
+    reason = (is_shown and str(error)) or type(error).__name__
     return Unreachable(f"{url} does not answer: {reason}", sent=not isinstance(error, _UNSENT))
 
 

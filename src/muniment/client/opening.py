@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+import httpx2
 
 from muniment.client.flows.session import Session, SettlementDomain
 from muniment.evm.address import Address
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 # The longest wait that the change feed offers.
 _WAIT_S_MAX: Final = 30
 _ANSWER_S: Final = 5
+# What a field of a header can hold (RFC 9110 section 5.5).
+_CREDENTIAL: Final = re.compile("[!-~]([ -~]*[!-~])?")
 
 
 def session_of(  # noqa: PLR0913 - settings, by name
@@ -32,7 +37,14 @@ def session_of(  # noqa: PLR0913 - settings, by name
     timeout_s: float,
     retry: Retry,
 ) -> Session:
-    """The state of a client. `chains` maps ids of chains to settlement contracts. Raises `InvalidAddress`."""
+    """The state of a client. `chains` maps ids of chains to settlement contracts.
+
+    Raises `InvalidAddress`, and `ValueError` for a credential that no header can hold.
+    """
+    for name, credential in ("api_key", api_key), ("operator_key", operator_key), ("token", token):
+        if credential and _CREDENTIAL.fullmatch(credential) is None:
+            # The text does not show the credential.
+            raise ValueError(f"the {name} has a line break, a space at an end, or another character that no header holds")
     return Session(
         protocol=protocol,
         verifies=verify,
@@ -52,6 +64,11 @@ def checked_url(url: str) -> str:
     parts = urlsplit(url)
     if "@" in parts.netloc:
         raise ValueError("the URL of a service has no user and password: it is shown and stored")
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+    try:
+        httpx2.URL(url)
+        is_whole = parts.scheme in {"http", "https"} and parts.hostname
+    except httpx2.InvalidURL:
+        is_whole = False
+    if not is_whole or parts.query or parts.fragment:
         raise ValueError("the URL of a service has the form http://host or https://host")
     return url.rstrip("/")

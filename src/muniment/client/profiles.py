@@ -7,15 +7,20 @@ another URL gets none of them.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import stat
 import tomllib
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Final, Self
 from urllib.parse import urlsplit
+
+from msgspec import convert
 
 from muniment.durable import make_directory, whole_file
 
@@ -42,10 +47,13 @@ class Profiles:
 
     @classmethod
     def of_user(cls) -> Self:
-        """The profiles of whoever runs this."""
+        """The profiles of whoever runs this. Raises `ValueError` for a user without a home directory."""
         configured = os.environ.get("XDG_CONFIG_HOME") or ""
         # The specification: a relative path in the variable is ignored.
-        home = Path(configured) if configured.startswith("/") else Path.home() / ".config"
+        try:
+            home = Path(configured) if configured.startswith("/") else Path.home() / ".config"
+        except RuntimeError:
+            raise ValueError("this user has no home directory: set HOME or XDG_CONFIG_HOME") from None
         return cls(home / "muniment")
 
     @property
@@ -61,9 +69,9 @@ class Profiles:
         except FileNotFoundError:
             return {}
         try:
-            tables: dict[str, dict[str, str]] = tomllib.loads(content.decode()).get("profiles", {})
+            tables = convert(tomllib.loads(content.decode()).get("profiles", {}), dict[str, dict[str, str]])
             return {name: Profile(**members) for name, members in tables.items()}
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} is no file of profiles: {error}") from error
 
     def get(self, name: str) -> Profile:
@@ -78,12 +86,14 @@ class Profiles:
         """Add a profile, or replace it. Raises `ValueError` for another name than letters, digits, - and _."""
         if NAME.fullmatch(name) is None:
             raise ValueError("the name of a profile has up to 40 letters, digits, - and _")
-        self._write({**self.all(), name: profile})
+        with self._alone():
+            self._write({**self.all(), name: profile})
 
     def remove(self, name: str) -> None:
         """Remove a profile. Its credentials stay: `forget` removes them."""
-        self.get(name)
-        self._write({other: profile for other, profile in self.all().items() if other != name})
+        with self._alone():
+            self.get(name)
+            self._write({other: profile for other, profile in self.all().items() if other != name})
 
     def credentials(self, profile: Profile) -> dict[str, str]:
         """`token` and `apiKey` of the profile, where a login has stored them.
@@ -98,17 +108,31 @@ class Profiles:
 
     def keep(self, profile: Profile, **found: str) -> None:
         """Store credentials beside the ones that are there."""
-        every = self._credentials()
-        every[_place(profile)] = {**every.get(_place(profile), {}), **found}
-        self._write_credentials(every)
+        with self._alone():
+            every = self._credentials()
+            every[_place(profile)] = {**every.get(_place(profile), {}), **found}
+            self._write_credentials(every)
 
     def forget(self, profile: Profile) -> bool:
         """Remove the credentials of the profile; whether there were some."""
-        every = self._credentials()
-        if every.pop(_place(profile), None) is None:
+        if not self.credentials(profile):
             return False
-        self._write_credentials(every)
+        with self._alone():
+            every = self._credentials()
+            every.pop(_place(profile), None)
+            self._write_credentials(every)
         return True
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """A block in which no other process changes the files: each change reads the whole file, and writes it."""
+        make_directory(self.directory)
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _write(self, profiles: dict[str, Profile]) -> None:
         lines: list[str] = []
@@ -117,8 +141,8 @@ class Profiles:
             # A JSON string is a basic string of TOML.
             lines += [f"{key} = {json.dumps(value)}" for key, value in asdict(profile).items() if value is not None]
             lines.append("")
-        make_directory(self.directory)
-        with whole_file(self.directory / "config.toml") as file:
+        # Private, because the URL of a wallet may have a token of it.
+        with whole_file(self.directory / "config.toml", is_private=True) as file:
             file.write("\n".join(lines).encode())
 
     def _credentials(self) -> dict[str, dict[str, str]]:
@@ -131,15 +155,11 @@ class Profiles:
         if mode & _OTHERS:
             raise ValueError(f"other users of this machine can read {path}: chmod 600 it, and rotate its API keys")
         try:
-            found: Any = json.loads(content)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise ValueError(f"{path} is no file of credentials: remove it and log in")  # noqa: TRY004 - of the file
-        return cast("dict[str, dict[str, str]]", found)
+            return convert(json.loads(content), dict[str, dict[str, str]])
+        except (ValueError, RecursionError):
+            raise ValueError(f"{path} is no file of credentials: remove it and log in") from None
 
     def _write_credentials(self, every: dict[str, dict[str, str]]) -> None:
-        make_directory(self.directory)
         with whole_file(self.credentials_file, is_private=True) as file:
             file.write(json.dumps(every, indent=2).encode() + b"\n")
 

@@ -46,10 +46,8 @@ class KeystoreSigner:
     @property
     def address(self) -> Address:
         """The address of the key: as the file says, or after decryption where it says nothing."""
-        said = self._content.get("address")
-        if self._signer is None and isinstance(said, str):
-            return Address.parse("0x" + said.removeprefix("0x").lower())
-        return self._opened().address
+        said = self._said() if self._signer is None else None
+        return said or self._opened().address
 
     def sign_text(self, text: str) -> str:
         """As `Signer`."""
@@ -59,9 +57,18 @@ class KeystoreSigner:
         """As `Signer`."""
         return self._opened().sign_typed_data(data)
 
+    def _said(self) -> Address | None:
+        """The address that the file says; None: it says nothing."""
+        said = self._content.get("address")
+        if said is None:
+            return None
+        if not isinstance(said, str):
+            raise CannotSign("address of the keystore is no text")
+        return Address.parse("0x" + said.removeprefix("0x").lower())
+
     def _opened(self) -> KeySigner:
         if self._signer is None:
-            said = None if self._content.get("address") is None else self.address
+            said = self._said()
             signer = KeySigner(decrypted(self._content, self._password().encode()))
             if said not in {None, signer.address}:
                 raise CannotSign(f"the keystore says the address {said}, and its key has {signer.address}")
