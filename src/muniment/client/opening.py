@@ -44,7 +44,9 @@ def session_of(  # noqa: PLR0913 - settings, by name
     for name, credential in ("api_key", api_key), ("operator_key", operator_key), ("token", token):
         if credential and _CREDENTIAL.fullmatch(credential) is None:
             # The text does not show the credential.
-            raise ValueError(f"the {name} has a line break, a space at an end, or another character that no header holds")
+            raise ValueError(
+                f"the {name} has a line break, a space at an end, or another character that no header holds"
+            )
     return Session(
         protocol=protocol,
         verifies=verify,

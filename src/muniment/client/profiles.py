@@ -7,7 +7,6 @@ another URL gets none of them.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -126,6 +125,8 @@ class Profiles:
     @contextmanager
     def _alone(self) -> Generator[None]:
         """A block in which no other process changes the files: each change reads the whole file, and writes it."""
+        import fcntl  # noqa: PLC0415 - Windows has none, and a client without profiles works there
+
         make_directory(self.directory)
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
