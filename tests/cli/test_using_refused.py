@@ -83,6 +83,17 @@ def test_a_credential_that_is_not_accepted_means_log_in(person: Person) -> None:
     assert "mno_" not in result.output
 
 
+def test_a_stored_token_that_has_ended_means_log_in_where_no_wallet_is_at_hand(person: Person) -> None:
+    folder = person.home / "config/muniment"
+    folder.mkdir(parents=True, mode=0o700)
+    address = person.wallet.address
+    (folder / "config.toml").write_text(f'[profiles.default]\nurl = "{person.service.url}"\naddress = "{address}"\n')
+    (folder / "credentials.json").touch(mode=0o600)
+    (folder / "credentials.json").write_text(json.dumps({f"{person.service.url} {address}": {"token": "e30.e30.e30"}}))
+    result = person.run("balances", MUNIMENT_PRIVATE_KEY_FILE=None)
+    assert (result.exit_code, "run `muniment login`" in result.stderr) == (3, True), result.output
+
+
 def test_an_answer_that_is_forged_has_a_status_of_its_own_and_nothing_is_written(
     person: Person, served: Service, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def session_of(  # noqa: PLR0913 - settings, by name
     return Session(
         protocol=protocol,
         verifies=verify,
+        can_sign=signer is not None,
         settlers=tuple(SettlementDomain(chain, Address.parse(settler)) for chain, settler in chains.items()),
         retry=retry,
         address=None if (named := signer.address if signer else address) is None else Address.parse(named),

@@ -93,8 +93,13 @@ def failures() -> Generator[None]:
         raise FailedError(f"{error}: is it the wallet of this profile? See --signer") from error
     except CannotSign as error:
         raise FailedError(printable(str(error))) from error
+    except ImportError as error:
+        if error.name is not None:  # a module of this package
+            raise
+        text = "the environment names a SOCKS proxy (ALL_PROXY, HTTPS_PROXY): unset it, or name an HTTP proxy"
+        raise UsageFailedError(text) from error
     except (ValueError, OSError) as error:
-        raise UsageFailedError(str(error)) from error
+        raise UsageFailedError(printable(str(error))) from error
 
 
 def _refused(refusal: Refusal) -> FailedError:

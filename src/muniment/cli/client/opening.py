@@ -121,7 +121,10 @@ def connected(place: Place, *, needs: str = "", signer: Signer | None = None, **
     from muniment.client.profiles import Profiles
 
     stored = Profiles.of_user().credentials(place.profile)
-    api_key = more.pop("api_key", None) or os.environ.get("MUNIMENT_API_KEY") or stored.get("apiKey")
+    api_key = more.pop("api_key", None)
+    # Where a command asks for the key itself, a known one may be of another service, or a rotated one.
+    if needs == "key":
+        api_key = api_key or os.environ.get("MUNIMENT_API_KEY") or stored.get("apiKey")
     token = stored.get("token")
     has_credential = {"": True, "signature": False, "token": token is not None, "key": api_key is not None}[needs]
     if signer is None and (not has_credential or (needs and place.signer == "key")):

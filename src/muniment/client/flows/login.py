@@ -66,13 +66,16 @@ def log_in(session: Session) -> Flow[str]:
 
 
 def with_token(session: Session, send: Send) -> Flow[Reply]:
-    """The answer to `send` with a token; logs in where there is none, and once more where it is not accepted."""
+    """The answer to `send` with a token; logs in where there is none, and once more where it is not accepted.
+
+    Raises `Unauthenticated` for a token that is not accepted, where nobody signs.
+    """
     is_new = session.token is None
     token = session.token or (yield from log_in(session))
     try:
         return (yield from session.answered(_with(send, token)))
     except Unauthenticated:
-        if is_new or session.address is None:
+        if is_new or session.address is None or not session.can_sign:
             raise
     return (yield from session.answered(_with(send, (yield from log_in(session)))))
 

@@ -47,6 +47,8 @@ class Session:
     retry: Retry = field(default_factory=Retry)
     # Whoever signs; None: nobody.
     address: Address | None = None
+    # Whether a signer is there: the address may be known without it.
+    can_sign: bool = True
     api_key: str | None = field(default=None, repr=False)
     operator_key: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
