@@ -15,11 +15,11 @@ BROWSERS = [
 
 @pytest.mark.parametrize("accept", BROWSERS)
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_a_browser_is_led_to_the_reference(client: httpx2.AsyncClient, method: str, accept: str) -> None:
+async def test_a_browser_is_led_to_the_console(client: httpx2.AsyncClient, method: str, accept: str) -> None:
     response = await client.request(method, "/", headers={"accept": accept})
-    assert (response.status_code, response.headers["location"]) == (303, "/docs")
+    assert (response.status_code, response.headers["location"]) == (303, "console")
     assert response.headers["vary"] == "Accept"
-    page = await client.get(response.headers["location"], headers={"accept": accept})
+    page = await client.get("/" + response.headers["location"], headers={"accept": accept})
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
 
 

@@ -24,6 +24,7 @@ from muniment.app.readiness import Readiness
 from muniment.app.timekeeping import Timekeeper
 from muniment.app.world import build_context
 from muniment.auth.nonces import forget_nonces
+from muniment.console.operations import OPERATIONS as CONSOLE
 from muniment.context import Context
 from muniment.errors import Unavailable
 from muniment.feed.hub import Hub
@@ -98,13 +99,15 @@ class Application(AsgiAdapter):
             look_at_gauges=lambda: machine.look(self.context),
         )  # fmt: skip
         self._stopping = False
-        settings, router = context.settings, Router(OPERATIONS)
+        settings = context.settings
+        router = Router((*OPERATIONS, *CONSOLE) if settings.console else OPERATIONS)
         self.admission = Admission(context.limiter, context.clients, Overload(random.random, time.monotonic_ns()))
         envelope = Envelope(
             router, self.context, self.admission,
             limits=Limits(settings.body_bytes_max, settings.body_timeout_s), metrics=context.metrics,
             random_bytes=context.random_bytes,
             addresses=context.clients, note_writer=context.wrote, observe=self._observe(router),
+            shows_pages=settings.console,
         )  # fmt: skip
         super().__init__(envelope.respond, self._lifespan)
         self._describe(context.metrics)

@@ -80,16 +80,18 @@ async def get_readiness(context: Context) -> Health:
 @operation(
     "GET", "/", cost=READ, sheds=Shed.READ,
     refuses=(UnknownPath,), headers_read={"accept": "A browser names `text/html`"},
-    answers={303: Answer("A browser is led to the reference", headers={"location": "Where the reference is"})},
+    answers={303: Answer("A browser is led to the console", headers={"location": "Where the console is"})},
 )  # fmt: skip
-async def get_root(request: Request) -> Ready[None]:
-    """Lead a browser to the reference.
+async def get_root(context: Context, request: Request) -> Ready[None]:
+    """Lead a browser to the console, or to the reference while the console is off.
 
     For a client whose `Accept` does not name `text/html`, there is nothing here.
     """
     if not named_quality(media_ranges(request.headers(b"accept")), "text/html"):
         raise UnknownPath("no operation has this path; /docs lists them all")
-    return Ready(b"", ((b"location", b"/docs"), (b"vary", b"Accept")), 303)
+    # Relative, for a proxy that serves the registry under a path of its own (RFC 9110 section 10.2.2).
+    place = b"console" if context.settings.console else b"docs"
+    return Ready(b"", ((b"location", place), (b"vary", b"Accept")), 303)
 
 
 @operation("GET", "/openapi.json", cost=CONTENT, sheds=Shed.READ)

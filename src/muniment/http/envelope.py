@@ -44,11 +44,13 @@ class Envelope:
         self, router: Router, context: Any, admission: Admission, *,
         limits: Limits, metrics: Metrics, random_bytes: Callable[[int], bytes],
         addresses: ClientAddresses, note_writer: Callable[[str], None] | None, observe: Observe | None = None,
+        shows_pages: bool = False,
     ) -> None:  # fmt: skip
         """Answer from `router`; `random_bytes` makes request ids.
 
         `note_writer` is called with the address of a client that may have written, before it has its answer.
-        `observe` logs and traces requests; None when the settings want neither.
+        `observe` logs and traces requests; None when the settings want neither. With `shows_pages`, the router leads to
+        the pages of the console.
         """
         self._router = router
         self._context = context
@@ -59,12 +61,14 @@ class Envelope:
         self._addresses = addresses
         self._note_writer = note_writer
         self._observe = observe
+        self._shows_pages = shows_pages
 
     async def respond(self, request: Request) -> Reply:
         """The answer to a request. Raises `ClientGone` when the client has gone away."""
         named = request.named
         request.context = self._context
         request.limits = self._limits
+        request.shows_pages = self._shows_pages
         trace_id = _trace_id(request) if b"traceparent" in named else None
         given = _given_id(named) if b"x-request-id" in named else None
         request.id = given or trace_id or next(self._ids)

@@ -32,6 +32,8 @@ from muniment.errors import (
     UnsupportedMediaType,
 )
 from muniment.forms import decode_record
+from muniment.http.html.frame import root_from
+from muniment.http.html.problem_page import is_for_reader, problem_page
 from muniment.http.problems import problem
 from muniment.http.query import QueryReader
 from muniment.http.reply import NO_CONTENT, Ready, Reply, Streamed
@@ -160,7 +162,10 @@ def operation(
 def refused(refusal: Refusal, request: Request, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Ready[Any]:
     """`refusal` as the answer to `request`; a fault of the service is logged."""
     accept = next((value.decode("latin-1") for key, value in request.fields if key == b"accept"), "")
-    reply = problem(refusal, request.id, accept, headers)
+    if request.shows_pages and is_for_reader(request.path, accept):
+        reply = problem_page(refusal, request.id, root_from(request.path), headers)
+    else:
+        reply = problem(refusal, request.id, accept, headers)
     request.refused = refusal.code
     if isinstance(refusal, (Broken, Unavailable)) and not isinstance(refusal, _LOGGED_ELSEWHERE):
         _log.error("refused", code=refusal.code, detail=refusal.detail, request_id=request.id)

@@ -130,7 +130,7 @@ def problem(
         **refusal.facts,
     }
     media_type = (b"content-type", PROBLEM_TYPE.encode()) if _wants_problem(accept) else JSON
-    return Ready(encode(document), (media_type, *_headers_of(refusal, status), *headers), status)
+    return Ready(encode(document), (media_type, *problem_headers(refusal, status), *headers), status)
 
 
 def _wants_problem(accept: str) -> bool:
@@ -147,7 +147,7 @@ def _said(fault: Fault) -> str:
     return f"{place}: {fault.detail}" if place else fault.detail
 
 
-def _headers_of(refusal: Refusal, status: int) -> list[tuple[bytes, bytes]]:
+def problem_headers(refusal: Refusal, status: int) -> list[tuple[bytes, bytes]]:
     """The header fields that RFC 9110 requires with a status."""
     headers: list[tuple[bytes, bytes]] = []
     if status == 401:  # noqa: PLR2004 - section 15.5.2: a challenge; browsers show no dialogue for this scheme

@@ -68,8 +68,8 @@ class Request:
 
     __slots__ = (
         "_body", "bytes_charged", "client", "context", "fields", "head_bytes_max", "held", "id", "key", "limits",
-        "method", "named", "overload", "parameters", "path", "peer", "query", "received", "refused", "turns", "units",
-        "wait_s", "wallet", "wallet_units",
+        "method", "named", "overload", "parameters", "path", "peer", "query", "received", "refused", "shows_pages",
+        "turns", "units", "wait_s", "wallet", "wallet_units",
     )  # fmt: skip
 
     # The `Context` of the application; this package does not know its type.
@@ -100,6 +100,8 @@ class Request:
     refused: str
     # Units that were charged for the request so far.
     units: int
+    # Whether a browser gets pages at the paths of the console.
+    shows_pages: bool
     # Path parameters by name, as they were sent: percent-encoded.
     parameters: Mapping[str, str]
 
@@ -126,6 +128,7 @@ class Request:
         self.wait_s = 0.0
         self.wallet_units = 0
         self.refused = ""
+        self.shows_pages = False
         self.units = 0
 
     @property

@@ -115,6 +115,7 @@ class Settings:
     ipfs_pin_authorization: str = _setting(
         "", "Header field `Authorization` for this node, like `Bearer …`, if it wants one", secret=True
     )
+    console: bool = _setting(True, "Pages for people at /console; false: their paths are 404")
     feed: str = _setting("on", "The change feed; off: its operations are 404, and events are stored all the same")
     feed_days: int = _setting(30, "Days for which the change feed keeps its events", at_least=1, at_most=3_650)
     webhooks: str = _setting(

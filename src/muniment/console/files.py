@@ -1,0 +1,131 @@
+"""The files of the pages: scripts and styles, under a path with the hash of all of them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from muniment.errors import InvalidParameter, UnknownPath
+from muniment.http.html.frame import Assets, style_sheet
+from muniment.http.operation import operation
+from muniment.http.reply import Ready
+from muniment.http.request import Request
+from muniment.limits.costs import CONTENT, Shed
+from muniment.wire import ProvedText
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_TYPES: Final = {"js": b"text/javascript; charset=utf-8", "css": b"text/css; charset=utf-8"}
+# A year: the path changes with the content (RFC 8246).
+_KEPT: Final = (b"cache-control", b"public, max-age=31536000, immutable")
+_IMPORT: Final = re.compile(
+    r'^(?:import|export)\b[^;"]*?\bfrom "(\.[./a-z-]+)";|^import "(\.[./a-z-]+)";', re.MULTILINE
+)
+_HASH_LENGTH: Final = 12
+
+
+class _Name(ProvedText):
+    """A part of the path of a file."""
+
+    __slots__ = ()
+
+    schema: ClassVar[dict[str, Any]] = {"type": "string", "description": "A part of the path of a file"}
+    refuses = InvalidParameter
+
+    @classmethod
+    def parse(cls, text: str) -> _Name:
+        """Any text: only names of files are found."""
+        return cls(text)
+
+
+class _File(NamedTuple):
+    content: bytes
+    compressed: bytes
+    media_type: bytes
+
+
+@operation("GET", "/console/assets/{release}/{name}", cost=CONTENT, sheds=Shed.READ, refuses=(UnknownPath,))
+async def get_file(request: Request, release: _Name, name: _Name) -> Ready[bytes]:
+    """Read a script or a style sheet of the pages."""
+    return _reply(request, release, name)
+
+
+@operation("GET", "/console/assets/{release}/{folder}/{name}", cost=CONTENT, sheds=Shed.READ, refuses=(UnknownPath,))
+async def get_file_of_folder(request: Request, release: _Name, folder: _Name, name: _Name) -> Ready[bytes]:
+    """Read a script that lies in a folder."""
+    return _reply(request, release, f"{folder}/{name}")
+
+
+@cache
+def assets() -> Assets:
+    """Where the files are, and what each module imports."""
+    digest = hashlib.sha256()
+    for name, file in sorted(_files().items()):
+        digest.update(b"%s\0%d\0%s" % (name.encode(), len(file.content), file.content))
+    release = digest.hexdigest()[:_HASH_LENGTH]
+    return Assets(
+        f"console/assets/{release}",
+        f"Muniment {version('muniment')}, pages {release}",
+        styles=tuple(name for name in ("frame.css", "console.css") if name in _files()),
+        imports={name: tuple(_imported(name, {name})) for name in _files() if name.endswith(".js")},
+    )
+
+
+def _reply(request: Request, release: str, name: str) -> Ready[bytes]:
+    found = _files().get(name) if assets().path.endswith(f"/{release}") else None
+    if found is None:
+        raise UnknownPath("there is no such file; load the page again")
+    headers = ((b"content-type", found.media_type), _KEPT, (b"vary", b"Accept-Encoding"))
+    if any("gzip" in each for each in request.headers(b"accept-encoding")):
+        return Ready(found.compressed, (*headers, (b"content-encoding", b"gzip")))
+    return Ready(found.content, headers)
+
+
+@cache
+def _files() -> Mapping[str, _File]:
+    """All files by name, compressed once."""
+    contents = {"frame.css": style_sheet(), **dict(_walk(files("muniment.console") / "assets", ""))}
+    return {
+        name: _File(content, gzip.compress(content, mtime=0), _TYPES[name.rpartition(".")[2]])
+        for name, content in contents.items()
+    }
+
+
+def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _walk(each, f"{prefix}{each.name}/")
+        elif each.name.rpartition(".")[2] in _TYPES:
+            yield f"{prefix}{each.name}", each.read_bytes()
+
+
+def _imported(name: str, seen: set[str]) -> Iterator[str]:
+    """The modules that a module imports, and that those import."""
+    folder = name.rpartition("/")[0]
+    for found in _IMPORT.finditer(_files()[name].content.decode()):
+        target = _resolved(folder, found[1] or found[2])
+        if target not in seen and target in _files():
+            seen.add(target)
+            yield target
+            yield from _imported(target, seen)
+
+
+def _resolved(folder: str, path: str) -> str:
+    """A relative import from a module in `folder`."""
+    parts = folder.split("/") if folder else []
+    for part in path.split("/"):
+        if part == "..":
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return "/".join(parts)
+
+
+OPERATIONS: Final = (get_file, get_file_of_folder)

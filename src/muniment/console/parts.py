@@ -1,0 +1,93 @@
+"""What pages are made of: identifiers, states, facts, tables, and the links between pages of a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+from muniment.http.html.markup import NOTHING, Html, html
+
+if TYPE_CHECKING:
+    from muniment.http.html.markup import Value
+    from muniment.http.request import Request
+
+# Characters at the beginning and the end of a shortened identifier: enough that no two look alike by chance.
+_KEPT: Final = 6
+_KEPT_OF_ADDRESS: Final = 4
+
+
+def identifier(text: str, href: str = "", *, whole: bool = False) -> Html:
+    """A hash, a signature, a CID or an address, with a button that copies all of it; shortened unless `whole`."""
+    shown = text if whole else shortened(text)
+    name = (
+        html('<a href="{}" title="{}">{}</a>', href, text, shown)
+        if href
+        else html('<span title="{}">{}</span>', text, shown)
+    )
+    return html(
+        '<span class="id">{}<button type="button" class="copy" data-copy="{}" aria-label="Copy {}"></button></span>',
+        name, text, shown,
+    )  # fmt: skip
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of an identifier."""
+    if not text.startswith("0x"):
+        return text if len(text) <= 2 * _KEPT + 1 else f"{text[:_KEPT]}…{text[-_KEPT:]}"
+    kept = _KEPT_OF_ADDRESS if len(text) == 42 else _KEPT  # noqa: PLR2004 - 0x and 40 digits are an address
+    return text if len(text) <= 2 * kept + 3 else f"{text[: 2 + kept]}…{text[-kept:]}"
+
+
+def state(word: str) -> Html:
+    """A state as a dot and its word; the style sheet knows the colour of the dot."""
+    return html('<span class="state {}">{}</span>', word, word)
+
+
+def facts(pairs: Iterable[tuple[str, Html | None]]) -> Html:
+    """Names with values, one below the other; those without a value are left out."""
+    return html(
+        '<dl class="facts">{}</dl>', [html("<dt>{}<dd>{}", name, value) for name, value in pairs if value is not None]
+    )
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[Value]], *, label: str, numbers: Sequence[str] = ()) -> Html:
+    """A table that is a list of cards on a phone. The columns in `numbers` end at their right edge."""
+    heads = [
+        html('<th scope="col"{}>{}', html(' class="number"') if name in numbers else NOTHING, name) for name in names
+    ]
+    body = [html("<tr>{}", [_cell(name, cell, numbers) for name, cell in zip(names, row, strict=True)]) for row in rows]
+    return html('<table class="cards" aria-label="{}"><thead><tr>{}<tbody>{}</table>', label, heads, body)
+
+
+def _cell(name: str, content: Value, numbers: Sequence[str]) -> Html:
+    mark = html(' class="number"') if name in numbers else NOTHING
+    return html('<td data-name="{}"{}><span>{}</span>', name, mark, content)
+
+
+def heading(words: str, *, end: Html = NOTHING, level: int = 2) -> Html:
+    """A heading with something at the end of its line."""
+    title = html("<h1>{}</h1>", words) if level == 1 else html("<h2>{}</h2>", words)
+    return html('<div class="line">{}{}</div>', title, end)
+
+
+def pages(request: Request, following: str) -> Html:
+    """The links to older and to the newest rows of the listing at the address of `request`."""
+    kept = [(name, value) for name, value in parse_qsl(request.query.decode("ascii", "replace")) if name != "cursor"]
+    links: list[Html] = []
+    if is_behind(request):
+        links.append(html('<a class="button" href="?{}">Newest</a>', urlencode(kept)))
+    if following:
+        older = urlencode([*kept, ("cursor", following)])
+        links.append(html('<a class="button" href="?{}" rel="next">Older</a>', older))
+    return html('<nav class="pages" aria-label="Pages">{}</nav>', links) if links else NOTHING
+
+
+def is_behind(request: Request) -> bool:
+    """Whether the address names a later page of a listing."""
+    return any(part.startswith(b"cursor=") for part in request.query.split(b"&"))
+
+
+def address_of(*parts: str) -> str:
+    """A path of the API or of a page, its parts percent-encoded."""
+    return "/".join(quote(part, safe="") for part in parts)

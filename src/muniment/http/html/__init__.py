@@ -1,0 +1,1 @@
+"""Pages in HTML: markup that escapes what it is given, the frame around every page, and problems as pages."""

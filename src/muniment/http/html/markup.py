@@ -1,0 +1,81 @@
+"""Markup: a template is text of ours, and everything put into it is escaped unless it is markup already."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+from html import escape
+from typing import Final, LiteralString, TypeAlias, cast
+
+# Templates kept, split at their places: the code has some two hundred.
+_TEMPLATES_KEPT: Final = 512
+# Characters that move or reorder what stands beside them, or that nobody sees (Unicode categories: controls, formats,
+# surrogates, private use, unassigned, line and paragraph separators).
+_UNSEEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+class Html(str):
+    """Markup. Only `html` and `joined` make it from data."""
+
+    __slots__ = ()
+
+
+# What may stand at a place of a template. None is nothing; several pieces of markup are joined.
+Value: TypeAlias = "str | int | Iterable[Html] | None"
+
+NOTHING: Final = Html()
+
+
+def html(template: LiteralString, *values: Value) -> Html:
+    """`template` with `values` at its places, each written `{}`: a text is escaped, for content and for attributes.
+
+    Attributes stand in double quotes. Raises `ValueError` when the values do not fit the places.
+    """
+    pieces = _pieces(template)
+    if len(values) != len(pieces) - 1:
+        raise ValueError(f"the template has {len(pieces) - 1} places, not {len(values)}")
+    written = [pieces[0]]
+    for value, piece in zip(values, pieces[1:], strict=True):
+        written += _written(value), piece
+    return Html("".join(written))
+
+
+def joined(parts: Iterable[Html]) -> Html:
+    """Several pieces of markup as one."""
+    return Html("".join(parts))
+
+
+def strange(text: str) -> Html:
+    """The text of a stranger, apart from the direction of writing around it; unseen characters are named."""
+    if text.isascii() and text.isprintable():
+        return Html(f"<bdi>{escape(text)}</bdi>")
+    return Html(f"<bdi>{''.join(_visible(each) for each in text)}</bdi>")
+
+
+@lru_cache(maxsize=_TEMPLATES_KEPT)
+def _pieces(template: str) -> list[str]:
+    return template.split("{}")
+
+
+def _written(value: Value) -> str:
+    if isinstance(value, Html):
+        return value
+    if isinstance(value, str):
+        return escape(value)
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return str(value)
+    return "".join(_only_markup(each) for each in value)
+
+
+def _only_markup(part: Html) -> str:
+    # A list of plain texts would go out as it is: the types forbid it, and this line does where types do not reach.
+    return part if isinstance(cast("object", part), Html) else escape(part)
+
+
+def _visible(character: str) -> str:
+    if character == "\n" or unicodedata.category(character) not in _UNSEEN_CATEGORIES:
+        return escape(character)
+    return f'<span class="unseen">U+{ord(character):04X}</span>'
