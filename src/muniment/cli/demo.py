@@ -48,7 +48,8 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
         stop = output.StopRequest(signals=(signal.SIGTERM,))
         with stop.listening(), _service(settings) as (service, client):
             _walk(client.url, settings, development_nodes(settings))
-            output.print_text(f"\n{_where_next(client.url)}\n\nThe service stays up; Ctrl-C stops it.")
+            console = f"The console, for a browser: {client.url}/console\n" if settings.console else ""
+            output.print_text(f"\n{_where_next(client.url)}\n\n{console}The service stays up; Ctrl-C stops it.")
             with stop.waiting():
                 service.wait()
 

@@ -95,7 +95,8 @@ def _give_to_workers(settings: Settings) -> None:
 
 def _announce(settings: Settings, port: int) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    output.print_text(f"Muniment listens on http://{host}:{port} (data in {settings.data_dir}); reference at /docs")
+    pages = "console at /console, reference at /docs" if settings.console else "reference at /docs"
+    output.print_text(f"Muniment listens on http://{host}:{port} (data in {settings.data_dir}); {pages}")
     if settings.listens_beyond_this_machine and settings.protocol_name == Settings().protocol_name:
         output.print_warning(
             f"Note: triggers are signed under the domain '{settings.protocol_name} Protocol - Registry', which is the "
