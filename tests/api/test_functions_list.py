@@ -40,7 +40,7 @@ async def refused(client: httpx2.AsyncClient, query: str) -> tuple[str, str]:
 async def test_without_functions_the_list_is_empty(client: httpx2.AsyncClient) -> None:
     response = await client.get("/functions")
     assert (response.text, response.headers["content-type"]) == ("[]", "application/json")
-    assert "link" not in response.headers
+    assert "next" not in response.links
 
 
 async def test_newest_come_first_unless_sorted_otherwise(client: httpx2.AsyncClient) -> None:

@@ -17,7 +17,8 @@ from muniment.storage.database import Database, Work
 
 # SEC 2 section 2.4.1: the order of secp256k1.
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
+LINK = re.compile(r'<(/[^>]+)>; rel="(next|prev)"')
+LINKS = re.compile(rf"{LINK.pattern}(, {LINK.pattern})?")
 
 
 def digest_of(body: dict[str, Any]) -> bytes:
@@ -57,12 +58,19 @@ def check_refusal(
 
 def next_of(response: httpx2.Response) -> str | None:
     """The target of the next link."""
-    link = response.headers.get("link")
-    if link is None:
-        return None
-    match = NEXT.fullmatch(link)
-    assert match, link
-    return match[1]
+    return _target(response, "next")
+
+
+def prev_of(response: httpx2.Response) -> str | None:
+    """The target of the link to the rows that come later."""
+    return _target(response, "prev")
+
+
+def _target(response: httpx2.Response, relation: str) -> str | None:
+    links = response.headers.get("link", "")
+    assert not links or LINKS.fullmatch(links), links
+    found = dict((name, target) for target, name in LINK.findall(links))
+    return found.get(relation)
 
 
 async def read_page(client: httpx2.AsyncClient, target: str) -> tuple[list[Any], str | None]:

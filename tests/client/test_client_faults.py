@@ -148,7 +148,7 @@ def test_of_a_foreign_link_only_the_cursor_is_used(site: Site, facade: str) -> N
     "link",
     [
         '<https://elsewhere.example/intents>; rel="next"', '</intents?cursor=>; rel="next"', "nonsense",
-        "<" * 30_000, "<&cursor=a" * 6_000, "&cursor=a" * 6_000, "<" + "?cursor=a" * 6_000 + ">; rel=prev",
+        "<" * 30_000, "<&cursor=a" * 6_000, "&cursor=a" * 6_000, "<" + "?cursor=a" * 6_000 + ">; rel=first",
         f"</intents?cursor={'a' * 65}>; rel=\"next\"",
     ],
 )  # fmt: skip

@@ -90,7 +90,7 @@ async def following(urls: list[str], target: str) -> AsyncGenerator[list[str]]:
                     continue
                 assert response.status_code == 200, response.text
                 seen.extend(row.get("sig") or row["hash"] for row in response.json())
-                if link := re.fullmatch(NEXT, response.headers.get("link", "")):
+                if link := re.match(NEXT, response.headers.get("link", "")):
                     target = link[1]
 
     task = asyncio.create_task(follow(target))

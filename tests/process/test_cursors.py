@@ -48,7 +48,7 @@ async def tail(urls: list[str], target: str) -> AsyncIterator[str]:
             response = await client.get(url + target)
             for row in response.json():
                 yield row.get("sig") or row["hash"]
-            link = NEXT.fullmatch(response.headers["link"])
+            link = NEXT.match(response.headers["link"])
             assert link
             target = link[1]
 
@@ -131,6 +131,6 @@ async def newest(client: httpx2.AsyncClient, first: str) -> list[str]:
     while target is not None:
         response = await client.get(target)
         seen += [row.get("sig") or row["hash"] for row in response.json()]
-        link = NEXT.fullmatch(response.headers.get("link", ""))
+        link = NEXT.match(response.headers.get("link", ""))
         target = link[1] if link else None
     return seen

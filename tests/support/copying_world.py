@@ -203,7 +203,7 @@ async def read_page(client: httpx2.AsyncClient, target: str) -> tuple[list[Any],
     """The rows of a page, and the target of the next one."""
     answer = await client.get(target)
     assert answer.status_code == 200, answer.text
-    link = NEXT.fullmatch(answer.headers.get("link", ""))
+    link = NEXT.match(answer.headers.get("link", ""))
     return answer.json(), link[1] if link else None
 
 

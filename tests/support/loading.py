@@ -185,7 +185,7 @@ async def listed(url: str, target: str) -> AsyncIterator[Json]:
                 assert name not in seen
                 seen.add(name)
                 yield each
-            link = NEXT.fullmatch(response.headers.get("link", ""))
+            link = NEXT.match(response.headers.get("link", ""))
             if not response.json() or not link:
                 return
             target = link[1]

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from muniment.http.request import Request
-    from muniment.storage.database import Database, Transaction
+    from muniment.storage.database import Database, Reader, Transaction
 
 _KEY: Final = re.compile(r"mno_[0-9a-f]{64}")
+# How the audit log writes a move of an intent, before its new status.
+_MOVE: Final = "move to "
 # The name in the audit log for writes that came from a file.
 IMPORT: Final = "import"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -136,6 +138,19 @@ async def audited(
         (*wanted.values(), limit),
     )
     return [AuditEntry(*row) for row in rows]
+
+
+async def moves_of(reader: Reader, intent_hash: bytes, client: str) -> list[tuple[int, str]]:
+    """The times (milliseconds since 1970) and statuses of the moves of an intent, in order, without their operators.
+
+    `client` is the address of the waiting client. Raises `DeadlineExceeded`.
+    """
+    rows = await reader.fetch_slow(
+        f"SELECT at_ms, action FROM audit_entries WHERE subject = ? AND action LIKE '{_MOVE}%' ORDER BY seq",  # noqa: S608 - text of ours
+        (intent_hash,),
+        client=client,
+    )
+    return [(at_ms, action.removeprefix(_MOVE)) for at_ms, action in rows]
 
 
 async def _operator_of(database: Database, key: str) -> str | None:

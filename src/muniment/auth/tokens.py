@@ -33,12 +33,12 @@ _SIGNATURE_ONLY: Final[Options] = {
 }  # fmt: skip
 
 
-def issue_token(context: Context, address: Address) -> str:
-    """A token for a client that has proved control of `address`."""
+def issue_token(context: Context, address: Address, lifetime_s: int) -> str:
+    """A token for a client that has proved control of `address`, valid for so many seconds."""
     secret, now_s = ring_of(context.secrets()).newest, context.now_ms() // 1000
     claims = {
         "iss": context.settings.issuer, "aud": context.settings.issuer, "sub": str(address),
-        "iat": now_s, "nbf": now_s, "exp": now_s + context.settings.token_lifetime_s,
+        "iat": now_s, "nbf": now_s, "exp": now_s + lifetime_s,
         "jti": context.random_bytes(16).hex(),
     }  # fmt: skip
     return jwt.encode(claims, secret.signing_key, algorithm=_ALGORITHM, headers={"kid": secret.id})

@@ -35,7 +35,8 @@ class Chain:
     (None: from the newest). A block is read when it has `confirmations` blocks on top (None: the number in the
     settings). `proposal_signers` are addresses whose signatures under proposals count like a solver's, as in the
     controller of the settlement contracts. `feeds` gives a token's Chainlink price feed in US dollars and its heartbeat
-    in seconds, the native coin's under `NATIVE`. `price_slug` is the chain's name at DefiLlama. `token_lists` are files
+    in seconds, the native coin's under `NATIVE`. `explorer_url` is that of a block explorer with the paths of EIP-3091,
+    without a slash at its end. `price_slug` is the chain's name at DefiLlama. `token_lists` are files
     or URLs beside the list in the package. RPC URLs carry keys: they are never shown.
     """
 
@@ -54,6 +55,7 @@ class Chain:
     feeds: Mapping[Address, tuple[Address, int]] = field(default_factory=lambda: MappingProxyType({}))
     price_slug: str | None = None
     block_tag: str = "latest"
+    explorer_url: str | None = None
 
     @property
     def settler(self) -> Address | None:
@@ -73,7 +75,8 @@ _USDC: Final = Address("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")
 _ETH_USD: Final = (Address("0x5f4eC3Df9cbd43714FE2740f5E3616155c5b8419"), 3600)
 _USDC_USD: Final = (Address("0x8fFfFfd4AfB6115b954Bd326cbe7B4BA576818f6"), 86_400)
 
-# Names as in the chain registry of the Ethereum community (ethereum-lists), shortened to common use.
+# Names as in the chain registry of the Ethereum community (ethereum-lists), shortened to common use; explorers as there,
+# where they follow EIP-3091.
 CATALOGUE: Final[Mapping[int, Chain]] = MappingProxyType(
     {
         chain.id: chain
@@ -83,17 +86,59 @@ CATALOGUE: Final[Mapping[int, Chain]] = MappingProxyType(
                 "Ethereum",
                 settlers=_SETTLERS,
                 price_slug="ethereum",
+                explorer_url="https://etherscan.io",
                 feeds=MappingProxyType({NATIVE: _ETH_USD, _WETH: _ETH_USD, _USDC: _USDC_USD}),
             ),
-            Chain(10, "OP Mainnet", settlers=_SETTLERS, price_slug="optimism"),
-            Chain(56, "BNB Smart Chain", settlers=_SETTLERS, native_symbol="BNB", price_slug="bsc"),
-            Chain(100, "Gnosis", settlers=_SETTLERS, native_symbol="xDAI", price_slug="xdai"),
-            Chain(137, "Polygon", settlers=_SETTLERS, native_symbol="POL", price_slug="polygon"),
-            Chain(146, "Sonic", settlers=_SETTLERS, native_symbol="S", price_slug="sonic"),
-            Chain(8453, "Base", settlers=_SETTLERS, price_slug="base"),
-            Chain(42161, "Arbitrum One", settlers=_SETTLERS, price_slug="arbitrum"),
-            Chain(43114, "Avalanche C-Chain", settlers=_SETTLERS, native_symbol="AVAX", price_slug="avax"),
-            Chain(84532, "Base Sepolia", settlers=(_FIRST_SETTLER,)),
+            Chain(
+                10,
+                "OP Mainnet",
+                settlers=_SETTLERS,
+                price_slug="optimism",
+                explorer_url="https://optimistic.etherscan.io",
+            ),
+            Chain(
+                56,
+                "BNB Smart Chain",
+                settlers=_SETTLERS,
+                native_symbol="BNB",
+                price_slug="bsc",
+                explorer_url="https://bscscan.com",
+            ),
+            Chain(
+                100,
+                "Gnosis",
+                settlers=_SETTLERS,
+                native_symbol="xDAI",
+                price_slug="xdai",
+                explorer_url="https://gnosisscan.io",
+            ),
+            Chain(
+                137,
+                "Polygon",
+                settlers=_SETTLERS,
+                native_symbol="POL",
+                price_slug="polygon",
+                explorer_url="https://polygonscan.com",
+            ),
+            Chain(
+                146,
+                "Sonic",
+                settlers=_SETTLERS,
+                native_symbol="S",
+                price_slug="sonic",
+                explorer_url="https://sonicscan.org",
+            ),
+            Chain(8453, "Base", settlers=_SETTLERS, price_slug="base", explorer_url="https://basescan.org"),
+            Chain(42161, "Arbitrum One", settlers=_SETTLERS, price_slug="arbitrum", explorer_url="https://arbiscan.io"),
+            Chain(
+                43114,
+                "Avalanche C-Chain",
+                settlers=_SETTLERS,
+                native_symbol="AVAX",
+                price_slug="avax",
+                explorer_url="https://snowtrace.io",
+            ),
+            Chain(84532, "Base Sepolia", settlers=(_FIRST_SETTLER,), explorer_url="https://sepolia.basescan.org"),
         )
     }
 )
@@ -192,6 +237,15 @@ def _url(value: object, where: str) -> str:
     return text
 
 
+def _explorer_url(value: object, where: str) -> str:
+    """A URL to which paths can be added: without a query, a fragment and a user name, which would stand in links."""
+    url = _url(value, where)
+    parts = urlsplit(url)
+    if parts.query or parts.fragment or parts.username is not None or url.endswith(("?", "#")):
+        raise ValueError(f"{where}: expected a URL without a user name, a query and a fragment")
+    return url.rstrip("/")
+
+
 def _items(value: object, kind: type[_T], where: str) -> list[_T]:
     if not isinstance(value, list):
         raise ValueError(f"{where}: expected a list")  # noqa: TRY004 - a fault of the file, reported as ValueError
@@ -239,5 +293,6 @@ _MEMBERS: Final[Mapping[str, Callable[[object, str], Any]]] = MappingProxyType(
         "feeds": _feeds,
         "price_slug": _text,
         "block_tag": _block_tag,
+        "explorer_url": _explorer_url,
     }
 )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Only the cursor of a link is used (RFC 8288): a link that leads elsewhere leads nowhere.
 _LINK: Final = re.compile(r"<([^<>]*)>; *rel=\"?next")
+_PREV: Final = re.compile(r"<[^<>]*>; *rel=\"?prev")
 _CURSOR: Final = re.compile(r"[?&]cursor=([A-Za-z0-9_-]{1,64})(?:&|$)")
 
 
@@ -51,6 +52,8 @@ def cursor_of(reply: Reply) -> str | None:
     if link is None:
         return None
     next_ = _LINK.search(link)
+    if next_ is None and _PREV.search(link):
+        return None
     found = None if next_ is None else _CURSOR.search(next_[1])
     if found is None:
         raise Forged("the Link header has no cursor")

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from muniment.http.reply import Ready, closed_after
+from muniment.intents.generations import FIRST
+from muniment.intents.routes import list_intents
+from muniment.intents.types import AnyIntent, Intent, OperationsIntent
 from muniment.wire import decode_text
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from muniment.http.query import QueryReader
     from muniment.http.reply import Reply
     from muniment.http.request import Request
+    from muniment.intents.queries import IntentQuery
 
 # Rows of a listing on one page.
 ROWS: Final = 25
@@ -25,6 +29,10 @@ _LINK: Final = re.compile(rb'[?&]cursor=([A-Za-z0-9_-]+)>; rel="(next|prev)"')
 
 Q = TypeVar("Q", bound="PageQuery")
 T = TypeVar("T")
+
+
+class _Generation(msgspec.Struct):
+    generation: int
 
 
 class Listing(NamedTuple):
@@ -50,14 +58,20 @@ async def listing(
 ) -> Listing:  # fmt: skip
     """The answer of the operation of a listing as records of `kind`."""
     reply = await list_records(context, request, query)
-    body = await whole(reply)
-    links = {
-        found[2]: found[1].decode()
-        for name, value in reply.headers
-        if name == b"link"
-        for found in _LINK.finditer(value)
-    }
-    return Listing(decoded(body, list[kind]), links.get(b"next", ""), links.get(b"prev", ""))
+    return Listing(decoded(await whole(reply), list[kind]), *_cursors(reply))
+
+
+async def intents(context: Context, request: Request, query: IntentQuery) -> Listing:
+    """A page of intents; each record has the form of its generation."""
+    reply = await list_intents.handler(context, request, query)
+    bodies = decoded(await whole(reply), list[msgspec.Raw])
+    return Listing([intent(bytes(body)) for body in bodies], *_cursors(reply))
+
+
+def intent(body: bytes) -> AnyIntent:
+    """An intent in the form of its generation."""
+    generation = msgspec.json.decode(body, type=_Generation).generation
+    return decoded(body, Intent if generation == FIRST.number else OperationsIntent)
 
 
 async def whole(reply: Reply) -> bytes:
@@ -71,3 +85,14 @@ async def whole(reply: Reply) -> bytes:
 def decoded(body: bytes, kind: type[T]) -> T:
     """An answer of the API as its record."""
     return msgspec.json.decode(body, type=kind, dec_hook=decode_text)
+
+
+def _cursors(reply: Reply) -> tuple[str, str]:
+    """The cursors of the `next` and the `prev` link of an answer, empty where there is none."""
+    links = {
+        found[2]: found[1].decode()
+        for name, value in reply.headers
+        if name == b"link"
+        for found in _LINK.finditer(value)
+    }
+    return links.get(b"next", ""), links.get(b"prev", "")

@@ -23,7 +23,7 @@ from muniment.functions.rules import MANIFEST, WASM, Bundle, profile_of, read_bu
 from muniment.functions.types import Function
 from muniment.http.documents.answers import LISTED
 from muniment.http.operation import operation
-from muniment.http.paging import check_cursor, next_link
+from muniment.http.paging import check_cursor, page_links, settled_before
 from muniment.http.reply import JSON, Ready, Streamed
 from muniment.http.request import Request
 from muniment.http.uploads import FileDue, receive_files
@@ -94,9 +94,10 @@ async def list_functions(
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, store.table_of_numbers(query))
     await check_cursor(query.cursor, numbers)
+    settled = await settled_before(query, query.sort, numbers)
     page = await store.search(reader, query, context.client(request))
-    link = await next_link("/functions", request.query, page, query, query.sort, numbers)
-    return page.reply((JSON, *link))
+    links = await page_links("/functions", request.query, page, query, query.sort, settled, numbers)
+    return page.reply((JSON, *links))
 
 
 @operation(

@@ -104,6 +104,10 @@ class Numbers(Protocol):
         """Whether a cursor with this number may have been given out in this epoch."""
         ...
 
+    async def settled(self) -> int | None:
+        """The number below which no more rows will appear, or a lower one; None where rows appear in order."""
+        ...
+
 
 async def check_cursor(cursor: Cursor | None, numbers: Numbers) -> None:
     """Raise `CursorTooOld` for a cursor behind which a reader could miss rows."""
@@ -162,13 +166,15 @@ class PageQuery(Record, frozen=True):
 class Page(NamedTuple):
     """Finished JSON records, the sequence number of the last (None when there are none), whether more follow the page.
 
-    `rest` reads the records behind `records`, in lists that are not empty, when they are needed.
+    `rest` reads the records behind `records`, in lists that are not empty, when they are needed. `first_seq` is the
+    sequence number of the first record.
     """
 
     records: list[str]
     last_seq: int | None
     has_more: bool
     rest: AsyncIterator[list[str]] | None = None
+    first_seq: int | None = None
 
     def reply(self, headers: tuple[tuple[bytes, bytes], ...]) -> Ready[Any] | Streamed:
         """The page as a JSON array."""
@@ -191,13 +197,24 @@ async def _chunks(chunk: bytes, rest: AsyncIterator[list[str]]) -> AsyncIterator
     yield b"]"
 
 
-async def next_link(
+async def page_links(
+    path: str, query_string: bytes, page: Page, query: PageQuery, sort: int, settled: int | None, numbers: Numbers
+) -> tuple[tuple[bytes, bytes], ...]:
+    """The `Link` header of `page`: the next page, and from the newest rows the way to those that come later.
+
+    With `sort=1` there always is a next page: a reader that has reached the end asks the same link again, and misses
+    nothing. `settled` is from `settled_before`.
+    """
+    found = (
+        *await _next_link(path, query_string, page, query, sort, numbers),
+        *await _prev_link(path, query_string, page, query, sort, settled, numbers),
+    )
+    return ((b"link", b", ".join(value for _, value in found)),) if found else ()
+
+
+async def _next_link(
     path: str, query_string: bytes, page: Page, query: PageQuery, sort: int, numbers: Numbers
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """The `Link` header of `page`, if there is a next one.
-
-    With `sort=1` there always is: a reader that has reached the end asks the same link again, and misses nothing.
-    """
     if sort == 1:
         last = query.cursor.seq if page.last_seq is None and query.cursor is not None else page.last_seq or 0
         if page.last_seq is None and query.offset:
@@ -207,6 +224,40 @@ async def next_link(
     else:
         last = page.last_seq
     return (link_behind(path, query_string, _cursor_after(last, await numbers.epoch())),)
+
+
+async def settled_before(query: PageQuery, sort: int, numbers: Numbers) -> int | None:
+    """For `page_links`, read before the page: the number below which no more rows appear, None without a limit."""
+    return await numbers.settled() if _shows_newest(query, sort) else None
+
+
+def _shows_newest(query: PageQuery, sort: int) -> bool:
+    """Whether a page begins at the newest row."""
+    return sort != 1 and query.cursor is None and not query.offset
+
+
+async def _prev_link(
+    path: str, query_string: bytes, page: Page, query: PageQuery, sort: int, settled: int | None, numbers: Numbers
+) -> tuple[tuple[bytes, bytes], ...]:
+    """The link from the newest rows to those that come later, oldest first; `sort=1` makes it the next of itself.
+
+    Behind it no row is missed. Rows may come again that committed out of order while the page was read: none on SQLite,
+    those of some seconds on PostgreSQL.
+    """
+    if not _shows_newest(query, sort):
+        return ()
+    first = page.first_seq or 0
+    if settled is not None:
+        first = min(first, max(settled - 1, 0))
+    cursor = _cursor_after(first, await numbers.epoch())
+    asked = _without_order(query_string)
+    return ((b"link", b'<%b?%bsort=1&cursor=%b>; rel="prev"' % (path.encode(), asked, cursor)),)
+
+
+def _without_order(query_string: bytes) -> bytes:
+    """The parameters of a query that are neither its place nor its order."""
+    parts = _without_place.__wrapped__(query_string).split(b"&")
+    return b"".join(part + b"&" for part in parts if part and unquote_to_bytes(part.partition(b"=")[0]) != b"sort")
 
 
 def link_behind(path: str, query_string: bytes, cursor: bytes) -> tuple[bytes, bytes]:

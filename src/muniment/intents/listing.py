@@ -62,9 +62,10 @@ async def search(database: Reader, query: IntentQuery, moment: Moment, client: s
         for record in await store.listed(database, group):
             length += 1 + utf8_length(record)
             if records and length > bytes_max:
-                return Page(records, heads[len(records) - 1].seq, has_more=True)
+                return Page(records, heads[len(records) - 1].seq, has_more=True, first_seq=heads[0].seq)
             records.append(record)
-    return Page(records, heads[len(records) - 1].seq if records else None, len(heads) > query.limit)
+    first, last = (heads[0].seq, heads[len(records) - 1].seq) if records else (None, None)
+    return Page(records, last, len(heads) > query.limit, first_seq=first)
 
 
 @dataclass(frozen=True, slots=True)

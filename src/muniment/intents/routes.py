@@ -9,12 +9,13 @@ from muniment.errors import IntentNotFound, InvalidTimestamp
 from muniment.evm.hex import Bytes32
 from muniment.http.documents.answers import LISTED, TAGGED
 from muniment.http.operation import Operation, operation
-from muniment.http.paging import check_cursor, next_link
+from muniment.http.paging import check_cursor, page_links, settled_before
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.http.request import Request
 from muniment.intents import listing, operator_routes, store
 from muniment.intents.generations import LAST_NUMBERS
 from muniment.intents.lifecycle import Moment
+from muniment.intents.moves import list_moves
 from muniment.intents.queries import IntentQuery
 from muniment.intents.types import AnyIntent
 from muniment.limits.costs import CONTENT, PAGE, Shed
@@ -36,9 +37,10 @@ async def list_intents(context: Context, request: Request, query: IntentQuery) -
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, LAST_NUMBERS)
     await check_cursor(query.cursor, numbers)
+    settled = await settled_before(query, query.sort, numbers)
     page = await listing.search(reader, query, moment, context.client(request))
-    link = await next_link("/intents", request.query, page, query, query.sort, numbers)
-    return page.reply((JSON, *link))
+    links = await page_links("/intents", request.query, page, query, query.sort, settled, numbers)
+    return page.reply((JSON, *links))
 
 
 @operation(
@@ -64,4 +66,4 @@ async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready
     return Streamed(pieces, headers)
 
 
-OPERATIONS: Final[tuple[Operation, ...]] = (get_intent, list_intents, *operator_routes.OPERATIONS)
+OPERATIONS: Final[tuple[Operation, ...]] = (get_intent, list_intents, list_moves, *operator_routes.OPERATIONS)

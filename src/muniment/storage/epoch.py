@@ -42,6 +42,7 @@ class Epochs:
         self._current: int | None = None
         self._number = 0
         self._highest: dict[str, int] = {}
+        self._settled, self._settled_until = 0, float("-inf")
 
     def numbers(self, reader: Reader, table: str) -> Numbers:
         """The sequence numbers of `table` for a request that is answered from `reader`."""
@@ -82,6 +83,21 @@ class Epochs:
             return True
         return reader is not self._database and seq <= await self._read_highest(self._database, table)
 
+    async def settled(self, reader: Reader) -> int | None:
+        """A number below which no more rows of `reader` will appear; None where rows appear in order.
+
+        That of the primary may be `FRESH_SECONDS` old, when it was lower. A replica is asked each time: it is behind.
+        """
+        if not reader.visible_before:
+            return None
+        if reader is not self._database:
+            return await _settled(reader)
+        if self._seconds() >= self._settled_until:
+            until = self._seconds() + FRESH_SECONDS
+            self._settled = await _settled(reader)
+            self._settled_until = until
+        return self._settled
+
     async def _read(self, reader: Reader) -> None:
         until = self._seconds() + FRESH_SECONDS
         rows = await reader.fetch(READ)
@@ -94,6 +110,11 @@ class Epochs:
         ((highest,),) = await reader.fetch(f"SELECT max(seq) FROM {table}")  # noqa: S608 - a table name of a store
         self._highest[table] = highest or 0
         return highest or 0
+
+
+async def _settled(reader: Reader) -> int:
+    ((bound,),) = await reader.fetch(f"SELECT {reader.visible_before}")
+    return bound
 
 
 class Numbers(NamedTuple):
@@ -110,3 +131,7 @@ class Numbers(NamedTuple):
     async def has_given(self, epoch: int | None, seq: int) -> bool:
         """Whether a cursor with this number may have been issued in this epoch."""
         return await self.epochs.has_given(self.reader, self.table, epoch, seq)
+
+    async def settled(self) -> int | None:
+        """A number below which no more rows will appear, None where rows appear in order."""
+        return await self.epochs.settled(self.reader)

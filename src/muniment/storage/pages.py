@@ -23,8 +23,8 @@ SLICE_BYTES: Final = 64 * 1024
 _KEYS_STEP: Final = 10
 
 # The first records of a page; the key of its last record, None for an empty page; whether more rows follow the page;
-# and the remaining records of the page, None if there are none.
-PageRead: TypeAlias = "tuple[list[str], int | None, bool, AsyncIterator[list[str]] | None]"
+# the remaining records of the page, None if there are none; and the key of its first record, None for an empty page.
+PageRead: TypeAlias = "tuple[list[str], int | None, bool, AsyncIterator[list[str]] | None, int | None]"
 
 
 class RecordSource(NamedTuple):
@@ -70,7 +70,8 @@ async def read_page(database: Reader, page: PageStatements, client: str) -> Page
         )
         if length < SLICE_BYTES:  # the usual page
             shown = rows[: page.limit]
-            return [record for _, record in shown], shown[-1][0] if shown else None, len(rows) > page.limit, None
+            first, last = (shown[0][0], shown[-1][0]) if shown else (None, None)
+            return [record for _, record in shown], last, len(rows) > page.limit, None, first
         keys = [seq for seq, _ in rows]
         if length >= bytes_max and len(rows) <= page.limit and page.bytes_max is None:
             keys = await _keys(database, page, client)
@@ -83,7 +84,7 @@ async def read_page(database: Reader, page: PageStatements, client: str) -> Page
     first = [record for _, record in rows[: min(count, _count_in_slice(rows))]]
     last = keys[:count][-1] if keys else None
     rest = Slices(database, page.source, keys[len(first) : count]) if len(first) < len(keys[:count]) else None
-    return first, last, has_more, rest
+    return first, last, has_more, rest, keys[0] if keys else None
 
 
 class Slices:

@@ -13,7 +13,7 @@ from muniment.errors import ClockInDoubt, Invalid, Refusal, TriggerNotFound, Unk
 from muniment.evm.signature import Signature
 from muniment.http.documents.answers import LISTED, TAGGED
 from muniment.http.operation import operation
-from muniment.http.paging import check_cursor, next_link
+from muniment.http.paging import check_cursor, page_links, settled_before
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.http.request import Request
 from muniment.limits.costs import PAGE, READ, Shed
@@ -57,9 +57,10 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, "triggers")
     await check_cursor(query.cursor, numbers)
+    settled = await settled_before(query, query.sort, numbers)
     page = await search(reader, query, context.now_ms(), context.client(request))
-    link = await next_link("/triggers", request.query, page, query, query.sort, numbers)
-    return page.reply((JSON, *link))
+    links = await page_links("/triggers", request.query, page, query, query.sort, settled, numbers)
+    return page.reply((JSON, *links))
 
 
 @operation(

@@ -10,7 +10,7 @@ from muniment.auth.nonces import WINDOW_MS, issue_nonce, signed_nonce, use_nonce
 from muniment.auth.secrets import ring_of
 from muniment.auth.tokens import issue_token, key_set
 from muniment.context import Context
-from muniment.errors import ChainsUnavailable, ForeignProfile, LoginFailed, TooManyLogins
+from muniment.errors import ChainsUnavailable, ForeignProfile, InvalidBody, LoginFailed, TooManyLogins
 from muniment.evm.address import Address
 from muniment.evm.hex import HexString
 from muniment.http.operation import Answer, operation
@@ -51,16 +51,26 @@ async def request_nonce(context: Context, body: NonceRequest) -> Ready[NonceResu
 async def authenticate(context: Context, body: Login) -> Ready[LoginResult]:
     """Log in with a signed nonce.
 
-    The signature is EIP-191 (`personal_sign`) over the nonce, as the text `0x…` or as its 32 bytes.
+    The signature is EIP-191 (`personal_sign`) over the nonce, as the text `0x…` or as its 32 bytes. A token of a short
+    `lifetimeSeconds` is of little use to whoever finds it later.
     """
+    lifetime_s = _lifetime_s(context, body)
     try:
         email = await _log_in(context, body)
     except LoginFailed:
         context.metrics.counter("logins_total", outcome="failed").add()
         raise
     context.metrics.counter("logins_total", outcome="succeeded").add()
-    result = LoginResult(address=body.address, token=issue_token(context, body.address), email=email)
+    result = LoginResult(address=body.address, token=issue_token(context, body.address, lifetime_s), email=email)
     return Ready(encode(result), _PRIVATE)
+
+
+def _lifetime_s(context: Context, body: Login) -> int:
+    """The lifetime of the token in seconds. Raises `InvalidBody` for more than the settings allow."""
+    most = context.settings.token_lifetime_s
+    if body.lifetime_seconds is not None and body.lifetime_seconds > most:
+        raise InvalidBody(f"a token of this registry is valid for at most {most} seconds", pointer="/lifetimeSeconds")
+    return body.lifetime_seconds or most
 
 
 async def _log_in(context: Context, body: Login) -> str | None:

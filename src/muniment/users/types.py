@@ -11,11 +11,15 @@ from muniment.errors import Invalid, InvalidBody, InvalidText
 from muniment.evm.address import Address
 from muniment.evm.hex import HexString
 from muniment.evm.signature import Signature
+from muniment.evm.words import SAFE_INTEGER_MAX
 from muniment.wire import ProvedText, Record
 
 # Ninety days. With a longer grace, the old key would amount to a second key.
 GRACE_SECONDS_MAX = 90 * 86_400
 GRACE_SECONDS_DEFAULT = 86_400
+
+# The least that the setting of the lifetime takes too.
+LIFETIME_SECONDS_MIN = 60
 
 # RFC 5321 section 4.5.3.1.3: a path has 256 octets, two of them angle brackets.
 EMAIL_LENGTH_MAX: Final = 254
@@ -63,6 +67,17 @@ class Login(Record, frozen=True):
 
     address: Address
     signature: Signature
+    lifetime_seconds: (
+        Annotated[
+            int,
+            Meta(
+                ge=LIFETIME_SECONDS_MIN,
+                le=SAFE_INTEGER_MAX,
+                description="How long the token is valid; at most the registry's own lifetime of tokens, the default",
+            ),
+        ]
+        | None
+    ) = None
 
     example: ClassVar[dict[str, Any]] = {"address": _ADDRESS, "signature": "0x" + "1" * 128 + "1b"}
 

@@ -18,7 +18,12 @@ _JSON: Final = "application/json"
 _BYTES: Final = {"type": "string", "format": "binary"}
 _TEXT: Final = {"type": "string"}
 
-LISTED: Final = {200: Answer("A page", headers={"link": 'The next page, as `<…>; rel="next"` (RFC 8288)'})}
+LISTED: Final = {
+    200: Answer("A page", headers={
+        "link": 'The next page, as `<…>; rel="next"` (RFC 8288), and from the newest rows the way to those that come '
+        'later, as `<…>; rel="prev"`',
+    }),
+}  # fmt: skip
 # A record that may change: 304 for a client that has its present state.
 _ETAG: Final = {"etag": "Identifies this state of the record (RFC 9110 section 8.8.3)"}
 TAGGED: Final = {200: Answer("Done", headers=_ETAG), 304: Answer("Not modified", headers=_ETAG)}
