@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from muniment.console.files import OPERATIONS as FILES
-from muniment.console.pages.overview import OPERATIONS as OVERVIEW
-from muniment.console.pages.triggers import OPERATIONS as TRIGGERS
+from muniment.console import files
+from muniment.console.pages import account, addresses, find, functions, intents, overview, service, triggers, wizard
 
-OPERATIONS: Final = (*FILES, *OVERVIEW, *TRIGGERS)
+OPERATIONS: Final = (
+    *files.OPERATIONS, *overview.OPERATIONS, *functions.OPERATIONS, *triggers.OPERATIONS, *wizard.OPERATIONS,
+    *intents.OPERATIONS, *addresses.OPERATIONS, *account.OPERATIONS, *service.OPERATIONS, *find.OPERATIONS,
+)  # fmt: skip

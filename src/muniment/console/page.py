@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from muniment.http.reply import Ready
 
 # A page of 25 rows takes one to three milliseconds of CPU and has some thirty kilobytes.
-_COST: Final = Cost(40, sent_bytes_per_unit=1024)
+COST: Final = Cost(40, sent_bytes_per_unit=1024)
 
 Handler = Callable[..., Awaitable[Page]]
 
@@ -33,6 +33,6 @@ def page(path: str) -> Callable[[Handler], Operation]:
             shown = await handler(**values)
             return framed(shown, root_from(values["request"].path), assets())
 
-        return operation("GET", path, cost=_COST, sheds=Shed.PAGE)(answer)
+        return operation("GET", path, cost=COST, sheds=Shed.PAGE)(answer)
 
     return declare

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
-from muniment.http.html.markup import NOTHING, Html, html
+from muniment.http.html.markup import NOTHING, Html, html, joined
 
 if TYPE_CHECKING:
     from muniment.http.html.markup import Value
@@ -65,7 +65,17 @@ def _cell(name: str, content: Value, numbers: Sequence[str]) -> Html:
     return html('<td data-name="{}"{}><span>{}</span>', name, mark, content)
 
 
-def heading(words: str, *, end: Html = NOTHING, level: int = 2) -> Html:
+def link(href: str, words: str) -> Html:
+    """A link at the end of a heading's line."""
+    return html('<a href="{}">{}</a>', href, words)
+
+
+def action(href: str, words: str) -> Html:
+    """A link that looks like a button: what a reader of the page most likely does next."""
+    return html('<a class="button first" href="{}">{}</a>', href, words)
+
+
+def heading(words: Value, *, end: Html = NOTHING, level: int = 2) -> Html:
     """A heading with something at the end of its line."""
     title = html("<h1>{}</h1>", words) if level == 1 else html("<h2>{}</h2>", words)
     return html('<div class="line">{}{}</div>', title, end)
@@ -91,3 +101,20 @@ def is_behind(request: Request) -> bool:
 def address_of(*parts: str) -> str:
     """A path of the API or of a page, its parts percent-encoded."""
     return "/".join(quote(part, safe="") for part in parts)
+
+
+def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
+    """The rows of a listing, with what a script needs to tell of newer ones; those of a later page stay as they are."""
+    if is_behind(request) or not cursor:
+        return rows
+    return html(
+        '<div id="newer" class="newer"></div><div id="rows" data-kind="{}" data-cursor="{}">{}</div>',
+        kind,
+        cursor,
+        rows,
+    )
+
+
+def joined_options(pairs: Iterable[tuple[str, str]]) -> Html:
+    """Suggestions for a field: values with their words."""
+    return joined(html('<option value="{}">{}</option>', value, words) for value, words in pairs)

@@ -43,13 +43,13 @@ class Listing(NamedTuple):
     prev: str
 
 
-def read_query(request: Request, reader: QueryReader[Q], **fixed: object) -> Q:
-    """The filters in the address of a page, with its number of rows and what is `fixed`.
+def read_query(request: Request, reader: QueryReader[Q], fixed: bytes = b"") -> Q:
+    """The filters in the address of a page, with its number of rows and the parameters that are `fixed`.
 
     A form sends the fields that nobody filled in as well: they are left out. Raises `InvalidParameter` or a kin of it.
     """
-    filled = b"&".join(part for part in request.query.split(b"&") if part.partition(b"=")[2])
-    return msgspec.structs.replace(reader.read(filled), limit=ROWS, **fixed)
+    filled = [part for part in request.query.split(b"&") if part.partition(b"=")[2]]
+    return msgspec.structs.replace(reader.read(b"&".join([*filled, fixed] if fixed else filled)), limit=ROWS)
 
 
 async def listing(

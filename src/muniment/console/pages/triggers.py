@@ -1,81 +1,184 @@
-"""Triggers: the list."""
+"""Triggers: the list, and each with the proof of its signature and its end."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from muniment.console import reading
+from muniment.console import reading, rows
+from muniment.console.filters import Choice, Field, filter_form
 from muniment.console.page import page
-from muniment.console.parts import heading, identifier, pages, state, table
+from muniment.console.parts import action, facts, heading, identifier, link, live, pages, state, table
 from muniment.console.times import milliseconds, relative
+from muniment.console.words import delta, is_active, value_of
 from muniment.context import Context
+from muniment.errors import FunctionNotFound
+from muniment.evm.signature import Signature
+from muniment.functions.routes import get_function
+from muniment.functions.types import Function
 from muniment.http.html.frame import Page, root_from
-from muniment.http.html.markup import html, strange
+from muniment.http.html.markup import NOTHING, Html, html, strange
 from muniment.http.query import QueryReader
 from muniment.http.request import Request
+from muniment.intents.queries import IntentQuery
+from muniment.intents.types import ConfigSig
 from muniment.triggers.listing import TriggerQuery
-from muniment.triggers.routes import list_triggers
+from muniment.triggers.routes import get_trigger, list_triggers
 from muniment.triggers.typed_data import CRON, EVENT
 from muniment.triggers.types import Trigger
+from muniment.wire import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from muniment.http.html.markup import Html
+    from muniment.chains.catalogue import Chain
 
 _QUERY: Final = QueryReader(TriggerQuery)
-_COLUMNS: Final = ("Trigger", "Description", "When", "Signer", "State", "Registered")
+_FILTERS: Final = (
+    Choice("active", "State", (("true", "active"), ("false", "deactivated or ended"))),
+    Field("signer", "Signer"),
+    Field("functionCid", "Function"),
+)
+# Intents of a trigger that its page shows.
+_INTENTS: Final = 10
 
 
 @page("/console/triggers")
 async def list_page(context: Context, request: Request) -> Page:
     """The triggers that the address asks for, newest first."""
-    query = reading.read_query(request, _QUERY)
-    found = await reading.listing(list_triggers.handler, context, request, query, Trigger)
     root = root_from(request.path)
+    found = await reading.listing(
+        list_triggers.handler, context, request, reading.read_query(request, _QUERY), Trigger
+    )  # fmt: skip
+    none = "No trigger matches." if request.query else "No trigger is registered yet. Sign the first one."
     body = html(
-        "{}{}{}",
+        "{}{}{}{}",
         heading(
             "Triggers",
-            end=html('<a class="button first" href="{}console/triggers/new">Sign a trigger</a>', root),
+            end=action(f"{root}console/triggers/new", "Sign a trigger"),
             level=1,
         ),
-        trigger_table(found.records, root, context.now_ms()),
+        filter_form(request, _FILTERS),
+        live("triggers", found.prev, rows.triggers(found.records, root, context.now_ms(), none=none), request),
         pages(request, found.next),
     )
-    return Page("Triggers", body, "triggers", f"{root}triggers")
+    return Page("Triggers", body, "triggers", f"{root}triggers", ("live.js",))
 
 
-def trigger_table(triggers: Sequence[Trigger], root: str, now_ms: int) -> Html:
-    """Triggers as a table; `root` leads from the page to the root of the service."""
-    if not triggers:
-        return html('<p class="empty">No trigger is registered here yet.</p>')
-    return table(_COLUMNS, [_row(each, root, now_ms) for each in triggers], label="Triggers", numbers=("Registered",))
+@page("/console/triggers/{sig}")
+async def trigger_page(context: Context, request: Request, sig: Signature) -> Page:
+    """One trigger. Its script recovers the signer from what the API answers."""
+    root, now_ms = root_from(request.path), context.now_ms()
+    reply = await get_trigger.handler(context, request, sig)
+    trigger = reading.decoded(await reading.whole(reply), Trigger)
+    query = IntentQuery(config_sig=ConfigSig.parse(trigger.sig), limit=_INTENTS, generation="all")
+    led_to = await reading.intents(context, request, query)
+    body = html(
+        '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}',
+        root, heading(strange(trigger.description), end=state(is_active(trigger, now_ms)), level=1),
+        await _facts(context, request, trigger, root),
+        _proof(context, trigger), _inputs(trigger, context.chains),
+        heading("Intents that it led to", end=link(f"{root}console/intents?configSig={trigger.sig}", "All of them")),
+        rows.intents(led_to.records, root, now_ms, none="None yet."),
+        _end(trigger, now_ms),
+        html("<details><summary>Typed data</summary><pre>{}</pre></details>", _typed_data(trigger)),
+    )  # fmt: skip
+    return Page(str(trigger.description), body, "triggers", f"{root}triggers/{trigger.sig}", ("trigger.js",))
 
 
-def trigger_state(trigger: Trigger, now_ms: int) -> str:
-    """`active`, `deactivated` or `ended`."""
-    if trigger.deactivate_sig:
-        return "deactivated"
-    return "ended" if 0 < trigger.end_date <= now_ms else "active"
+async def _facts(context: Context, request: Request, trigger: Trigger, root: str) -> Html:
+    now_ms, limit = context.now_ms(), str(trigger.execution_fee_limit)
+    return facts([
+        ("Signature", identifier(trigger.sig)),
+        ("Signer", identifier(trigger.signer, f"{root}console/addresses/{trigger.signer}", whole=True)),
+        ("Function", await _function(context, request, trigger, root)),
+        ("When", _when(trigger.config, context.chains)),
+        ("Late by at most", html("{}", delta(str(trigger.config["delta"])))),
+        ("Begins", _begin(trigger.config, now_ms)),
+        ("Ends", relative(trigger.end_date, now_ms) if trigger.end_date else html("never")),
+        ("Fee limit", html("none") if limit == "0" else html("<code>{}</code> for each run", limit)),
+        ("Validations", html("{}", trigger.min_validations)),
+        ("Version", html("{}", str(trigger.version))),
+        ("Registered", relative(milliseconds(trigger.created_at), now_ms)),
+    ])  # fmt: skip
 
 
-def when(config: Mapping[str, object]) -> Html:
-    """What starts a run, in a few words."""
+async def _function(context: Context, request: Request, trigger: Trigger, root: str) -> Html:
+    link = identifier(trigger.function_cid, f"{root}console/functions/{trigger.function_cid}")
+    try:
+        reply = await get_function.handler(context, request, trigger.function_cid)
+    except FunctionNotFound:
+        return link
+    function = reading.decoded(reply.body, Function)
+    return html("{} {} {}", strange(function.name), str(function.version), link)
+
+
+def _when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:
     if config["type"] == CRON:
-        return html("<code>{}</code>", strange(str(config["schedule"])))
-    return html("event") if config["type"] == EVENT else html("once")
+        return html("<code>{}</code> (UTC)", str(config["schedule"]))
+    if config["type"] != EVENT:
+        return html("once")
+    chain = chains.get(int(config["chainId"]))
+    topics = [
+        html(
+            "<li>topic {}: {}",
+            number,
+            [html("<div>{}</div>", identifier(each)) for each in choices] or html("anything"),
+        )
+        for number, choices in enumerate(config["topics"])
+    ]
+    return html(
+        "an event of {} on {}{}", identifier(str(config["contract"])),
+        chain.name if chain else f"chain {config['chainId']}", html("<ul>{}</ul>", topics) if topics else NOTHING,
+    )  # fmt: skip
 
 
-def _row(trigger: Trigger, root: str, now_ms: int) -> tuple[Html, ...]:
-    return (
-        identifier(trigger.sig, f"{root}console/triggers/{trigger.sig}"),
-        strange(trigger.description),
-        when(trigger.config),
-        identifier(trigger.signer, f"{root}console/addresses/{trigger.signer}"),
-        state(trigger_state(trigger, now_ms)),
-        relative(milliseconds(trigger.created_at), now_ms),
+def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:
+    start = int(config.get("startDate", 0))
+    return relative(start, now_ms) if start else None
+
+
+def _proof(context: Context, trigger: Trigger) -> Html:
+    """The place for the check of the signature, which needs a script."""
+    return html(
+        '<section class="check" id="proof" data-sig="{}" data-protocol="{}"><h2>Did this signer sign this?</h2>'
+        '<p class="verdict" aria-live="polite">This registry says that <code>{}</code> did. '
+        "With a script this page computes the digest, and recovers the signer from the signature.</p></section>",
+        trigger.sig, context.settings.protocol_name, str(trigger.signer),
+    )  # fmt: skip
+
+
+def _inputs(trigger: Trigger, chains: Mapping[int, Chain]) -> Html:
+    kinds = {each["name"]: each["type"] for each in trigger.types.get("Input", [])}
+    if not trigger.input:
+        return html('{}<p class="empty">The function takes none.</p>', heading("Inputs"))
+    lines = [
+        (
+            html("<code>{}</code>", strange(name)),
+            html("<code>{}</code>", strange(kinds.get(name, ""))),
+            value_of(value, kinds.get(name, ""), chains, name),
+        )
+        for name, value in trigger.input.items()
+    ]
+    return html("{}{}", heading("Inputs"), table(("Name", "Type", "Value"), lines, label="Inputs"))
+
+
+def _end(trigger: Trigger, now_ms: int) -> Html | None:
+    if trigger.deactivate_sig:
+        return html(
+            '{}<p id="ended" data-deactivation="{}">The owner ended it for ever by the signature {}.</p>',
+            heading("Deactivated"), trigger.deactivate_sig, identifier(trigger.deactivate_sig),
+        )  # fmt: skip
+    if is_active(trigger, now_ms) == "ended":
+        return None
+    return html(
+        '{}<div id="deactivate"><p>For ever: the same consent can never be registered again. The owner signs it.</p>'
+        "</div>",
+        heading("Deactivate"),
     )
 
 
-OPERATIONS: Final = (list_page,)
+def _typed_data(trigger: Trigger) -> str:
+    return encode({"types": trigger.types, "input": trigger.input, "config": trigger.config}).decode()
+
+
+OPERATIONS: Final = (list_page, trigger_page)

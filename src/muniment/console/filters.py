@@ -1,0 +1,56 @@
+"""The form with which a reader narrows a listing. It is sent by GET: the address of a page says all that it shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl
+
+from muniment.http.html.markup import NOTHING, Html, html
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from muniment.http.request import Request
+
+
+class Field(NamedTuple):
+    """A parameter that is typed."""
+
+    name: str
+    words: str
+
+
+class Choice(NamedTuple):
+    """A parameter that is chosen: values with their words."""
+
+    name: str
+    words: str
+    values: tuple[tuple[str, str], ...]
+
+
+Filter: TypeAlias = Field | Choice
+
+
+def filter_form(request: Request, filters: Sequence[Filter]) -> Html:
+    """The filters as a form, with the values in the address of `request`."""
+    given = dict(parse_qsl(request.query.decode("ascii", "replace")))
+    is_used = any(given.get(each.name) for each in filters)
+    return html(
+        '<form class="filters" aria-label="Filter"><div class="fields">{}'
+        '<div class="send"><button>Filter</button>{}</div></div></form>',
+        [_field(each, given) for each in filters],
+        html(' <a class="button" href="?">All</a>') if is_used else None,
+    )
+
+
+def _field(each: Filter, given: Mapping[str, str]) -> Html:
+    value = given.get(each.name, "")
+    if isinstance(each, Field):
+        box = html('<input name="{}" value="{}" spellcheck="false" autocomplete="off">', each.name, value)
+    else:
+        options = [
+            html('<option value="{}"{}>{}</option>', key, html(" selected") if key == value else NOTHING, words)
+            for key, words in (("", "any"), *each.values)
+        ]
+        box = html('<select name="{}">{}</select>', each.name, options)
+    return html("<label><span>{}</span>{}</label>", each.words, box)

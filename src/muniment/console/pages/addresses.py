@@ -1,0 +1,51 @@
+"""An address: its triggers, intents and functions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muniment.console import reading, rows
+from muniment.console.page import page
+from muniment.console.parts import heading, identifier, link
+from muniment.context import Context
+from muniment.evm.address import Address
+from muniment.functions.routes import list_functions
+from muniment.functions.store import FunctionQuery
+from muniment.functions.types import Function
+from muniment.http.html.frame import Page, root_from
+from muniment.http.html.markup import html
+from muniment.http.request import Request
+from muniment.intents.queries import IntentQuery
+from muniment.triggers.listing import TriggerQuery
+from muniment.triggers.routes import list_triggers
+from muniment.triggers.types import Trigger
+
+# Rows of each kind.
+_SHOWN: Final = 10
+
+
+@page("/console/addresses/{address}")
+async def address_page(context: Context, request: Request, address: Address) -> Page:
+    """What an address has signed, deployed and got."""
+    root, now_ms = root_from(request.path), context.now_ms()
+    triggers = await reading.listing(
+        list_triggers.handler, context, request, TriggerQuery(signer=address, limit=_SHOWN), Trigger
+    )  # fmt: skip
+    intents = await reading.intents(context, request, IntentQuery(user=address, limit=_SHOWN, generation="all"))
+    functions = await reading.listing(
+        list_functions.handler, context, request, FunctionQuery(creator=address, limit=_SHOWN), Function
+    )  # fmt: skip
+    body = html(
+        '<h1>Address</h1><p>{} <span id="mine" data-address="{}" class="faint"></span></p>{}{}{}{}{}{}',
+        identifier(address, whole=True), address,
+        heading("Triggers", end=link(f"{root}console/triggers?signer={address}", "All of them")),
+        rows.triggers(triggers.records, root, now_ms, none="It has signed none."),
+        heading("Intents", end=link(f"{root}console/intents?user={address}", "All of them")),
+        rows.intents(intents.records, root, now_ms, none="None is its own."),
+        heading("Functions", end=link(f"{root}console/functions?creator={address}", "All of them")),
+        rows.functions(functions.records, root, now_ms, none="It has deployed none."),
+    )  # fmt: skip
+    return Page(f"Address {address}", body)
+
+
+OPERATIONS: Final = (address_page,)

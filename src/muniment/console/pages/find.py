@@ -1,0 +1,115 @@
+"""The search box: an identifier leads to its page."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs, unquote
+
+from muniment.console.files import assets
+from muniment.console.page import COST
+from muniment.context import Context
+from muniment.errors import FunctionNotFound, Invalid, TriggerNotFound
+from muniment.evm.address import Address
+from muniment.evm.hex import Bytes32
+from muniment.evm.signature import Signature
+from muniment.functions.routes import get_function
+from muniment.http.html.frame import Page, framed, root_from
+from muniment.http.html.markup import NOTHING, Html, html, strange
+from muniment.http.operation import operation
+from muniment.http.reply import Ready
+from muniment.http.request import Request
+from muniment.intents.finding import find_by_hash
+from muniment.ipfs.cid import Cid
+from muniment.limits.costs import Shed
+from muniment.triggers.routes import get_trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+# A pasted URL: long enough for a page of this console behind any host.
+_LENGTH_MAX: Final = 2_000
+_PARTS: Final = re.compile(r"[^0-9A-Za-z]+")
+_ADDRESS, _HASH, _SIGNATURE = 40, 64, 130
+_HEX: Final = re.compile(r"(?:0x)?([0-9a-fA-F]+)")
+_CID_LENGTH_MIN: Final = 46
+
+
+@operation("GET", "/console/find", cost=COST, sheds=Shed.PAGE)
+async def find(context: Context, request: Request) -> Ready[bytes]:
+    """Lead to the page of what `q` names, or say what it was taken for."""
+    root = root_from(request.path)
+    given = parse_qs(request.query[:_LENGTH_MAX].decode("ascii", "replace")).get("q", [""])[0].strip()
+    for part in reversed([each for each in _PARTS.split(unquote(given)) if each]):
+        if (look := _look_for(part)) is None:
+            continue
+        taken_for, find_path = look
+        path = await find_path(context, request, part)
+        if path is not None:
+            return Ready(b"", ((b"location", f"{root}console/{path}".encode()), (b"cache-control", b"no-store")), 303)
+        return _page(request, given, html("<p>{} looks like {}, and none is here.</p>", strange(part), taken_for))
+    words = html("<p>{} is no signature, hash, address or CID.</p>", strange(given)) if given else NOTHING
+    return _page(request, given, words)
+
+
+def _page(request: Request, given: str, words: Html) -> Ready[bytes]:
+    body = html(
+        '<h1>Find</h1><div aria-live="polite">{}</div><form action="find"><label><span>A signature, a CID, a hash, an '
+        'address, or a URL with one of them</span><input name="q" type="search" value="{}" class="long" '
+        'spellcheck="false" autocomplete="off" autocapitalize="off"></label> <button class="first">Find</button></form>'
+        "<h2>What is found</h2><ul><li>130 hex digits: a trigger<li>64 hex digits: an intent, or the intent of a "
+        "proposal or of a transaction<li>40 hex digits: an address<li>a CID in either version: a function</ul>",
+        words, given,
+    )  # fmt: skip
+    return framed(Page("Find", body), root_from(request.path), assets(), 200)
+
+
+def _look_for(part: str) -> tuple[str, Callable[[Context, Request, str], Awaitable[str | None]]] | None:
+    """What a part of the text is taken for, and how it is found; None for a part that is none of these."""
+    if digits := _HEX.fullmatch(part):
+        length = len(digits[1])
+        if length == _SIGNATURE:
+            return "a signature", _find_trigger
+        if length == _HASH:
+            return "a hash", _find_hash
+        if length == _ADDRESS:
+            return "an address", _find_address
+    return ("a CID", _find_function) if len(part) >= _CID_LENGTH_MIN else None
+
+
+async def _find_trigger(context: Context, request: Request, part: str) -> str | None:
+    try:
+        sig = Signature.parse(_prefixed(part))
+        await get_trigger.handler(context, request, sig)
+    except (Invalid, TriggerNotFound):
+        return None
+    return f"triggers/{sig}"
+
+
+async def _find_hash(context: Context, request: Request, part: str) -> str | None:
+    found = await find_by_hash(context.reader_for(request), Bytes32.parse(_prefixed(part).lower()).raw)
+    return f"intents/{Bytes32.from_raw(found)}" if found else None
+
+
+async def _find_address(_: Context, __: Request, part: str) -> str | None:
+    text = _prefixed(part)
+    try:
+        return f"addresses/{Address.parse(text)}"
+    except Invalid:  # a wrong EIP-55 checksum: typed by hand, or of another chain's rules
+        return f"addresses/{Address.parse(text.lower())}"
+
+
+async def _find_function(context: Context, request: Request, part: str) -> str | None:
+    try:
+        cid = Cid.parse(part)
+        await get_function.handler(context, request, cid)
+    except (Invalid, FunctionNotFound):
+        return None
+    return f"functions/{cid}"
+
+
+def _prefixed(digits: str) -> str:
+    return digits if digits.startswith("0x") else f"0x{digits}"
+
+
+OPERATIONS: Final = (find,)

@@ -1,0 +1,109 @@
+"""This service: what a relayer or a client wants to know of it."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+from muniment.auth.secrets import ring_of
+from muniment.console.page import page
+from muniment.console.parts import facts, heading, identifier, state, table
+from muniment.context import Context
+from muniment.errors import Unavailable
+from muniment.http.html.frame import Page, root_from
+from muniment.http.html.markup import Html, html
+from muniment.http.request import Request
+from muniment.limits.policies import NAMES
+from muniment.triggers.typed_data import registry_domain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muniment.chains.catalogue import Chain
+    from muniment.storage.database import Reader
+
+_MIB: Final = 2**20
+_KIB: Final = 2**10
+
+
+@page("/console/service")
+async def service_page(context: Context, request: Request) -> Page:
+    """Readiness, domain, limits and chains. Never a URL of a node or a database: they hold keys."""
+    root, settings = root_from(request.path), context.settings
+    domain = registry_domain(settings.protocol_name)
+    keys = [each.id for each in ring_of(context.secrets()).secrets]
+    body = html(
+        '<h1>This service</h1>{}{}{}{}{}<p>More for programs: <a href="{}openapi.json">OpenAPI</a>, '
+        '<a href="{}.well-known/jwks.json">keys of the tokens</a>, <a href="{}readyz">readiness</a>.</p>',
+        facts([
+            ("State", await _readiness(context)),
+            ("Release", html("Muniment {}", version("muniment"))),
+            ("EIP-712 domain", html("{}, version {}", domain.name, domain.version)),
+            ("Domain separator", identifier(f"0x{domain.separator.hex()}", whole=True)),
+            ("CIDs of new bundles", html("<code>{}</code>", settings.unixfs_profile)),
+            ("Keys of tokens", html("{}", [html("<code>{}</code> ", each) for each in keys])),
+            ("Change feed", html("{}", settings.feed)),
+        ]),
+        heading("Limits"), _limits(context),
+        heading("Chains"), _chains(context.chains, await _progress(context.reader_for(request))),
+        root, root, root,
+    )  # fmt: skip
+    return Page("This service", body)
+
+
+async def _readiness(context: Context) -> Html:
+    try:
+        await context.check_ready()
+    except Unavailable as refusal:
+        return html("{}: {}", state("failed"), refusal.detail)
+    return state("ready")
+
+
+def _limits(context: Context) -> Html:
+    settings = context.settings
+    known = [
+        (
+            name,
+            html("{} in {} s", f"{policy.quota:,}", policy.window_s)
+            if (policy := settings.rate_limits.get(name))
+            else html("none"),
+        )
+        for name in NAMES
+    ]
+    return facts([
+        ("Body", html("{} KiB", settings.body_bytes_max // _KIB)),
+        ("manifest.json", html("{} KiB", settings.manifest_bytes_max // _KIB)),
+        ("function.wasm", html("{} MiB", settings.wasm_bytes_max // _MIB)),
+        ("Trigger", html("{} KiB", settings.trigger_bytes_max // _KIB)),
+        ("Life of a token", html("{} s at most", settings.token_lifetime_s)),
+        *((f"Rate limit: {name}", words) for name, words in known),
+    ])  # fmt: skip
+
+
+def _chains(chains: Mapping[int, Chain], progress: Mapping[tuple[int, bytes], int]) -> Html:
+    lines = [
+        (
+            each.name,
+            html("<code>{}</code>", each.id),
+            html("{}", [html("<div>{}</div>", identifier(str(settler))) for settler in each.settlers]),
+            html(
+                "{}", [html("<div>{}</div>", _read(progress.get((each.id, settler.raw)))) for settler in each.settlers]
+            ),
+            "read" if each.rpc_urls else "not read",
+        )
+        for each in chains.values()
+    ]
+    return table(("Chain", "Id", "Settlers", "Read up to block", "Nodes"), lines, label="Chains", numbers=("Id",))
+
+
+def _read(next_block: int | None) -> str:
+    return "–" if next_block is None else f"{next_block - 1:,}"
+
+
+async def _progress(reader: Reader) -> dict[tuple[int, bytes], int]:
+    """The next block of each chain and settler that `muniment intents watch` follows."""
+    rows = await reader.fetch("SELECT chain_id, settler, next_block FROM chain_progress")
+    return {(chain_id, settler): next_block for chain_id, settler, next_block in rows}
+
+
+OPERATIONS: Final = (service_page,)

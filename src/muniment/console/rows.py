@@ -1,0 +1,96 @@
+"""Rows of triggers, intents and functions, for the tables of several pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muniment.console.parts import identifier, state, table
+from muniment.console.times import absolute, milliseconds, relative
+from muniment.console.words import is_active, kinds_of, when
+from muniment.http.html.markup import Html, html, strange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muniment.functions.types import Function
+    from muniment.intents.types import AnyIntent
+    from muniment.triggers.types import Trigger
+
+_TRIGGER: Final = ("Trigger", "Description", "When", "Signer", "State", "Registered")
+_INTENT: Final = ("Intent", "Operation", "User", "Status", "Proposals", "Logs", "Arrived", "Deadline")
+_FUNCTION: Final = ("Function", "CID", "Description", "Creator", "Deployed")
+# 9999-12-31, the last day that is shown as a date.
+_SECONDS_MAX: Final = 253_402_300_799
+
+
+def triggers(listed: Sequence[Trigger], root: str, now_ms: int, *, none: str) -> Html:
+    """Triggers as a table, or the sentence `none`; `root` leads from the page to the root of the service."""
+    if not listed:
+        return html('<p class="empty">{}</p>', none)
+    rows = [
+        (
+            identifier(each.sig, f"{root}console/triggers/{each.sig}"),
+            strange(each.description),
+            when(each.config),
+            identifier(each.signer, f"{root}console/addresses/{each.signer}"),
+            state(is_active(each, now_ms)),
+            relative(milliseconds(each.created_at), now_ms),
+        )
+        for each in listed
+    ]
+    return table(_TRIGGER, rows, label="Triggers", numbers=("Registered",))
+
+
+def intents(listed: Sequence[AnyIntent], root: str, now_ms: int, *, none: str) -> Html:
+    """Intents as a table, or the sentence `none`."""
+    if not listed:
+        return html('<p class="empty">{}</p>', none)
+    rows = [
+        (
+            identifier(each.hash, f"{root}console/intents/{each.hash}"),
+            ", ".join(kinds_of(each)),
+            identifier(user := user_of(each), f"{root}console/addresses/{user}"),
+            state(each.status),
+            len(each.proposals),
+            len(each.logs),
+            relative(milliseconds(each.created_at), now_ms),
+            deadline(each, now_ms),
+        )
+        for each in listed
+    ]
+    return table(_INTENT, rows, label="Intents", numbers=("Proposals", "Logs", "Arrived", "Deadline"))
+
+
+def functions(listed: Sequence[Function], root: str, now_ms: int, *, none: str) -> Html:
+    """Functions as a table, or the sentence `none`."""
+    if not listed:
+        return html('<p class="empty">{}</p>', none)
+    rows = [
+        (
+            html('<a href="{}console/functions/{}">{}</a> {}', root, each.cid, strange(each.name), str(each.version)),
+            identifier(each.cid, f"{root}console/functions/{each.cid}"),
+            strange(each.description),
+            identifier(each.creator, f"{root}console/addresses/{each.creator}"),
+            relative(milliseconds(each.created_at), now_ms),
+        )
+        for each in listed
+    ]
+    return table(_FUNCTION, rows, label="Functions", numbers=("Deployed",))
+
+
+def user_of(intent: AnyIntent) -> str:
+    """Whose intent it is: the user, or of several operations the payer of fees."""
+    return str(getattr(intent, "user", None) or getattr(intent, "fee_payer", ""))
+
+
+def deadline(intent: AnyIntent, now_ms: int) -> Html:
+    """The deadline; one far in the future is a number of seconds."""
+    seconds = int(intent.deadline)
+    if seconds > _SECONDS_MAX:
+        return html('<span title="{} seconds after 1970">after the year 9999</span>', intent.deadline)
+    return relative(seconds * 1000, now_ms)
+
+
+def moment(timestamp_ms: int) -> Html:
+    """An exact time, for logs."""
+    return html("<time>{}</time>", absolute(timestamp_ms))

@@ -1,0 +1,94 @@
+"""What records say, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from muniment.http.html.markup import Html, html, strange
+from muniment.intents.types import Intent
+from muniment.triggers.typed_data import CRON, EVENT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from muniment.chains.catalogue import Chain
+    from muniment.intents.types import AnyIntent
+    from muniment.triggers.types import Trigger
+
+_FIRST_OPS: Final = ("Swap", "Transfer", "EVM call", "SVM call")
+_SECOND_OPS: Final = ("Swap", "Transfer", "Call", "Cross-chain swap", "Dynamic call")
+_UNITS: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
+_WEI: Final = 10**18
+# Amounts from here on are probably in the smallest unit of a token of 18 decimals: a hint beside the number.
+_HINTED_FROM: Final = 10**14
+
+
+def is_active(trigger: Trigger, now_ms: int) -> str:
+    """`active`, `deactivated` or `ended`."""
+    if trigger.deactivate_sig:
+        return "deactivated"
+    return "ended" if 0 < trigger.end_date <= now_ms else "active"
+
+
+def when(config: Mapping[str, Any]) -> Html:
+    """What starts a run, in a few words."""
+    if config["type"] == CRON:
+        return html("<code>{}</code>", str(config["schedule"]))
+    return html("event") if config["type"] == EVENT else html("once")
+
+
+def delta(text: str) -> str:
+    """`10m` as `10 minutes`."""
+    count, unit = text[:-1], _UNITS.get(text[-1:], text[-1:])
+    return f"{count} {unit}{'' if count == '1' else 's'}"
+
+
+def kinds_of(intent: AnyIntent) -> list[str]:
+    """The kinds of an intent's operations."""
+    if isinstance(intent, Intent):
+        return [_named(_FIRST_OPS, intent.op)]
+    return [_named(_SECOND_OPS, each.op_type) for each in intent.operations]
+
+
+def second_kind(number: int) -> str:
+    """The kind of one of several operations."""
+    return _named(_SECOND_OPS, number)
+
+
+def value_of(value: Any, kind: str, chains: Mapping[int, Chain], name: str) -> Html:
+    """An input of a trigger as its type says it: `8453 · Base`, amounts in groups with a hint, texts as they are."""
+    if isinstance(value, list):
+        inner = kind.rpartition("[")[0]
+        items = cast("list[Any]", value)
+        return html("<ol>{}</ol>", [html("<li>{}", value_of(each, inner, chains, name)) for each in items])
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return html(
+            '<dl class="facts">{}</dl>',
+            [html("<dt>{}<dd>{}", key, value_of(each, "", chains, key)) for key, each in members.items()],
+        )
+    text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    if text.isdecimal() and kind != "string" and len(text) < 80:  # noqa: PLR2004 - 2^256 has 78 digits
+        return _number(int(text), chains, name)
+    return strange(text) if kind == "string" else html("<code>{}</code>", strange(text))
+
+
+def _number(value: int, chains: Mapping[int, Chain], name: str) -> Html:
+    if "chain" in name.lower() and value in chains:
+        return html("<code>{}</code> · {}", value, chains[value].name)
+    if value >= _HINTED_FROM:
+        return html(
+            '<code>{}</code> <span class="faint">= {} × 10¹⁸</span>', f"{value:,}".replace(",", " "), units(value, 18)
+        )
+    return html("<code>{}</code>", value)
+
+
+def units(value: int, decimals: int) -> str:
+    """An amount in units of a token, exact and without trailing zeros."""
+    whole, rest = divmod(value, 10**decimals)
+    digits = f"{rest:0{decimals}d}".rstrip("0") if decimals else ""
+    return f"{whole:,}{'.' + digits if digits else ''}"
+
+
+def _named(names: tuple[str, ...], number: int) -> str:
+    return names[number] if number < len(names) else f"operation {number}"

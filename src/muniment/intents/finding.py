@@ -1,0 +1,26 @@
+"""Which intent a hash belongs to: its own, that of a proposal, or that of a transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from muniment.intents.generations import GENERATIONS
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Reader
+
+# Each arm is one look into an index; a transaction may have carried several intents, of which the newest is found.
+_ARMS: Final = (
+    "SELECT hash, 1, seq FROM {intents} WHERE hash = ?",
+    "SELECT i.hash, 2, i.seq FROM {proposals} p JOIN {intents} i ON i.seq = p.intent_seq WHERE p.hash = ?",
+    "SELECT hash, 3, seq FROM {intents} WHERE transaction_hash = ?",
+)
+_SQL: Final = " UNION ALL ".join(
+    arm.format(intents=each.intents, proposals=each.proposals) for arm in _ARMS for each in GENERATIONS
+)
+
+
+async def find_by_hash(database: Reader, given: bytes) -> bytes | None:
+    """The hash of the intent that `given` (32 bytes) names: as its own hash, else a proposal's, else a transaction's."""
+    rows = await database.fetch(f"{_SQL} ORDER BY 2, 3 DESC LIMIT 1", (given,) * (len(_ARMS) * len(GENERATIONS)))
+    return rows[0][0] if rows else None
