@@ -21,6 +21,6 @@ _SQL: Final = " UNION ALL ".join(
 
 
 async def find_by_hash(database: Reader, given: bytes) -> bytes | None:
-    """The hash of the intent that `given` (32 bytes) names: as its own hash, else a proposal's, else a transaction's."""
+    """The hash of the intent that `given` (32 bytes) names: its own, else a proposal's, else a transaction's."""
     rows = await database.fetch(f"{_SQL} ORDER BY 2, 3 DESC LIMIT 1", (given,) * (len(_ARMS) * len(GENERATIONS)))
     return rows[0][0] if rows else None

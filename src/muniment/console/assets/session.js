@@ -1,0 +1,47 @@
+// The log-in of a tab: a token that its address signed for. It is kept while the tab is open; an API key never is.
+
+import { call } from "./api.js";
+import { connect, signText } from "./wallet.js";
+
+/** @typedef {{address: string, token: string, until: number}} Session */
+
+const KEY = "muniment-session";
+
+/**
+ * The session of this tab, null when there is none or its token has ended.
+ * @returns {Session | null}
+ */
+export function session() {
+  try {
+    const found = JSON.parse(sessionStorage.getItem(KEY) ?? "null");
+    if (found && found.until > Date.now()) return found;
+  } catch {
+    // What is there is not ours.
+  }
+  sessionStorage.removeItem(KEY);
+  return null;
+}
+
+export function logOut() {
+  sessionStorage.removeItem(KEY);
+  document.dispatchEvent(new Event("account"));
+}
+
+/**
+ * Log in by a signature of the connected wallet; `onText` is shown the text before the wallet shows it.
+ * @param {number} lifetimeSeconds
+ * @param {(text: string) => void} [onText]
+ * @returns {Promise<Session>}
+ */
+export async function logIn(lifetimeSeconds, onText) {
+  const by = await connect();
+  const { nonce } = await call("users/nonce", { method: "POST", body: { address: by.address } });
+  onText?.(nonce);
+  const signature = await signText(by, nonce);
+  const body = { address: by.address, signature, lifetimeSeconds };
+  const { token } = await call("users/authenticate", { method: "POST", body });
+  const made = { address: by.address, token, until: Date.now() + lifetimeSeconds * 1000 };
+  sessionStorage.setItem(KEY, JSON.stringify(made));
+  document.dispatchEvent(new Event("account"));
+  return made;
+}
