@@ -46,7 +46,8 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 QUICK := $(addprefix tests/deploy/test_,caddy.py compose.py kustomize.py systemd.py workflows.py)
 
 test: $(VENV)/dev $(TOOLS)/done
-	@$(VENV)/bin/python tests/node/install.py
+	@for folder in tests/node tests/console/vendored tests/console/browser; do \
+	  $(VENV)/bin/python tests/node/install.py $$folder || exit 1; done
 	$(VENV)/bin/pytest -n 2 --dist worksteal --timeout 600
 	$(VENV)/bin/pytest -q -p no:xdist --timeout 600 $(QUICK)
 
@@ -116,4 +117,4 @@ bench-check: $(VENV)/dev
 	@$(VENV)/bin/python bench/targets.py
 
 clean:
-	rm -rf .venv $(VENV) $(TOOLS) dist tests/node/node_modules tests/deploy/ipfs/node_modules bench/peers/node_modules .ruff_cache .hypothesis
+	rm -rf .venv $(VENV) $(TOOLS) dist tests/node/node_modules tests/console/*/node_modules tests/deploy/ipfs/node_modules bench/peers/node_modules .ruff_cache .hypothesis

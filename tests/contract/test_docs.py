@@ -176,9 +176,12 @@ async def _page(client: httpx2.AsyncClient, path: str) -> Outline:
     assert "script-src" not in policy
     assert response.headers["x-content-type-options"] == "nosniff"
     outline = Outline(response.text)
-    assert not {"script", "iframe", "object", "embed", "form", "img", "link"} & set(outline.tags)
+    assert not {"script", "iframe", "object", "embed", "img"} & set(outline.tags)
     assert not [name for name, _ in outline.attributes if name.startswith("on")]
-    assert not [href for href in outline.values("href") if not href.startswith(("/", "#"))]
+    # Relative, so that a proxy may serve the registry under a path of its own; the icon is in the page.
+    assert not [
+        href for href in outline.values("href") if href.startswith("/") or "://" in href.removeprefix("data:")[:8]
+    ]
     return outline
 
 
@@ -189,14 +192,14 @@ async def test_the_reference_has_every_operation_and_every_code(client: httpx2.A
     operations = [each["operationId"] for methods in document()["paths"].values() for each in methods.values()]
     assert set(operations) <= set(ids)
     links = set(outline.values("href"))
-    assert {f"/errors/{code}" for code in _CODES} <= links
+    assert {f"errors/{code}" for code in _CODES} <= links
     assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
 
 
 async def test_every_code_has_a_page(client: httpx2.AsyncClient) -> None:
     for code in _CODES:
         outline = await _page(client, f"/errors/{code}")
-        assert outline.values("href") == ["/docs#errors"], code
+        assert "../docs#errors" in outline.values("href"), code
 
 
 @pytest.mark.parametrize("code", ["no-such-code", "Integrity", "%3Cscript%3E", "a" * 300])
@@ -208,7 +211,10 @@ async def test_an_unknown_code_has_no_page(client: httpx2.AsyncClient, code: str
 
 def test_nothing_of_the_document_is_taken_for_markup() -> None:
     wrapped: Any = _with_markup(document())
-    for page in (reference_page(wrapped), error_page("invalid-json", wrapped)):
+    for page in (
+        reference_page(wrapped, has_console=True),
+        error_page("invalid-json", wrapped, has_console=True),
+    ):
         text = page.body.decode()
         assert "<i>" not in text
         assert "&lt;i&gt;" in text

@@ -18,7 +18,7 @@ _MANNERS = ("x-request-id", "access-control-allow-origin", "x-content-type-optio
 _OF_HTTP = {
     "content-type", "content-length", "connection", "date", "allow", "vary", "cache-control", "accept-ranges",
     "access-control-allow-origin", "access-control-expose-headers", "x-content-type-options",
-    "content-security-policy", "referrer-policy",
+    "content-security-policy", "referrer-policy", "cross-origin-opener-policy", "permissions-policy",
 }  # fmt: skip
 # Members of a problem document, in their order; some refusals add facts behind them.
 _PROBLEM = ["type", "title", "status", "code", "detail", "errors", "requestId", "message", "content"]

@@ -53,6 +53,14 @@ class World:
     intents: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
 
+@dataclass(frozen=True)
+class Registry:
+    """A running service, and what it holds."""
+
+    url: str
+    world: World
+
+
 async def fill(
     context: Context, client: httpx2.AsyncClient, set_time: Callable[[int], None], *, intents: int = 120
 ) -> World:  # fmt: skip

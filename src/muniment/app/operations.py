@@ -101,18 +101,18 @@ async def get_openapi() -> Ready[dict[str, Any]]:
 
 
 @operation("GET", "/docs", cost=CONTENT, sheds=Shed.READ, answers={200: Answer("The page", ("text/html",))})
-async def get_reference() -> Ready[bytes]:
+async def get_reference(context: Context) -> Ready[bytes]:
     """Read the reference as a page."""
-    return _reference()
+    return _reference(has_console=context.settings.console)
 
 
 @operation(
     "GET", "/errors/{code}", cost=READ, sheds=Shed.READ,
     refuses=(UnknownPath,), answers={200: Answer("The page", ("text/html",))},
 )  # fmt: skip
-async def get_error_page(code: ErrorCode) -> Ready[bytes]:
+async def get_error_page(context: Context, code: ErrorCode) -> Ready[bytes]:
     """Read what an error code means."""
-    return _error_page(str(code))
+    return _error_page(str(code), has_console=context.settings.console)
 
 
 OPERATIONS: Final = (
@@ -132,10 +132,10 @@ def _openapi() -> Ready[dict[str, Any]]:
 
 
 @cache
-def _reference() -> Ready[bytes]:
-    return reference_page(_document())
+def _reference(*, has_console: bool) -> Ready[bytes]:
+    return reference_page(_document(), has_console=has_console)
 
 
 @cache  # of the known codes: for others it raises, which is not kept
-def _error_page(code: str) -> Ready[bytes]:
-    return error_page(code, _document())
+def _error_page(code: str, *, has_console: bool) -> Ready[bytes]:
+    return error_page(code, _document(), has_console=has_console)

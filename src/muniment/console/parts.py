@@ -26,8 +26,8 @@ def identifier(text: str, href: str = "", *, whole: bool = False) -> Html:
         else html('<span title="{}">{}</span>', text, shown)
     )
     return html(
-        '<span class="id">{}<button type="button" class="copy" data-copy="{}" aria-label="Copy {}"></button></span>',
-        name, text, shown,
+        '<span class="id{}">{}<button type="button" class="copy" data-copy="{}" aria-label="Copy {}"></button></span>',
+        " whole" if whole else "", name, text, shown,
     )  # fmt: skip
 
 

@@ -147,7 +147,7 @@ async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[
     return [found[sig.raw] for sig in sigs]
 
 
-async def fetch_protocols(database: Database, sigs: list[Signature]) -> set[str]:
+async def fetch_protocols(database: Reader, sigs: list[Signature]) -> set[str]:
     """The protocol names under which these triggers were signed; unregistered ones are ignored."""
     rows = await database.fetch(
         f"SELECT protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})",  # noqa: S608 - ? only

@@ -34,6 +34,7 @@ export class Problem extends Error {
  * @param {Asked} [asked]
  */
 export async function ask(path, { method = "GET", body, token, headers = {}, signal } = {}) {
+  /** @type {Record<string, string>} */
   const given = { accept: "application/json", ...headers };
   if (body !== undefined) given["content-type"] = "application/json";
   if (token) given["x-auth-token"] = token;

@@ -1,7 +1,6 @@
 // The log-in of a tab: a token that its address signed for. It is kept while the tab is open; an API key never is.
 
 import { call } from "./api.js";
-import { connect, signText } from "./wallet.js";
 
 /** @typedef {{address: string, token: string, until: number}} Session */
 
@@ -34,6 +33,7 @@ export function logOut() {
  * @returns {Promise<Session>}
  */
 export async function logIn(lifetimeSeconds, onText) {
+  const { connect, signText } = await import("./wallet.js");
   const by = await connect();
   const { nonce } = await call("users/nonce", { method: "POST", body: { address: by.address } });
   onText?.(nonce);

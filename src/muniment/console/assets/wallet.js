@@ -3,7 +3,7 @@
 import { element, fill, messageOf } from "./dom.js";
 import { concat, hex, utf8 } from "./proofs/bytes.js";
 import { keccak256 } from "./proofs/crypto.js";
-import { DOMAIN_TYPES, addressOf, digest, domainSeparator, signerOf, structHash, textDigest } from "./proofs/typed-data.js";
+import { DOMAIN_TYPES, addressOf, digest, signerOf, structHash, textDigest } from "./proofs/typed-data.js";
 
 /** @typedef {{request: (asked: {method: string, params?: unknown[]}) => Promise<any>, on?: (name: string, listener: (given: any) => void) => void}} Provider */
 /** @typedef {{uuid: string, name: string, icon: string, rdns: string}} Info */
@@ -91,15 +91,6 @@ export async function signTypedData(by, data) {
     throw new WalletError("This wallet signed without the domain. Update it, or sign elsewhere. Nothing was sent.");
   }
   throw new WalletError(otherSigner(by.address, signer));
-}
-
-/** @param {TypedData} data */
-export function hashes(data) {
-  return {
-    domain: hex(domainSeparator(data.domain)),
-    message: hex(structHash(data.primaryType, data.types, data.message)),
-    digest: hex(digest(data)),
-  };
 }
 
 /** @param {TypedData} data */

@@ -23,6 +23,7 @@ from muniment.intents.queries import IntentQuery
 from muniment.intents.types import ConfigSig
 from muniment.triggers.listing import TriggerQuery
 from muniment.triggers.routes import get_trigger, list_triggers
+from muniment.triggers.store import fetch_protocols
 from muniment.triggers.typed_data import CRON, EVENT
 from muniment.triggers.types import Trigger
 from muniment.wire import encode
@@ -76,7 +77,7 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
         '<a class="back" href="{}console/triggers">Triggers</a>{}{}{}{}{}{}{}{}',
         root, heading(strange(trigger.description), end=state(is_active(trigger, now_ms)), level=1),
         await _facts(context, request, trigger, root),
-        _proof(context, trigger), _inputs(trigger, context.chains),
+        await _proof(context, request, trigger), _inputs(trigger, context.chains),
         heading("Intents that it led to", end=link(f"{root}console/intents?configSig={trigger.sig}", "All of them")),
         rows.intents(led_to.records, root, now_ms, none="None yet."),
         _end(trigger, now_ms),
@@ -137,13 +138,17 @@ def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:
     return relative(start, now_ms) if start else None
 
 
-def _proof(context: Context, trigger: Trigger) -> Html:
-    """The place for the check of the signature, which needs a script."""
+async def _proof(context: Context, request: Request, trigger: Trigger) -> Html:
+    """The place for the check of the signature, which needs a script.
+
+    A registry that was renamed keeps the triggers of its former name under that name's domain.
+    """
+    protocols = await fetch_protocols(context.reader_for(request), [trigger.sig])
     return html(
         '<section class="check" id="proof" data-sig="{}" data-protocol="{}"><h2>Did this signer sign this?</h2>'
         '<p class="verdict" aria-live="polite">This registry says that <code>{}</code> did. '
         "With a script this page computes the digest, and recovers the signer from the signature.</p></section>",
-        trigger.sig, context.settings.protocol_name, str(trigger.signer),
+        trigger.sig, next(iter(protocols), context.settings.protocol_name), str(trigger.signer),
     )  # fmt: skip
 
 

@@ -8,48 +8,33 @@ from html import escape
 from typing import Any, Final
 
 from muniment.errors import UnknownPath
+from muniment.http.html.frame import Page, plain
+from muniment.http.html.markup import Html
 from muniment.http.reply import Ready
 
+# What the reference has besides the frame.
 _STYLE: Final = """
-:root{color-scheme:light dark;--line:#8883;--soft:#8881;--quiet:#6b7280}
-:root{--get:#16734f;--post:#2457c5;--put:#8a5a00;--link:#2457c5}
-@media(prefers-color-scheme:dark){:root{--quiet:#9ca3af;--get:#4ec796;--post:#82a8f8;--put:#e0b35c;--link:#82a8f8}}
-*{box-sizing:border-box}html{scroll-padding-top:1rem}
-body{font:16px/1.55 system-ui,sans-serif;max-width:66rem;margin:0 auto;padding:2rem 1.25rem 6rem}
-h1{font-size:1.8rem;margin:0 0 .4rem}h1 small{font-size:1rem;color:var(--quiet);font-weight:400}
-h2{font-size:1.25rem;margin:2.6rem 0 .6rem}h3{font-size:.95rem;margin:1.2rem 0 .3rem}
-p{margin:.5rem 0;max-width:46rem}a{color:var(--link);text-decoration:none}a:hover{text-decoration:underline}
-code,pre{font:13px/1.55 ui-monospace,monospace}td code{overflow-wrap:anywhere}
-pre{white-space:pre-wrap;overflow-wrap:anywhere}
-pre{background:var(--soft);padding:.75rem 1rem;margin:.4rem 0;overflow:auto;border-radius:6px;max-height:26rem}
-details{border:1px solid var(--line);border-radius:8px;margin:.5rem 0;padding:0 1rem}
-details[open]{padding-bottom:1rem}details>div{scroll-margin-top:4rem}
-summary{cursor:pointer;padding:.55rem 0;display:flex;gap:.8rem;align-items:baseline;list-style:none}
+:root{--get:#16734f;--post:#2457c5;--put:#8a5a00}
+@media(prefers-color-scheme:dark){:root{--get:#4ec796;--post:#82a8f8;--put:#e0b35c}}
+main{max-width:70rem}h1 small{font-size:1rem;color:var(--faint);font-weight:400}
+details{border:1px solid var(--line);border-radius:4px;padding:0 14px;background:var(--leaf)}
+details[open]{padding-bottom:14px}details>div{scroll-margin-top:4rem}main pre{max-height:26rem;overflow:auto}
+summary{padding:8px 0;display:flex;gap:14px;align-items:baseline;list-style:none;color:var(--ink)}
 summary::-webkit-details-marker{display:none}summary:hover code{text-decoration:underline}
-summary code{font-weight:600}summary span{color:var(--quiet);margin-left:auto;text-align:right}
-.get{color:var(--get)}.post{color:var(--post)}.put{color:var(--put)}summary b{min-width:3rem;font-size:.8rem}
-nav{columns:3 15rem;margin:1rem 0;padding:1rem 1.2rem;background:var(--soft);border-radius:8px}
-nav div{break-inside:avoid;margin-bottom:.8rem}nav a{display:block;font-size:.9rem}nav strong{font-size:.8rem}
-table{border-collapse:collapse;width:100%;margin:.3rem 0;font-size:.92rem}
-td,th{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line)}
-th{font-weight:600;font-size:.8rem;color:var(--quiet)}td:first-child{white-space:nowrap}
-@media(max-width:40rem){summary{flex-wrap:wrap}summary span{margin:0;text-align:left;width:100%}
-td:first-child{white-space:normal}}
+summary code{font-weight:600;overflow-wrap:anywhere}summary span{color:var(--faint);margin-left:auto;text-align:right}
+.get{color:var(--get)}.post{color:var(--post)}.put{color:var(--put)}summary b{min-width:3rem;font-size:12px}
+.contents{columns:3 15rem;margin:14px 0;padding:14px 21px;background:var(--soft);border-radius:4px}
+.contents div{break-inside:avoid;margin-bottom:14px}.contents a{display:block;padding:2px 0;overflow-wrap:anywhere}
+td:first-child{white-space:nowrap}main td a{display:inline-block;min-height:24px}
+@media(max-width:44rem){summary{flex-wrap:wrap}summary span{margin:0;text-align:left;width:100%}
+td:first-child{white-space:normal}main table{display:block;overflow-x:auto}}
 """
-_CSP: Final = (
-    b"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_HEADERS: Final = (
-    (b"content-type", b"text/html; charset=utf-8"),
-    (b"content-security-policy", _CSP),
-    (b"referrer-policy", b"no-referrer"),
-)  # fmt: skip
 
 Json = dict[str, Any]
 
 
-def reference_page(document: Json) -> Ready[bytes]:
-    """The OpenAPI document as a page."""
+def reference_page(document: Json, *, has_console: bool) -> Ready[bytes]:
+    """The OpenAPI document as a page; with `has_console` its frame leads to the console."""
     info = document["info"]
     sections = "".join(
         f'<h2 id="{tag}">{_heading(tag)}</h2>{"".join(_operation(*each, document) for each in operations)}'
@@ -57,31 +42,27 @@ def reference_page(document: Json) -> Ready[bytes]:
     )
     body = (
         f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1><p>{_prose(info['description'])}</p>"
-        f'<p>For programs: <a href="/openapi.json">/openapi.json</a> (OpenAPI 3.1).</p>{_contents(document)}'
+        f'<p>For programs: <a href="openapi.json">/openapi.json</a> (OpenAPI 3.1).</p>{_contents(document)}'
         f'<h2 id="credentials">Credentials</h2>{_credentials(document)}{sections}'
         f'<h2 id="shapes">Shapes</h2>{_shapes(document)}<h2 id="errors">Errors</h2>{_codes(document)}'
     )
-    return _page(f"{info['title']}: reference", body)
+    return _page(f"{info['title']}: reference", body, "./", has_console=has_console)
 
 
-def error_page(code: str, document: Json) -> Ready[bytes]:
+def error_page(code: str, document: Json, *, has_console: bool) -> Ready[bytes]:
     """The page at the `type` of a problem. Raises `UnknownPath` for an unknown code."""
     known = document["x-error-codes"].get(code)
     if known is None:
         raise UnknownPath("there is no such error code; /docs lists them all")
     body = (
         f"<h1>{escape(known['title'])}</h1><p><code>{escape(code)}</code>, status {known['status']}</p>"
-        f'<p>{_prose(known["meaning"])}</p><p><a href="/docs#errors">All operations and codes</a></p>'
+        f'<p>{_prose(known["meaning"])}</p><p><a href="../docs#errors">All operations and codes</a></p>'
     )
-    return _page(f"{known['title']} ({code})", body)
+    return _page(f"{known['title']} ({code})", body, "../", has_console=has_console)
 
 
-def _page(title: str, body: str) -> Ready[bytes]:
-    html = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style><body>{body}"
-    )
-    return Ready(html.encode(), _HEADERS)
+def _page(title: str, body: str, root: str, *, has_console: bool) -> Ready[bytes]:
+    return plain(Page(title, Html(body), "docs"), root, has_console=has_console, style=_STYLE)
 
 
 def _prose(text: str) -> str:
@@ -107,7 +88,7 @@ def _contents(document: Json) -> str:
         for tag, operations in _by_tag(document).items()
     )
     rest = "".join(f'<a href="#{name}">{name.capitalize()}</a>' for name in ("credentials", "shapes", "errors"))
-    return f"<nav>{groups}<div><strong>And</strong>{rest}</div></nav>"
+    return f'<nav class="contents" aria-label="Contents">{groups}<div><strong>And</strong>{rest}</div></nav>'
 
 
 def _content(method: str, path: str, described: Json) -> str:
@@ -208,7 +189,7 @@ def _answers(responses: Json, document: Json) -> str:
     for status, answer in responses.items():
         if int(status) >= 400:  # noqa: PLR2004 - problems are listed by their codes
             codes = answer["$ref"].rpartition("/")[2] if "$ref" in answer else answer["description"]
-            links = (f'<a href="/errors/{escape(code)}"><code>{escape(code)}</code></a>' for code in codes.split(" · "))
+            links = (f'<a href="errors/{escape(code)}"><code>{escape(code)}</code></a>' for code in codes.split(" · "))
             rows.append(f"<tr><td>{status}<td>{' · '.join(links)}")
             continue
         content = answer.get("content", {})
@@ -248,7 +229,7 @@ def _shape(name: str, schema: Json) -> str:
 
 def _codes(document: Json) -> str:
     rows = "".join(
-        f'<tr><td><a href="/errors/{code}"><code>{code}</code></a><td>{known["status"]}<td>{_prose(known["meaning"])}'
+        f'<tr><td><a href="errors/{code}"><code>{code}</code></a><td>{known["status"]}<td>{_prose(known["meaning"])}'
         for code, known in document["x-error-codes"].items()
     )
     return f"<table><tr><th>Code<th>Status<th>Meaning{rows}</table>"

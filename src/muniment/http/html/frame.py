@@ -99,12 +99,12 @@ def framed(page: Page, root: str, assets: Assets, status: int = 200, headers: He
 
 
 def plain(
-    page: Page, root: str, *, has_console: bool, status: int = 200, headers: Headers = ()
+    page: Page, root: str, *, has_console: bool, style: str = "", status: int = 200, headers: Headers = ()
 ) -> Ready[bytes]:  # fmt: skip
-    """A page that runs no script and asks for no file."""
-    style, digest = _inline_style()
+    """A page that runs no script and asks for no file; `style` is what it has besides the frame's style sheet."""
+    sheet, digest = _inline_style(style)
     fields = (*_HEADERS, (b"content-security-policy", _WITHOUT_SCRIPTS % digest), *headers)
-    return Ready(_document(page, root, html("<style>{}</style>", style), "", has_console=has_console), fields, status)
+    return Ready(_document(page, root, html("<style>{}</style>", sheet), "", has_console=has_console), fields, status)
 
 
 def style_sheet() -> bytes:
@@ -113,9 +113,9 @@ def style_sheet() -> bytes:
 
 
 @cache
-def _inline_style() -> tuple[Html, bytes]:
+def _inline_style(style: str) -> tuple[Html, bytes]:
     """The style for a page without files, and the hash by which its Content-Security-Policy allows it."""
-    sheet = style_sheet()
+    sheet = style_sheet() + style.encode()
     digest = base64.b64encode(hashlib.sha256(sheet).digest())
     return Html(sheet.decode()), b"sha256-" + digest
 

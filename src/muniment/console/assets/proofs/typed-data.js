@@ -43,6 +43,18 @@ export function digest(data) {
 }
 
 /**
+ * The three hashes that wallets and devices show, as hex.
+ * @param {TypedData} data
+ */
+export function hashes(data) {
+  return {
+    domain: hex(domainSeparator(data.domain)),
+    message: hex(structHash(data.primaryType, data.types, data.message)),
+    digest: hex(digest(data)),
+  };
+}
+
+/**
  * EIP-191, version 0x45: the digest of `personal_sign`.
  * @param {string} text
  */
@@ -210,8 +222,8 @@ function text(value) {
  * @returns {[bigint, bigint] | null}
  */
 export function integerRange(type) {
-  const found = /^(u?)int([1-9][0-9]{0,2})$/.exec(type);
-  const bits = BigInt(found?.[2] ?? 0);
+  const found = /^(u?)int([1-9][0-9]{0,2})?$/.exec(type);
+  const bits = BigInt(found?.[2] ?? 256);
   if (!found || bits % 8n || bits > 256n) return null;
   return found[1] ? [0n, (1n << bits) - 1n] : [-(1n << (bits - 1n)), (1n << (bits - 1n)) - 1n];
 }

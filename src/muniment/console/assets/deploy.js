@@ -1,0 +1,98 @@
+// Deploy a bundle: its CID is computed here, before anything is sent, and compared with the registry's answer.
+
+import { Problem, call, root, upload } from "./api.js";
+import { element, fill, find, labelled, messageOf } from "./dom.js";
+import { bundleCid } from "./proofs/content.js";
+import { logIn, session } from "./session.js";
+
+const NAMES = ["manifest.json", "function.wasm"];
+// Of a log-in for one deployment.
+const LIFETIME_SECONDS = 600;
+
+const place = find("deploy");
+if (place) start(place, place.dataset["profile"] ?? "");
+
+/**
+ * @param {HTMLElement} shown
+ * @param {string} profile
+ */
+function start(shown, profile) {
+  const files = element("input", { type: "file", multiple: true, accept: ".json,.wasm,application/json,application/wasm" });
+  const told = element("div", { class: "told-here", "aria-live": "polite" });
+  const drop = element("div", { class: "drop" }, labelled("Choose or drop both files", files));
+  drop.addEventListener("dragover", (event) => event.preventDefault());
+  drop.addEventListener("drop", (event) => {
+    event.preventDefault();
+    void look([...(event.dataTransfer?.files ?? [])], profile, told);
+  });
+  files.addEventListener("change", () => void look([...(files.files ?? [])], profile, told));
+  fill(shown, drop, told);
+}
+
+/**
+ * Read the files, say what they are, and offer to send them.
+ * @param {File[]} given
+ * @param {string} profile
+ * @param {HTMLElement} told
+ */
+async function look(given, profile, told) {
+  try {
+    const [manifest, wasm] = NAMES.map((name) => given.find((file) => file.name === name));
+    if (!manifest || !wasm) throw new Error(`Two files are needed, ${NAMES.join(" and ")}, in one choice.`);
+    fill(told, "Computing the CID …");
+    const [json, module] = [await bytesOf(manifest), await bytesOf(wasm)];
+    const words = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(json));
+    const begun = performance.now();
+    const cid = await bundleCid(json, module, profile);
+    const milliseconds = Math.round(performance.now() - begun);
+    const [known] = await call(`functions?cids=${cid}`);
+    const facts = element("dl", { class: "facts" },
+      element("dt", {}, "Function"), element("dd", {}, `${words.name} ${words.version}`),
+      element("dt", {}, "Size"), element("dd", {}, `${(json.length + module.length).toLocaleString("en")} bytes`),
+      element("dt", {}, "CID"), element("dd", { class: "mono", id: "cid" }, cid, ` computed here in ${milliseconds} ms`));
+    const send = element("button", { type: "button", class: "first" }, known ? "Deploy again" : "Log in and deploy");
+    send.addEventListener("click", () => void deploy([manifest, wasm], cid, told, send));
+    fill(told, facts, known ? element("p", {}, "This function is here already: ", link(cid)) : null, send);
+  } catch (error) {
+    fill(told, element("p", { class: "bad" }, messageOf(error)));
+  }
+}
+
+/**
+ * @param {File[]} files
+ * @param {string} cid
+ * @param {HTMLElement} told
+ * @param {HTMLButtonElement} send
+ */
+async function deploy(files, cid, told, send) {
+  send.disabled = true;
+  const bar = element("progress", { max: 1, value: 0, "aria-label": "Sent" });
+  const words = element("p", {}, "Waiting for the wallet …");
+  told.append(words, bar);
+  try {
+    const by = session() ?? (await logIn(LIFETIME_SECONDS, (text) => { words.textContent = `The wallet shows this text: ${text}`; }));
+    const { apiKey } = await call("users/api-key", { token: by.token });
+    const form = new FormData();
+    for (const file of files) form.append("file", file, file.name);
+    words.textContent = "Sending …";
+    const made = await upload("functions", form, { "x-api-key": apiKey }, (sent, total) => { bar.value = sent / total; });
+    if (made.CID !== cid) throw new Error(`The registry answered with another CID, ${made.CID}: do not sign triggers for it.`);
+    fill(told, element("p", { class: "ok" }, "Deployed. The registry computed the same CID: ", link(cid)));
+  } catch (error) {
+    bar.remove();
+    send.disabled = false;
+    words.className = "bad";
+    const faults = error instanceof Problem ? error.faults.map((fault) => `${fault.pointer ?? ""} ${fault.detail}`) : [];
+    fill(words, messageOf(error), ...faults.filter((fault) => !fault.endsWith(messageOf(error))).map((fault) => element("div", {}, fault)));
+  }
+}
+
+/** @param {string} cid */
+function link(cid) {
+  return element("a", { href: new URL(`console/functions/${cid}`, root).href }, cid);
+}
+
+/** @param {File} file */
+async function bytesOf(file) {
+  return new Uint8Array(await file.arrayBuffer());
+}

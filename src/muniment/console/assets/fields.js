@@ -1,0 +1,203 @@
+// Fields of a form, each for a value of one type: it reads what was typed, or says what is wrong with it.
+
+import { blame, element, labelled } from "./dom.js";
+import { addressOf, integer, integerRange } from "./proofs/typed-data.js";
+
+/**
+ * @typedef {object} Field
+ * @property {HTMLElement} node
+ * @property {string} pointer where its value stands in the body, as a JSON pointer (RFC 6901)
+ * @property {() => unknown} read throws an Error with what is wrong
+ * @property {(value: any) => void} write
+ * @property {(words: string) => void} blame
+ */
+
+// From here on a number probably counts the smallest units of a token of 18 decimals.
+const HINTED_FROM = 10n ** 14n;
+const WEI = 10n ** 18n;
+
+/**
+ * A field for an input of a function.
+ * @param {string} name
+ * @param {string} type
+ * @param {string} meaning
+ * @param {string} pointer
+ * @returns {Field}
+ */
+export function fieldOf(name, type, meaning, pointer) {
+  const label = `${name} · ${type}`;
+  if (type === "bool") return choice(label, [["false", "false"], ["true", "true"]], pointer, meaning, (text) => text === "true");
+  if (type === "Token") return group(label, { address: address("Token", `${pointer}/address`, name), chainId: chain(`${pointer}/chainId`, name) }, pointer, meaning);
+  if (type === "TokenAmount") {
+    const token = group("Token", { address: address("Address", `${pointer}/token/address`, name), chainId: chain(`${pointer}/token/chainId`, name) }, `${pointer}/token`, "");
+    return group(label, { token, amount: text("Amount, in units of the token", `${pointer}/amount`, amount, "like 1 or 1.5") }, pointer, meaning);
+  }
+  if (type === "address") return address(label, pointer, meaning);
+  const range = integerRange(type);
+  if (range) return number(label, type, range, pointer, meaning, /chain/i.test(name));
+  if (type === "string") return text(label, pointer, (typed) => typed, meaning);
+  return text(label, pointer, (typed) => bytes(type, typed), meaning);
+}
+
+/**
+ * A field of one line. `convert` gives the value of what was typed, or throws an Error with what is wrong.
+ * @param {string} label
+ * @param {string} pointer
+ * @param {(text: string) => unknown} convert
+ * @param {string} [hint]
+ * @param {Record<string, string | number | boolean>} [attributes]
+ * @returns {Field}
+ */
+export function text(label, pointer, convert, hint = "", attributes = {}) {
+  const input = element("input", { name: pointer, spellcheck: "false", autocomplete: "off", ...attributes });
+  return {
+    node: labelled(label, input, hint), pointer,
+    read: () => convert(input.value.trim()),
+    write: (value) => { input.value = typeof value === "object" ? JSON.stringify(value) : String(value); },
+    blame: (words) => blame(input, words),
+  };
+}
+
+/**
+ * @param {string} label
+ * @param {[string, string][]} options value and words
+ * @param {string} pointer
+ * @param {string} hint
+ * @param {(text: string) => unknown} convert
+ * @returns {Field}
+ */
+export function choice(label, options, pointer, hint, convert) {
+  const input = element("select", { name: pointer }, ...options.map(([value, words]) => element("option", { value }, words)));
+  return {
+    node: labelled(label, input, hint), pointer,
+    read: () => convert(input.value),
+    write: (value) => { input.value = String(value); },
+    blame: (words) => blame(input, words),
+  };
+}
+
+/**
+ * A whole number. `1e18` may be typed for 18 zeros; what it amounts to stands below.
+ * @param {string} label
+ * @param {string} type
+ * @param {[bigint, bigint]} range
+ * @param {string} pointer
+ * @param {string} hint
+ * @param {boolean} isChain
+ * @returns {Field}
+ */
+export function number(label, type, range, pointer, hint, isChain = false) {
+  const field = text(label, pointer, (typed) => {
+    if (!typed) throw new Error("a number is missing");
+    return integer(type, expanded(typed), range).toString();
+  }, hint, { inputmode: "numeric", ...(isChain ? { list: "chains" } : {}) });
+  const help = field.node.querySelector(".hint");
+  field.node.addEventListener("input", () => {
+    try {
+      const value = BigInt(String(field.read()));
+      if (help) help.textContent = isChain ? `${hint} ${chainName(value)}` : `${hint} ${inWei(value)}`;
+    } catch {
+      if (help) help.textContent = hint;
+    }
+  });
+  return field;
+}
+
+/**
+ * @param {string} label
+ * @param {string} pointer
+ * @param {string} hint
+ * @returns {Field}
+ */
+export function address(label, pointer, hint) {
+  return text(label, pointer, (typed) => {
+    const found = addressOf(typed);
+    if (!found) throw new Error(typed ? "not an address, or its checksum is wrong (EIP-55)" : "an address is missing");
+    return found;
+  }, hint, { placeholder: "0x…" });
+}
+
+/**
+ * @param {string} pointer
+ * @param {string} hint
+ */
+export function chain(pointer, hint) {
+  return number("Chain", "uint64", [1n, 2n ** 53n - 1n], pointer, hint, true);
+}
+
+/**
+ * Fields that belong together.
+ * @param {string} label
+ * @param {Record<string, Field>} fields
+ * @param {string} pointer
+ * @param {string} hint
+ * @returns {Field}
+ */
+export function group(label, fields, pointer, hint) {
+  const all = Object.entries(fields);
+  return {
+    node: element("fieldset", {}, element("legend", {}, label), hint ? element("p", { class: "hint faint" }, hint) : null,
+      ...all.map(([, field]) => field.node)),
+    pointer,
+    read: () => Object.fromEntries(all.map(([name, field]) => [name, checked(field)])),
+    write: (value) => all.forEach(([name, field]) => value?.[name] !== undefined && field.write(value[name])),
+    blame: (words) => all[0]?.[1].blame(words),
+  };
+}
+
+/**
+ * The value of a field. What is wrong with it is said at the field, and thrown.
+ * @param {Field} field
+ */
+export function checked(field) {
+  try {
+    const value = field.read();
+    field.blame("");
+    return value;
+  } catch (error) {
+    if (!(error instanceof Faulty)) field.blame(error instanceof Error ? error.message : String(error));
+    throw new Faulty();
+  }
+}
+
+/** A form that cannot be read yet: its fields say why. */
+export class Faulty extends Error {}
+
+/** @param {string} typed */
+function expanded(typed) {
+  const found = /^([0-9]{1,78})(?:\.([0-9]{1,77}))?[eE]([0-9]{1,2})$/.exec(typed);
+  if (!found) return typed;
+  const [, whole = "", rest = "", power = "0"] = found;
+  if (rest.length > Number(power)) throw new Error("that is no whole number");
+  return BigInt(whole + rest.padEnd(Number(power), "0")).toString();
+}
+
+/** @param {string} typed */
+function amount(typed) {
+  if (!/^[0-9]+(\.[0-9]+)?$/.test(typed)) throw new Error("an amount is like 1 or 1.5");
+  return typed;
+}
+
+/**
+ * @param {string} type
+ * @param {string} typed
+ */
+function bytes(type, typed) {
+  const size = /^bytes([0-9]*)$/.exec(type)?.[1];
+  if (!/^0x([0-9a-fA-F]{2})*$/.test(typed)) throw new Error("expected 0x and an even number of hex digits");
+  if (size && typed.length !== 2 + 2 * Number(size)) throw new Error(`${type} has ${size} bytes`);
+  return typed;
+}
+
+/** @param {bigint} value */
+function inWei(value) {
+  if (value < HINTED_FROM) return "";
+  const rest = (value % WEI).toString().padStart(18, "0").replace(/0+$/, "");
+  return `= ${(value / WEI).toLocaleString("en")}${rest ? `.${rest}` : ""} × 10¹⁸`;
+}
+
+/** @param {bigint} id */
+function chainName(id) {
+  const option = document.querySelector(`#chains option[value="${id}"]`);
+  return option ? `· ${option.textContent}` : "";
+}

@@ -1,0 +1,103 @@
+"""A real browser for the console: Chromium, in which a page that misbehaves fails its test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright
+
+HERE = Path(__file__).parents[1] / "console"
+_AXE = HERE / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+_NAMES = ("chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
+_VIOLATIONS = """
+document.addEventListener("securitypolicyviolation", (event) =>
+  console.error(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+"""
+_SHIFT = """
+window.shifted = 0;
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifted += entry.value;
+}).observe({ type: "layout-shift", buffered: true });
+"""
+_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+def browser_program() -> str | None:
+    """Where Chromium or Chrome is: the one that `MUNIMENT_TEST_CHROMIUM` names, else one on the path."""
+    named = os.environ.get("MUNIMENT_TEST_CHROMIUM")
+    return named or next((found for name in _NAMES if (found := shutil.which(name))), None)
+
+
+@asynccontextmanager
+async def browser() -> AsyncGenerator[Browser]:
+    """A browser, without anything of the user's own."""
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as driver:
+        launched = await driver.chromium.launch(executable_path=browser_program(), args=arguments)
+        yield launched
+        await launched.close()
+
+
+@dataclass
+class Watch:
+    """What the pages of a test have done: requests, and what should not have happened."""
+
+    host: str
+    requests: list[Request] = field(default_factory=list[Request])
+    faults: list[str] = field(default_factory=list[str])
+
+    def see(self, request: Request) -> None:
+        self.requests.append(request)
+        if urlsplit(request.url).scheme in {"http", "https"} and urlsplit(request.url).netloc != self.host:
+            self.faults.append(f"a request to another host: {request.url}")
+
+    def expect_refusals(self) -> None:
+        """Forget that the browser told of answers like 400, which this test wanted."""
+        self.faults = [each for each in self.faults if "responded with a status of 40" not in each]
+
+    def attach(self, page: Page) -> None:
+        page.on("request", self.see)
+        page.on("pageerror", lambda error: self.faults.append(f"an error: {error}"))
+        page.on("console", lambda said: self.faults.append(said.text) if said.type in {"error", "warning"} else None)
+
+
+@asynccontextmanager
+async def watched(browser: Browser, url: str, **options: Any) -> AsyncGenerator[tuple[BrowserContext, Watch]]:
+    """A context of its own, whose pages fail the test by console errors, policy violations and foreign requests."""
+    context = await browser.new_context(base_url=url, **options)
+    watch = Watch(urlsplit(url).netloc)
+    context.on("page", watch.attach)
+    await context.add_init_script(_VIOLATIONS + _SHIFT)
+    yield context, watch
+    await context.close()
+    assert watch.faults == []
+
+
+async def violations(page: Page) -> list[str]:
+    """What axe-core finds wrong with a page, by WCAG 2.2 AA and best practice."""
+    await page.evaluate(_AXE.read_text("utf-8"))
+    found: dict[str, Any] = await page.evaluate(f"axe.run({{ runOnly: {_RULES} }})")
+    return [
+        f"{each['id']}: {', '.join(node['html'][:120] for node in each['nodes'][:3])}" for each in found["violations"]
+    ]
+
+
+async def shift(page: Page) -> float:
+    """The cumulative layout shift of a page until now."""
+    return await page.evaluate("window.shifted")
+
+
+async def overflow(page: Page) -> list[str]:
+    """The elements that make a page scroll sideways."""
+    return await page.evaluate(
+        """() => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("main *")]
+             .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
+             .map((each) => each.outerHTML.slice(0, 120))"""
+    )

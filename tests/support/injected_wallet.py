@@ -1,0 +1,84 @@
+"""A wallet for a page under test: it announces itself by EIP-6963, and signs with eth-account."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from eth_account import Account
+from eth_account.messages import encode_defunct, encode_typed_data
+from playwright.async_api import BrowserContext
+
+Mode = Literal["signs", "rejects", "pending", "unauthorised", "empty domain", "contract"]
+_CODES = {"rejects": 4001, "pending": -32002, "unauthorised": 4100}
+_PROVIDER = """
+(() => {
+  const listeners = new Map();
+  const provider = {
+    on: (name, listener) => listeners.set(name, listener),
+    request: async ({ method, params }) => {
+      const answer = JSON.parse(await window.NAME(JSON.stringify({ method, params: params ?? [] })));
+      if (answer.code) throw Object.assign(new Error("as the test wants"), { code: answer.code });
+      return answer.result;
+    },
+  };
+  window.NAME_emit = (name, given) => listeners.get(name)?.(given);
+  const icon = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E";
+  const info = { uuid: "UUID", name: "TITLE", icon, rdns: "org.example" };
+  const announce = () => window.dispatchEvent(
+    new CustomEvent("eip6963:announceProvider", { detail: Object.freeze({ info, provider }) }));
+  setTimeout(() => {
+    window.addEventListener("eip6963:requestProvider", announce);
+    announce();
+  }, LATE);
+})();
+"""
+
+
+@dataclass
+class InjectedWallet:
+    """One wallet. `asked` has every call, as the page made it."""
+
+    key: bytes
+    title: str = "Test wallet"
+    mode: Mode = "signs"
+    late_ms: int = 0
+    # The key that signs, when it is not that of the address that the wallet gives.
+    signing_key: bytes | None = None
+    asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    @property
+    def address(self) -> str:
+        return str(Account.from_key(self.key).address)
+
+    async def join(self, context: BrowserContext, name: str = "testWallet") -> None:
+        """Be in every page of the context from its beginning."""
+        await context.expose_function(name, self._answer)
+        script = _PROVIDER.replace("NAME", name).replace("UUID", f"350670db-19fa-4704-a166-{name:_<12}")
+        await context.add_init_script(script.replace("TITLE", self.title).replace("LATE", str(self.late_ms)))
+
+    def _answer(self, text: str) -> str:
+        call = json.loads(text)
+        self.asked.append(call)
+        if self.mode in _CODES and call["method"] != "eth_chainId":
+            return json.dumps({"code": _CODES[self.mode]})
+        return json.dumps({"result": self._result(call["method"], call["params"])})
+
+    def _result(self, method: str, params: list[Any]) -> Any:
+        if method in {"eth_requestAccounts", "eth_accounts"}:
+            return [self.address.lower()]
+        if method == "eth_chainId":
+            return "0x2105"
+        if self.mode == "contract":
+            return "0x" + "ab" * 96
+        if method == "personal_sign":
+            return self._signed(encode_defunct(hexstr=params[0]))
+        assert method == "eth_signTypedData_v4", method
+        data = json.loads(params[1])
+        if self.mode == "empty domain":
+            data = {**data, "domain": {}, "types": {**data["types"], "EIP712Domain": []}}
+        return self._signed(encode_typed_data(full_message=data))
+
+    def _signed(self, message: Any) -> str:
+        return "0x" + Account.sign_message(message, self.signing_key or self.key).signature.hex().removeprefix("0x")
