@@ -69,8 +69,7 @@ def prev_of(response: httpx2.Response) -> str | None:
 def _target(response: httpx2.Response, relation: str) -> str | None:
     links = response.headers.get("link", "")
     assert not links or LINKS.fullmatch(links), links
-    found = dict((name, target) for target, name in LINK.findall(links))
-    return found.get(relation)
+    return {name: target for target, name in LINK.findall(links)}.get(relation)
 
 
 async def read_page(client: httpx2.AsyncClient, target: str) -> tuple[list[Any], str | None]:

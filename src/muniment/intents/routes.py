@@ -15,8 +15,8 @@ from muniment.http.request import Request
 from muniment.intents import listing, operator_routes, store
 from muniment.intents.generations import LAST_NUMBERS
 from muniment.intents.lifecycle import Moment
-from muniment.intents.moves import list_moves
 from muniment.intents.queries import IntentQuery
+from muniment.intents.reading.moves import list_moves
 from muniment.intents.types import AnyIntent
 from muniment.limits.costs import CONTENT, PAGE, Shed
 

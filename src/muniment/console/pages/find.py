@@ -19,7 +19,7 @@ from muniment.http.html.markup import NOTHING, Html, html, strange
 from muniment.http.operation import operation
 from muniment.http.reply import Ready
 from muniment.http.request import Request
-from muniment.intents.finding import find_by_hash
+from muniment.intents.reading.finding import find_by_hash
 from muniment.ipfs.cid import Cid
 from muniment.limits.costs import Shed
 from muniment.triggers.routes import get_trigger

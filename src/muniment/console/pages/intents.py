@@ -17,8 +17,8 @@ from muniment.http.html.markup import NOTHING, Html, html, strange
 from muniment.http.query import QueryReader
 from muniment.http.request import Request
 from muniment.intents.lifecycle import INTENT
-from muniment.intents.moves import Move, list_moves
 from muniment.intents.queries import IntentQuery
+from muniment.intents.reading.moves import Move, list_moves
 from muniment.intents.routes import get_intent
 from muniment.intents.types import Intent
 

@@ -15,9 +15,9 @@ from muniment.context import Context
 from muniment.http.html.frame import Page, root_from
 from muniment.http.html.markup import Html, html
 from muniment.http.request import Request
-from muniment.intents.hourly import HourlyCounts
 from muniment.intents.lifecycle import INTENT, Moment
 from muniment.intents.queries import IntentQuery
+from muniment.intents.reading.hourly import HourlyCounts
 from muniment.storage.database import Database
 from muniment.triggers.listing import TriggerQuery
 from muniment.triggers.routes import list_triggers
@@ -27,7 +27,7 @@ from muniment.triggers.types import Trigger
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muniment.intents.hourly import Hour
+    from muniment.intents.reading.hourly import Hour
 
 _NEWEST: Final = 8
 # From the end of an intent's life to its beginning: the usual end stands at the foot of a bar.
