@@ -26,7 +26,8 @@ OFFSET_QUICK_MAX = 1_000
 OFFSET_WALKED_MAX = 100_000
 # A page behind a cursor ends before the record that makes its JSON longer than this: its `next` link goes on.
 CURSOR_PAGE_BYTES_MAX = 1024 * 1024
-# Query strings whose part of a link is kept, up to half a kilobyte each: a reader follows one listing for long.
+# Query strings whose part of a link is kept, up to half a kilobyte each: a reader follows one listing for long. Longer
+# ones, lists of signatures, have no `prev` link: two of them in a header are more than a usual proxy takes from behind.
 _QUERIES_KEPT = 1_024
 _KEPT_BYTES_MAX = 512
 
@@ -239,12 +240,15 @@ def _shows_newest(query: PageQuery, sort: int) -> bool:
 async def _prev_link(
     path: str, query_string: bytes, page: Page, query: PageQuery, sort: int, settled: int | None, numbers: Numbers
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """The link from the newest rows to those that come later, oldest first; `sort=1` makes it the next of itself.
+    """The link from the newest rows to those that come later: the same filters, oldest first, behind the first row.
 
-    Behind it no row is missed. Rows may come again that committed out of order while the page was read: none on SQLite,
-    those of some seconds on PostgreSQL.
+    Only a page that begins at the newest row has one: with `sort=1`, `next` leads to later rows; behind a cursor or an
+    offset, the link of the first page still holds. That of an empty page leads to the first rows that come at all.
+
+    Behind the link no row is missed. Where rows may appear below the first one, its cursor stands below all of these.
+    So rows may come again that the page has shown: none on SQLite, those of the last seconds on PostgreSQL.
     """
-    if not _shows_newest(query, sort):
+    if not _shows_newest(query, sort) or len(query_string) > _KEPT_BYTES_MAX:
         return ()
     first = page.first_seq or 0
     if settled is not None:
@@ -254,9 +258,10 @@ async def _prev_link(
     return ((b"link", b'<%b?%bsort=1&cursor=%b>; rel="prev"' % (path.encode(), asked, cursor)),)
 
 
+@lru_cache(maxsize=_QUERIES_KEPT)
 def _without_order(query_string: bytes) -> bytes:
-    """The parameters of a query that are neither its place nor its order."""
-    parts = _without_place.__wrapped__(query_string).split(b"&")
+    """The parameters of a query that say neither which page nor in which order."""
+    parts = _without_place(query_string).split(b"&")
     return b"".join(part + b"&" for part in parts if part and unquote_to_bytes(part.partition(b"=")[0]) != b"sort")
 
 
