@@ -10,7 +10,7 @@ UV := $(VENV)/bin/uv
 # Debian's Python has no pip to install uv with until python3-venv is there: a uv that is here already does as well.
 UV_HERE = $(shell command -v uv || realpath -e .venv/bin/uv 2>/dev/null)
 
-.PHONY: run setup test unit soak fuzz deploy-test ha-test check format golden lock dist sbom bench bench-check clean
+.PHONY: run setup test pictures unit soak fuzz deploy-test ha-test check format golden lock dist sbom bench bench-check clean
 
 run: $(VENV)/runtime
 	@$(VENV)/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
@@ -50,6 +50,10 @@ test: $(VENV)/dev $(TOOLS)/done
 	  $(VENV)/bin/python tests/node/install.py $$folder || exit 1; done
 	$(VENV)/bin/pytest -n 2 --dist worksteal --timeout 600
 	$(VENV)/bin/pytest -q -p no:xdist --timeout 600 $(QUICK)
+
+# The pictures of the console in the README, of the pages as they are now. Needs Chromium.
+pictures: $(VENV)/dev
+	@PYTHONPATH=tests/support $(VENV)/bin/python tests/console/pictures.py docs/pictures
 
 # The rooms, without the service and without the slow tests: under a minute.
 unit: $(VENV)/dev

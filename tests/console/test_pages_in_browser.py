@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import httpx2
 import pytest
 from playwright.async_api import Browser
+from proving import ASSETS
 
 from browsing import overflow, shift, violations, watched
 from builders import Wallet
@@ -34,7 +37,11 @@ PAGES: dict[str, Callable[[Registry], str]] = {
     "docs": lambda _: "docs",
     "error": lambda _: "errors/invalid-address",
 }  # fmt: skip
-KB = 1024
+# Of what a page asks for by itself, without the answers of the API: kilobytes of scripts as they are and as they are
+# sent, and files. The wizard is the longest.
+SCRIPTS_KB, SCRIPTS_SENT_KB, STYLES_KB, FILES = 60, 22, 16, 14
+# The same of all scripts together.
+ALL_KB, ALL_SENT_KB = 90, 36
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -57,3 +64,34 @@ async def test_a_page_fits_a_phone_and_stands_still(chromium: Browser, registry:
         assert await overflow(page) == []
         assert await shift(page) <= 0.02
         watch.expect_refusals()
+
+
+@pytest.mark.parametrize("name", PAGES)
+async def test_a_page_asks_for_little(chromium: Browser, registry: Registry, name: str) -> None:
+    async with watched(chromium, registry.url) as (context, watch):
+        page = await context.new_page()
+        await page.goto(PAGES[name](registry))
+        await page.wait_for_timeout(100)
+        files = {each.url for each in watch.requests if "/assets/" in each.url or each.is_navigation_request()}
+        watch.expect_refusals()
+    scripts = [size_of(url) for url in files if url.endswith(".js")]
+    styles = [size_of(url) for url in files if url.endswith(".css")]
+    assert len(files) <= FILES
+    assert sum(size for size, _ in scripts) <= SCRIPTS_KB * 1024
+    assert sum(sent for _, sent in scripts) <= SCRIPTS_SENT_KB * 1024
+    assert sum(size for size, _ in styles) <= STYLES_KB * 1024
+
+
+def size_of(url: str) -> tuple[int, int]:
+    """The length of a file as it is, and as it is sent."""
+    whole = httpx2.get(url, headers={"accept-encoding": "identity"})
+    return len(whole.content), int(httpx2.get(url, headers={"accept-encoding": "gzip"}).headers["content-length"])
+
+
+async def test_all_scripts_together_are_small(registry: Registry) -> None:
+    page = httpx2.get(f"{registry.url}/console", headers={"accept": "text/html"}).text
+    release = re.findall(r"console/assets/([0-9a-f]+)/", page)[0]
+    names = [each.relative_to(ASSETS) for each in ASSETS.rglob("*.js")]
+    sizes = [size_of(f"{registry.url}/console/assets/{release}/{name}") for name in names]
+    assert sum(size for size, _ in sizes) <= ALL_KB * 1024
+    assert sum(sent for _, sent in sizes) <= ALL_SENT_KB * 1024

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
-from muniment.http.html.markup import NOTHING, Html, html, joined
+from muniment.http.html.markup import NOTHING, Html, html, joined, seen
 
 if TYPE_CHECKING:
     from muniment.http.html.markup import Value
@@ -117,4 +117,4 @@ def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
 
 def joined_options(pairs: Iterable[tuple[str, str]]) -> Html:
     """Suggestions for a field: values with their words."""
-    return joined(html('<option value="{}">{}</option>', value, words) for value, words in pairs)
+    return joined(html('<option value="{}">{}</option>', value, seen(words)) for value, words in pairs)

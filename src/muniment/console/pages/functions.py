@@ -16,7 +16,7 @@ from muniment.functions.routes import get_function, get_manifest, list_functions
 from muniment.functions.store import FunctionQuery
 from muniment.functions.types import Function
 from muniment.http.html.frame import Page, root_from
-from muniment.http.html.markup import Html, html, strange
+from muniment.http.html.markup import Html, html, seen, strange
 from muniment.http.query import QueryReader
 from muniment.http.request import Request
 from muniment.ipfs.cid import BundleCid, Cid
@@ -75,9 +75,8 @@ async def function_page(context: Context, request: Request, cid: Cid) -> Page:
         rows.triggers(triggers.records, root, now_ms, none="Nobody has signed one yet."),
         await _versions(context, request, function, root),
     )  # fmt: skip
-    return Page(
-        f"{function.name} {function.version}", body, "functions", f"{root}functions/{function.cid}", ("function.js",)
-    )
+    title = seen(f"{function.name} {function.version}")
+    return Page(title, body, "functions", f"{root}functions/{function.cid}", ("function.js",))
 
 
 @page("/console/deploy")

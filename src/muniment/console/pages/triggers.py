@@ -16,7 +16,7 @@ from muniment.evm.signature import Signature
 from muniment.functions.routes import get_function
 from muniment.functions.types import Function
 from muniment.http.html.frame import Page, root_from
-from muniment.http.html.markup import NOTHING, Html, html, strange
+from muniment.http.html.markup import NOTHING, Html, html, seen, strange
 from muniment.http.query import QueryReader
 from muniment.http.request import Request
 from muniment.intents.queries import IntentQuery
@@ -83,7 +83,7 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
         _end(trigger, now_ms),
         html("<details><summary>Typed data</summary><pre>{}</pre></details>", _typed_data(trigger)),
     )  # fmt: skip
-    return Page(str(trigger.description), body, "triggers", f"{root}triggers/{trigger.sig}", ("trigger.js",))
+    return Page(seen(trigger.description), body, "triggers", f"{root}triggers/{trigger.sig}", ("trigger.js",))
 
 
 async def _facts(context: Context, request: Request, trigger: Trigger, root: str) -> Html:

@@ -48,9 +48,14 @@ def joined(parts: Iterable[Html]) -> Html:
 
 def strange(text: str) -> Html:
     """The text of a stranger, apart from the direction of writing around it; unseen characters are named."""
-    if text.isascii() and text.isprintable():
+    if text.isascii() and text.isprintable():  # most texts: a quick look is enough
         return Html(f"<bdi>{escape(text)}</bdi>")
     return Html(f"<bdi>{''.join(_visible(each) for each in text)}</bdi>")
+
+
+def seen(text: str) -> str:
+    """The text of a stranger where no markup can be, such as a title: unseen characters are named."""
+    return "".join(f"U+{ord(each):04X}" if _is_unseen(each) else each for each in text)
 
 
 @lru_cache(maxsize=_TEMPLATES_KEPT)
@@ -76,6 +81,10 @@ def _only_markup(part: Html) -> str:
 
 
 def _visible(character: str) -> str:
-    if character == "\n" or unicodedata.category(character) not in _UNSEEN_CATEGORIES:
+    if not _is_unseen(character):
         return escape(character)
     return f'<span class="unseen">U+{ord(character):04X}</span>'
+
+
+def _is_unseen(character: str) -> bool:
+    return character != "\n" and unicodedata.category(character) in _UNSEEN_CATEGORIES

@@ -1,0 +1,243 @@
+"""The pages without a browser: links, hostile text, empty registries, refusals, and a registry under a path."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+import httpx2
+import pytest
+from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
+
+from builders import Bundle, Wallet, deploy
+from console_world import HOSTILE, World, fill
+from muniment.app import Application
+from muniment.context import Context
+from muniment.settings import Settings
+
+ENGINES = ["sqlite", "postgres"]
+pytestmark = pytest.mark.parametrize("database_url", ENGINES, indirect=True)
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+HIDDEN = "U+202E"
+
+
+class Outline(HTMLParser):
+    """The elements of a page, its links and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.handlers: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in {"href", "src", "action"}]
+        self.handlers += [name for name, _ in attrs if name.startswith("on") or name == "style"]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def under(app: Any, prefix: str) -> Any:
+    """The application behind a proxy that serves it under a path, and removes that path."""
+
+    async def served(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["path"].startswith(prefix), scope["path"]
+        raw = scope["raw_path"].removeprefix(prefix.encode()) or b"/"
+        await app({**scope, "path": scope["path"].removeprefix(prefix) or "/", "raw_path": raw}, receive, send)
+
+    return served
+
+
+@pytest.fixture
+async def reader(app: Application) -> AsyncIterator[httpx2.AsyncClient]:
+    """A browser's requests, without the comparison with OpenAPI, which does not have the console."""
+    transport = httpx2.ASGITransport(app=app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test", headers=BROWSER) as made:
+        yield made
+
+
+@pytest.fixture
+async def world(context: Context, reader: httpx2.AsyncClient, clock: Any) -> World:
+    return await fill(context, reader, lambda now_ms: setattr(clock, "now_ms", now_ms), intents=30)
+
+
+@pytest.mark.parametrize("prefix", ["", "/registry"])
+async def test_every_link_of_every_page_leads_somewhere(app: Application, world: World, prefix: str) -> None:
+    transport = httpx2.ASGITransport(app=under(app, prefix) if prefix else app)
+    start, seen = f"http://test{prefix}/", set[str]()
+    async with httpx2.AsyncClient(transport=transport, headers=BROWSER) as client:
+        waiting = [start]
+        while waiting:
+            url = waiting.pop()
+            answer = await client.get(url)
+            assert answer.status_code in {200, 303}, (url, answer.text[:300])
+            found = [answer.headers["location"]] if answer.status_code == 303 else []
+            if answer.headers.get("content-type", "").startswith("text/html"):
+                found += Outline(answer.text).links
+            for link in found:
+                target = urldefrag(urljoin(url, link)).url
+                is_ours = urlsplit(target).netloc == "test" and "/errors/" not in target
+                if is_ours and target not in seen:
+                    assert urlsplit(target).path.startswith(f"{prefix}/"), (url, link)
+                    seen.add(target)
+                    waiting.append(target)
+    paths = {urlsplit(each).path.removeprefix(prefix) for each in seen}
+    assert {"/console", "/console/functions", "/console/triggers/new", "/console/service", "/docs"} <= paths
+    assert {f"/console/triggers/{each['sig']}" for each in world.triggers} <= paths
+    assert len([each for each in paths if each.startswith("/console/intents/")]) > 20
+
+
+async def test_the_text_of_a_stranger_is_text_on_every_page(reader: httpx2.AsyncClient, world: World) -> None:
+    places = [
+        "console", "console/triggers", f"console/triggers/{world.triggers[-1]['sig']}", "console/functions",
+        f"console/functions/{world.cids['Hostile']}", f"console/addresses/{Wallet(64).address}",
+        f"console/intents/{world.intents['failed'][0]}", "console/find?q=%3Cscript%3E%E2%80%AE",
+        "console/triggers?signer=%3Cscript%3E%E2%80%AE", "console/%3Cscript%3E",
+    ]  # fmt: skip
+    plain = Outline((await reader.get("/console/deploy")).text)
+    for place in places:
+        outline = Outline((await reader.get(f"/{place}")).text)
+        assert outline.tags.count("script") <= plain.tags.count("script") + 2, place
+        assert not {"img", "iframe", "object", "embed", "base", "meta http-equiv"} & set(outline.tags), place
+        assert outline.handlers == [], place
+        assert not any(character in outline.text for character in "\u202e\u200b\x1b"), place
+    shown = Outline((await reader.get(f"/{places[2]}")).text).text
+    assert HOSTILE.partition("\u202e")[0] in shown
+    assert HIDDEN in shown
+
+
+NAMES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=60)
+
+
+@hypothesis_settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=NAMES, number=st.integers(1_000, 9_000_000))
+async def test_any_name_of_a_function_stays_a_text(reader: httpx2.AsyncClient, name: str, number: int) -> None:
+    cid = await deploy(reader, Bundle(name, "1.0.0", name), Wallet(number))
+    outline = Outline((await reader.get(f"/console/functions/{cid}")).text)
+    assert outline.handlers == []
+    assert outline.tags.count("bdi") >= 2
+
+
+async def test_an_empty_registry_says_what_to_do(reader: httpx2.AsyncClient) -> None:
+    for path, words in {
+        "console": "None arrived", "console/functions": "Deploy the first one",
+        "console/triggers": "Sign the first one",
+        "console/intents": "Relayers record them", "console/intents?status=failed": "No intent matches",
+        f"console/addresses/{Wallet(1).address}": "It has signed none",
+    }.items():  # fmt: skip
+        answer = await reader.get(f"/{path}")
+        assert answer.status_code == 200
+        assert words in Outline(answer.text).text, path
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/console/triggers/0x12", 400, "invalid-signature"), ("/console/intents/0x12", 400, "invalid-hex"),
+        (f"/console/triggers/0x{'11' * 64}1b", 404, "trigger-not-found"), ("/console/nothing", 404, "unknown-path"),
+        (f"/console/intents/0x{'11' * 32}", 404, "intent-not-found"),
+        ("/console/addresses/0x1", 400, "invalid-address"),
+        ("/console/functions/Qm", 400, "invalid-cid"), ("/console/triggers?cursor=x", 400, "invalid-parameter"),
+        ("/console/intents?op=9", 400, "invalid-parameter"), ("/console/assets/x/frame.js", 404, "unknown-path"),
+    ],
+)  # fmt: skip
+async def test_a_refusal_is_a_page_for_a_browser_and_a_document_for_others(
+    reader: httpx2.AsyncClient, path: str, status: int, code: str
+) -> None:
+    page = await reader.get(path)
+    assert (page.status_code, page.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert code in Outline(page.text).text
+    assert "script-src" not in page.headers["content-security-policy"]
+    assert page.headers["x-request-id"] in page.text
+    document = await reader.get(path, headers={"accept": "application/json"})
+    assert (document.status_code, document.json()["code"]) == (status, code)
+    refused = await reader.post(path.partition("?")[0], headers=BROWSER)
+    assert refused.status_code in {404, 405}
+
+
+async def test_empty_fields_of_a_form_are_left_out(reader: httpx2.AsyncClient, world: World) -> None:
+    all_of_them = await reader.get("/console/triggers?active=&signer=&functionCid=")
+    assert all(each["sig"][:8] in all_of_them.text for each in world.triggers)
+    active = await reader.get(f"/console/triggers?active=true&signer={world.triggers[0]['signer']}")
+    assert world.triggers[0]["sig"][:8] in active.text
+    assert world.triggers[1]["sig"][:8] not in active.text
+
+
+async def test_older_rows_are_on_the_next_page(reader: httpx2.AsyncClient, world: World) -> None:
+    first = await reader.get("/console/intents")
+    older = next(link for link in Outline(first.text).links if "cursor=" in link)
+    second = await reader.get(urljoin("/console/intents", older))
+    rows = [{link for link in Outline(page.text).links if "console/intents/0x" in link} for page in (first, second)]
+    assert (len(rows[0]), rows[0] & rows[1]) == (25, set())
+    assert rows[1]
+    assert "Newest" in second.text
+    del world
+
+
+async def test_what_is_found_and_how(reader: httpx2.AsyncClient, world: World) -> None:
+    sig, intent = world.triggers[0]["sig"], world.intents["failed"][0]
+    record = (await reader.get(f"/intents/{intent}", headers={"accept": "application/json"})).json()
+    cid = world.cids["Refill"]
+    for given_text, path in {
+        sig: f"triggers/{sig}", sig[2:].upper(): f"triggers/{sig}", intent: f"intents/{intent}",
+        cid: f"functions/{cid}",
+        record["transactionHash"]: "intents/0x", Wallet(61).address.lower(): f"addresses/{Wallet(61).address}",
+        f"https://x.example/functions/{cid}/manifest?a=b": f"functions/{cid}", f" {intent}\n": f"intents/{intent}",
+    }.items():  # fmt: skip
+        answer = await reader.get("/console/find", params={"q": given_text})
+        assert answer.status_code == 303, given_text
+        assert urljoin("/console/find", answer.headers["location"]).startswith(f"/console/{path}"), given_text
+    for proposal in record["proposals"]:
+        answer = await reader.get("/console/find", params={"q": proposal["hash"]})
+        assert answer.status_code == 303
+    for unknown, words in {
+        "0x" + "ab" * 32: "a hash",
+        "0x" + "11" * 64 + "1b": "a signature",
+        "hello": "no signature",
+    }.items():
+        answer = await reader.get("/console/find", params={"q": unknown})
+        assert answer.status_code == 200
+        assert words in answer.text
+
+
+async def test_the_service_page_tells_no_secret(reader: httpx2.AsyncClient, context: Context) -> None:
+    page = (await reader.get("/console/service")).text
+    assert "0xd0515f681373c2feae6301dd219f013bf536ad6a34fd30023074381fa8858d04" in page  # the domain, as EIP-712 has it
+    for secret in context.secrets():
+        assert secret.hex() not in page
+    assert str(context.settings.data_dir) not in page
+    assert "postgres" not in page
+
+
+async def test_files_are_kept_for_ever_under_their_hash(reader: httpx2.AsyncClient) -> None:
+    links = [link for link in Outline((await reader.get("/console/triggers/new")).text).links if "/assets/" in link]
+    assert len(links) <= 14 * 2
+    for link in links:
+        whole = await reader.get(urljoin("/console/triggers/new", link), headers={"accept-encoding": "identity"})
+        small = await reader.get(urljoin("/console/triggers/new", link), headers={"accept-encoding": "gzip"})
+        assert whole.content == small.content
+        assert int(small.headers["content-length"]) < len(whole.content)
+        assert "immutable" in whole.headers["cache-control"]
+        assert whole.headers["content-type"].split(";")[0] in {"text/javascript", "text/css"}
+
+
+class TestConsoleOff:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return Settings(
+            **{**{name: getattr(settings, name) for name in ("data_dir", "database_url")}, "console": False}
+        )
+
+    async def test_there_is_no_page_and_no_link_to_one(self, reader: httpx2.AsyncClient) -> None:
+        for path in ("/console", "/console/triggers", "/console/assets/x/frame.js"):
+            answer = await reader.get(path)
+            assert (answer.status_code, answer.json()["code"]) == (404, "unknown-path")
+        assert (await reader.get("/")).headers["location"] == "docs"
+        for path in ("/docs", "/errors/invalid-address"):
+            assert not [link for link in Outline((await reader.get(path)).text).links if "console" in link]
