@@ -43,7 +43,7 @@ def measure() -> tuple[Imported, Micros]:
         few_dir, many_dir = Path(folder) / "few", Path(folder) / "many"
         fill(few_dir, FEW)
         imported = fill(many_dir, IMPORTED)
-        _copy(many_dir / "muniment.db")
+        copy_all(many_dir / "muniment.db")
         return imported, asyncio.run(_compare(few_dir, many_dir))
 
 
@@ -78,7 +78,7 @@ def _lines(count: int) -> Iterator[bytes]:
         yield json.dumps(intent, separators=(",", ":")).encode() + b"\n"
 
 
-def _copy(database: Path) -> None:
+def copy_all(database: Path) -> None:
     """Copies of every intent, with its proposal and its log, under other hashes and of other users and triggers."""
     connection = sqlite3.connect(database)
     connection.execute("PRAGMA synchronous=OFF")

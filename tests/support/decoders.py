@@ -504,6 +504,22 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "/functions?": (),
     "/intents?": (),
     "/ipfs/bafkqaaa?": (),
+    "/console/": (),
+    "/console/triggers?": (
+        "console.read_query split",
+        "console.is_behind split",
+        "console.pages parse_qsl",
+        "console.filter_form parse_qsl",
+        "http._without_order split",
+        "http._without_order unquote_to_bytes",
+    ),
+    "/console/find?q=": (
+        "console.find parse_qs",
+        "console.find split",
+        "console.find unquote",
+        "console._PARTS compile",
+        "console._HEX compile",
+    ),
 }
 
 # Rooms whose input is the operator's own: commands, settings, SQL of ours. What a client reads of a service is timed in
@@ -512,6 +528,10 @@ TRUSTED_ROOMS = frozenset({"cli", "client", "maintenance", "settings", "storage"
 TRUSTED: dict[str, frozenset[str]] = {
     "a record that was checked when it was stored": frozenset(
         {
+            "console._manifest decode",
+            "console.decoded decode",
+            "console.intent decode",
+            "console.milliseconds fromisoformat",
             "functions._decoded decode",
             "webhooks._types_decoder Decoder",
             "webhooks._filters_decoder Decoder",
@@ -549,6 +569,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "evm.StaticPrices.read parse_json",
             "evm._BASE_URL compile",
             "evm.load_chains loads",
+            "evm._explorer_url urlsplit",
             "evm._url urlsplit",
             "evm._check_url urlsplit",
             "evm.TokenLists._fetch urlsplit",
@@ -570,6 +591,11 @@ TRUSTED: dict[str, frozenset[str]] = {
             "app._TABLE compile",
             "app._described split",
             "blocks._BLOCK_NAME compile",
+            "console._IMPORT compile",
+            "console._LINK compile",
+            "console._resolved split",
+            "console.without_comments splitlines",
+            "http._pieces split",
             "http._PATH_PARAMETER compile",
             "http._described sub",
             "http._prose sub",
