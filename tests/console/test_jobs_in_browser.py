@@ -4,49 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, Route, expect
 
-from browsing import Watch, violations, watched
+from browsing import violations
 from builders import Bundle, Wallet
 from console_world import HOSTILE, Registry
-from injected_wallet import InjectedWallet
+from injected_wallet import InjectedWallet, choose, opened, wizard_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 KEY, OTHER = Wallet(81).key, Wallet(82).key
-THRESHOLD = {"chainId": "8453", "limit": "1000000000000000000"}
-
-
-@asynccontextmanager
-async def opened(
-    chromium: Browser, registry: Registry, path: str, *wallets: InjectedWallet
-) -> AsyncGenerator[tuple[Page, Watch]]:
-    """A page of the console with these wallets."""
-    async with watched(chromium, registry.url) as (context, watch):
-        for number, wallet in enumerate(wallets):
-            await wallet.join(context, f"testWallet{number}")
-        page = await context.new_page()
-        await page.goto(path)
-        yield page, watch
-
-
-async def choose(page: Page, wallet: InjectedWallet) -> None:
-    """Choose a wallet in the dialog."""
-    await page.get_by_role("dialog").get_by_role("button", name=wallet.title).click()
-
-
-def wizard_of(registry: Registry, **given: Any) -> str:
-    """The address of the wizard, filled in for the function Threshold."""
-    cid = registry.world.cids["Threshold"]
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
-    return f"console/triggers/new?{urlencode({'functionCid': cid, 'input': json.dumps(THRESHOLD), **texts})}"
 
 
 KINDS = {
@@ -138,8 +109,9 @@ async def test_a_trigger_is_signed_elsewhere(chromium: Browser, registry: Regist
             await page.get_by_role("button", name="Save typed-data.json").click()
         data = json.loads(Path(await (await download.value).path()).read_text("utf-8"))
         device = InjectedWallet(OTHER)
-        signature = device._result("eth_signTypedData_v4", [device.address, json.dumps(data)])
+        signature = device.result("eth_signTypedData_v4", [device.address, json.dumps(data)])
         box = page.get_by_label("Signature", exact=True)
+        await page.get_by_label("Signer", exact=True).fill(device.address)
         await box.fill("0x12")
         await page.get_by_role("button", name="Use this signature").click()
         await expect(page.locator(".elsewhere")).to_contain_text("65 bytes")

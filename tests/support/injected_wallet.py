@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 from eth_account import Account
 from eth_account.messages import encode_defunct, encode_typed_data
-from playwright.async_api import BrowserContext
+from playwright.async_api import Browser, BrowserContext, Page
+
+from browsing import Watch, watched
+from console_world import Registry
 
 Mode = Literal["signs", "rejects", "pending", "unauthorised", "empty domain", "contract"]
+THRESHOLD = {"chainId": "8453", "limit": "1000000000000000000"}
 _CODES = {"rejects": 4001, "pending": -32002, "unauthorised": 4100}
 _PROVIDER = """
 (() => {
@@ -63,9 +70,9 @@ class InjectedWallet:
         self.asked.append(call)
         if self.mode in _CODES and call["method"] != "eth_chainId":
             return json.dumps({"code": _CODES[self.mode]})
-        return json.dumps({"result": self._result(call["method"], call["params"])})
+        return json.dumps({"result": self.result(call["method"], call["params"])})
 
-    def _result(self, method: str, params: list[Any]) -> Any:
+    def result(self, method: str, params: list[Any]) -> Any:
         if method in {"eth_requestAccounts", "eth_accounts"}:
             return [self.address.lower()]
         if method == "eth_chainId":
@@ -82,3 +89,28 @@ class InjectedWallet:
 
     def _signed(self, message: Any) -> str:
         return "0x" + Account.sign_message(message, self.signing_key or self.key).signature.hex().removeprefix("0x")
+
+
+@asynccontextmanager
+async def opened(
+    chromium: Browser, registry: Registry, path: str, *wallets: InjectedWallet
+) -> AsyncGenerator[tuple[Page, Watch]]:
+    """A page of the console with these wallets."""
+    async with watched(chromium, registry.url) as (context, watch):
+        for number, wallet in enumerate(wallets):
+            await wallet.join(context, f"testWallet{number}")
+        page = await context.new_page()
+        await page.goto(path)
+        yield page, watch
+
+
+async def choose(page: Page, wallet: InjectedWallet) -> None:
+    """Choose a wallet in the dialog."""
+    await page.get_by_role("dialog").get_by_role("button", name=wallet.title).click()
+
+
+def wizard_of(registry: Registry, **given: Any) -> str:
+    """The address of the wizard, filled in for the function Threshold unless `given` says otherwise."""
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+    known = {"functionCid": registry.world.cids["Threshold"], "input": json.dumps(THRESHOLD)}
+    return f"console/triggers/new?{urlencode({**known, **texts})}"

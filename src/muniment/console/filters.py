@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
+from muniment.console.times import DATED_MS_MAX
 from muniment.http.html.markup import NOTHING, Html, html
+from muniment.wire import TIMESTAMP_MS_MAX, iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +30,14 @@ class Choice(NamedTuple):
     values: tuple[tuple[str, str], ...]
 
 
-Filter: TypeAlias = Field | Choice
+class Moment(NamedTuple):
+    """A parameter that is a time in UTC."""
+
+    name: str
+    words: str
+
+
+Filter: TypeAlias = Field | Choice | Moment
 
 
 def filter_form(request: Request, filters: Sequence[Filter]) -> Html:
@@ -45,7 +54,9 @@ def filter_form(request: Request, filters: Sequence[Filter]) -> Html:
 
 def _field(each: Filter, given: Mapping[str, str]) -> Html:
     value = given.get(each.name, "")
-    if isinstance(each, Field):
+    if isinstance(each, Moment):
+        box = html('<input type="datetime-local" step="any" name="{}" value="{}">', each.name, _as_time(value))
+    elif isinstance(each, Field):
         box = html('<input name="{}" value="{}" spellcheck="false" autocomplete="off">', each.name, value)
     else:
         options = [
@@ -54,3 +65,10 @@ def _field(each: Filter, given: Mapping[str, str]) -> Html:
         ]
         box = html('<select name="{}">{}</select>', each.name, options)
     return html("<label><span>{}</span>{}</label>", each.words, box)
+
+
+def _as_time(value: str) -> str:
+    """A time as a field of a browser takes it; links of the API's users have it in milliseconds."""
+    if not value.isascii() or not value.isdecimal() or len(value) > len(str(TIMESTAMP_MS_MAX)):
+        return value
+    return iso_time(int(value))[:-1] if int(value) <= DATED_MS_MAX else ""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
+from muniment.console.asked import asked
 from muniment.http.html.markup import NOTHING, Html, html, joined, seen
 
 if TYPE_CHECKING:
@@ -108,9 +109,10 @@ def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
     if is_behind(request) or not cursor:
         return rows
     return html(
-        '<div id="newer" class="newer"></div><div id="rows" data-kind="{}" data-cursor="{}">{}</div>',
+        '<div id="newer" class="newer"></div><div id="rows" data-kind="{}" data-cursor="{}" data-query="{}">{}</div>',
         kind,
         cursor,
+        asked(request).decode("ascii", "replace"),
         rows,
     )
 

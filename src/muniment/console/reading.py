@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from muniment.console.asked import asked
 from muniment.http.reply import Ready, closed_after
 from muniment.intents.generations import FIRST
 from muniment.intents.routes import list_intents
@@ -46,10 +47,10 @@ class Listing(NamedTuple):
 def read_query(request: Request, reader: QueryReader[Q], fixed: bytes = b"") -> Q:
     """The filters in the address of a page, with its number of rows and the parameters that are `fixed`.
 
-    A form sends the fields that nobody filled in as well: they are left out. Raises `InvalidParameter` or a kin of it.
+    Raises `InvalidParameter` or a kin of it.
     """
-    filled = [part for part in request.query.split(b"&") if part.partition(b"=")[2]]
-    return msgspec.structs.replace(reader.read(b"&".join([*filled, fixed] if fixed else filled)), limit=ROWS)
+    query = b"&".join(part for part in (asked(request), fixed) if part)
+    return msgspec.structs.replace(reader.read(query), limit=ROWS)
 
 
 async def listing(

@@ -12,12 +12,12 @@ _UNITS: Final = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), (
 # Up to this many of a unit, the smaller unit says more: 36 hours rather than one day.
 _FEW: Final = 2
 # 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339 and of the standard library.
-_DATED_MS_MAX: Final = 253_402_300_799_999
+DATED_MS_MAX: Final = 253_402_300_799_999
 
 
 def relative(timestamp_ms: int, now_ms: int) -> Html:
     """`3 minutes ago` or `in 2 hours`, with the exact time as its title."""
-    if timestamp_ms > _DATED_MS_MAX:
+    if timestamp_ms > DATED_MS_MAX:
         return html("<span>{} ms after 1970</span>", timestamp_ms)
     return html(
         '<time datetime="{}" title="{}">{}</time>',
@@ -27,7 +27,7 @@ def relative(timestamp_ms: int, now_ms: int) -> Html:
 
 def absolute(timestamp_ms: int) -> str:
     """`2026-11-20 19:48:00 UTC`."""
-    if timestamp_ms > _DATED_MS_MAX:
+    if timestamp_ms > DATED_MS_MAX:
         return f"{timestamp_ms} ms after 1970"
     return f"{iso_time(timestamp_ms)[:19].replace('T', ' ')} UTC"
 

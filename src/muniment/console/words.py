@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from muniment.console.parts import identifier
+from muniment.evm.address import Address
 from muniment.http.html.markup import Html, html, strange
 from muniment.intents.types import Intent
 from muniment.triggers.typed_data import CRON, EVENT
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 _FIRST_OPS: Final = ("Swap", "Transfer", "EVM call", "SVM call")
 _SECOND_OPS: Final = ("Swap", "Transfer", "Call", "Cross-chain swap", "Dynamic call")
 _UNITS: Final = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"}
+_DAYS: Final = ("Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
+_WEEKDAYS: Final = {
+    **{str(number): f"on {name}" for number, name in enumerate(_DAYS)}, "1-5": "on Mondays to Fridays",
+}  # fmt: skip
+_DAYS_OF_EVERY_MONTH: Final = 28
 _WEI: Final = 10**18
 # Amounts from here on are probably in the smallest unit of a token of 18 decimals: a hint beside the number.
 _HINTED_FROM: Final = 10**14
@@ -35,6 +42,50 @@ def when(config: Mapping[str, Any]) -> Html:
     if config["type"] == CRON:
         return html("<code>{}</code>", str(config["schedule"]))
     return html("event") if config["type"] == EVENT else html("once")
+
+
+def schedule_in_words(schedule: str) -> str:
+    """The common schedules in words, such as `every day at 09:30`; empty for another one."""
+    minute, hour, day, month, weekday = schedule.split()
+    if month != "*":
+        return ""
+    if day == weekday == "*":
+        return _through_a_day(minute, hour)
+    if not (_is_number(minute) and _is_number(hour)):
+        return ""
+    at = f"at {int(hour):02}:{int(minute):02}"
+    if weekday == "*" and _is_number(day) and int(day) <= _DAYS_OF_EVERY_MONTH:
+        return f"on day {int(day)} of each month {at}"
+    return f"{_WEEKDAYS[weekday]} {at}" if day == "*" and weekday in _WEEKDAYS else ""
+
+
+def _through_a_day(minute: str, hour: str) -> str:
+    if hour == "*" and not _is_number(minute):
+        return _every(minute, 60, "minute")
+    if not _is_number(minute):
+        return ""
+    if _is_number(hour):
+        return f"every day at {int(hour):02}:{int(minute):02}"
+    every = _every(hour, 24, "hour")
+    return f"{every} at minute {int(minute)}" if every and int(minute) else every
+
+
+def _every(field: str, whole: int, unit: str) -> str:
+    """`*/15` of 60 minutes as `every 15 minutes`.
+
+    A step that does not divide the whole has no words: between its last run and the first one of the next hour or day
+    lies less time than between the others.
+    """
+    if field == "*":
+        return f"every {unit}"
+    first, _, step = field.partition("/")
+    if first != "*" or not _is_number(step) or int(step) == 0 or whole % int(step):
+        return ""
+    return f"every {unit}" if int(step) == 1 else f"every {int(step)} {unit}s"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
 def delta(text: str) -> str:
@@ -65,8 +116,13 @@ def value_of(value: Any, kind: str, chains: Mapping[int, Chain], name: str) -> H
         members = cast("dict[str, Any]", value)
         return html(
             '<dl class="facts">{}</dl>',
-            [html("<dt>{}<dd>{}", key, value_of(each, "", chains, key)) for key, each in members.items()],
+            [
+                html("<dt>{}<dd>{}", key, value_of(each, key if key == "address" else "", chains, key))
+                for key, each in members.items()
+            ],
         )
+    if kind == "address":
+        return identifier(str(Address.parse(str(value))), whole=True)
     text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     if text.isdecimal() and kind != "string" and len(text) < 80:  # noqa: PLR2004 - 2^256 has 78 digits
         return _number(int(text), chains, name)

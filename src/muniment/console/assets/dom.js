@@ -38,11 +38,24 @@ export function fill(parent, ...children) {
   parent.replaceChildren(...element("div", {}, ...children).childNodes);
 }
 
+// Characters that move or reorder what stands beside them, or that nobody sees; as the pages of the registry name them.
+const UNSEEN = /([\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}])/u;
+
+/**
+ * The text of a stranger, apart from the direction of writing around it; unseen characters are named.
+ * @param {string} text
+ */
+export function strange(text) {
+  return element("bdi", {}, ...text.split(UNSEEN).map((part, at) => at % 2 && part !== "\n"
+    ? element("span", { class: "unseen" }, `U+${(part.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`)
+    : part));
+}
+
 /**
  * A field with its label above and a place for what is wrong with it below.
- * @param {string} label
+ * @param {Child} label
  * @param {HTMLElement} input
- * @param {string} [hint]
+ * @param {Child} [hint]
  */
 export function labelled(label, input, hint = "") {
   const id = input.id || `field-${(labelled.count += 1)}`;

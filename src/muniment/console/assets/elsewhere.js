@@ -1,43 +1,68 @@
 // Sign elsewhere: save what is to be signed, sign it with any tool or device, and paste the signature.
 
-import { element, labelled, messageOf, save } from "./dom.js";
-import { DOMAIN_TYPES, digest, signerOf } from "./proofs/typed-data.js";
+import { blame, element, fill, labelled, messageOf, save } from "./dom.js";
+import { DOMAIN_TYPES, addressOf, digest, signerOf } from "./proofs/typed-data.js";
+
+/** @typedef {import("./proofs/typed-data.js").TypedData} TypedData */
 
 /**
- * @param {() => import("./proofs/typed-data.js").TypedData | null} read what is to be signed now; null while it is not known
- * @param {(signature: string, signer: string) => Promise<void>} onSigned
+ * @param {() => Promise<TypedData | null>} read what is to be signed now; null while it is not known
+ * @param {(data: TypedData, signature: string, signer: string) => Promise<void>} onSigned
+ * @param {string} [owner] who has to sign; without it the reader says who signs: any 65 bytes are somebody's signature
  * @returns {HTMLElement}
  */
-export function signElsewhere(read, onSigned) {
-  const box = element("textarea", { rows: 3, spellcheck: false, placeholder: "0x…", autocomplete: "off" });
+export function signElsewhere(read, onSigned, owner = "") {
+  const box = element("textarea", { rows: 3, spellcheck: "false", placeholder: "0x…", autocomplete: "off" });
+  const by = element("input", { spellcheck: "false", autocomplete: "off", placeholder: "0x…", value: owner });
   const told = element("p", { "aria-live": "polite" });
-  const take = async () => {
-    const data = read();
-    if (!data) return;
+  const tell = (/** @type {string} */ words, isBad = true) => {
+    told.className = isBad ? "bad" : "ok";
+    fill(told, words);
+  };
+  /** @param {(data: TypedData) => void | Promise<void>} work */
+  const withData = (work) => async () => {
+    tell("", false);
     try {
-      const signature = box.value.trim();
-      const signer = signerOf(digest(data), signature);
-      told.className = "ok";
-      told.textContent = `Signed by ${signer}. Sending …`;
-      await onSigned(signature, signer);
+      const data = await read();
+      if (data) await work(data);
+      else tell("There is nothing to sign yet: something in the form is missing or wrong.");
     } catch (error) {
-      told.className = "bad";
-      told.textContent = messageOf(error);
+      tell(messageOf(error));
     }
+  };
+  const take = async (/** @type {TypedData} */ data) => {
+    const wanted = addressOf(by.value.trim());
+    blame(by, wanted ? "" : "the address whose signature this is");
+    if (!wanted) return;
+    const signature = box.value.trim();
+    const signer = recovered(data, signature);
+    if (signer !== wanted) throw new Error(`Nothing was sent: over this data, it is a signature by ${signer}, not by ${wanted}. ${owner ? "" : "Was the form changed after the file was saved?"}`);
+    tell(`Signed by ${signer}. Sending …`, false);
+    await onSigned(data, signature, signer);
   };
   return element("details", { class: "elsewhere" },
     element("summary", {}, "Sign elsewhere"),
     element("p", {}, "For a device without a connection, a phone, or a wallet that this page does not find: save the typed "
       + "data, sign the file with eth_signTypedData_v4, and paste the signature."),
-    element("button", { type: "button", click: () => {
-      const data = read();
-      if (data) save("typed-data.json", JSON.stringify(withDomain(data), null, 2));
-    } }, "Save typed-data.json"),
+    element("button", { type: "button", click: withData((data) => save("typed-data.json", JSON.stringify(withDomain(data), null, 2))) }, "Save typed-data.json"),
+    owner ? null : labelled("Signer", by, "The address that signs"),
     labelled("Signature", box, "65 bytes in hex. The signer is recovered here before anything is sent."),
-    element("button", { type: "button", click: () => void take() }, "Use this signature"), told);
+    element("button", { type: "button", click: withData(take) }, "Use this signature"), told);
 }
 
-/** @param {import("./proofs/typed-data.js").TypedData} data */
+/**
+ * @param {TypedData} data
+ * @param {string} signature
+ */
+function recovered(data, signature) {
+  try {
+    return signerOf(digest(data), signature);
+  } catch (error) {
+    throw new Error(`Nothing was sent: ${messageOf(error)}.`);
+  }
+}
+
+/** @param {TypedData} data */
 function withDomain(data) {
   return { ...data, types: { EIP712Domain: DOMAIN_TYPES, ...data.types } };
 }

@@ -1,7 +1,9 @@
 // Fields of a form, each for a value of one type: it reads what was typed, or says what is wrong with it.
 
-import { blame, element, labelled } from "./dom.js";
+import { blame, element, fill, labelled, strange } from "./dom.js";
 import { addressOf, integer, integerRange } from "./proofs/typed-data.js";
+
+/** @typedef {import("./dom.js").Child} Child */
 
 /**
  * @typedef {object} Field
@@ -26,17 +28,26 @@ const WEI = 10n ** 18n;
  */
 export function fieldOf(name, type, meaning, pointer) {
   const label = `${name} · ${type}`;
-  if (type === "bool") return choice(label, [["false", "false"], ["true", "true"]], pointer, meaning, (text) => text === "true");
-  if (type === "Token") return group(label, { address: address("Token", `${pointer}/address`, name), chainId: chain(`${pointer}/chainId`, name) }, pointer, meaning);
+  const hint = meaning ? strange(meaning) : "";
+  if (type === "bool") return choice(label, [["false", "false"], ["true", "true"]], pointer, hint, (text) => text === "true");
+  if (type === "Token") return token(label, pointer, hint);
   if (type === "TokenAmount") {
-    const token = group("Token", { address: address("Address", `${pointer}/token/address`, name), chainId: chain(`${pointer}/token/chainId`, name) }, `${pointer}/token`, "");
-    return group(label, { token, amount: text("Amount, in units of the token", `${pointer}/amount`, amount, "like 1 or 1.5") }, pointer, meaning);
+    return group(label, { token: token("Token", `${pointer}/token`, ""), amount: text("Amount, in units of the token", `${pointer}/amount`, amount, "Like 1 or 1.5") }, pointer, hint);
   }
-  if (type === "address") return address(label, pointer, meaning);
+  if (type === "address") return address(label, pointer, hint);
   const range = integerRange(type);
-  if (range) return number(label, type, range, pointer, meaning, /chain/i.test(name));
-  if (type === "string") return text(label, pointer, (typed) => typed, meaning);
-  return text(label, pointer, (typed) => bytes(type, typed), meaning);
+  if (range) return number(label, type, range, pointer, hint, /chain/i.test(name));
+  if (type === "string") return written(label, pointer, hint);
+  return text(label, pointer, (typed) => bytes(type, typed), hint);
+}
+
+/**
+ * @param {string} label
+ * @param {string} pointer
+ * @param {Child} hint
+ */
+function token(label, pointer, hint) {
+  return group(label, { address: address("Address", `${pointer}/address`, ""), chainId: chain(`${pointer}/chainId`, "") }, pointer, hint);
 }
 
 /**
@@ -44,7 +55,7 @@ export function fieldOf(name, type, meaning, pointer) {
  * @param {string} label
  * @param {string} pointer
  * @param {(text: string) => unknown} convert
- * @param {string} [hint]
+ * @param {Child} [hint]
  * @param {Record<string, string | number | boolean>} [attributes]
  * @returns {Field}
  */
@@ -53,7 +64,24 @@ export function text(label, pointer, convert, hint = "", attributes = {}) {
   return {
     node: labelled(label, input, hint), pointer,
     read: () => convert(input.value.trim()),
-    write: (value) => { input.value = typeof value === "object" ? JSON.stringify(value) : String(value); },
+    write: (value) => { input.value = plain(value); },
+    blame: (words) => blame(input, words),
+  };
+}
+
+/**
+ * A text of any lines, which is taken as it is.
+ * @param {string} label
+ * @param {string} pointer
+ * @param {Child} hint
+ * @returns {Field}
+ */
+function written(label, pointer, hint) {
+  const input = element("textarea", { name: pointer, rows: 1, spellcheck: "false" });
+  return {
+    node: labelled(label, input, hint), pointer,
+    read: () => input.value,
+    write: (value) => { input.value = plain(value); },
     blame: (words) => blame(input, words),
   };
 }
@@ -62,7 +90,7 @@ export function text(label, pointer, convert, hint = "", attributes = {}) {
  * @param {string} label
  * @param {[string, string][]} options value and words
  * @param {string} pointer
- * @param {string} hint
+ * @param {Child} hint
  * @param {(text: string) => unknown} convert
  * @returns {Field}
  */
@@ -70,7 +98,11 @@ export function choice(label, options, pointer, hint, convert) {
   const input = element("select", { name: pointer }, ...options.map(([value, words]) => element("option", { value }, words)));
   return {
     node: labelled(label, input, hint), pointer,
-    read: () => convert(input.value),
+    read: () => {
+      // A link may give a value that is none of the options: no option is chosen then.
+      if (input.selectedIndex < 0) throw new Error("choose one");
+      return convert(input.value);
+    },
     write: (value) => { input.value = String(value); },
     blame: (words) => blame(input, words),
   };
@@ -82,7 +114,7 @@ export function choice(label, options, pointer, hint, convert) {
  * @param {string} type
  * @param {[bigint, bigint]} range
  * @param {string} pointer
- * @param {string} hint
+ * @param {Child} hint
  * @param {boolean} isChain
  * @returns {Field}
  */
@@ -91,35 +123,63 @@ export function number(label, type, range, pointer, hint, isChain = false) {
     if (!typed) throw new Error("a number is missing");
     return integer(type, expanded(typed), range).toString();
   }, hint, { inputmode: "numeric", ...(isChain ? { list: "chains" } : {}) });
-  const help = field.node.querySelector(".hint");
-  field.node.addEventListener("input", () => {
+  return explained(field, hint, (value) => (isChain ? chainName(BigInt(String(value))) : inWei(BigInt(String(value)))));
+}
+
+/**
+ * The field with a hint that also tells what its value means.
+ * @param {Field} field
+ * @param {Child} hint
+ * @param {(value: any) => string} meaning
+ * @returns {Field}
+ */
+export function explained(field, hint, meaning) {
+  const place = /** @type {Element} */ (field.node.querySelector(".hint"));
+  const show = () => {
+    let words = "";
     try {
-      const value = BigInt(String(field.read()));
-      if (help) help.textContent = isChain ? `${hint} ${chainName(value)}` : `${hint} ${inWei(value)}`;
+      words = meaning(field.read());
     } catch {
-      if (help) help.textContent = hint;
+      // What is wrong with it is said when the form is read.
+    }
+    fill(place, hint, hint && words ? " " : "", words);
+  };
+  field.node.addEventListener("input", show);
+  return {
+    ...field,
+    write: (value) => {
+      field.write(value);
+      show();
+    },
+  };
+}
+
+/**
+ * @param {string} label
+ * @param {string} pointer
+ * @param {Child} hint
+ * @returns {Field}
+ */
+export function address(label, pointer, hint) {
+  const field = text(label, pointer, (typed) => {
+    const found = addressOf(typed);
+    if (!found) throw new Error(typed ? "not an address, or its checksum is wrong (EIP-55)" : "an address is missing");
+    return found;
+  }, hint, { placeholder: "0x…" });
+  // Shown with its checksum, as the wallet will show it.
+  field.node.addEventListener("change", () => {
+    try {
+      field.write(field.read());
+    } catch {
+      // Said when the form is read.
     }
   });
   return field;
 }
 
 /**
- * @param {string} label
  * @param {string} pointer
- * @param {string} hint
- * @returns {Field}
- */
-export function address(label, pointer, hint) {
-  return text(label, pointer, (typed) => {
-    const found = addressOf(typed);
-    if (!found) throw new Error(typed ? "not an address, or its checksum is wrong (EIP-55)" : "an address is missing");
-    return found;
-  }, hint, { placeholder: "0x…" });
-}
-
-/**
- * @param {string} pointer
- * @param {string} hint
+ * @param {Child} hint
  */
 export function chain(pointer, hint) {
   return number("Chain", "uint64", [1n, 2n ** 53n - 1n], pointer, hint, true);
@@ -130,7 +190,7 @@ export function chain(pointer, hint) {
  * @param {string} label
  * @param {Record<string, Field>} fields
  * @param {string} pointer
- * @param {string} hint
+ * @param {Child} hint
  * @returns {Field}
  */
 export function group(label, fields, pointer, hint) {
@@ -162,6 +222,14 @@ export function checked(field) {
 
 /** A form that cannot be read yet: its fields say why. */
 export class Faulty extends Error {}
+
+/**
+ * The text of a value that a link gives. What fits no field is shown as it came, so that its field refuses it.
+ * @param {unknown} value
+ */
+function plain(value) {
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
 
 /** @param {string} typed */
 function expanded(typed) {

@@ -30,8 +30,7 @@ function follow(kind, cursor, onCount) {
   const look = async () => {
     due = document.hidden;
     if (due) return;
-    const query = new URLSearchParams(location.search);
-    for (const [name, value] of [...query]) if (!value || name === "cursor") query.delete(name);
+    const query = new URLSearchParams(rows?.dataset["query"]);
     query.set("sort", "1");
     query.set("limit", String(SHOWN_MAX));
     query.set("cursor", cursor);

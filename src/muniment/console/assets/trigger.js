@@ -5,8 +5,13 @@ import { element, fill, find, messageOf } from "./dom.js";
 import { signElsewhere } from "./elsewhere.js";
 import { digest, hashes, signerOf, textDigest } from "./proofs/typed-data.js";
 
+/** @typedef {import("./proofs/typed-data.js").TypedData} TypedData */
+
+const DEACTIVATE = { Deactivate: [{ name: "triggerSigs", type: "string[]" }] };
 const proof = find("proof");
 const sig = proof?.dataset["sig"] ?? "";
+const owner = proof?.dataset["signer"] ?? "";
+const domain = { name: `${proof?.dataset["protocol"]} Protocol - Registry`, version: "1" };
 if (proof && sig) void check(proof);
 const end = find("deactivate");
 if (end && sig) offerEnd(end);
@@ -20,16 +25,16 @@ async function check(place) {
   fill(place, place.querySelector("h2"), verdict, details);
   try {
     const trigger = await call(`triggers/${sig}`);
-    const data = typedData(trigger, place.dataset["protocol"] ?? "");
+    const data = typedData(trigger);
     const found = hashes(data);
     const signer = signerOf(digest(data), trigger.sig);
     fill(details, ...[["Domain", found.domain], ["Message", found.message], ["Digest", found.digest]].flatMap(([name, value]) =>
       [element("dt", {}, name), element("dd", { class: "mono" }, value)]));
-    const isRight = signer === trigger.signer && trigger.sig === sig;
+    const isRight = signer === trigger.signer && signer === owner && trigger.sig === sig;
     place.className = isRight ? "check yes" : "check no";
     verdict.textContent = isRight
       ? `Yes. The signature over the digest is by ${signer}, under the domain ${data.domain.name}.`
-      : `No. Under the domain ${data.domain.name} this is a signature by ${signer}, not by ${trigger.signer}.`;
+      : `No. Under the domain ${data.domain.name} this is a signature by ${signer}, not by ${owner}.`;
   } catch (error) {
     place.className = "check no";
     verdict.textContent = `No. ${messageOf(error)}`;
@@ -38,13 +43,12 @@ async function check(place) {
 
 /**
  * @param {any} trigger
- * @param {string} protocol
- * @returns {import("./proofs/typed-data.js").TypedData}
+ * @returns {TypedData}
  */
-function typedData(trigger, protocol) {
+function typedData(trigger) {
   const { functionCid, version, input, config, executionFeeLimit, minValidations } = trigger;
   return {
-    domain: { name: `${protocol} Protocol - Registry`, version: "1" }, primaryType: "Trigger", types: trigger.types,
+    domain, primaryType: "Trigger", types: trigger.types,
     message: { functionCid, version, input, config, executionFeeLimit, minValidations },
   };
 }
@@ -52,30 +56,44 @@ function typedData(trigger, protocol) {
 /** @param {HTMLElement} place */
 function offerEnd(place) {
   const told = element("p", { "aria-live": "polite" });
-  /** @type {any} */
-  let data = null;
-  const load = async () => {
-    data ??= (await call("triggers/deactivate/sign-params", { method: "POST", body: { triggerSigs: [sig] } })).typedData;
-    return data;
-  };
-  const send = async (/** @type {string} */ signature) => {
-    await call("triggers/deactivate", { method: "POST", body: { triggerSigs: [sig], signature } });
-    location.reload();
-  };
   const sign = async () => {
     told.className = "";
     told.textContent = "Waiting for the wallet …";
     try {
       const { connect, signTypedData } = await import("./wallet.js");
-      await send(await signTypedData(await connect(), await load()));
+      const by = await connect();
+      if (by.address !== owner) throw new Error(`The wallet's account is ${by.address}. Only ${owner} can end this trigger: choose that account in the wallet.`);
+      const data = await endData();
+      await sendEnd(data, await signTypedData(by, data));
     } catch (error) {
       told.className = "bad";
       told.textContent = messageOf(error);
     }
   };
-  const elsewhere = signElsewhere(() => data, send);
-  elsewhere.addEventListener("toggle", () => void load());
-  place.append(element("button", { type: "button", class: "danger", click: () => void sign() }, "Sign the deactivation"), told, elsewhere);
+  place.append(element("button", { type: "button", class: "danger", click: () => void sign() }, "Sign the deactivation"), told,
+    signElsewhere(endData, sendEnd, owner));
+}
+
+/**
+ * What ends this trigger. It comes from the registry: it must end this trigger and no other.
+ * @returns {Promise<TypedData>}
+ */
+async function endData() {
+  const { typedData: data } = await call("triggers/deactivate/sign-params", { method: "POST", body: { triggerSigs: [sig] } });
+  const wanted = { domain, primaryType: "Deactivate", types: DEACTIVATE, message: { triggerSigs: [sig] } };
+  if (hashes(data).digest !== hashes(wanted).digest) {
+    throw new Error("The registry wants something else to be signed than the end of this trigger. Nothing was signed.");
+  }
+  return wanted;
+}
+
+/**
+ * @param {TypedData} _
+ * @param {string} signature
+ */
+async function sendEnd(_, signature) {
+  await call("triggers/deactivate", { method: "POST", body: { triggerSigs: [sig], signature } });
+  location.reload();
 }
 
 /**
@@ -89,7 +107,7 @@ async function checkEnd(place, name) {
     const [consent, trigger] = await Promise.all([call(`deactivations/${name}`), call(`triggers/${sig}`)]);
     const hash = consent.form === "eip191" ? textDigest(consent.triggerSigs.join(",")) : digest({
       domain: consent.domain, primaryType: "Deactivate", message: { triggerSigs: consent.triggerSigs },
-      types: { Deactivate: [{ name: "triggerSigs", type: "string[]" }] },
+      types: DEACTIVATE,
     });
     if (!consent.triggerSigs.includes(sig)) throw new Error("the deactivation does not list this trigger");
     if (signerOf(hash, consent.signature) !== trigger.signer) throw new Error("the deactivation is not by the signer");

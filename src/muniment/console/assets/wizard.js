@@ -1,18 +1,19 @@
 // Compose a trigger, see what it says, and sign it. What is hashed here is the data that goes to the wallet.
 
 import { Problem, call, root } from "./api.js";
-import { configField } from "./config.js";
-import { element, fill, find, messageOf } from "./dom.js";
+import { element, fill, find, messageOf, strange } from "./dom.js";
 import { signElsewhere } from "./elsewhere.js";
-import { Faulty, checked, fieldOf, number, text } from "./fields.js";
+import { Faulty, checked, text } from "./fields.js";
+import { blameFields, bodyOf, fieldsOf, forget, keep, pardonEmpty, prefill, restore } from "./form.js";
 import { showPreview } from "./preview.js";
 
-/** @typedef {import("./fields.js").Field} Field */
+/** @typedef {import("./form.js").Parts} Parts */
+/** @typedef {import("./form.js").FunctionRecord} FunctionRecord */
 /** @typedef {import("./proofs/typed-data.js").TypedData} TypedData */
 
-const KEPT = "muniment-wizard";
 const WAIT_MS = 250;
-const UINT256 = /** @type {[bigint, bigint]} */ ([0n, 2n ** 256n - 1n]);
+// Refusals of what was signed before.
+const TAKEN = ["signature-taken", "trigger-deactivated"];
 
 const place = find("wizard");
 if (place) start(place);
@@ -26,19 +27,30 @@ function start(shown) {
   const side = element("aside", { class: "check sign", "aria-label": "What you sign", hidden: true });
   form.addEventListener("submit", (event) => event.preventDefault());
   fill(shown, element("div", { class: "left" }, element("h2", {}, "1 Function"), chosen.node, form), side);
+  const isLast = latest();
   const load = async () => {
+    const isWanted = isLast();
     const cid = String(chosen.read());
+    side.hidden = true;
+    fill(form);
     if (!cid) return;
     try {
-      const [record, manifest] = await Promise.all([call(`functions/${encodeURIComponent(cid)}`), call(`functions/${encodeURIComponent(cid)}/manifest`)]);
+      const path = `functions/${encodeURIComponent(cid)}`;
+      const [record, manifest] = await Promise.all([call(path), call(`${path}/manifest`)]);
+      if (!isWanted()) return;
       chosen.blame("");
       compose(form, side, record, manifest, given);
       side.hidden = false;
     } catch (error) {
-      chosen.blame(messageOf(error));
+      if (isWanted()) chosen.blame(messageOf(error));
     }
   };
-  chosen.node.addEventListener("change", () => void load());
+  chosen.node.addEventListener("change", () => {
+    // The address names the function: a reload and the way back lead to the same form.
+    given.set("functionCid", String(chosen.read()));
+    history.replaceState(null, "", `?${given}`);
+    void load();
+  });
   void load();
 }
 
@@ -46,150 +58,125 @@ function start(shown) {
  * The rest of the form for one function, and the panel beside it.
  * @param {HTMLElement} form
  * @param {HTMLElement} side
- * @param {{CID: string, name: string, version: string, description: string}} record
+ * @param {FunctionRecord} record
  * @param {{inputs?: Record<string, any>}} manifest
  * @param {URLSearchParams} given
  */
 function compose(form, side, record, manifest, given) {
   const parts = fieldsOf(record, manifest);
+  const left = element("div", {});
   fill(form,
-    element("p", {}, element("strong", {}, element("bdi", {}, record.name)), ` ${record.version}: `, element("bdi", {}, record.description)),
+    element("p", {}, element("strong", {}, strange(record.name)), ` ${record.version}: `, strange(record.description)), left,
     parts.description.node, element("h2", {}, "2 Inputs"),
     ...(parts.inputs.length ? parts.inputs.map((field) => field.node) : [element("p", { class: "empty" }, "It takes none.")]),
     element("h2", {}, "3 When"), parts.config.node, element("h2", {}, "4 Limits"), parts.fee.node, parts.validations.node, parts.version.node);
-  const told = element("div", { class: "preview", "aria-live": "polite" });
-  const status = element("p", { class: "status", "aria-live": "polite" });
-  const sign = element("button", { type: "button", class: "first", disabled: true }, "Sign in the wallet");
-  /** @type {TypedData | null} */
-  let data = null;
-  const send = async (/** @type {string} */ signature, /** @type {string} */ signer) => {
-    if (data) await register(data, String(checked(parts.description)), signature, signer);
-  };
-  sign.addEventListener("click", () => void signNow(() => data, send, status));
-  fill(side, element("h2", {}, "What you sign"), told, sign, status, signElsewhere(() => data, send));
-  const refresh = async () => {
-    const found = await look(parts, told);
-    data = found;
-    sign.disabled = !found;
-  };
-  const later = delayed(refresh);
+  const refresh = panel(side, parts);
+  fill(left, ...prefill(parts, given).map((words) => element("p", { class: "note" }, words)));
+  restore(form);
   form.oninput = () => {
-    data = null;
-    sign.disabled = true;
-    keep(form, record.CID);
-    later();
+    keep(form);
+    refresh();
   };
-  prefill(parts, given);
-  restore(form, record.CID, given);
-  // A form that nobody has touched is incomplete, not wrong.
-  void refresh().then(() => form.querySelectorAll(".fault").forEach((each) => { each.textContent = ""; }));
+  refresh(0, () => pardonEmpty(form));
 }
 
 /**
- * @param {{CID: string, name: string, version: string}} record
- * @param {{inputs?: Record<string, any>}} manifest
+ * The panel that says what is signed, and signs it. The function that comes back reads the form anew.
+ * @param {HTMLElement} side
+ * @param {Parts} parts
  */
-function fieldsOf(record, manifest) {
-  const inputs = Object.entries(manifest.inputs ?? {}).map(([name, declared]) => fieldOf(
-    name, typeof declared === "string" ? declared : declared.type, typeof declared === "string" ? "" : declared.description ?? "", `/input/${name}`));
-  const parts = {
-    cid: record.CID, names: Object.keys(manifest.inputs ?? {}), inputs, config: configField(),
-    description: text("Description, for lists; it is not signed", "/description", (typed) => {
-      if (!typed) throw new Error("1 to 1000 characters");
-      return typed;
-    }, "", { maxlength: 1000 }),
-    version: text("Version of the trigger", "/version", String, "Another version gives another signature"),
-    fee: number("Fee limit for each run, 0 for none", "uint256", UINT256, "/executionFeeLimit", "In the smallest unit"),
-    validations: number("Validations", "uint8", [1n, 255n], "/minValidations", "How many relayers must agree on a run"),
+function panel(side, parts) {
+  const told = element("div", { class: "preview", "aria-live": "polite" });
+  const status = element("p", { class: "status", "aria-live": "polite" });
+  const sign = element("button", { type: "button", class: "first", disabled: true }, "Sign in the wallet");
+  const isLast = latest();
+  /** @type {TypedData | null} */
+  let data = null;
+  let timer = 0;
+  const send = (/** @type {TypedData} */ signed, /** @type {string} */ signature, /** @type {string} */ signer) =>
+    register(signed, String(checked(parts.description)), signature, signer);
+  sign.addEventListener("click", () => void (data && signNow(data, send, status)));
+  fill(side, element("h2", {}, "What you sign"), told, sign, status, signElsewhere(async () => data, send));
+  return (waitMs = WAIT_MS, then = () => {}) => {
+    const isWanted = isLast();
+    data = null;
+    sign.disabled = true;
+    clearTimeout(timer);
+    timer = window.setTimeout(async () => {
+      const found = await look(parts, told, isWanted);
+      if (!isWanted()) return;
+      data = found;
+      sign.disabled = !found;
+      then();
+    }, waitMs);
   };
-  parts.description.write(record.name);
-  parts.version.write(record.version);
-  parts.fee.write("0");
-  parts.validations.write("1");
-  return parts;
 }
-
-/** @typedef {ReturnType<typeof fieldsOf>} Parts */
 
 /**
  * Ask what the form says and how it is signed; null while something is wrong with it.
  * @param {Parts} parts
  * @param {HTMLElement} told
+ * @param {() => boolean} isWanted false when the form was changed since
  * @returns {Promise<TypedData | null>}
  */
-async function look(parts, told) {
+async function look(parts, told, isWanted) {
   try {
-    checked(parts.description);
-    const input = Object.fromEntries(parts.inputs.map((field, at) => [parts.names[at] ?? "", checked(field)]));
-    const body = {
-      functionCid: parts.cid, version: checked(parts.version), input, config: checked(parts.config),
-      executionFeeLimit: checked(parts.fee), minValidations: Number(checked(parts.validations)),
-    };
-    const asked = { method: "POST", body };
+    const asked = { method: "POST", body: bodyOf(parts) };
     const [preview, data] = await Promise.all([call("triggers/preview", asked), call("triggers/sign-params", asked)]);
-    compare(data.message, body);
+    if (!isWanted()) return null;
+    compare(data, asked.body);
     showPreview(told, preview, data);
     return data;
   } catch (error) {
-    const words = error instanceof Problem && blameFields(parts, error) ? "Something in the form is wrong; it is said there." : messageOf(error);
-    fill(told, element("p", { class: error instanceof Faulty ? "faint" : "bad" }, error instanceof Faulty ? "Fill in the form." : words));
+    if (!isWanted()) return null;
+    if (error instanceof Faulty) fill(told, element("p", { class: "faint" }, "Fill in the form."));
+    else fill(told, element("p", { class: "bad" }, wordsOf(error)));
     return null;
   }
 }
 
 /**
- * The data to sign comes from the registry: it must say what was typed here.
- * @param {any} message
- * @param {any} body
+ * The data to sign comes from the registry: it must say what was typed here, under the name of this registry.
+ * @param {TypedData} data
+ * @param {Record<string, unknown>} body
  */
-function compare(message, body) {
-  const plain = (/** @type {unknown} */ value) => JSON.stringify(value, (_, each) =>
-    typeof each === "number" || typeof each === "boolean" ? String(each)
-      : typeof each === "string" && /^0x[0-9a-fA-F]*$/.test(each) ? each.toLowerCase()
-        : each && typeof each === "object" && !Array.isArray(each) ? Object.fromEntries(Object.entries(each).sort(([a], [b]) => (a < b ? -1 : 1))) : each);
-  for (const name of Object.keys(body)) {
-    if (plain(message[name]) !== plain(body[name])) throw new Error(`The registry wants another ${name} to be signed than this form has. Do not sign.`);
+function compare(data, body) {
+  const name = `${place?.dataset["protocol"]} Protocol - Registry`;
+  if (data.primaryType !== "Trigger" || data.domain.name !== name || data.domain.version !== "1") {
+    throw new Error("The registry wants something else than a trigger of its own to be signed. Do not sign.");
+  }
+  for (const [member, value] of Object.entries(body)) {
+    if (plain(data.message[member]) !== plain(value)) throw new Error(`The registry wants another ${member} to be signed than this form has. Do not sign.`);
   }
 }
 
 /**
- * Say at its field what a refusal is about; whether there was one.
- * @param {Parts} parts
- * @param {Problem} problem
+ * Values in one spelling: numbers as text, members in order.
+ * @param {unknown} value
  */
-function blameFields(parts, problem) {
-  const controls = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#wizard [name]")]);
-  let isSaid = false;
-  for (const { pointer = "", detail } of problem.faults) {
-    const control = controls.filter((each) => !each.closest("[hidden]"))
-      .filter((each) => pointer.startsWith((each.getAttribute("name") ?? "").split("#")[0] ?? "-"))
-      .sort((a, b) => (b.getAttribute("name") ?? "").length - (a.getAttribute("name") ?? "").length)[0];
-    const fault = control && find(`${control.id}-fault`);
-    if (fault) {
-      fault.textContent = detail;
-      isSaid = true;
-    }
-  }
-  return isSaid;
+function plain(value) {
+  return JSON.stringify(value, (_, each) => {
+    if (typeof each === "number") return String(each);
+    if (!each || typeof each !== "object" || Array.isArray(each)) return each;
+    return Object.fromEntries(Object.entries(each).sort(([one], [other]) => (one < other ? -1 : 1)));
+  });
 }
 
 /**
- * @param {() => TypedData | null} read
- * @param {(signature: string, signer: string) => Promise<void>} send
+ * @param {TypedData} data
+ * @param {(data: TypedData, signature: string, signer: string) => Promise<void>} send
  * @param {HTMLElement} status
  */
-async function signNow(read, send, status) {
+async function signNow(data, send, status) {
   status.className = "status";
   status.textContent = "Waiting for the wallet …";
   try {
     const { connect, signTypedData } = await import("./wallet.js");
     const by = await connect();
-    const data = read();
-    if (data) await send(await signTypedData(by, data), by.address);
+    await send(data, await signTypedData(by, data), by.address);
   } catch (error) {
     status.className = "status bad";
-    status.textContent = error instanceof Problem && error.code === "signature-taken"
-      ? `${error.message} Change a member that is signed, such as the version.` : messageOf(error);
+    status.textContent = messageOf(error);
   }
 }
 
@@ -201,68 +188,29 @@ async function signNow(read, send, status) {
  */
 async function register(data, description, sig, signer) {
   const body = { description, typedData: { types: data.types, values: data.message }, sig, signer };
-  const made = await call("triggers", { method: "POST", body });
-  sessionStorage.removeItem(KEPT);
+  const made = await call("triggers", { method: "POST", body }).catch((error) => {
+    throw new Error(wordsOf(error));
+  });
+  forget();
   location.assign(new URL(`console/triggers/${made.sig}`, root));
 }
 
 /**
- * What a link gives: `input` and `config` as JSON, the rest as text.
- * @param {Parts} parts
- * @param {URLSearchParams} given
+ * What a refusal says here; what it says of a field stands there.
+ * @param {unknown} error
  */
-function prefill(parts, given) {
-  const json = (/** @type {string} */ name) => {
-    try {
-      return JSON.parse(given.get(name) ?? "null") ?? {};
-    } catch {
-      return {};
-    }
-  };
-  const input = json("input");
-  parts.inputs.forEach((field, at) => Object.hasOwn(input, parts.names[at] ?? "") && field.write(input[parts.names[at] ?? ""]));
-  const config = json("config");
-  if (Object.keys(config).length) parts.config.write(config);
-  for (const [name, field] of /** @type {[string, Field][]} */ ([["description", parts.description], ["version", parts.version], ["executionFeeLimit", parts.fee], ["minValidations", parts.validations]])) {
-    const value = given.get(name);
-    if (value) field.write(value);
-  }
+function wordsOf(error) {
+  if (!(error instanceof Problem)) return messageOf(error);
+  if (TAKEN.includes(error.code)) return `${error.message} Change a member that is signed, such as the version.`;
+  const isSaid = error.faults.length > 0 && !blameFields(error.faults).length;
+  return isSaid ? "Something in the form is wrong; it is said there." : error.message;
 }
 
-/**
- * Keep what was typed while the tab is open: a refusal, a reload or the way back loses nothing.
- * @param {HTMLElement} form
- * @param {string} cid
- */
-function keep(form, cid) {
-  const values = [...form.querySelectorAll("[name]")].map((each) => [each.getAttribute("name"), /** @type {HTMLInputElement} */ (each).value]);
-  sessionStorage.setItem(KEPT, JSON.stringify({ cid, search: location.search, values }));
-}
-
-/**
- * @param {HTMLElement} form
- * @param {string} cid
- * @param {URLSearchParams} given
- */
-function restore(form, cid, given) {
-  try {
-    const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
-    if (kept.cid !== cid || kept.search !== (given.size ? `?${location.search.slice(1)}` : "")) return;
-    for (const [name, value] of kept.values) {
-      const control = /** @type {HTMLInputElement | null} */ (form.querySelector(`[name="${CSS.escape(name)}"]`));
-      if (control) control.value = value;
-    }
-    form.querySelector('[name="/config/type"]')?.dispatchEvent(new Event("input", { bubbles: true }));
-  } catch {
-    sessionStorage.removeItem(KEPT);
-  }
-}
-
-/** @param {() => void} work */
-function delayed(work) {
-  let timer = 0;
+/** Numbers the calls of what may be called again before it has ended: each call gives a test of whether it is the last. */
+function latest() {
+  let last = 0;
   return () => {
-    clearTimeout(timer);
-    timer = window.setTimeout(work, WAIT_MS);
+    const mine = (last += 1);
+    return () => mine === last;
   };
 }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from muniment.console import reading, rows
-from muniment.console.filters import Choice, Field, filter_form
+from muniment.console.filters import Choice, Field, Moment, filter_form
 from muniment.console.page import page
 from muniment.console.parts import action, facts, heading, identifier, link, live, pages, state, table
 from muniment.console.times import milliseconds, relative
-from muniment.console.words import delta, is_active, value_of
+from muniment.console.words import delta, is_active, schedule_in_words, value_of
 from muniment.context import Context
 from muniment.errors import FunctionNotFound
 from muniment.evm.signature import Signature
@@ -23,6 +23,7 @@ from muniment.intents.queries import IntentQuery
 from muniment.intents.types import ConfigSig
 from muniment.triggers.listing import TriggerQuery
 from muniment.triggers.routes import get_trigger, list_triggers
+from muniment.triggers.schedule import next_runs
 from muniment.triggers.store import fetch_protocols
 from muniment.triggers.typed_data import CRON, EVENT
 from muniment.triggers.types import Trigger
@@ -38,6 +39,8 @@ _FILTERS: Final = (
     Choice("active", "State", (("true", "active"), ("false", "deactivated or ended"))),
     Field("signer", "Signer"),
     Field("functionCid", "Function"),
+    Moment("createdAfter", "After (UTC)"),
+    Moment("createdBefore", "Until (UTC)"),
 )
 # Intents of a trigger that its page shows.
 _INTENTS: Final = 10
@@ -93,6 +96,7 @@ async def _facts(context: Context, request: Request, trigger: Trigger, root: str
         ("Signer", identifier(trigger.signer, f"{root}console/addresses/{trigger.signer}", whole=True)),
         ("Function", await _function(context, request, trigger, root)),
         ("When", _when(trigger.config, context.chains)),
+        ("Next run", _next_run(trigger, now_ms)),
         ("Late by at most", html("{}", delta(str(trigger.config["delta"])))),
         ("Begins", _begin(trigger.config, now_ms)),
         ("Ends", relative(trigger.end_date, now_ms) if trigger.end_date else html("never")),
@@ -115,7 +119,8 @@ async def _function(context: Context, request: Request, trigger: Trigger, root: 
 
 def _when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:
     if config["type"] == CRON:
-        return html("<code>{}</code> (UTC)", str(config["schedule"]))
+        words = schedule_in_words(str(config["schedule"]))
+        return html("{}<code>{}</code> (UTC)", html("{}, ", words) if words else None, str(config["schedule"]))
     if config["type"] != EVENT:
         return html("once")
     chain = chains.get(int(config["chainId"]))
@@ -133,6 +138,13 @@ def _when(config: Mapping[str, Any], chains: Mapping[int, Chain]) -> Html:
     )  # fmt: skip
 
 
+def _next_run(trigger: Trigger, now_ms: int) -> Html | None:
+    if trigger.config["type"] != CRON or is_active(trigger, now_ms) != "active":
+        return None
+    runs = next_runs(str(trigger.config["schedule"]), now_ms, 1, trigger.end_date)
+    return relative(runs[0], now_ms) if runs else html("none before it ends")
+
+
 def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:
     start = int(config.get("startDate", 0))
     return relative(start, now_ms) if start else None
@@ -145,10 +157,11 @@ async def _proof(context: Context, request: Request, trigger: Trigger) -> Html:
     """
     protocols = await fetch_protocols(context.reader_for(request), [trigger.sig])
     return html(
-        '<section class="check" id="proof" data-sig="{}" data-protocol="{}"><h2>Did this signer sign this?</h2>'
+        '<section class="check" id="proof" data-sig="{}" data-signer="{}" data-protocol="{}">'
+        "<h2>Did this signer sign this?</h2>"
         '<p class="verdict" aria-live="polite">This registry says that <code>{}</code> did. '
         "With a script this page computes the digest, and recovers the signer from the signature.</p></section>",
-        trigger.sig, next(iter(protocols), context.settings.protocol_name), str(trigger.signer),
+        trigger.sig, str(trigger.signer), next(iter(protocols), context.settings.protocol_name), str(trigger.signer),
     )  # fmt: skip
 
 
