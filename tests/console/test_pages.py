@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
@@ -230,9 +231,7 @@ async def test_files_are_kept_for_ever_under_their_hash(reader: httpx2.AsyncClie
 class TestConsoleOff:
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
-        return Settings(
-            **{**{name: getattr(settings, name) for name in ("data_dir", "database_url")}, "console": False}
-        )
+        return replace(settings, console=False)
 
     async def test_there_is_no_page_and_no_link_to_one(self, reader: httpx2.AsyncClient) -> None:
         for path in ("/console", "/console/triggers", "/console/assets/x/frame.js"):
