@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from ipaddress import ip_network
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 
 from builders import Bundle
+from decoder import FIELD, KIB, PLAIN, Decoder, Frames
 from muniment.auth.api_keys import read_api_key
 from muniment.auth.secrets import ring_of
 from muniment.auth.tokens import _signed_claims
@@ -52,24 +52,7 @@ from muniment.watch.events import event_in
 from muniment.webhooks.sending import check_url, retry_after_s
 from muniment.webhooks.types import WebhookUrl
 from muniment.wire import ProvedText, refusal_of
-
-KIB = 1024
-# What the service takes: JSON bodies, manifests, answers of nodes and price APIs; header fields; targets.
-BODY, FIELD = 256 * KIB, 32 * KIB
-Frames = tuple[tuple[bytes, bytes], ...]
-PLAIN: Frames = ((b"", b""), (b'"', b""), (b"", b"!"))
-
-
-@dataclass(frozen=True)
-class Decoder:
-    """Reads what a stranger sends, `size` bytes at most; `frames` are what hostile pieces are put between."""
-
-    name: str
-    read: Callable[[bytes], object]
-    covers: tuple[str, ...] = ()
-    size: int = BODY
-    frames: Frames = PLAIN
-    is_on_loop: bool = True
+from tlog_decoders import TLOG_DECODERS
 
 
 def _text(read: Callable[[str], object]) -> Callable[[bytes], object]:
@@ -176,6 +159,7 @@ JSON_FRAMES: Frames = ((b"", b""), (b"[", b"]"), (b'["', b"]"), (b'{"a":"', b"")
 
 DECODERS: tuple[Decoder, ...] = (
     *_texts(),
+    *TLOG_DECODERS,
     Decoder(
         "JSON",
         parse_json,

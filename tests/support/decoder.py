@@ -1,0 +1,24 @@
+"""A decoder as the test of linear time sees it, and the sizes of what the service takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+KIB = 1024
+# What the service takes: JSON bodies, manifests, answers of nodes and price APIs; header fields; targets.
+BODY, FIELD = 256 * KIB, 32 * KIB
+Frames = tuple[tuple[bytes, bytes], ...]
+PLAIN: Frames = ((b"", b""), (b'"', b""), (b"", b"!"))
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Reads what a stranger sends, `size` bytes at most; `frames` are what hostile pieces are put between."""
+
+    name: str
+    read: Callable[[bytes], object]
+    covers: tuple[str, ...] = ()
+    size: int = BODY
+    frames: Frames = PLAIN
+    is_on_loop: bool = True
