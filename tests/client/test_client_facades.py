@@ -193,6 +193,8 @@ def test_an_intent_is_put_proposed_to_logged_and_moved(registry: Calls, generati
     hash_ = hash_of(new)
     with pytest.raises(IntentNotFound):
         registry.do("intents.get", hash_)
+    with pytest.raises(IntentNotFound):
+        registry.do("intents.moves", hash_)
     recorded = registry.do("intents.put", new)
     assert (recorded.hash, recorded.status, recorded) == (hash_, "created", registry.do("intents.put", new))
     offer = registry.do("intents.propose", hash_.upper().replace("X", "x"), new_proposal(generation))
@@ -207,6 +209,9 @@ def test_an_intent_is_put_proposed_to_logged_and_moved(registry: Calls, generati
     with pytest.raises(StatusConflict):
         registry.do("intents.move", hash_, "enqueued")
     found = registry.do("intents.get", hash_)
+    known = registry.do("intents.moves", hash_)
+    assert [each.status for each in known] == ["created", "enqueued", "submitted"]
+    assert sorted(each.at for each in known) == [each.at for each in known]
     assert [each.status for each in found.proposals] == ["accepted"]
     assert {each.data for each in found.logs} == {"a line", "another line"}
 

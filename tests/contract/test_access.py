@@ -60,6 +60,7 @@ TABLE = {
     "GET /events/stream": public(),
     "GET /intents": public(),
     "GET /intents/{hash}": public(),
+    "GET /intents/{hash}/moves": public(),
     "PUT /intents/{hash}": WITH_OPERATOR_KEY,
     "POST /intents/{hash}/proposals": WITH_OPERATOR_KEY,
     "POST /intents/{hash}/logs": WITH_OPERATOR_KEY,

@@ -299,7 +299,7 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "query of a link",
         _without_place.__wrapped__,
-        ("http._without_place split", "http._says_where unquote_to_bytes"),
+        ("http._without split", "http._without unquote_to_bytes"),
         size=FIELD,
     ),
     Decoder(
@@ -523,6 +523,8 @@ TRUSTED: dict[str, frozenset[str]] = {
             "functions.find_inputs decode",
             "intents.with_members decode",
             "intents._set_execution_hash decode",
+            "intents._decided decode",
+            "intents._decided fromisoformat",
             "intents.set_chain_outcome parse_json",
             "triggers.deactivate_triggers.deactivate decode",
         }
@@ -555,6 +557,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "evm.load_chains loads",
             "evm._explorer_url urlsplit",
             "evm._url urlsplit",
+            "evm._explorer_url urlsplit",
             "evm._check_url urlsplit",
             "evm.TokenLists._fetch urlsplit",
             "evm.TokenLists._kept urlsplit",

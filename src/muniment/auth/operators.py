@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _KEY: Final = re.compile(r"mno_[0-9a-f]{64}")
 # How the audit log writes a move of an intent, before its new status.
-_MOVE: Final = "move to "
+MOVE: Final = "move to "
 # The name in the audit log for writes that came from a file.
 IMPORT: Final = "import"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -143,14 +143,16 @@ async def audited(
 async def moves_of(reader: Reader, intent_hash: bytes, client: str) -> list[tuple[int, str]]:
     """The times (milliseconds since 1970) and statuses of the moves of an intent, in order, without their operators.
 
-    `client` is the address of the waiting client. Raises `DeadlineExceeded`.
+    Each status comes once, with the time of its first move. `client` is the address of the waiting client. Raises
+    `DeadlineExceeded`.
     """
     rows = await reader.fetch_slow(
-        f"SELECT at_ms, action FROM audit_entries WHERE subject = ? AND action LIKE '{_MOVE}%' ORDER BY seq",  # noqa: S608 - text of ours
+        f"""SELECT min(at_ms), action FROM audit_entries WHERE subject = ? AND action LIKE '{MOVE}%'
+            GROUP BY action ORDER BY min(seq)""",  # noqa: S608 - text of ours
         (intent_hash,),
         client=client,
     )
-    return [(at_ms, action.removeprefix(_MOVE)) for at_ms, action in rows]
+    return [(at_ms, action.removeprefix(MOVE)) for at_ms, action in rows]
 
 
 async def _operator_of(database: Database, key: str) -> str | None:

@@ -75,8 +75,8 @@ _USDC: Final = Address("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48")
 _ETH_USD: Final = (Address("0x5f4eC3Df9cbd43714FE2740f5E3616155c5b8419"), 3600)
 _USDC_USD: Final = (Address("0x8fFfFfd4AfB6115b954Bd326cbe7B4BA576818f6"), 86_400)
 
-# Names as in the chain registry of the Ethereum community (ethereum-lists), shortened to common use; explorers with the
-# paths of EIP-3091.
+# Names as in the chain registry of the Ethereum community (ethereum-lists), shortened to common use. Explorers are the
+# first there that follows EIP-3091; Base Sepolia's is that of the makers of Base's.
 CATALOGUE: Final[Mapping[int, Chain]] = MappingProxyType(
     {
         chain.id: chain

@@ -30,6 +30,9 @@ CURSOR_PAGE_BYTES_MAX = 1024 * 1024
 # ones, lists of signatures, have no `prev` link: two of them in a header are more than a usual proxy takes from behind.
 _QUERIES_KEPT = 1_024
 _KEPT_BYTES_MAX = 512
+# The parameters that say which page.
+_PLACE = frozenset({b"cursor", b"offset"})
+_PLACE_AND_ORDER = _PLACE | {b"sort"}
 
 
 # `s-`, the digits of `OFFSET_MAX`, `-` and eight of the epoch, in base64.
@@ -258,13 +261,6 @@ async def _prev_link(
     return ((b"link", b'<%b?%bsort=1&cursor=%b>; rel="prev"' % (path.encode(), asked, cursor)),)
 
 
-@lru_cache(maxsize=_QUERIES_KEPT)
-def _without_order(query_string: bytes) -> bytes:
-    """The parameters of a query that say neither which page nor in which order."""
-    parts = _without_place(query_string).split(b"&")
-    return b"".join(part + b"&" for part in parts if part and unquote_to_bytes(part.partition(b"=")[0]) != b"sort")
-
-
 def link_behind(path: str, query_string: bytes, cursor: bytes) -> tuple[bytes, bytes]:
     """The `Link` header that leads to the page behind `cursor`, with the other parameters of `query_string`."""
     asked = _without_place if len(query_string) <= _KEPT_BYTES_MAX else _without_place.__wrapped__
@@ -273,11 +269,21 @@ def link_behind(path: str, query_string: bytes, cursor: bytes) -> tuple[bytes, b
 
 @lru_cache(maxsize=_QUERIES_KEPT)
 def _without_place(query_string: bytes) -> bytes:
-    """A query string without cursor and offset, ready for a cursor, and without characters that would end a link."""
-    kept = b"".join(part + b"&" for part in query_string.split(b"&") if part and not _says_where(part))
+    """The parameters of a query that do not say which page."""
+    return _without(query_string, _PLACE)
+
+
+@lru_cache(maxsize=_QUERIES_KEPT)
+def _without_order(query_string: bytes) -> bytes:
+    """The parameters of a query that say neither which page nor in which order."""
+    return _without(query_string, _PLACE_AND_ORDER)
+
+
+def _without(query_string: bytes, names: frozenset[bytes]) -> bytes:
+    """A query string without these parameters, ready for a cursor, and without characters that would end a link.
+
+    The name of a parameter may be percent-encoded, which nobody does.
+    """
+    parts = query_string.split(b"&")
+    kept = b"".join(part + b"&" for part in parts if part and unquote_to_bytes(part.partition(b"=")[0]) not in names)
     return kept.translate(None, b'<>"')
-
-
-def _says_where(part: bytes) -> bool:
-    """Whether a part of a query string says which page; a name may be percent-encoded, which nobody does."""
-    return unquote_to_bytes(part.partition(b"=")[0]) in {b"cursor", b"offset"}

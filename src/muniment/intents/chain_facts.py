@@ -279,8 +279,7 @@ def _line(fact: Fact | None, before: str, after: str, lost: str) -> tuple[LogLev
         reason = lost or "another transaction may still carry it out"
         return "warning", f"{reason}: the status was {before} and is {after} again"
     where = f"chain {fact.chain_id} block {fact.block_number}"
-    what = "executed in transaction" if fact.outcome == "succeeded" else "failed with transaction"
-    text = f"{where}: {what} 0x{fact.transaction_hash.hex()}"
+    text = f"{where}: {logs.OF_CHAIN[fact.outcome]} 0x{fact.transaction_hash.hex()}"
     if before in CAN_EXPIRE:  # the intent was under way, as expected
         return "info", text
     return "warning", f"{text}; the status was {before}"

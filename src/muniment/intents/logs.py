@@ -5,10 +5,12 @@ The caller has locked the row of the intent, so the count of its log lines is ex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from muniment.errors import IntentFull
+from muniment.intents.lifecycle import Outcome
 from muniment.intents.rules import CheckedLog, timeless
 from muniment.intents.store import in_parts, insert_rows
 from muniment.intents.types import LOGS_MAX
@@ -18,6 +20,11 @@ from muniment.wire import encode, iso_time
 if TYPE_CHECKING:
     from muniment.intents.generations import IntentKey
     from muniment.storage.database import Transaction
+
+# How the line about a fact of a chain names it, before the hash of the transaction.
+OF_CHAIN: Final[Mapping[Outcome, str]] = MappingProxyType(
+    {"succeeded": "executed in transaction", "failed": "failed with transaction"}
+)
 
 
 async def append(tx: Transaction, intent: IntentKey, n: int, log: CheckedLog) -> bool:

@@ -62,10 +62,12 @@ async def record(tx: Transaction, checked: CheckedIntent, author: str, moment: M
     the operator's name, for the audit log. Raises `StatusConflict`, `IntentDiffers`, `IntentFull`; then nothing of it
     is recorded.
     """
-    key = await _insert_or_merge(tx, checked, moment)
+    key, moved_to = await _insert_or_merge(tx, checked, moment)
     if key is not None:
         await apply_chain_facts(tx, key, moment)
     await operators.enter(tx, author, "record", checked.hash, moment.now_ms)
+    if moved_to is not None and author != operators.IMPORT:  # the time of an import is not the time of the move
+        await operators.enter(tx, author, f"{operators.MOVE}{moved_to}", checked.hash, moment.now_ms)
     return key is not None
 
 
@@ -123,13 +125,14 @@ async def move(tx: Transaction, intent_hash: bytes, change: StatusChange, author
     intent = await _locked(tx, intent_hash, moment)
     if change.proposal is None:
         claim, is_changed = await _move_intent(tx, intent, change)
+        action = operators.MOVE if claim.status != intent.recorded.claim.status else "repeat "
     else:
         claim, is_changed = intent.recorded.claim, await _move_proposal(tx, intent, change.proposal.raw, change)
+        action = "move proposal to "
     if is_changed:
         await _update(tx, intent, claim, moment.now_ms)
         await apply_chain_facts(tx, intent.key, moment)
-    subject = "" if change.proposal is None else "proposal "
-    await operators.enter(tx, author, f"move {subject}to {change.status}", intent_hash, moment.now_ms)
+    await operators.enter(tx, author, f"{action}{change.status}", intent_hash, moment.now_ms)
 
 
 async def _move_intent(tx: Transaction, intent: _LockedIntent, change: StatusChange) -> tuple[Claim, bool]:
@@ -178,17 +181,23 @@ def _not_found() -> IntentNotFound:
     return IntentNotFound("no intent is recorded under this hash")
 
 
-async def _insert_or_merge(tx: Transaction, checked: CheckedIntent, moment: Moment) -> IntentKey | None:
-    """The key of an intent that is new or has changed, None when nothing in `checked` is new."""
+async def _insert_or_merge(
+    tx: Transaction, checked: CheckedIntent, moment: Moment
+) -> tuple[IntentKey | None, str | None]:
+    """The key of an intent that is new or has changed, None when nothing in `checked` is new; the status after a move.
+
+    The status is None for a new intent, and for one that did not move.
+    """
     generation = generation_of(checked.new)
     intent = await _lock(tx, generation, checked.hash, moment)
     if intent is None:
         if (key := await _insert(tx, generation, checked, moment)) is not None:
-            return key
+            return key, None
         intent = await _lock(tx, generation, checked.hash, moment)  # another writer has recorded it since
     if intent is None:
         raise RuntimeError("an intent that was there is gone; none is ever deleted")
-    return intent.key if await _merge(tx, intent, checked, moment.now_ms) else None
+    claim, is_changed = await _merge(tx, intent, checked, moment.now_ms)
+    return intent.key if is_changed else None, claim.status if claim.status != intent.recorded.claim.status else None
 
 
 async def _insert(tx: Transaction, generation: Generation, checked: CheckedIntent, moment: Moment) -> IntentKey | None:
@@ -247,17 +256,19 @@ def _record_of(checked: CheckedIntent, created_at_ms: int) -> str:
     return encode(members).decode()
 
 
-async def _merge(tx: Transaction, intent: _LockedIntent, checked: CheckedIntent, now_ms: int) -> bool:
-    """Merge `checked` into a recorded intent; whether anything in it is new."""
+async def _merge(
+    tx: Transaction, intent: _LockedIntent, checked: CheckedIntent, now_ms: int
+) -> tuple[Claim, bool]:  # fmt: skip
+    """Merge `checked` into a recorded intent: the claim after that, and whether anything in it is new."""
     new, before = checked.new, intent.recorded.claim
     claim = intent.recorded.merge(new.status, new, diagram=INTENT_MOVES, several=True)
     is_executed = await _set_execution_hash(tx, intent.key, new.execution_hash)
     proposal_count, is_proposed = await proposals.merge(tx, intent.key, intent.proposal_count, checked.proposals)
     log_count = await logs.merge(tx, intent.key, intent.log_count, checked.logs)
-    if claim == before and log_count == intent.log_count and not is_executed and not is_proposed:
-        return False
-    await _update(tx, intent._replace(proposal_count=proposal_count, log_count=log_count), claim, now_ms)
-    return True
+    is_changed = claim != before or log_count != intent.log_count or is_executed or is_proposed
+    if is_changed:
+        await _update(tx, intent._replace(proposal_count=proposal_count, log_count=log_count), claim, now_ms)
+    return claim, is_changed
 
 
 async def _set_execution_hash(tx: Transaction, key: IntentKey, execution_hash: HexString) -> bool:

@@ -64,6 +64,18 @@ def test_a_file_is_laid_over_the_catalogue(tmp_path: Path) -> None:
     assert "s3cr3t" not in repr(chains)
 
 
+def test_each_chain_of_the_catalogue_has_an_explorer_to_which_paths_can_be_added() -> None:
+    for chain in CATALOGUE.values():
+        assert re.fullmatch(r"https://[a-z0-9.-]+[a-z0-9]", chain.explorer_url or ""), chain.id
+
+
+@pytest.mark.parametrize("given", ["https://scan.example/base", "https://scan.example/base/", "http://127.0.0.1:4000"])
+def test_an_explorer_of_a_file_has_no_slash_at_its_end(tmp_path: Path, given: str) -> None:
+    chains = load_chains(written(tmp_path, f"[[chains]]\nid = 8453\nexplorer_url = '{given}'\n[[chains]]\nid = 1"))
+    assert chains[8453].explorer_url == given.rstrip("/")
+    assert chains[1].explorer_url == "https://etherscan.io"
+
+
 def test_the_file_in_the_documentation_can_be_read(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs/running.md").read_text("utf-8")
     (sample,) = [block for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "[[chains]]" in block]
@@ -115,6 +127,15 @@ def test_the_catalogue_has_both_generations_of_settlers() -> None:
         ("[[chains]]\nid = 1\nblock_tag = 'pending'", "chains[0].block_tag: expected one of"),
         ("[[chains]]\nid = 1\nfeeds = []", "chains[0].feeds: expected a table"),
         ("[[chains]]\nid = 1\nfeeds = {x = 1}", "chains[0].feeds.x: expected a table of feed and heartbeat"),
+        ("[[chains]]\nid = 1\nexplorer_url = 7", "chains[0].explorer_url: expected text"),
+        (
+            "[[chains]]\nid = 1\nexplorer_url = 's3cr3t.example'",
+            "chains[0].explorer_url: expected an http or https URL",
+        ),
+        ("[[chains]]\nid = 1\nexplorer_url = 'https://a.example/?key=s3cr3t'", "explorer_url: expected a URL without"),
+        ("[[chains]]\nid = 1\nexplorer_url = 'https://a.example/#s3cr3t'", "explorer_url: expected a URL without"),
+        ("[[chains]]\nid = 1\nexplorer_url = 'https://a.example/?'", "explorer_url: expected a URL without"),
+        ("[[chains]]\nid = 1\nexplorer_url = 'https://s3cr3t@a.example'", "explorer_url: expected a URL without"),
         ("not toml s3cr3t", "not TOML"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from muniment.client.aio.pages import AsyncPages, Part, followed
@@ -12,7 +12,7 @@ from muniment.client.flows.session import without_none
 if TYPE_CHECKING:
     from muniment.client.failures import Forged
     from muniment.client.pages import Page
-    from muniment.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal, AnyProposal, Log, LogLevel
+    from muniment.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal, AnyProposal, Log, LogLevel, Move
 
 
 class AsyncIntents(Part):
@@ -21,6 +21,10 @@ class AsyncIntents(Part):
     async def get(self, hash: str) -> AnyIntent:  # noqa: A002 - the interface's name for it
         """An intent. Raises `IntentNotFound`."""
         return await self._driver.run(intents.get(self._session, hash))
+
+    async def moves(self, hash: str) -> Sequence[Move]:  # noqa: A002 - the interface's name for it
+        """When an intent got each of its statuses, as the service says. Raises `IntentNotFound`."""
+        return await self._driver.run(intents.moves(self._session, hash))
 
     def list(
         self,

@@ -19,7 +19,7 @@ from muniment.errors import Unavailable
 from muniment.evm.hex import Bytes32
 from muniment.intents.hashes import intent_hash, proposal_hash
 from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, reachable
-from muniment.intents.types import AnyIntent, AnyProposal, Intent, Log, NewLog, StatusChange
+from muniment.intents.types import AnyIntent, AnyProposal, Intent, Log, Move, NewLog, StatusChange
 from muniment.intents.types.texts import LogId, LogText
 from muniment.wire import encode
 
@@ -39,6 +39,11 @@ def get(session: Session, hash_: str) -> Flow[AnyIntent]:
     asked = Bytes32.parse(hash_)
     reply = yield from session.answered(Send("GET", target("/intents/{}", asked), headers=JSON))
     return _own(session, reply, asked)
+
+
+def moves(session: Session, hash_: str) -> Flow[list[Move]]:
+    """When the intent with this hash got each of its statuses. Nothing proves the times."""
+    return (yield from session.read(target("/intents/{}/moves", Bytes32.parse(hash_)), list[Move]))
 
 
 def page(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from muniment.client.flows import intents
@@ -12,7 +12,7 @@ from muniment.client.sync.pages import Pages, Part, followed
 if TYPE_CHECKING:
     from muniment.client.failures import Forged
     from muniment.client.pages import Page
-    from muniment.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal, AnyProposal, Log, LogLevel
+    from muniment.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal, AnyProposal, Log, LogLevel, Move
 
 
 class Intents(Part):
@@ -21,6 +21,10 @@ class Intents(Part):
     def get(self, hash: str) -> AnyIntent:  # noqa: A002 - the interface's name for it
         """An intent. Raises `IntentNotFound`."""
         return self._driver.run(intents.get(self._session, hash))
+
+    def moves(self, hash: str) -> Sequence[Move]:  # noqa: A002 - the interface's name for it
+        """When an intent got each of its statuses, as the service says. Raises `IntentNotFound`."""
+        return self._driver.run(intents.moves(self._session, hash))
 
     def list(
         self,

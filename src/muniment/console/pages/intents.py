@@ -18,9 +18,9 @@ from muniment.http.query import QueryReader
 from muniment.http.request import Request
 from muniment.intents.lifecycle import INTENT
 from muniment.intents.queries import IntentQuery
-from muniment.intents.reading.moves import Move, list_moves
+from muniment.intents.reading.moves import list_moves
 from muniment.intents.routes import get_intent
-from muniment.intents.types import Intent
+from muniment.intents.types import Intent, Move
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, cast
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from msgspec import UNSET, Meta, UnsetType
+import msgspec
+from msgspec import UNSET
 
 from muniment.auth import operators
 from muniment.context import Context
-from muniment.errors import IntentNotFound
+from muniment.errors import DeadlineExceeded, IntentNotFound
 from muniment.evm.hex import Bytes32
 from muniment.http.operation import operation
 from muniment.http.request import Request
-from muniment.intents.generations import GENERATIONS
-from muniment.intents.lifecycle import AT_DEADLINE, INTENT, Moment, status_as_read
-from muniment.intents.types import IntentStatus
+from muniment.intents.generations import GENERATIONS, IntentKey
+from muniment.intents.lifecycle import AT_DEADLINE, INTENT, Moment, Outcome, status_as_read
+from muniment.intents.logs import OF_CHAIN
+from muniment.intents.types import IntentStatus, Move
 from muniment.limits.costs import Cost, Shed
-from muniment.wire import TIMESTAMP_MS_MAX, Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muniment.storage.database import Reader
 
 _BY_HASH: Final = " UNION ALL ".join(
-    f"SELECT created_at_ms, COALESCE(chain_status, status), deadline FROM {each.intents} WHERE hash = ?"  # noqa: S608 - text of ours
-    for each in GENERATIONS
+    "SELECT created_at_ms, COALESCE(chain_status, status), deadline, chain_status, chain_transaction_hash, seq, "  # noqa: S608 - text of ours
+    f"{index} FROM {each.intents} WHERE hash = ?"
+    for index, each in enumerate(GENERATIONS)
 )
-# The entries of the audit log about an intent are read in a thread.
+# The entries of the audit log about an intent, and its log lines, are read in a thread.
 _COST: Final = Cost(8)
 
 
@@ -39,37 +43,42 @@ class Lifetime(NamedTuple):
     deadline: int
 
 
-class Move(Record, frozen=True):
-    """A status that an intent has had, and when it got it."""
-
-    status: IntentStatus
-    at: (
-        Annotated[int, Meta(ge=0, le=TIMESTAMP_MS_MAX, description="Milliseconds since 1970; absent if not known")]
-        | UnsetType
-    ) = UNSET
-
-    example: ClassVar[dict[str, Any]] = {"status": "enqueued", "at": 1_795_204_080_123}
-
-
-@operation("GET", "/intents/{hash}/moves", cost=_COST, sheds=Shed.READ, refuses=(IntentNotFound,))
+@operation("GET", "/intents/{hash}/moves", cost=_COST, sheds=Shed.READ, refuses=(IntentNotFound, DeadlineExceeded))
 async def list_moves(context: Context, request: Request, hash: Bytes32) -> list[Move]:  # noqa: A002 - the name is the path parameter's
     """Read when an intent got each of its statuses.
 
-    In order; the last is its present status. A time is absent where none was written down: of a status that a whole
-    intent was recorded with, and of one that the chain decided. Statuses that were passed over are absent too.
+    Each status comes once, in order; the last is the present one. The time of `created` is the arrival, that of
+    `expired` the deadline (after `submitted` with the grace), others are those at which the registry was told. A status
+    with which an intent came whole, by PUT or from a file, has no time, and is absent once another one follows. So are
+    statuses that were passed over.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
-    reader = context.reader_for(request)
+    reader, client = context.reader_for(request), context.client(request)
     row = await reader.fetch_one(_BY_HASH, (hash.raw,) * len(GENERATIONS))
     if row is None:
         raise IntentNotFound("no intent is recorded under this hash")
-    created_at_ms, recorded, deadline = row
-    intent = Lifetime(created_at_ms, recorded, int.from_bytes(deadline))
-    return moves(intent, await operators.moves_of(reader, hash.raw, context.client(request)), moment)
+    created_at_ms, recorded, deadline, outcome, transaction, seq, index = row
+    moved = await operators.moves_of(reader, hash.raw, client)
+    if outcome is not None and transaction is not None:
+        moved += await _decided(reader, IntentKey(seq, GENERATIONS[index]), outcome, transaction, client)
+    return moves(Lifetime(created_at_ms, recorded, int.from_bytes(deadline)), moved, moment)
+
+
+async def _decided(
+    reader: Reader, intent: IntentKey, outcome: Outcome, transaction: bytes, client: str
+) -> list[tuple[int, str]]:
+    """When the chain decided: the time of the newest log line about it. There is none if operators said so before."""
+    rows = await reader.fetch_slow(
+        f"SELECT record FROM {intent.generation.logs} WHERE intent_seq = ? AND record LIKE ? ORDER BY n DESC LIMIT 1",  # noqa: S608 - a table name of ours
+        (intent.seq, f"%: {OF_CHAIN[outcome]} 0x{transaction.hex()}%"),
+        client=client,
+    )
+    times = [datetime.fromisoformat(msgspec.json.decode(record)["createdAt"]) for (record,) in rows]
+    return [(round(each.timestamp() * 1_000), outcome) for each in times]
 
 
 def moves(intent: Lifetime, moved: Sequence[tuple[int, str]], moment: Moment) -> list[Move]:
-    """The moves of an intent up to `moment`; `moved` has the times and statuses of its audit log, in order."""
+    """The moves of an intent up to `moment`; `moved` has times and statuses in order, the first time of each counts."""
     times: dict[str, int | None] = {"created": intent.created_at_ms}
     for at_ms, status in moved:
         if status in INTENT:

@@ -28,6 +28,7 @@ from muniment.intents.types.parts import (
     Log as Log,
     LogLevel as LogLevel,
     MaxFee as MaxFee,
+    Move as Move,
     NewLog as NewLog,
     ProposalStatus as ProposalStatus,
     Signers as Signers,

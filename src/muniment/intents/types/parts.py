@@ -10,7 +10,7 @@ from muniment.evm.address import Address
 from muniment.evm.hex import Bytes32, HexString
 from muniment.intents.types.samples import HASHED, LOG
 from muniment.intents.types.texts import LogId, LogText
-from muniment.wire import Amount, DateTime, Record
+from muniment.wire import TIMESTAMP_MS_MAX, Amount, DateTime, Record
 
 # The most that one intent holds; docs/relaying.md promises these numbers.
 PROPOSALS_MAX: Final = 1_000
@@ -86,6 +86,18 @@ class StatusChange(Record, frozen=True):
     dest_transaction_hash: Bytes32 | None = None
 
     example: ClassVar[dict[str, Any]] = {"status": "enqueued"}
+
+
+class Move(Record, frozen=True):
+    """A status that an intent has had, and when it got it."""
+
+    status: IntentStatus
+    at: (
+        Annotated[int, Meta(ge=0, le=TIMESTAMP_MS_MAX, description="Milliseconds since 1970; absent if not known")]
+        | UnsetType
+    ) = UNSET
+
+    example: ClassVar[dict[str, Any]] = {"status": "enqueued", "at": 1_795_204_080_123}
 
 
 class Log(Record, frozen=True):

@@ -1,0 +1,72 @@
+"""What is read of intents beside their records walks an index, on both engines and in both generations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from conftest import NOW_MS
+from muniment.auth.operators import moves_of
+from muniment.context import Context
+from muniment.intents.lifecycle import Moment
+from muniment.intents.reading.hourly import HOUR_MS, HOURS, count_by_hour
+from muniment.intents.store import insert_rows
+from muniment.storage.database import Database, Row, Transaction
+
+pytestmark = pytest.mark.spoils_events("rows are filled in by SQL")
+ROWS = 600
+SHARED = (
+    "hash", "settler", "deadline", "status", "standing", "proposal_count", "log_count", "created_at_ms", "record",
+)  # fmt: skip
+
+
+class Explained:
+    """A database that explains what it is asked for in a thread."""
+
+    def __init__(self, context: Context) -> None:
+        self._database = context.database
+        self._explain = "EXPLAIN QUERY PLAN" if context.settings.database_url.startswith("sqlite") else "EXPLAIN"
+        self.plans: list[str] = []
+
+    async def fetch_slow(self, sql: str, parameters: Sequence[object] = (), *, client: str = "") -> list[Row]:
+        rows = await self._database.fetch_slow(f"{self._explain} {sql}", parameters, client=client)
+        self.plans.append("\n".join(str(row[-1]) for row in rows))
+        return []
+
+
+async def fill(tx: Transaction) -> None:
+    """Intents an hour apart, and a move of each."""
+    for n in range(ROWS):
+        at_ms, key = NOW_MS - n * HOUR_MS, n.to_bytes(32)
+        shared = zip(SHARED, (key, b"s" * 20, b"\xff" * 32, "created", "created", 0, 0, at_ms, "{}"), strict=True)
+        row, sig = dict[str, object](shared), key + key + b"\x1b"
+        first = {**row, "seq": 2 * n + 1, "user_address": key[:20], "config_sig": sig, "op": 1}
+        second = {**row, "seq": 2 * n + 2, "trigger_sig": sig, "operation_count": 1}
+        await insert_rows(tx, f"intents ({', '.join(first)})", [tuple(first.values())])
+        await insert_rows(tx, f"intents_2 ({', '.join(second)})", [tuple(second.values())])
+        entry = (at_ms, "o", "move to enqueued", key)
+        await insert_rows(tx, "audit_entries (at_ms, operator, action, subject)", [entry])
+    await tx.execute("ANALYZE")
+
+
+@pytest.fixture
+async def explained(context: Context) -> Explained:
+    await context.database.write(fill)
+    return Explained(context)
+
+
+async def test_moves_are_found_by_the_hash_of_their_intent(explained: Explained) -> None:
+    await moves_of(cast("Database", explained), b"\x01" * 32, "")
+    (plan,) = explained.plans
+    assert "audit_entries_by_subject" in plan
+    assert "SCAN audit_entries" not in plan
+
+
+async def test_the_last_day_is_found_by_the_time_of_creation(explained: Explained) -> None:
+    assert len(await count_by_hour(cast("Database", explained), Moment(NOW_MS, 0))) == HOURS
+    for plan, index in zip(explained.plans, ("intents_by_creation", "intents_2_by_creation"), strict=True):
+        assert index in plan
+        assert "Seq Scan" not in plan
+        assert "SCAN intents" not in plan
