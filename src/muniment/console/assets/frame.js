@@ -40,7 +40,7 @@ async function copy(button) {
 
 function showButton() {
   const place = find("wallet");
-  if (place) fill(place, element("button", { type: "button", click: connect }, "Connect wallet"));
+  if (place) fill(place, element("button", { type: "button", click: connect }, "Connect", element("span", { class: "word" }, " wallet")));
 }
 
 /** The code for wallets is loaded when somebody wants one: a page that is only read does without. */
