@@ -39,9 +39,9 @@ PAGES: dict[str, Callable[[Registry], str]] = {
 }  # fmt: skip
 # Of what a page asks for by itself, without the answers of the API: kilobytes of scripts as they are and as they are
 # sent, and files. The wizard is the longest.
-SCRIPTS_KB, SCRIPTS_SENT_KB, STYLES_KB, FILES = 60, 22, 16, 14
+SCRIPTS_KB, SCRIPTS_SENT_KB, STYLES_KB, FILES = 60, 24, 16, 14
 # The same of all scripts together.
-ALL_KB, ALL_SENT_KB = 90, 36
+ALL_KB, ALL_SENT_KB = 90, 37
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -4,6 +4,7 @@ import { element } from "./dom.js";
 import { address, chain, checked, choice, explained, text } from "./fields.js";
 import { hex, utf8 } from "./proofs/bytes.js";
 import { keccak256 } from "./proofs/crypto.js";
+import { integerRange } from "./proofs/typed-data.js";
 
 /** @typedef {import("./fields.js").Field} Field */
 
@@ -15,10 +16,8 @@ const PRESETS = [
 const CRON_FIELDS = ["Minute", "Hour", "Day of month", "Month", "Weekday"];
 const UNITS = /** @type {[string, string][]} */ ([["s", "seconds"], ["m", "minutes"], ["h", "hours"], ["d", "days"], ["w", "weeks"]]);
 const TOPICS_MAX = 4;
-// 9999-12-31T23:59:59.999Z: fields for times hold years of four digits.
-const LATEST_MS = 253_402_300_799_999;
-// A type of a parameter with its size, or what may follow the bracket of a tuple (Solidity, ABI specification).
-const TYPE = /^(?:u?int(?:8|16|24|32|40|48|56|64|72|80|88|96|104|112|120|128|136|144|152|160|168|176|184|192|200|208|216|224|232|240|248|256)|address|bool|string|bytes(?:[1-9]|[12][0-9]|3[0-2])?|function)?(?:\[[0-9]*\])*$/;
+// The types of parameters in full (Solidity, ABI specification).
+const TYPE = /^(u?int[1-9][0-9]*|address|bool|string|function|bytes([1-9]|[12][0-9]|3[0-2])?)(\[[0-9]*\])*$/;
 
 /**
  * The part of the form that says when.
@@ -35,7 +34,6 @@ export function configField() {
   show();
   return {
     node: element("div", {}, kind.node, ...Object.values(parts).map((part) => part.node), delta.node, end.node),
-    pointer: "/config",
     read: () => {
       const type = Number(checked(kind));
       const part = /** @type {object} */ (checked(/** @type {Field} */ (parts[type])));
@@ -49,40 +47,31 @@ export function configField() {
       if (value.endDate !== undefined) end.write(value.endDate);
       show();
     },
-    blame: (words) => kind.blame(words),
   };
 }
 
 /** @returns {Field} */
 function cron() {
   const preset = choice("Schedule", /** @type {[string, string][]} */ (PRESETS), "/config/preset", "", String);
-  let wrong = "";
-  const fields = CRON_FIELDS.map((name, at) => text(name, `/config/schedule#${at}`, (typed) => {
-    if (wrong) throw new Error(`the link gives “${wrong}”, which has not five fields: choose a schedule`);
-    if (/\s/.test(typed)) throw new Error("one field of the schedule has no spaces");
-    return typed || "*";
-  }, "", { size: 6, maxlength: 100 }));
-  const knownOr = (/** @type {string} */ schedule) => (PRESETS.some(([known]) => known === schedule) ? schedule : "");
+  const fields = CRON_FIELDS.map((name, at) => text(name, `/config/schedule#${at}`, (typed) => typed || "*", "", { size: 6, maxlength: 100 }));
+  const choose = (/** @type {string} */ schedule) => preset.write(PRESETS.some(([known]) => known === schedule) ? schedule : "");
   const write = (/** @type {string} */ schedule) => {
     const given = schedule.trim().split(/[ \t]+/);
-    wrong = given.length === fields.length ? "" : schedule;
-    fields.forEach((field, at) => field.write(wrong ? "*" : given[at]));
-    preset.write(knownOr(schedule));
+    // What has not five fields stands in the first one in quotes, which the registry refuses.
+    fields.forEach((field, at) => field.write(given.length === fields.length ? given[at] : at ? "*" : JSON.stringify(schedule)));
+    choose(schedule);
   };
   const read = () => fields.map((field) => checked(field)).join(" ");
   preset.node.addEventListener("input", () => preset.read() && write(String(preset.read())));
   const row = element("div", { class: "five" }, ...fields.map((field) => field.node));
   row.addEventListener("input", () => {
-    wrong = "";
-    const typed = [...row.querySelectorAll("input")].map((each) => each.value.trim() || "*").join(" ");
-    preset.write(knownOr(typed));
+    choose([...row.querySelectorAll("input")].map((each) => each.value.trim() || "*").join(" "));
   });
   write("0 */6 * * *");
   return {
-    node: element("div", {}, preset.node, row), pointer: "/config/schedule",
+    node: element("div", {}, preset.node, row),
     read: () => ({ schedule: read() }),
     write: (value) => value.schedule !== undefined && write(String(value.schedule)),
-    blame: (words) => fields[0]?.blame(words),
   };
 }
 
@@ -93,7 +82,7 @@ function event() {
   const topics = Array.from({ length: TOPICS_MAX }, (_, at) => topic(at));
   const all = [where, contract, ...topics];
   return {
-    node: element("div", {}, ...all.map((field) => field.node)), pointer: "/config/topics",
+    node: element("div", {}, ...all.map((field) => field.node)),
     read: () => {
       const chosen = topics.map((field) => /** @type {string[]} */ (checked(field)));
       while (chosen.length && !chosen[chosen.length - 1]?.length) chosen.pop();
@@ -107,7 +96,6 @@ function event() {
       // More topics than an event has are shown in the last field, which refuses them.
       given.forEach((each, at) => topics[Math.min(at, TOPICS_MAX - 1)]?.write(Array.isArray(each) && at < TOPICS_MAX ? each.join(", ") : each));
     },
-    blame: (words) => topics[0]?.blame(words),
   };
 }
 
@@ -117,7 +105,7 @@ function event() {
  * @param {number} at
  */
 function topic(at) {
-  const hint = at ? "32 bytes in hex, several with commas; empty: any" : "An event like Transfer(address,address,uint256), or 32 bytes in hex; empty: any";
+  const hint = `${at ? "" : "An event like Transfer(address,address,uint256), or "}32 bytes in hex, several with commas; empty: any`;
   const field = text(`Topic ${at}`, `/config/topics/${at}`, (typed) => split(typed).map((part) => {
     if (/^0x[0-9a-fA-F]{64}$/.test(part)) return part;
     if (at) throw new Error("a topic is 0x and 64 hex digits");
@@ -148,33 +136,32 @@ function split(typed) {
  */
 function canonicalEvent(typed) {
   const event = typed.replaceAll(/\s*([(),])\s*/g, "$1");
-  const [, types = null] = /^[A-Za-z_$][A-Za-z0-9_$]*(\(.*\))$/.exec(event) ?? [];
-  if (types === null) throw new Error("neither an event, such as Transfer(address,address,uint256), nor 0x and 64 hex digits");
-  for (const word of types.split(/[(),]/).filter(Boolean)) {
-    if (!TYPE.test(word)) throw new Error(`“${word}” is no full type: write an event like Transfer(address,address,uint256), without names`);
+  let [, types = ""] = /^[A-Za-z_$][A-Za-z0-9_$]*(\(.*\))$/.exec(event) ?? [];
+  // From the inside out, a tuple of types is a type.
+  for (let inner = true; inner && types !== "bool";) {
+    inner = false;
+    types = types.replaceAll(/\(([^()]*)\)/g, (_, members) => {
+      inner = !members || members.split(",").every(isType);
+      return inner ? "bool" : "!";
+    });
   }
-  if (!isBalanced(types)) throw new Error("the brackets of the event do not match");
+  if (types !== "bool") throw new Error("neither 0x and 64 hex digits nor an event in full types, such as Transfer(address,address,uint256)");
   return event;
 }
 
-/** @param {string} text */
-function isBalanced(text) {
-  let depth = 0;
-  for (const [at, each] of [...text].entries()) {
-    depth += Number(each === "(") - Number(each === ")");
-    if (depth < 1 && at < text.length - 1) return false;
-  }
-  return depth === 0;
+/** @param {string} type */
+function isType(type) {
+  const found = TYPE.exec(type);
+  return found !== null && (!/int/.test(type) || integerRange(found[1] ?? "") !== null);
 }
 
 /** @returns {Field} */
 function once() {
   const start = moment("Begins (UTC)", "/config/startDate", "Empty: as soon as possible");
   return {
-    node: element("div", {}, start.node), pointer: "/config/startDate",
+    node: element("div", {}, start.node),
     read: () => ({ startDate: checked(start) }),
     write: (value) => value.startDate && start.write(value.startDate),
-    blame: start.blame,
   };
 }
 
@@ -188,40 +175,32 @@ function delay() {
   count.write("10");
   unit.write("m");
   return {
-    node: element("div", { class: "two" }, count.node, unit.node), pointer: "/config/delta",
+    node: element("div", { class: "two" }, count.node, unit.node),
     read: () => `${checked(count)}${unit.read()}`,
     write: (value) => {
       const [, digits, letter] = /^([0-9]+)([smhdw])$/.exec(String(value)) ?? [];
       count.write(digits ?? value);
       if (letter) unit.write(letter);
     },
-    blame: count.blame,
   };
 }
 
 /**
- * A time in UTC, in milliseconds since 1970; 0 for an empty field. A link's value that is no time is refused until the
- * reader chooses one: without it, the trigger would never end.
+ * A time in UTC, in milliseconds since 1970; 0 for an empty field.
  * @param {string} label
  * @param {string} pointer
  * @param {string} hint
  * @returns {Field}
  */
 function moment(label, pointer, hint) {
-  let wrong = "";
-  const field = text(label, pointer, (typed) => {
-    if (wrong) throw new Error(`the link gives “${wrong}”, which is no time in milliseconds: choose one`);
-    const milliseconds = typed ? Date.parse(`${typed}Z`) : 0;
-    if (Number.isNaN(milliseconds)) throw new Error("not a time");
-    return milliseconds;
-  }, hint, { type: "datetime-local", step: "any" });
-  field.node.addEventListener("input", () => { wrong = ""; });
+  const field = text(label, pointer, (typed) => (typed ? Date.parse(`${typed}Z`) : 0), hint, { type: "datetime-local", step: "any" });
   return {
     ...field,
     write: (value) => {
-      const isTime = /^[0-9]{1,15}$/.test(String(value)) && Number(value) <= LATEST_MS;
-      wrong = isTime ? "" : String(value);
-      field.write(isTime && Number(value) ? new Date(Number(value)).toISOString().slice(0, -1).replace(/:00\.000$/, "") : "");
+      const time = new Date(Number(value));
+      if (!(time.getTime() >= 0)) return field.write(value);
+      // In the spelling of the browser: what it drops is refused, since a trigger without an end is another trigger.
+      field.write(Number(value) ? time.toISOString().slice(0, -1).replace(/(:00)?\.000$/, "") : "");
     },
   };
 }

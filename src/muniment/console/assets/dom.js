@@ -39,7 +39,7 @@ export function fill(parent, ...children) {
 }
 
 // Characters that move or reorder what stands beside them, or that nobody sees; as the pages of the registry name them.
-const UNSEEN = /([\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}])/u;
+const UNSEEN = /([\p{C}\p{Zl}\p{Zp}])/u;
 
 /**
  * The text of a stranger, apart from the direction of writing around it; unseen characters are named.

@@ -25,7 +25,7 @@ export function signElsewhere(read, onSigned, owner = "") {
     try {
       const data = await read();
       if (data) await work(data);
-      else tell("There is nothing to sign yet: something in the form is missing or wrong.");
+      else tell("There is nothing to sign yet.");
     } catch (error) {
       tell(messageOf(error));
     }
@@ -35,7 +35,7 @@ export function signElsewhere(read, onSigned, owner = "") {
     blame(by, wanted ? "" : "the address whose signature this is");
     if (!wanted) return;
     const signature = box.value.trim();
-    const signer = recovered(data, signature);
+    const signer = signerOf(digest(data), signature);
     if (signer !== wanted) throw new Error(`Nothing was sent: over this data, it is a signature by ${signer}, not by ${wanted}. ${owner ? "" : "Was the form changed after the file was saved?"}`);
     tell(`Signed by ${signer}. Sending …`, false);
     await onSigned(data, signature, signer);
@@ -48,18 +48,6 @@ export function signElsewhere(read, onSigned, owner = "") {
     owner ? null : labelled("Signer", by, "The address that signs"),
     labelled("Signature", box, "65 bytes in hex. The signer is recovered here before anything is sent."),
     element("button", { type: "button", click: withData(take) }, "Use this signature"), told);
-}
-
-/**
- * @param {TypedData} data
- * @param {string} signature
- */
-function recovered(data, signature) {
-  try {
-    return signerOf(digest(data), signature);
-  } catch (error) {
-    throw new Error(`Nothing was sent: ${messageOf(error)}.`);
-  }
 }
 
 /** @param {TypedData} data */

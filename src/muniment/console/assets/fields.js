@@ -8,10 +8,9 @@ import { addressOf, integer, integerRange } from "./proofs/typed-data.js";
 /**
  * @typedef {object} Field
  * @property {HTMLElement} node
- * @property {string} pointer where its value stands in the body, as a JSON pointer (RFC 6901)
  * @property {() => unknown} read throws an Error with what is wrong
  * @property {(value: any) => void} write
- * @property {(words: string) => void} blame
+ * @property {(words: string) => void} [blame] a field of several parts has none: each of them says what is wrong with it
  */
 
 // From here on a number probably counts the smallest units of a token of 18 decimals.
@@ -37,7 +36,7 @@ export function fieldOf(name, type, meaning, pointer) {
   if (type === "address") return address(label, pointer, hint);
   const range = integerRange(type);
   if (range) return number(label, type, range, pointer, hint, /chain/i.test(name));
-  if (type === "string") return written(label, pointer, hint);
+  if (type === "string") return text(label, pointer, (typed) => typed, hint, { rows: 1 });
   return text(label, pointer, (typed) => bytes(type, typed), hint);
 }
 
@@ -51,7 +50,9 @@ function token(label, pointer, hint) {
 }
 
 /**
- * A field of one line. `convert` gives the value of what was typed, or throws an Error with what is wrong.
+ * A field of one line, or with `rows` of several, whose text is taken as it is. `convert` gives the value of what was
+ * typed, or throws an Error with what is wrong. A value of a link that the browser drops, such as `soon` as a time, is
+ * refused until the reader gives another one.
  * @param {string} label
  * @param {string} pointer
  * @param {(text: string) => unknown} convert
@@ -60,28 +61,20 @@ function token(label, pointer, hint) {
  * @returns {Field}
  */
 export function text(label, pointer, convert, hint = "", attributes = {}) {
-  const input = element("input", { name: pointer, spellcheck: "false", autocomplete: "off", ...attributes });
+  const input = element("rows" in attributes ? "textarea" : "input", { name: pointer, spellcheck: "false", autocomplete: "off", ...attributes });
+  let dropped = "";
+  input.addEventListener("input", () => { dropped = ""; });
   return {
-    node: labelled(label, input, hint), pointer,
-    read: () => convert(input.value.trim()),
-    write: (value) => { input.value = plain(value); },
-    blame: (words) => blame(input, words),
-  };
-}
-
-/**
- * A text of any lines, which is taken as it is.
- * @param {string} label
- * @param {string} pointer
- * @param {Child} hint
- * @returns {Field}
- */
-function written(label, pointer, hint) {
-  const input = element("textarea", { name: pointer, rows: 1, spellcheck: "false" });
-  return {
-    node: labelled(label, input, hint), pointer,
-    read: () => input.value,
-    write: (value) => { input.value = plain(value); },
+    node: labelled(label, input, hint),
+    read: () => {
+      if (dropped) throw new Error(`the link gives “${dropped}”, which does not fit here: choose a value`);
+      return convert("rows" in attributes ? input.value : input.value.trim());
+    },
+    write: (value) => {
+      const given = typeof value === "object" ? JSON.stringify(value) : String(value);
+      input.value = given;
+      dropped = input.value === given ? "" : given;
+    },
     blame: (words) => blame(input, words),
   };
 }
@@ -97,7 +90,7 @@ function written(label, pointer, hint) {
 export function choice(label, options, pointer, hint, convert) {
   const input = element("select", { name: pointer }, ...options.map(([value, words]) => element("option", { value }, words)));
   return {
-    node: labelled(label, input, hint), pointer,
+    node: labelled(label, input, hint),
     read: () => {
       // A link may give a value that is none of the options: no option is chosen then.
       if (input.selectedIndex < 0) throw new Error("choose one");
@@ -198,10 +191,8 @@ export function group(label, fields, pointer, hint) {
   return {
     node: element("fieldset", {}, element("legend", {}, label), hint ? element("p", { class: "hint faint" }, hint) : null,
       ...all.map(([, field]) => field.node)),
-    pointer,
     read: () => Object.fromEntries(all.map(([name, field]) => [name, checked(field)])),
     write: (value) => all.forEach(([name, field]) => value?.[name] !== undefined && field.write(value[name])),
-    blame: (words) => all[0]?.[1].blame(words),
   };
 }
 
@@ -212,24 +203,16 @@ export function group(label, fields, pointer, hint) {
 export function checked(field) {
   try {
     const value = field.read();
-    field.blame("");
+    field.blame?.("");
     return value;
   } catch (error) {
-    if (!(error instanceof Faulty)) field.blame(error instanceof Error ? error.message : String(error));
+    if (!(error instanceof Faulty)) field.blame?.(error instanceof Error ? error.message : String(error));
     throw new Faulty();
   }
 }
 
 /** A form that cannot be read yet: its fields say why. */
 export class Faulty extends Error {}
-
-/**
- * The text of a value that a link gives. What fits no field is shown as it came, so that its field refuses it.
- * @param {unknown} value
- */
-function plain(value) {
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
 
 /** @param {string} typed */
 function expanded(typed) {

@@ -2,7 +2,7 @@
 
 import { configField } from "./config.js";
 import { blame } from "./dom.js";
-import { checked, fieldOf, number, text } from "./fields.js";
+import { Faulty, checked, fieldOf, number, text } from "./fields.js";
 
 /** @typedef {import("./fields.js").Field} Field */
 /** @typedef {import("./api.js").Fault} Fault */
@@ -12,8 +12,6 @@ import { checked, fieldOf, number, text } from "./fields.js";
 const KEPT = "muniment-wizard";
 const UINT256 = /** @type {[bigint, bigint]} */ ([0n, 2n ** 256n - 1n]);
 const DESCRIPTION_LENGTH_MAX = 1000;
-// The refusal of a signed trigger names its values by this prefix, that of a preview without it.
-const SIGNED = "/typedData/values";
 
 /**
  * @param {FunctionRecord} record
@@ -46,23 +44,21 @@ export function fieldsOf(record, manifest) {
  * @param {Parts} parts
  */
 export function bodyOf(parts) {
-  /** @type {unknown[]} */
-  const faults = [];
+  let isFaulty = false;
   const read = (/** @type {Field} */ field) => {
     try {
       return checked(field);
-    } catch (error) {
-      faults.push(error);
-      return undefined;
+    } catch {
+      isFaulty = true;
     }
   };
   read(parts.description);
   const body = {
     functionCid: parts.cid, version: read(parts.version),
-    input: Object.fromEntries(parts.inputs.map((field, at) => [parts.names[at] ?? "", read(field)])),
+    input: Object.fromEntries(parts.inputs.map((field, at) => [parts.names[at], read(field)])),
     config: read(parts.config), executionFeeLimit: read(parts.fee), minValidations: Number(read(parts.validations)),
   };
-  if (faults.length) throw faults[0];
+  if (isFaulty) throw new Faulty();
   return body;
 }
 
@@ -74,8 +70,8 @@ export function blameFields(faults) {
   const controls = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#wizard [name]")])
     .filter((control) => !control.closest("[hidden]"));
   return faults.filter(({ pointer = "", detail }) => {
-    const place = pointer.startsWith(SIGNED) ? pointer.slice(SIGNED.length) : pointer;
-    const control = nearest(controls, place);
+    // The refusal of a signed trigger names its values by a prefix, that of a preview without it.
+    const control = nearest(controls, pointer.replace(/^\/typedData\/values/, ""));
     if (control) blame(control, detail);
     return !control;
   });
@@ -114,10 +110,12 @@ export function pardonEmpty(form) {
 export function prefill(parts, given) {
   /** @type {string[]} */
   const left = [];
+  // JSON does not carry larger numbers exactly: spelled like this, their fields refuse them.
+  const exact = (/** @type {string} */ _, /** @type {unknown} */ value) => (typeof value === "number" && Math.abs(value) > Number.MAX_SAFE_INTEGER ? `about ${value}` : value);
   const objectOf = (/** @type {string} */ name) => {
     try {
-      const found = JSON.parse(given.get(name) || "{}");
-      if (found && typeof found === "object" && !Array.isArray(found)) return found;
+      const found = JSON.parse(given.get(name) || "{}", exact);
+      if (found?.constructor === Object) return found;
     } catch {
       // Said below.
     }
@@ -125,30 +123,17 @@ export function prefill(parts, given) {
     return {};
   };
   const [input, config] = [objectOf("input"), objectOf("config")];
-  if (isInexact([input, config])) left.push("The link gives numbers that JSON does not carry exactly: compare them, or give them as strings.");
   parts.inputs.forEach((field, at) => {
     const name = parts.names[at] ?? "";
     if (Object.hasOwn(input, name)) field.write(input[name]);
   });
-  const unknown = Object.keys(input).filter((name) => !parts.names.includes(name)).length;
-  if (unknown) left.push(`The link gives ${unknown} input(s) that the function does not have: left out.`);
   if (Object.keys(config).length) parts.config.write(config);
-  for (const [name, field] of /** @type {[string, Field][]} */ ([
-    ["description", parts.description], ["version", parts.version],
-    ["executionFeeLimit", parts.fee], ["minValidations", parts.validations]])) {
+  const rest = { description: parts.description, version: parts.version, executionFeeLimit: parts.fee, minValidations: parts.validations };
+  for (const [name, field] of Object.entries(rest)) {
     const value = given.get(name);
     if (value) field.write(value);
   }
   return left;
-}
-
-/**
- * @param {unknown} value
- * @returns {boolean}
- */
-function isInexact(value) {
-  if (typeof value === "number") return Number.isInteger(value) && !Number.isSafeInteger(value);
-  return typeof value === "object" && value !== null && Object.values(value).some(isInexact);
 }
 
 /**

@@ -5,11 +5,12 @@ import { element, fill, find, messageOf, strange } from "./dom.js";
 import { signElsewhere } from "./elsewhere.js";
 import { Faulty, checked, text } from "./fields.js";
 import { blameFields, bodyOf, fieldsOf, forget, keep, pardonEmpty, prefill, restore } from "./form.js";
-import { showPreview } from "./preview.js";
+import { hashes } from "./proofs/typed-data.js";
 
 /** @typedef {import("./form.js").Parts} Parts */
 /** @typedef {import("./form.js").FunctionRecord} FunctionRecord */
 /** @typedef {import("./proofs/typed-data.js").TypedData} TypedData */
+/** @typedef {{summary: string[], nextRuns: string[], warnings: string[]}} Preview */
 
 const WAIT_MS = 250;
 // Refusals of what was signed before.
@@ -27,10 +28,9 @@ function start(shown) {
   const side = element("aside", { class: "check sign", "aria-label": "What you sign", hidden: true });
   form.addEventListener("submit", (event) => event.preventDefault());
   fill(shown, element("div", { class: "left" }, element("h2", {}, "1 Function"), chosen.node, form), side);
-  const isLast = latest();
   const load = async () => {
-    const isWanted = isLast();
     const cid = String(chosen.read());
+    const isWanted = () => cid === chosen.read();
     side.hidden = true;
     fill(form);
     if (!cid) return;
@@ -38,11 +38,11 @@ function start(shown) {
       const path = `functions/${encodeURIComponent(cid)}`;
       const [record, manifest] = await Promise.all([call(path), call(`${path}/manifest`)]);
       if (!isWanted()) return;
-      chosen.blame("");
+      chosen.blame?.("");
       compose(form, side, record, manifest, given);
       side.hidden = false;
     } catch (error) {
-      if (isWanted()) chosen.blame(messageOf(error));
+      if (isWanted()) chosen.blame?.(messageOf(error));
     }
   };
   chosen.node.addEventListener("change", () => {
@@ -89,16 +89,16 @@ function panel(side, parts) {
   const told = element("div", { class: "preview", "aria-live": "polite" });
   const status = element("p", { class: "status", "aria-live": "polite" });
   const sign = element("button", { type: "button", class: "first", disabled: true }, "Sign in the wallet");
-  const isLast = latest();
   /** @type {TypedData | null} */
   let data = null;
-  let timer = 0;
+  let [timer, last] = [0, 0];
   const send = (/** @type {TypedData} */ signed, /** @type {string} */ signature, /** @type {string} */ signer) =>
     register(signed, String(checked(parts.description)), signature, signer);
   sign.addEventListener("click", () => void (data && signNow(data, send, status)));
   fill(side, element("h2", {}, "What you sign"), told, sign, status, signElsewhere(async () => data, send));
   return (waitMs = WAIT_MS, then = () => {}) => {
-    const isWanted = isLast();
+    const mine = (last += 1);
+    const isWanted = () => mine === last;
     data = null;
     sign.disabled = true;
     clearTimeout(timer);
@@ -136,17 +136,44 @@ async function look(parts, told, isWanted) {
 }
 
 /**
+ * Sentences, next runs, warnings, and the hashes that a wallet or a device shows.
+ * @param {HTMLElement} place
+ * @param {Preview} preview
+ * @param {TypedData} data
+ */
+function showPreview(place, preview, data) {
+  const found = hashes(data);
+  fill(place,
+    list(preview.summary),
+    preview.nextRuns.length ? element("p", {}, element("strong", {}, "Next: "), preview.nextRuns.map(shortTime).join(" · "), " UTC") : null,
+    preview.warnings.length ? element("div", { class: "note" }, element("strong", {}, "Mind"), list(preview.warnings)) : null,
+    element("details", { open: true }, element("summary", {}, "Hashes, as your wallet or device shows them"),
+      element("dl", { class: "facts mono" },
+        element("dt", {}, "Domain"), element("dd", { id: "hash-domain" }, found.domain),
+        element("dt", {}, "Message"), element("dd", { id: "hash-message" }, found.message),
+        element("dt", {}, "Digest"), element("dd", { id: "hash-digest" }, found.digest))));
+}
+
+/** @param {string[]} sentences */
+function list(sentences) {
+  return element("ul", {}, ...sentences.map((each) => element("li", {}, element("bdi", {}, each))));
+}
+
+/** @param {string} moment */
+function shortTime(moment) {
+  return moment.slice(0, 16).replace("T", " ");
+}
+
+/**
  * The data to sign comes from the registry: it must say what was typed here, under the name of this registry.
  * @param {TypedData} data
  * @param {Record<string, unknown>} body
  */
 function compare(data, body) {
-  const name = `${place?.dataset["protocol"]} Protocol - Registry`;
-  if (data.primaryType !== "Trigger" || data.domain.name !== name || data.domain.version !== "1") {
-    throw new Error("The registry wants something else than a trigger of its own to be signed. Do not sign.");
-  }
-  for (const [member, value] of Object.entries(body)) {
-    if (plain(data.message[member]) !== plain(value)) throw new Error(`The registry wants another ${member} to be signed than this form has. Do not sign.`);
+  const found = { domain: data.domain, type: data.primaryType, ...data.message };
+  const wanted = { domain: { name: `${place?.dataset["protocol"]} Protocol - Registry`, version: "1" }, type: "Trigger", ...body };
+  for (const [member, value] of Object.entries(wanted)) {
+    if (plain(/** @type {any} */ (found)[member]) !== plain(value)) throw new Error(`The registry wants another ${member} to be signed than this form has. Do not sign.`);
   }
 }
 
@@ -204,13 +231,4 @@ function wordsOf(error) {
   if (TAKEN.includes(error.code)) return `${error.message} Change a member that is signed, such as the version.`;
   const isSaid = error.faults.length > 0 && !blameFields(error.faults).length;
   return isSaid ? "Something in the form is wrong; it is said there." : error.message;
-}
-
-/** Numbers the calls of what may be called again before it has ended: each call gives a test of whether it is the last. */
-function latest() {
-  let last = 0;
-  return () => {
-    const mine = (last += 1);
-    return () => mine === last;
-  };
 }
