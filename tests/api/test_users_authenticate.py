@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx2
 import jwt
 import pytest
+from trigger_world import check_refusal
 
+from applications import client_of
 from builders import Wallet
 from conftest import Clock
+from muniment.app import Application
 from muniment.context import Context
 
 OWNER, STRANGER = Wallet(11), Wallet(12)
@@ -64,6 +68,47 @@ async def test_the_token_names_its_user_its_issuer_and_its_lifetime(client: http
     assert first["jti"] != second["jti"]
     header = jwt.get_unverified_header(tokens[0])
     assert header == {"alg": "EdDSA", "typ": "JWT", "kid": header["kid"]}
+
+
+async def send_asking(client: httpx2.AsyncClient, signature: str, lifetime: object) -> httpx2.Response:
+    body = {"address": OWNER.address, "signature": signature, "lifetimeSeconds": lifetime}
+    return await client.post("/users/authenticate", json=body)
+
+
+@pytest.mark.parametrize(("asked", "given"), [(60, 60), (3_600, 3_600), (86_400, 86_400), (None, 86_400)])
+async def test_a_token_lives_as_long_as_its_user_asks(
+    client: httpx2.AsyncClient, clock: Clock, asked: int | None, given: int
+) -> None:
+    answer = await send_asking(client, OWNER.sign_text(await ask(client)), asked)
+    headers = {"x-auth-token": answer.json()["token"]}
+    clock.now_ms = (clock.now_ms // 1_000 + given) * 1_000 - 1
+    assert (await client.get("/users/api-key", headers=headers)).status_code == 200
+    clock.now_ms += 1
+    assert (await client.get("/users/api-key", headers=headers)).status_code == 401
+
+
+@pytest.mark.parametrize("asked", [0, 59, -60, 86_401, 2**53, 10**30, 60.5, "60", True, [60]])
+async def test_another_lifetime_is_refused_and_the_nonce_stays_good(
+    client: httpx2.AsyncClient, nothing_stored: Unchanged, asked: object
+) -> None:
+    signature = OWNER.sign_text(await ask(client))
+    async with nothing_stored():
+        response = await send_asking(client, signature, asked)
+    check_refusal(response, 400, "invalid-body", pointer="/lifetimeSeconds")
+    assert (await send(client, signature)).status_code == 200
+
+
+async def test_the_longest_lifetime_is_that_of_the_settings(context: Context, nothing_stored: Unchanged) -> None:
+    short = replace(context, settings=replace(context.settings, token_lifetime_s=120))
+    async with client_of(Application(short)) as client:
+        signature = OWNER.sign_text(await ask(client))
+        async with nothing_stored():
+            refused = await send_asking(client, signature, 121)
+        problem = check_refusal(refused, 400, "invalid-body", pointer="/lifetimeSeconds")
+        assert "at most 120 seconds" in problem["detail"]
+        token = (await send(client, signature)).json()["token"]
+    claims = jwt.decode(token, options={"verify_signature": False})
+    assert claims["exp"] - claims["iat"] == 120
 
 
 async def test_a_nonce_is_good_for_one_login(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:

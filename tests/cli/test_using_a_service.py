@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import jwt
 import pytest
 from click.testing import CliRunner
 
@@ -175,10 +176,13 @@ def test_stored_credentials_work_without_the_wallet_and_go_at_logout(person: Per
         " signer.sign_text(asked['text']) if asked['method'] == 'text' else signer.sign_typed_data(asked['data']))\n"
     )
     person.environment["MUNIMENT_PRIVATE_KEY_FILE"] = None
-    person.done("login", "--profile", "ledger", "--signer", f"command:{sys.executable} {wallet}")
+    person.done("login", "--profile", "ledger", "--signer", f"command:{sys.executable} {wallet}", "--lifetime", "600")
     file = person.home / "config/muniment/credentials.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    (stored,) = json.loads(file.read_text()).values()
+    claims = jwt.decode(stored["token"], options={"verify_signature": False})
+    assert claims["exp"] - claims["iat"] == 600
     wallet.unlink()
     assert person.done("api-key", "--profile", "ledger").strip() == api_key
     assert person.records("balances", "--profile", "ledger") == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,6 +169,13 @@ def test_a_login_gives_a_token_an_api_key_and_a_profile(registry: Calls, owner: 
     profile = registry.do("account.profile")
     assert (profile.user_address, profile.name) == (owner, "")
     assert registry.do("account.balances") == []
+
+
+def test_the_tokens_of_a_client_live_as_long_as_it_has_asked(registry: Calls) -> None:
+    for asked, lifetime_s in ((None, 86_400), (90, 90), (None, 90)):
+        token = registry.do("account.log_in", lifetime_s=asked)
+        claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
+        assert claims["exp"] - claims["iat"] == lifetime_s
 
 
 def test_a_rotation_ends_the_first_key_and_the_client_goes_on_with_the_second(registry: Calls, site: Site) -> None:

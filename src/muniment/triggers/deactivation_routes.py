@@ -95,7 +95,9 @@ async def get_deactivation_sign_params(context: Context, body: DeactivationParam
     """Compute what to sign to deactivate triggers.
 
     Either of the two: `message` as text (EIP-191), or `typedData` (EIP-712), which wallets show better. Its domain is
-    the one that the triggers were signed under; triggers of several domains are deactivated apart, or by text.
+    the one that the triggers were signed under; triggers of several domains are deactivated apart, or by text. Code
+    that calls `eth_signTypedData_v4` of a wallet itself adds `EIP712Domain` to the types, as for POST
+    /triggers/sign-params.
     """
     rules.check_distinct(body.trigger_sigs)
     protocols = await store.fetch_protocols(context.database, body.trigger_sigs)

@@ -141,10 +141,11 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
 async def get_sign_params(context: Context, body: TriggerParams) -> SignParams:
     """Compute the typed data to sign.
 
-    The answer goes to the wallet as it is, and its types and message, with the signature, to POST /triggers. Libraries
-    such as ethers and viem add `EIP712Domain` to the types. Who calls `eth_signTypedData_v4` of a wallet directly adds
-    it for the wallet alone, `[{"name": "name", "type": "string"}, {"name": "version", "type": "string"}]`: without it
-    the wallet signs an empty domain.
+    For ethers and viem the answer is complete: they add `EIP712Domain` to the types. Code that calls
+    `eth_signTypedData_v4` of a wallet itself must add it to the types that it gives to the wallet, as
+    `[{"name": "name", "type": "string"}, {"name": "version", "type": "string"}]`: otherwise the wallet signs an empty
+    domain, and POST /triggers answers `signature-mismatch`. The types and the message go to POST /triggers as answered
+    here, without `EIP712Domain`, with the signature.
     """
     inputs, values = await _checked(context, body)
     domain = registry_domain(context.settings.protocol_name)

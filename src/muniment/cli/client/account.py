@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 @click.command()
 @service_options
 @click.option("--mimic-profile", help="Also store the API key under this name for the mimic command.")
-def login(*, mimic_profile: str | None, **flags: Any) -> None:
+@click.option("--lifetime", type=click.IntRange(60), metavar="SECONDS", help="Life of the token; default: a day.")
+def login(*, mimic_profile: str | None, lifetime: int | None, **flags: Any) -> None:
     """Log in with a signature, and store the credentials for later commands.
 
     The profile (--profile, or `default`) keeps URL, address and wallet. The token and the API key go to a file that
@@ -47,7 +48,7 @@ def login(*, mimic_profile: str | None, **flags: Any) -> None:
         signer = signer_of_place(place)
         profile = replace(place.profile, address=signer.address)
         with connected(replace(place, profile=profile), signer=signer) as registry:
-            token, api_key = registry.account.log_in(), registry.account.api_key()
+            token, api_key = registry.account.log_in(lifetime_s=lifetime), registry.account.api_key()
         profiles.put(place.name, profile)
         if keeps:
             profiles.keep(profile, token=token, apiKey=api_key)

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 class AsyncAccount(Part):
     """The signer's account."""
 
-    async def log_in(self) -> str:
-        """A token, which the client keeps and sends."""
-        return await self._driver.run(login.log_in(self._session))
+    async def log_in(self, *, lifetime_s: int | None = None) -> str:
+        """A token, which the client keeps and sends; it and later ones are good for `lifetime_s` seconds.
+
+        None: as long as the service says, usually a day. A service of an earlier release does not know `lifetime_s`.
+        """
+        return await self._driver.run(login.log_in(self._session, lifetime_s))
 
     async def api_key(self) -> str:
         """The API key of the signer."""

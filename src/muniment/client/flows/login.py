@@ -38,9 +38,16 @@ class Balance(Record, frozen=True):
     logo: str
 
 
-def log_in(session: Session) -> Flow[str]:
-    """A new token, which the session keeps. Raises `Forged` for a nonce that a wallet must not sign."""
+def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
+    """A new token, which the session keeps. Raises `Forged` for a nonce that a wallet must not sign.
+
+    `lifetime_s`: the seconds for which it and the session's later tokens are good. None: as before, or as long as the
+    service says.
+    """
     address = session.signing_address()
+    if lifetime_s is not None:
+        session.lifetime_s = lifetime_s
+    lifetime = {} if session.lifetime_s is None else {"lifetimeSeconds": session.lifetime_s}
     begun_s, failures = session.retry.seconds(), 0
     while True:
         failures += 1
@@ -50,7 +57,7 @@ def log_in(session: Session) -> Flow[str]:
         if not _NONCE.fullmatch(given.nonce):
             raise Forged("the text to sign is no nonce: it might be a consent to something else")
         signature = yield from sign_text(address, given.nonce)
-        body = encode({"address": address, "signature": signature})
+        body = encode({"address": address, "signature": signature, **lifetime})
         try:
             # A nonce is good for one login: after a lost answer it may be used up.
             reply = yield from session.answered(Send("POST", "/users/authenticate", body, _POSTED, is_repeatable=False))

@@ -52,6 +52,8 @@ class Session:
     api_key: str | None = field(default=None, repr=False)
     operator_key: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    # Seconds for which tokens of this client are good; None: as long as the service says.
+    lifetime_s: int | None = None
     # Seconds that a request to the change feed waits for an event.
     wait_s: int = 20
     manifests: dict[str, Manifest] = field(default_factory=dict[str, "Manifest"], repr=False)
