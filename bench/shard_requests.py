@@ -119,6 +119,7 @@ async def _of_intents(
     yield f"PUT /intents/{{hash}}{form}", operator.put(draft(1))
     name = await operator.recorded(draft(2))
     yield f"GET /intents/{{hash}}{form}", client.get(f"/intents/{name}")
+    yield f"GET /intents/{{hash}}/moves{form}", client.get(f"/intents/{name}/moves")
     yield f"POST /intents/{{hash}}/proposals{form}", operator.append(name, "proposals", proposal(1))
     yield f"POST /intents/{{hash}}/logs{form}", operator.append(name, "logs", _operators.log(1))
     yield f"POST /intents/{{hash}}/status{form}", operator.move(name, "enqueued")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 from muniment.console.times import DATED_MS_MAX
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muniment.http.request import Request
+
+# Characters of an address whose fields are filled in again; all filters of a listing together have fewer.
+_READ_MAX: Final = 2_048
 
 
 class Field(NamedTuple):
@@ -42,7 +45,7 @@ Filter: TypeAlias = Field | Choice | Moment
 
 def filter_form(request: Request, filters: Sequence[Filter]) -> Html:
     """The filters as a form, with the values in the address of `request`."""
-    given = dict(parse_qsl(request.query.decode("ascii", "replace")))
+    given = dict(parse_qsl(request.query[:_READ_MAX].decode("latin-1")))
     is_used = any(given.get(each.name) for each in filters)
     return html(
         '<form class="filters" aria-label="Filter"><div class="fields">{}'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote
 
 from muniment.console.asked import asked
 from muniment.http.html.markup import NOTHING, Html, html, joined, seen
@@ -84,12 +84,12 @@ def heading(words: Value, *, end: Html = NOTHING, level: int = 2) -> Html:
 
 def pages(request: Request, following: str) -> Html:
     """The links to older and to the newest rows of the listing at the address of `request`."""
-    kept = [(name, value) for name, value in parse_qsl(request.query.decode("ascii", "replace")) if name != "cursor"]
+    parts = [part for part in request.query.decode("latin-1").split("&") if part and not part.startswith("cursor=")]
     links: list[Html] = []
     if is_behind(request):
-        links.append(html('<a class="button" href="?{}">Newest</a>', urlencode(kept)))
+        links.append(html('<a class="button" href="?{}">Newest</a>', "&".join(parts)))
     if following:
-        older = urlencode([*kept, ("cursor", following)])
+        older = "&".join([*parts, f"cursor={following}"])
         links.append(html('<a class="button" href="?{}" rel="next">Older</a>', older))
     return html('<nav class="pages" aria-label="Pages">{}</nav>', links) if links else NOTHING
 
