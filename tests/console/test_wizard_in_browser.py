@@ -197,7 +197,7 @@ async def test_a_signature_by_somebody_else_is_not_sent(chromium: Browser, regis
         await use.click()
         await expect(page.locator(".elsewhere")).to_contain_text("Was the form changed after the file was saved?")
         await page.get_by_label("limit · uint256").fill("-")
-        await expect(page.locator(".preview")).to_contain_text("Fill in the form")
+        await expect(page.locator(".preview")).to_contain_text("missing or wrong")
         await use.click()
         await expect(page.locator(".elsewhere")).to_contain_text("There is nothing to sign yet")
         assert sent(watch, "/triggers") == []

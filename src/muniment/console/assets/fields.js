@@ -36,7 +36,7 @@ export function fieldOf(name, type, meaning, pointer) {
   if (type === "address") return address(label, pointer, hint);
   const range = integerRange(type);
   if (range) return number(label, type, range, pointer, hint, /chain/i.test(name));
-  if (type === "string") return text(label, pointer, (typed) => typed, hint, { rows: 1 });
+  if (type === "string") return text(label, pointer, (typed) => typed, hint, { rows: 2 });
   return text(label, pointer, (typed) => bytes(type, typed), hint);
 }
 
@@ -135,7 +135,7 @@ export function explained(field, hint, meaning) {
     } catch {
       // What is wrong with it is said when the form is read.
     }
-    fill(place, hint, hint && words ? " " : "", words);
+    fill(place, hint, hint && words && element("br"), words);
   };
   field.node.addEventListener("input", show);
   return {
@@ -212,7 +212,11 @@ export function checked(field) {
 }
 
 /** A form that cannot be read yet: its fields say why. */
-export class Faulty extends Error {}
+export class Faulty extends Error {
+  constructor() {
+    super("Something in the form is still missing or wrong.");
+  }
+}
 
 /** @param {string} typed */
 function expanded(typed) {
@@ -250,5 +254,5 @@ function inWei(value) {
 /** @param {bigint} id */
 function chainName(id) {
   const option = document.querySelector(`#chains option[value="${id}"]`);
-  return option ? `· ${option.textContent}` : "";
+  return option?.textContent ?? "";
 }

@@ -129,8 +129,7 @@ async function look(parts, told, isWanted) {
     return data;
   } catch (error) {
     if (!isWanted()) return null;
-    if (error instanceof Faulty) fill(told, element("p", { class: "faint" }, "Fill in the form."));
-    else fill(told, element("p", { class: "bad" }, wordsOf(error)));
+    fill(told, element("p", { class: error instanceof Faulty ? "faint" : "bad" }, wordsOf(error)));
     return null;
   }
 }
@@ -230,5 +229,5 @@ function wordsOf(error) {
   if (!(error instanceof Problem)) return messageOf(error);
   if (TAKEN.includes(error.code)) return `${error.message} Change a member that is signed, such as the version.`;
   const isSaid = error.faults.length > 0 && !blameFields(error.faults).length;
-  return isSaid ? "Something in the form is wrong; it is said there." : error.message;
+  return isSaid ? new Faulty().message : error.message;
 }

@@ -100,7 +100,7 @@ async def _facts(context: Context, request: Request, trigger: Trigger, root: str
         ("Late by at most", html("{}", delta(str(trigger.config["delta"])))),
         ("Begins", _begin(trigger.config, now_ms)),
         ("Ends", relative(trigger.end_date, now_ms) if trigger.end_date else html("never")),
-        ("Fee limit", html("none") if limit == "0" else html("<code>{}</code> for each run", limit)),
+        ("Fee limit", html("none") if limit == "0" else html("{} for each run", value_of(limit, "uint256", {}, ""))),
         ("Validations", html("{}", trigger.min_validations)),
         ("Version", html("{}", str(trigger.version))),
         ("Registered", relative(milliseconds(trigger.created_at), now_ms)),
