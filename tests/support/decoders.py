@@ -505,6 +505,8 @@ TRUSTED: dict[str, frozenset[str]] = {
             "intents._set_execution_hash decode",
             "intents.set_chain_outcome parse_json",
             "triggers.deactivate_triggers.deactivate decode",
+            "tlog._FUNCTION_RECORD Decoder",
+            "tlog._TRIGGER_RECORD Decoder",
         }
     ),
     "a value that was checked, made by ourselves again": frozenset(
@@ -546,6 +548,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "pins._in_json compile",
             "limits._FORM compile",
             "limits.parse_policies itself",
+            "tlog.read_mark decode",
             "limits.parse_policy itself",
         }
     ),
