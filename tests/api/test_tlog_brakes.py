@@ -185,6 +185,17 @@ async def test_without_a_key_of_its_own_a_process_on_sqlite_makes_one_and_one_on
     assert (await turn(context, clock)).note_size == 5
 
 
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("name", [GENERATED], indirect=True)
+async def test_a_process_without_a_key_leaves_the_next_epoch_to_one_that_has_it(context: Context, clock: Clock) -> None:
+    await turn(context, clock)
+    await context.database.write(lambda tx: tx.execute("UPDATE tlog_epochs SET place = ?", ("another",)))
+    keyless = replace(context, settings=replace(context.settings, tlog_key=""))
+    before = await epoch_of(context)
+    assert await turn(keyless, clock) == before
+    assert (await turn(context, clock)).epoch == 2
+
+
 @pytest.mark.parametrize("name", [NAMED], indirect=True)
 async def test_a_process_with_another_key_never_signs(context: Context, clock: Clock) -> None:
     await turn(context, clock)
@@ -201,3 +212,29 @@ async def test_another_process_goes_on_with_the_same_log(context: Context, clock
     async with another_process(context, DATABASE_LIMITS) as other:
         assert (await turn(other, clock)).note_size == 5
     assert (await turn(context, clock)).state == "open"
+
+
+@pytest.mark.parametrize("name", [NAMED], indirect=True)
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"place":"a","note":"b"}', b"\xff"])
+async def test_nothing_is_done_beside_a_damaged_mark(context: Context, clock: Clock, content: bytes) -> None:
+    before = await turn(context, clock)
+    await add_triggers(context, 1)
+    (context.settings.data_dir / MARK_FILE).write_bytes(content)
+    with pytest.raises(ValueError, match="tlog-mark in the data directory is damaged"):
+        await turn(context, clock)
+    assert await epoch_of(context) == before
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("name", [NAMED], indirect=True)
+async def test_nothing_is_signed_with_a_damaged_key_and_the_log_is_not_halted(context: Context, clock: Clock) -> None:
+    made = replace(context, settings=replace(context.settings, tlog_key=""))
+    await turn(made, clock)
+    path = context.settings.data_dir / KEY_FILE
+    key = path.read_bytes()
+    path.write_bytes(key[:-1])
+    await add_triggers(made, 1)
+    after = await turn(made, clock)
+    assert (after.state, after.size, after.note_size) == ("open", 3, 2)
+    path.write_bytes(key)
+    assert (await turn(made, clock)).note_size == 3

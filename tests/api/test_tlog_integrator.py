@@ -50,7 +50,7 @@ async def test_each_fact_becomes_the_entry_that_its_record_says(
     client: httpx2.AsyncClient, context: Context, clock: Clock
 ) -> None:
     await turn(context, clock)
-    began_at = iso_time(context.now_ms())
+    began_at = iso_time(context.now_ms() // 1000 * 1000)
     cid = await deploy(client, wallet=ALICE)
     clock.advance(seconds=5)
     await deploy(client, wallet=BOB)  # the same bytes: another creator of the same function

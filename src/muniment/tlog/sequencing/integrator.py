@@ -101,13 +101,13 @@ class Integrator:
 
     async def _integrate(self, epoch: Epoch, edge: Edge) -> tuple[Epoch, Edge | None]:
         """Store one batch, at most up to the end of a bundle; the tree then, without an edge when nothing was due."""
-        database, now_ms = self._context.database, self._context.now_ms()
+        # The time of the log is in whole seconds, and is never before that of an entry.
+        database, now_ms = self._context.database, self._context.now_ms() // 1000 * 1000
         settled = await store.settled_before(database)
         ends = dict.fromkeys(epoch.after, settled)
         if epoch.taken_over is None:
             ends = {kind: min(settled, last + 1) for kind, last in epoch.old.items()}
-        # The time of the log is in whole seconds, and is never before that of an entry.
-        waiting = await read_waiting(database, epoch.after, ends, now_ms // 1000 * 1000, edge.room)
+        waiting = await read_waiting(database, epoch.after, ends, now_ms, edge.room)
         entries, taken_over = [each.data for each in waiting], epoch.taken_over
         after = {**epoch.after, **{each.kind: each.seq for each in waiting}}
         has_all_old = all(after[kind] >= last for kind, last in epoch.old.items())

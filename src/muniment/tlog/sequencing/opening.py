@@ -109,7 +109,7 @@ async def _begin(context: Context, before: Epoch | None, mark: Mark | None, plac
     number = before.epoch + 1 if before else 1
     name = context.settings.tlog_name or context.random_bytes(_NAME_BYTES).hex() + GENERATED
     key: SigningKey = keys_of_log(f"{name}/log/{number}", secret)[0]
-    now_ms = context.now_ms()
+    now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
     fact = LogFact(key.verifier.name, key.verifier.text, _previous(before, mark), reason, iso_time(now_ms))
     edge, old = grow(EMPTY, [fact.data]).edge, await last_numbers(context.database)
     after = before.after if before else dict.fromkeys(old, 0)
@@ -142,8 +142,9 @@ async def opened(context: Context) -> tuple[Epoch, Brake | None] | None:
     if epoch.state != "open":
         return epoch, None
     brake = await _brake(context, epoch, mark, place)
-    if brake and is_generated(epoch.origin) and (new := await _begin(context, epoch, mark, place, "restored")):
-        return new, None
+    if brake and is_generated(epoch.origin):
+        new = await _begin(context, epoch, mark, place, "restored")
+        return (new, None) if new else None
     if brake is None and is_generated(epoch.origin) and context.settings.tlog_name:
         return (await _begin(context, epoch, mark, place, "rotated") or epoch), None
     return epoch, brake
