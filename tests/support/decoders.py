@@ -528,6 +528,8 @@ TRUSTED: dict[str, frozenset[str]] = {
             "intents._decided fromisoformat",
             "intents.set_chain_outcome parse_json",
             "triggers.deactivate_triggers.deactivate decode",
+            "tlog._FUNCTION_RECORD Decoder",
+            "tlog._TRIGGER_RECORD Decoder",
         }
     ),
     "a value that was checked, made by ourselves again": frozenset(
@@ -570,6 +572,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "pins._in_json compile",
             "limits._FORM compile",
             "limits.parse_policies itself",
+            "tlog.read_mark decode",
             "limits.parse_policy itself",
         }
     ),

@@ -220,3 +220,18 @@ def test_the_credentials_of_a_node_for_pins_are_one_header_field_and_shown_nowhe
         with pytest.raises(SettingError, match="ipfs_pin_authorization has characters") as refusal:
             load(IPFS_PIN_AUTHORIZATION=bad)
         assert SECRET not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["a b", "a+b", "-a", "a\n", "é", "a" * 201])
+def test_a_name_that_no_log_can_have_is_an_error(name: str) -> None:
+    with pytest.raises(SettingError, match="tlog_name has at most 200 letters"):
+        Settings(tlog_name=name)
+    assert Settings(tlog_name="registry.example.org:8443/main").tlog_name
+
+
+@pytest.mark.parametrize("key", ["ab" * 31, "ab" * 33, "gg" * 32, "ab" * 32 + "\n"])
+def test_a_key_of_the_log_has_64_hex_digits_and_is_not_repeated(key: str) -> None:
+    with pytest.raises(SettingError, match="tlog_key must be 64 hex digits") as refusal:
+        Settings(tlog_key=key)
+    assert key not in str(refusal.value)
+    assert Settings(tlog_key="ab" * 32).shown()["tlog_key"] == MASK

@@ -44,6 +44,7 @@ from muniment.metrics.recorder import open_metrics
 from muniment.pins.worker import Pinner
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
+from muniment.tlog.sequencing.integrator import Integrator
 from muniment.triggers.store import mark_ended
 from muniment.webhooks.caller import are_on
 from muniment.webhooks.deliverer import Deliverer
@@ -160,6 +161,8 @@ class Application(AsgiAdapter):
             tasks.append(asyncio.create_task(Pinner(self.context, on_count=show).run()))
         if are_on(self.context.settings):
             tasks.append(asyncio.create_task(Deliverer(self.context).run()))
+        if self.context.settings.tlog == "on":
+            tasks.append(asyncio.create_task(Integrator(self.context).run()))
         try:
             yield
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -114,6 +114,28 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
     if new.is_to_pin:
         await pins.add(transaction, pins.cid_of(record).digest, new.created_at_ms)
     return record
+
+
+class Joined(NamedTuple):
+    """A creator who joined a function: the number of that, the wallet, and the function's record."""
+
+    seq: int
+    creator: bytes
+    record: str
+
+
+# The last number of a creator who joined a function.
+LAST_JOINED: Final = "SELECT coalesce(max(seq), 0) FROM function_creators"
+
+
+async def read_joined(database: Reader, after: int, before: int, limit: int) -> list[Joined]:
+    """Creators with numbers between `after` and `before`, both not included, in the order of commits."""
+    rows = await database.fetch(
+        """SELECT c.seq, c.creator, f.record FROM function_creators c JOIN functions f ON f.seq = c.function_seq
+           WHERE c.seq > ? AND c.seq < ? ORDER BY c.seq LIMIT ?""",
+        (after, before, limit),
+    )
+    return [Joined(*row) for row in rows]
 
 
 def table_of_numbers(query: FunctionQuery) -> str:

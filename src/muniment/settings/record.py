@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from muniment.limits.policies import NAMES as POLICY_NAMES, parse_policies
+from muniment.settings.tlog import tlog_fault
 from muniment.settings.urls import MASK, is_base_url, is_postgresql, without_password, without_path
 
 if TYPE_CHECKING:
@@ -122,6 +123,16 @@ class Settings:
         "operators",
         "Who may have webhooks: operators (any events), users (operators too; a wallet gets its own events), or off",
     )
+    tlog: str = _setting(
+        "off", "The transparency log: on or off; on PostgreSQL it begins when a process has a tlog_key"
+    )
+    tlog_name: str = _setting("", "Name of the log, like registry.example.org; empty: a random one, good for trials")
+    tlog_key: str = _setting(
+        "",
+        "Secret of the log, 64 hex digits; empty: on SQLite a file, on PostgreSQL this process never signs",
+        secret=True,
+    )
+    tlog_interval_s: int = _setting(2, "Seconds between two looks for facts to log", at_least=1)
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
@@ -169,6 +180,8 @@ class Settings:
         if self.read_urls and not all(is_postgresql(url) for url in (self.database_url, *self.read_urls)):
             raise SettingError("database_read_urls needs postgresql:// URLs, and a postgresql:// URL as database_url")
         self._check_other_servers()
+        if fault := tlog_fault(self.tlog_name, self.tlog_key):
+            raise SettingError(fault)
         _ = self.proxies, self.rate_limits, self.exempt_networks, self.metrics_networks
 
     def _check_other_servers(self) -> None:
@@ -257,7 +270,6 @@ class Settings:
 
 
 _BETWEEN_URLS: Final = re.compile(r",\s*(?=postgres(?:ql)?://)")
-
 _CHOICES: Final = {
     "migrate_at_start": ("auto", "true", "false"),
     "unixfs_profile": ("unixfs-v0-2015", "unixfs-v1-2025"),
@@ -265,6 +277,7 @@ _CHOICES: Final = {
     "log_level": ("debug", "info", "warning", "error"),
     "log_requests": ("none", "slow", "errors", "all"),
     "feed": ("on", "off"),
+    "tlog": ("on", "off"),
     "webhooks": ("off", "operators", "users"),
 }
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from muniment.storage.migrate import migrations
+from muniment.storage.migrate import Migration, migrations
 
 _NEW_TABLE = re.compile(r"CREATE TABLE (\w+)")
 # https://www.postgresql.org/docs/current/sql-altertable.html: a column that may be NULL or has a constant for a default
@@ -30,6 +30,23 @@ _REPLACED = r"CREATE OR REPLACE FUNCTION (?:next_seq|settled_seq)\(\) RETURNS bi
 _OTHER = re.compile(
     rf"{_REPLACED}|CREATE (?:SEQUENCE|FUNCTION)\b|ALTER TABLE (?P<table>\w+) ALTER COLUMN \w+ SET STORAGE\b"
 )
+# What is allowed in one file, with what tests/unit/storage/test_deactivation_numbers.py shows of it.
+_EXCEPTIONS = {
+    # The table is made again within the one transaction that writes. Other processes name the columns that they use.
+    ("sqlite", "0013_deactivation_numbers.sql"): (
+        r"ALTER TABLE deactivations RENAME TO deactivations_before|DROP TABLE deactivations_before"
+    ),
+    # It touches no row, and a row of the release before gets a number too.
+    ("postgres", "0013_deactivation_numbers.sql"): (
+        r"ALTER TABLE deactivations ALTER COLUMN seq SET DEFAULT next_seq\(\)"
+    ),
+    # A thousand rows in a transaction, which nobody else changes.
+    ("postgres", "0015_deactivations_numbered.sql"): r"UPDATE deactivations SET seq = .* LIMIT 1000\) .*",
+    # Nobody but the default and 0015 fills the column, with numbers that do not repeat.
+    ("postgres", "0016_deactivations_by_seq.sql"): r"CREATE UNIQUE INDEX CONCURRENTLY .*",
+    # Only 0015 used it.
+    ("postgres", "0017_tlog.sql"): r"DROP INDEX deactivations_unnumbered",
+}
 
 
 def statements(sql: str) -> list[str]:
@@ -69,8 +86,11 @@ LATER = [(engine, each) for engine in ("sqlite", "postgres") for each in migrati
 
 
 @pytest.mark.parametrize(("engine", "migration"), LATER, ids=[f"{engine}-{each.name}" for engine, each in LATER])
-def test_a_later_migration_only_expands(engine: str, migration: object) -> None:
-    assert faults(engine, getattr(migration, "sql", "")) == []
+def test_a_later_migration_only_expands(engine: str, migration: Migration) -> None:
+    found = faults(engine, migration.sql)
+    allowed = _EXCEPTIONS.get((engine, migration.name))
+    assert bool(found) == bool(allowed)
+    assert [each for each in found if not re.fullmatch(allowed or "", each)] == []
 
 
 def test_both_engines_are_at_the_same_level() -> None:

@@ -36,6 +36,10 @@ _LOCK_NAME: Final = 0x6D756E696D656E74
 # Concurrently").
 _CONCURRENT_INDEX: Final = re.compile(r"^CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(\w+)", re.MULTILINE)
 
+# A migration that writes many rows does so in batches: one statement, whose file begins with this.
+_REPEATED: Final = re.compile(r"-- Repeated: ")
+_NO_ROW: Final = "UPDATE 0"
+
 
 async def migrate(connector: Connector, *, seconds_max: float = MIGRATION_SECONDS_MAX) -> list[str]:
     """Apply the missing migrations under the lock; their names. Raises `DatabaseUnavailable`.
@@ -79,15 +83,29 @@ async def _take_lock(connection: Connection, deadline: float) -> None:
 
 
 async def _apply(connection: Connection, migration: Migration, deadline: float) -> None:
-    """Apply one migration, and try again while its tables are locked."""
-    index = _CONCURRENT_INDEX.search(migration.sql)
-    if index:
+    """Apply one migration."""
+    if index := _CONCURRENT_INDEX.search(migration.sql):
         await connection.execute(f"SET lock_timeout = {_milliseconds(MIGRATION_SECONDS_MAX)}")
         # An interrupted build leaves an invalid index; a finished one would be in the ledger.
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index[1]}", timeout=MIGRATION_SECONDS_MAX)
         await connection.execute(migration.sql, timeout=MIGRATION_SECONDS_MAX)
         await _add_to_ledger(connection, migration)
-        return
+    elif _REPEATED.match(migration.sql):
+        await _repeat(connection, migration, deadline)
+    else:
+        await _apply_at_once(connection, migration, deadline)
+
+
+async def _repeat(connection: Connection, migration: Migration, deadline: float) -> None:
+    """Run the one statement of a migration until it changes no row. If it is interrupted, the next run goes on."""
+    while await connection.execute(migration.sql) != _NO_ROW:
+        if time.monotonic() > deadline:
+            raise DatabaseUnavailable(f"{migration.name} takes too long; `muniment migrate` goes on where it was")
+    await _add_to_ledger(connection, migration)
+
+
+async def _apply_at_once(connection: Connection, migration: Migration, deadline: float) -> None:
+    """Apply a migration in one transaction, and try again while its tables are locked."""
     await connection.execute(f"SET lock_timeout = {_milliseconds(TABLE_WAIT_SECONDS_MAX)}")
     while True:
         try:

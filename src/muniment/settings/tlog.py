@@ -1,0 +1,19 @@
+"""The settings of the transparency log."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# A part of URLs and of names of keys (c2sp.org/signed-note), which have no space and no plus.
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~:/-]{0,199}", re.ASCII)
+_KEY: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
+
+
+def tlog_fault(name: str, key: str) -> str | None:
+    """What is wrong with the name or the key of a log, without the key; None: nothing."""
+    if name and not _NAME.fullmatch(name):
+        return "tlog_name has at most 200 letters, digits and . - _ ~ / : and begins with a letter or a digit"
+    if key and not _KEY.fullmatch(key):
+        return "tlog_key must be 64 hex digits"
+    return None

@@ -1,0 +1,1 @@
+-- Nothing: 0013 has numbered all rows, since no process of SQLite writes meanwhile.

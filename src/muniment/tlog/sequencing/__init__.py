@@ -1,0 +1,1 @@
+"""How facts come into the log: read from the tables, hashed, stored, checked and signed."""

@@ -1,0 +1,85 @@
+"""The look at the stored log before it is signed: what is stored must be the tree that was computed.
+
+A flipped bit on a disk or in memory would otherwise be signed, and has ended logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from typing import TYPE_CHECKING
+
+from muniment.tlog.checkpoints import Checkpoint
+from muniment.tlog.fields import HASH_BYTES
+from muniment.tlog.sequencing import store
+from muniment.tlog.tiles import (
+    BUNDLE_BYTES_MAX,
+    ENTRIES,
+    WIDTH,
+    full_tile_hash,
+    hashes_from,
+    split_entries,
+    tiles_for,
+)
+from muniment.tlog.tree import Range, leaf_hash, root_hash
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Reader
+    from muniment.tlog.sequencing.store import Epoch
+
+
+async def check_stored(database: Reader, epoch: Epoch, before: int) -> None:
+    """Check that the stored tree has the root of `epoch`, and that the entries from `before` on have their hashes.
+
+    Raises `ValueError` that says what is wrong.
+    """
+    edge = await store.read_edge(database, epoch)
+    if edge.root != epoch.root:
+        raise ValueError(f"the stored tree of {epoch.size} entries has another root")
+    for n in range(before // WIDTH, epoch.size // WIDTH):
+        await _check_bundle(database, epoch.epoch, n)
+
+
+async def check_beginning(database: Reader, epoch: Epoch, signed: Checkpoint) -> None:
+    """Check that the stored tree begins with the tree of `signed`. Raises `ValueError`."""
+    edge = await store.read_edge(database, epoch)
+    tiles = {
+        (tile.level, tile.n): await _tile(database, epoch, tile.level, tile.n, edge.tail)
+        for tile in tiles_for(Range(0, signed.size).nodes, signed.size)
+    }
+    if root_hash(signed.size, hashes_from(lambda level, n: tiles[level, n])) != signed.root:
+        raise ValueError(f"the stored tree does not begin with the {signed.size} entries that were signed")
+
+
+async def _tile(database: Reader, epoch: Epoch, level: int, n: int, tail: tuple[bytes, ...]) -> bytes:
+    if level == 0 and n == epoch.size // WIDTH:
+        return b"".join(map(leaf_hash, tail))
+    return await store.read_tile(database, epoch.epoch, level, n)
+
+
+async def _check_bundle(database: Reader, epoch: int, n: int) -> None:
+    bundle = await store.read_tile(database, epoch, ENTRIES, n)
+    tile = await store.read_tile(database, epoch, 0, n)
+    above = await store.read_tile(database, epoch, 1, n // WIDTH)
+    at = HASH_BYTES * (n % WIDTH)
+    if await asyncio.to_thread(hash_of_bundle, bundle, tile) != above[at : at + HASH_BYTES]:
+        raise ValueError(f"the stored tile 0/{n} has another hash")
+
+
+def hash_of_bundle(bundle: bytes, tile: bytes) -> bytes:
+    """The hash of a full tile, if the compressed bundle has its entries. Raises `ValueError`."""
+    entries = split_entries(unpacked(bundle))
+    if b"".join(map(leaf_hash, entries)) != tile:
+        raise ValueError("stored entries have other hashes")
+    return full_tile_hash(tile)
+
+
+def unpacked(bundle: bytes) -> bytes:
+    """The bytes of a bundle that is compressed by gzip. Raises `ValueError`."""
+    try:
+        data = gzip.decompress(bundle)
+    except (OSError, EOFError, ValueError) as error:
+        raise ValueError("a stored bundle of entries is damaged") from error
+    if len(data) > BUNDLE_BYTES_MAX:
+        raise ValueError("a stored bundle of entries is too large")
+    return data

@@ -1,0 +1,116 @@
+"""The facts that wait to come into the log, read from their tables, and their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from muniment.evm.address import Address
+from muniment.evm.hex import HexString
+from muniment.functions import store as functions
+from muniment.tlog.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash
+from muniment.tlog.fields import time_ms_of
+from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER
+from muniment.triggers import store as triggers
+from muniment.triggers.store import split_sigs
+from muniment.triggers.typed_data import registry_domain
+from muniment.wire import iso_time
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Reader
+
+# Rows of one read: a record has a kilobyte as a rule, and as many as the largest body of a request at most.
+_ROWS_PER_READ: Final = 64
+
+
+class Waiting(NamedTuple):
+    """A fact that is not in the log: its kind, its number in its table, its time, and the bytes of its entry."""
+
+    kind: int
+    seq: int
+    created_at_ms: int
+    data: bytes
+
+
+class _FunctionRecord(msgspec.Struct):
+    """What an entry takes from the record of a function."""
+
+    cid: str = msgspec.field(name="CID")
+    creator: str
+    created_at: str = msgspec.field(name="createdAt")
+
+
+class _TriggerRecord(msgspec.Struct, rename="camel"):
+    """What an entry takes from the record of a trigger."""
+
+    function_cid: str
+    description: str
+    created_at: str
+
+
+_FUNCTION_RECORD: Final = msgspec.json.Decoder(_FunctionRecord)
+_TRIGGER_RECORD: Final = msgspec.json.Decoder(_TriggerRecord)
+
+
+async def last_numbers(database: Reader) -> dict[int, int]:
+    """The last number of each kind of fact."""
+    statements = {
+        FUNCTION: functions.LAST_JOINED, TRIGGER: triggers.LAST_REGISTERED, DEACTIVATION: triggers.LAST_ENDED,
+    }  # fmt: skip
+    return {kind: (await database.fetch(sql))[0][0] for kind, sql in statements.items()}
+
+
+async def read_waiting(
+    database: Reader, after: dict[int, int], before: dict[int, int], until_ms: int, room: int
+) -> list[Waiting]:
+    """At most `room` facts: functions, then triggers, then deactivations, each in the order of commits.
+
+    Of each kind those with numbers between `after` and `before`, neither included, and up to the first one whose time
+    is later than `until_ms`. Raises `ValueError` for a fact that no entry can tell.
+    """
+    found = list[Waiting]()
+    for kind, read in _READ.items():
+        at = after[kind]
+        while len(found) < room:
+            limit = min(_ROWS_PER_READ, room - len(found))
+            rows = await read(database, at, before[kind], limit)
+            due = takewhile(lambda fact: fact.created_at_ms <= until_ms, map(_ENTRY[kind], rows))
+            found += (kept := list(due))
+            if len(kept) < limit:
+                break
+            at = kept[-1].seq
+    return found
+
+
+def _function(row: functions.Joined) -> Waiting:
+    record = _FUNCTION_RECORD.decode(row.record)
+    fact = FunctionFact(record.cid, Address.from_raw(row.creator), record.creator, record.created_at)
+    return Waiting(FUNCTION, row.seq, time_ms_of(record.created_at, "createdAt"), fact.data)
+
+
+def _trigger(row: triggers.Registered) -> Waiting:
+    record = _TRIGGER_RECORD.decode(row.record)
+    fact = TriggerFact(
+        HexString.from_raw(row.sig), Address.from_raw(row.signer), HexString.from_raw(row.digest), record.function_cid,
+        record.created_at, description_hash(record.description), registry_domain(row.protocol).name,
+    )  # fmt: skip
+    return Waiting(TRIGGER, row.seq, time_ms_of(record.created_at, "createdAt"), fact.data)
+
+
+def _deactivation(row: triggers.Ended) -> Waiting:
+    fact = DeactivationFact(
+        HexString.from_raw(row.signature), Address.from_raw(row.signer), iso_time(row.created_at_ms),
+        registry_domain(row.protocol).name, tuple(map(HexString.from_raw, split_sigs(row.trigger_sigs))),
+    )  # fmt: skip
+    return Waiting(DEACTIVATION, row.seq, row.created_at_ms, fact.data)
+
+
+_READ: Final[dict[int, Callable[[Reader, int, int, int], Awaitable[list[Any]]]]] = {
+    FUNCTION: functions.read_joined, TRIGGER: triggers.read_registered, DEACTIVATION: triggers.read_ended,
+}  # fmt: skip
+_ENTRY: Final[dict[int, Callable[[Any], Waiting]]] = {
+    FUNCTION: _function, TRIGGER: _trigger, DEACTIVATION: _deactivation,
+}  # fmt: skip

@@ -1,0 +1,161 @@
+"""How an epoch of the log begins, and which brakes hold it: the place of the database, and the mark of the host.
+
+Under a generated name, which nobody follows, the log begins another epoch by itself when it finds itself elsewhere or
+behind. Under a chosen name it is halted, and a person decides.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from muniment import durable
+from muniment.tlog.checkpoints import Checkpoint, parse_checkpoint
+from muniment.tlog.entries import NO_EPOCH, LogFact, Reason, previous_epoch
+from muniment.tlog.fields import HASH_BYTES
+from muniment.tlog.keys import SigningKey, keys_of_log
+from muniment.tlog.notes import parse_note
+from muniment.tlog.sequencing import store
+from muniment.tlog.sequencing.facts import last_numbers
+from muniment.tlog.sequencing.growth import EMPTY, grow
+from muniment.tlog.sequencing.mark import Mark, claim_place, read_mark
+from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch
+from muniment.wire import iso_time
+
+if TYPE_CHECKING:
+    from muniment.context import Context
+    from muniment.storage.database import Transaction
+
+KEY_FILE: Final = "tlog-key"
+GENERATED: Final = ".muniment.invalid"
+_NAME_BYTES: Final = 8
+_MAY_SEE_PLACE: Final = """SELECT coalesce(
+    has_function_privilege(to_regprocedure('pg_control_system()'), 'execute')
+    AND has_function_privilege(to_regprocedure('pg_walfile_name(pg_lsn)'), 'execute'), false)"""
+_PLACE: Final = """SELECT
+    system_identifier::text || '-' || left(pg_walfile_name(pg_current_wal_lsn()), 8) || '-' || pg_database.oid::text
+    FROM pg_control_system(), pg_database WHERE datname = current_database()"""
+
+
+class Brake(NamedTuple):
+    """Why the log must not go on as it is."""
+
+    why: str
+
+
+def is_generated(origin: str) -> bool:
+    """Whether the name of a log was made by chance, because no one was chosen."""
+    return origin.partition("/")[0].endswith(GENERATED)
+
+
+def secret_of(context: Context) -> bytes | None:
+    """The secret that the keys of the log are derived from; None: this process never signs.
+
+    On SQLite it is in a file of the data directory, which is made. Raises `ValueError` and `OSError`.
+    """
+    if context.settings.tlog_key:
+        return bytes.fromhex(context.settings.tlog_key)
+    if context.database.visible_before:  # PostgreSQL: several hosts would each have a file of their own
+        return None
+    path = context.settings.data_dir / KEY_FILE
+    with suppress(FileExistsError):
+        if not path.exists():
+            durable.write_file(path, context.random_bytes(HASH_BYTES).hex().encode())
+            durable.flush_directory(path.parent)
+    try:
+        secret = bytes.fromhex(path.read_text("ascii"))
+    except ValueError:
+        secret = b""
+    if len(secret) != HASH_BYTES:
+        raise ValueError(f"{KEY_FILE} in the data directory has not 64 hex digits")
+    return secret
+
+
+async def _place(context: Context, mark: Mark | None) -> str:
+    """What tells the database from a copy of it; empty where the server does not say.
+
+    On SQLite it is a random text in the mark. On PostgreSQL it is the cluster, the database in it, and the
+    timeline, since a failover may lose commits.
+    """
+    if not context.database.visible_before:
+        if mark and mark.place:
+            return mark.place
+        return claim_place(context.settings.data_dir, context.random_bytes(_NAME_BYTES).hex()).place
+    ((may_see,),) = await context.database.fetch(_MAY_SEE_PLACE)
+    return (await context.database.fetch(_PLACE))[0][0] if may_see else ""
+
+
+async def _brake(context: Context, epoch: Epoch, mark: Mark | None, place: str) -> Brake | None:
+    """The brake that holds `epoch`, if one does."""
+    if place != epoch.place and place and epoch.place:
+        return Brake("the database is a copy, or it was moved or restored: it is not where the log was last open")
+    signed = mark.checkpoint if mark else None
+    if signed is None or signed.origin != epoch.origin:
+        if signed is None or await store.has_origin(context.database, signed.origin):
+            return None
+        return Brake(f"this host has signed checkpoints of {signed.origin}, which the database does not know")
+    if epoch.size < signed.size:
+        return Brake(f"this host has signed {signed.size} entries, and the database has {epoch.size}")
+    return None
+
+
+async def _begin(context: Context, before: Epoch | None, mark: Mark | None, place: str, reason: Reason) -> Epoch | None:
+    """Begin the epoch after `before`, the first one after None. The result is the epoch; None: no key is at hand.
+
+    Raises `Overtaken` when another process was faster, `ValueError` and `OSError`.
+    """
+    if (secret := secret_of(context)) is None:
+        return None
+    number = before.epoch + 1 if before else 1
+    name = context.settings.tlog_name or context.random_bytes(_NAME_BYTES).hex() + GENERATED
+    key: SigningKey = keys_of_log(f"{name}/log/{number}", secret)[0]
+    now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
+    fact = LogFact(key.verifier.name, key.verifier.text, _previous(before, mark), reason, iso_time(now_ms))
+    edge, old = grow(EMPTY, [fact.data]).edge, await last_numbers(context.database)
+    after = before.after if before else dict.fromkeys(old, 0)
+    new = Epoch(
+        epoch=number, origin=key.verifier.name, vkey=key.verifier.text, state="open", why=None, place=place,
+        size=edge.size, root=edge.root,
+        after_function=after[FUNCTION], after_trigger=after[TRIGGER], after_deactivation=after[DEACTIVATION],
+        old_function=old[FUNCTION], old_trigger=old[TRIGGER], old_deactivation=old[DEACTIVATION],
+        taken_over=None, note=None, note_size=0, opened_at_ms=now_ms,
+    )  # fmt: skip
+
+    async def work(transaction: Transaction) -> None:
+        await store.begin(transaction, new, edge)
+
+    await context.database.write(work)
+    return new
+
+
+async def opened(context: Context) -> tuple[Epoch, Brake | None] | None:
+    """The newest epoch, which is begun where there is none, and the brake that holds it. None: no key is at hand.
+
+    Raises `ValueError` for a damaged file of the host, `OSError`, and `Overtaken`.
+    """
+    mark = read_mark(context.settings.data_dir)
+    place = await _place(context, mark)
+    epoch = await store.newest(context.database)
+    if epoch is None:
+        epoch = await _begin(context, None, mark, place, "new")
+        return (epoch, None) if epoch else None
+    if epoch.state != "open":
+        return epoch, None
+    brake = await _brake(context, epoch, mark, place)
+    if brake and is_generated(epoch.origin):
+        new = await _begin(context, epoch, mark, place, "restored")
+        return (new, None) if new else None
+    if brake is None and is_generated(epoch.origin) and context.settings.tlog_name:
+        return (await _begin(context, epoch, mark, place, "rotated") or epoch), None
+    return epoch, brake
+
+
+def _previous(before: Epoch | None, mark: Mark | None) -> tuple[str, str, str]:
+    """What the first entry says of the epoch before: the largest tree that this host knows to be signed."""
+    if before is None:
+        return NO_EPOCH
+    signed = [parse_checkpoint(parse_note(before.note.encode()).text)] if before.note else list[Checkpoint]()
+    if mark and mark.checkpoint and mark.checkpoint.origin == before.origin:
+        signed.append(mark.checkpoint)
+    last = max(signed, key=lambda each: each.size, default=Checkpoint(before.origin, 0, EMPTY.root))
+    return previous_epoch(before.origin, last.size, last.root)

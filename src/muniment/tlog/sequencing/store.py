@@ -1,0 +1,208 @@
+"""The rows of the log. A batch is stored by compare-and-swap on the size of its epoch, so processes need no lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from muniment.tlog.sequencing.growth import Edge, Grown, StoredTile
+from muniment.tlog.tiles import HEIGHT, WIDTH
+
+if TYPE_CHECKING:
+    from muniment.storage.database import Reader, Transaction
+
+FUNCTION: Final = 1
+TRIGGER: Final = 2
+DEACTIVATION: Final = 3
+_RUN_MAX: Final = 256
+_COLUMNS: Final = (
+    "epoch, origin, vkey, state, why, place, size, root, after_function, after_trigger, after_deactivation, "
+    "old_function, old_trigger, old_deactivation, taken_over, note, note_size, opened_at_ms"
+)
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """A row of `tlog_epochs`: docs/database.md has the meaning of each column."""
+
+    epoch: int
+    origin: str
+    vkey: str
+    state: str
+    why: str | None
+    place: str
+    size: int
+    root: bytes
+    after_function: int
+    after_trigger: int
+    after_deactivation: int
+    old_function: int
+    old_trigger: int
+    old_deactivation: int
+    taken_over: int | None
+    note: str | None
+    note_size: int
+    opened_at_ms: int
+
+    @property
+    def after(self) -> dict[int, int]:
+        """The last number in the tree, for each kind of fact."""
+        return {FUNCTION: self.after_function, TRIGGER: self.after_trigger, DEACTIVATION: self.after_deactivation}
+
+    @property
+    def old(self) -> dict[int, int]:
+        """The last number when the epoch began, for each kind of fact."""
+        return {FUNCTION: self.old_function, TRIGGER: self.old_trigger, DEACTIVATION: self.old_deactivation}
+
+
+class Run(msgspec.Struct, frozen=True):
+    """`count` facts of a kind that follow each other in their table and in the tree."""
+
+    kind: int
+    first_seq: int
+    first_index: int
+    count: int
+
+
+class Overtaken(Exception):
+    """Another process has changed the epoch: this transaction has stored nothing."""
+
+
+async def newest(database: Reader) -> Epoch | None:
+    """The newest epoch; None: the log has never begun."""
+    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs ORDER BY epoch DESC LIMIT 1")  # noqa: S608 - names of our columns
+    return Epoch(*rows[0]) if rows else None
+
+
+async def has_origin(database: Reader, origin: str) -> bool:
+    """Whether an epoch has this origin."""
+    return bool(await database.fetch("SELECT 1 FROM tlog_epochs WHERE origin = ?", (origin,)))
+
+
+async def begin(transaction: Transaction, new: Epoch, edge: Edge) -> None:
+    """Store a new epoch with the entries of `edge`. Raises `Overtaken` when it is there already."""
+    row = msgspec.structs.astuple(new)
+    added = await transaction.execute(
+        f"INSERT INTO tlog_epochs ({_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING",  # noqa: S608 - as above
+        row,
+    )
+    if not added:
+        raise Overtaken
+    await transaction.execute(
+        "UPDATE tlog_epochs SET state = 'closed' WHERE epoch < ? AND state <> 'closed'", (new.epoch,)
+    )
+    await _add_tail(transaction, new.epoch, 0, edge.tail)
+
+
+async def read_edge(database: Reader, epoch: Epoch) -> Edge:
+    """What the next entries need. Raises `ValueError` when the entries are not as many as the size says."""
+    rows = await database.fetch(
+        "SELECT leaf_index, entry FROM tlog_tail WHERE epoch = ? AND leaf_index < ? ORDER BY leaf_index",
+        (epoch.epoch, epoch.size),
+    )
+    first = epoch.size - epoch.size % WIDTH
+    if [index for index, _ in rows] != list(range(first, epoch.size)):
+        raise ValueError(f"the log has not the entries {first} to {epoch.size}")
+    tiles, level, count = dict[int, bytes](), 1, epoch.size >> HEIGHT
+    while count:
+        if count % WIDTH:
+            tiles[level] = await read_tile(database, epoch.epoch, level, count // WIDTH)
+        level, count = level + 1, count >> HEIGHT
+    cut = {level: data[: 32 * ((epoch.size >> HEIGHT * level) % WIDTH)] for level, data in tiles.items()}
+    return Edge(epoch.size, tuple(entry for _, entry in rows), cut)
+
+
+async def read_tile(database: Reader, epoch: int, level: int, n: int) -> bytes:
+    """A stored tile or bundle. Raises `ValueError` when it is missing."""
+    rows = await database.fetch(
+        "SELECT data FROM tlog_tiles WHERE epoch = ? AND level = ? AND n = ?", (epoch, level, n)
+    )
+    if not rows:
+        raise ValueError(f"the log lacks tile {level}/{n}")
+    return rows[0][0]
+
+
+async def append(transaction: Transaction, epoch: Epoch, grown: Grown, new: Epoch, runs: list[Run]) -> None:
+    """Store the tree behind new entries; `new` is the row of the epoch then. Raises `Overtaken`."""
+    changed = await transaction.execute(
+        """UPDATE tlog_epochs SET size = ?, root = ?, after_function = ?, after_trigger = ?, after_deactivation = ?,
+           taken_over = ? WHERE epoch = ? AND state = 'open' AND size = ?""",
+        (
+            new.size, new.root, new.after_function, new.after_trigger, new.after_deactivation,
+            new.taken_over, epoch.epoch, epoch.size,
+        ),
+    )  # fmt: skip
+    if changed != 1:
+        raise Overtaken
+    if grown.edge.tail:
+        first = epoch.size % WIDTH
+        await _add_tail(transaction, epoch.epoch, epoch.size, grown.edge.tail[first:])
+    else:
+        await transaction.execute("DELETE FROM tlog_tail WHERE epoch = ?", (epoch.epoch,))
+    for tile in grown.tiles:
+        await _put_tile(transaction, epoch.epoch, tile)
+    for run in runs:
+        await _add_run(transaction, epoch.epoch, run)
+
+
+async def _add_tail(transaction: Transaction, epoch: int, first: int, entries: tuple[bytes, ...]) -> None:
+    for index, entry in enumerate(entries, first):
+        await transaction.execute(
+            "INSERT INTO tlog_tail (epoch, leaf_index, entry) VALUES (?, ?, ?)", (epoch, index, entry)
+        )
+
+
+async def _put_tile(transaction: Transaction, epoch: int, tile: StoredTile) -> None:
+    await transaction.execute(
+        """INSERT INTO tlog_tiles (epoch, level, n, data) VALUES (?, ?, ?, ?)
+           ON CONFLICT (epoch, level, n) DO UPDATE SET data = excluded.data""",
+        (epoch, tile.level, tile.n, tile.data),
+    )
+
+
+async def _add_run(transaction: Transaction, epoch: int, run: Run) -> None:
+    """Add a run, or make the last one longer if it ends where this one begins."""
+    longer = await transaction.execute(
+        """UPDATE tlog_runs SET count = count + ? WHERE epoch = ? AND kind = ? AND first_index + count = ?
+           AND count + ? <= ? AND first_seq = (SELECT max(first_seq) FROM tlog_runs WHERE epoch = ? AND kind = ?)""",
+        (run.count, epoch, run.kind, run.first_index, run.count, _RUN_MAX, epoch, run.kind),
+    )
+    if not longer:
+        await transaction.execute(
+            "INSERT INTO tlog_runs (epoch, kind, first_seq, first_index, count) VALUES (?, ?, ?, ?, ?)",
+            (epoch, *msgspec.structs.astuple(run)),
+        )
+
+
+async def publish(transaction: Transaction, epoch: Epoch, note: str, size: int) -> bool:
+    """Show a signed checkpoint; whether it is shown, because the epoch is open and no larger one was."""
+    shown = await transaction.execute(
+        "UPDATE tlog_epochs SET note = ?, note_size = ? WHERE epoch = ? AND state = 'open' AND note_size <= ?",
+        (note, size, epoch.epoch, size),
+    )
+    return shown == 1
+
+
+async def halt(transaction: Transaction, epoch: Epoch, why: str) -> None:
+    """Stop the log, and keep what it has shown."""
+    await transaction.execute(
+        "UPDATE tlog_epochs SET state = 'halted', why = ? WHERE epoch = ? AND state = 'open'", (why, epoch.epoch)
+    )
+
+
+async def settled_before(database: Reader) -> int:
+    """The number below which every row is final."""
+    if not database.visible_before:
+        return 2**63 - 1
+    ((before,),) = await database.fetch(f"SELECT {database.visible_before}")
+    return before
+
+
+async def find_run(database: Reader, epoch: int, kind: int, seq: int) -> Run | None:
+    """The run that may have the fact with this number; None: it is not in the tree."""
+    rows = await database.fetch(
+        """SELECT kind, first_seq, first_index, count FROM tlog_runs
+           WHERE epoch = ? AND kind = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1""",
+        (epoch, kind, seq),
+    )
+    return Run(*rows[0]) if rows else None

@@ -1,0 +1,92 @@
+"""What the tests of the transparency log share: its entries and its checkpoint, read as a verifier reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from conftest import Clock
+from muniment.context import Context
+from muniment.evm.address import Address
+from muniment.evm.signature import Signature
+from muniment.tlog.checkpoints import Checkpoint, open_checkpoint
+from muniment.tlog.keys import keys_of_log, parse_verifier_key
+from muniment.tlog.notes import parse_note, verified
+from muniment.tlog.sequencing import store
+from muniment.tlog.sequencing.checking import unpacked
+from muniment.tlog.sequencing.integrator import Integrator
+from muniment.tlog.sequencing.opening import secret_of
+from muniment.tlog.sequencing.store import Epoch
+from muniment.tlog.tiles import split_entries
+from muniment.triggers import store as triggers
+from muniment.triggers.store import NewRow
+from muniment.wire import iso_time
+
+KEY = "11" * 32
+
+
+class Shown(NamedTuple):
+    """A checkpoint whose both signatures were verified, and the time of the second."""
+
+    checkpoint: Checkpoint
+    at_s: int
+
+
+async def epoch_of(context: Context) -> Epoch:
+    found = await store.newest(context.database)
+    assert found
+    return found
+
+
+async def turn(context: Context, clock: Clock) -> Epoch:
+    """The epoch after a turn of an integrator that has just started, a second after all that was stored."""
+    clock.advance(seconds=1)
+    await Integrator(context).turn()
+    return await epoch_of(context)
+
+
+async def entries_of(context: Context) -> list[bytes]:
+    """All entries of the newest epoch, from its bundles and its tail."""
+    epoch = await epoch_of(context)
+    bundles = await context.database.fetch(
+        "SELECT data FROM tlog_tiles WHERE epoch = ? AND level = -1 ORDER BY n", (epoch.epoch,)
+    )
+    tail = await context.database.fetch(
+        "SELECT entry FROM tlog_tail WHERE epoch = ? ORDER BY leaf_index", (epoch.epoch,)
+    )
+    return [entry for (bundle,) in bundles for entry in split_entries(unpacked(bundle))] + [entry for (entry,) in tail]
+
+
+async def shown(context: Context) -> Shown:
+    """What the log shows."""
+    epoch = await epoch_of(context)
+    assert epoch.note
+    secret = secret_of(context)
+    assert secret
+    note, (key, time_key) = parse_note(epoch.note.encode()), keys_of_log(epoch.origin, secret)
+    assert epoch.vkey == key.verifier.text
+    times = verified(note, [key.verifier, time_key.verifier])
+    assert set(times) == {key.verifier, time_key.verifier}
+    return Shown(open_checkpoint(note, parse_verifier_key(epoch.vkey)), times[time_key.verifier])
+
+
+def kinds(entries: list[bytes]) -> list[str]:
+    return [entry.split(b"\n", 1)[0].decode().split("/")[1] for entry in entries]
+
+
+async def add_triggers(context: Context, count: int, first: int = 1) -> None:
+    """Rows of triggers, as a process stores them; their records have what entries take from them."""
+
+    def record(created_at_ms: int) -> str:
+        return f'{{"functionCid":"Qm","description":"d","createdAt":"{iso_time(created_at_ms)}"}}'
+
+    rows = [
+        NewRow(
+            sig=Signature("0x" + n.to_bytes(64).hex() + "1b"), signer=Address.from_raw(bytes(20)),
+            digest=n.to_bytes(32), function_digest=bytes(32), protocol="Mimic", end_date_ms=0,
+            created_at_ms=context.now_ms(), record=record,
+        )
+        for n in range(first, first + count)
+    ]  # fmt: skip
+    write = context.database.write
+    await asyncio.gather(*(write(lambda tx, row=row: triggers.insert(tx, row)) for row in rows))
