@@ -581,6 +581,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "app._TABLE compile",
             "app._described split",
             "blocks._BLOCK_NAME compile",
+            "console._CAST compile",
             "console._IMPORT compile",
             "console._LINK compile",
             "console._resolved split",
