@@ -228,6 +228,11 @@ async def test_files_are_kept_for_ever_under_their_hash(reader: httpx2.AsyncClie
         assert whole.headers["content-type"].split(";")[0] in {"text/javascript", "text/css"}
 
 
+async def test_search_engines_are_asked_to_stay_away(reader: httpx2.AsyncClient) -> None:
+    answer = await reader.get("/robots.txt")
+    assert (answer.headers["content-type"], "Disallow: /console" in answer.text) == ("text/plain; charset=utf-8", True)
+
+
 class TestConsoleOff:
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:

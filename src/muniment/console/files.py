@@ -16,7 +16,7 @@ from muniment.http.html.frame import Assets, style_sheet
 from muniment.http.operation import operation
 from muniment.http.reply import Ready
 from muniment.http.request import Request
-from muniment.limits.costs import CONTENT, Shed
+from muniment.limits.costs import CONTENT, READ, Shed
 from muniment.wire import ProvedText
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _TYPES: Final = {"js": b"text/javascript; charset=utf-8", "css": b"text/css; charset=utf-8"}
 # A year: the path changes with the content (RFC 8246).
 _KEPT: Final = (b"cache-control", b"public, max-age=31536000, immutable")
+_DAY: Final = (b"cache-control", b"public, max-age=86400")
 _IMPORT: Final = re.compile(
     r'^(?:import|export)\b[^;"]*?\bfrom "(\.[./a-z-]+)";|^import "(\.[./a-z-]+)";', re.MULTILINE
 )
@@ -67,6 +68,12 @@ async def get_file(request: Request, release: _Name, name: _Name) -> Ready[bytes
 async def get_file_of_folder(request: Request, release: _Name, folder: _Name, name: _Name) -> Ready[bytes]:
     """Read a script that lies in a folder."""
     return _reply(request, release, f"{folder}/{name}")
+
+
+@operation("GET", "/robots.txt", cost=READ, sheds=Shed.READ)
+async def get_robots() -> Ready[bytes]:
+    """Ask search engines to stay away from the pages (RFC 9309): there are as many as records, and each costs CPU."""
+    return Ready(b"User-agent: *\nDisallow: /console\n", ((b"content-type", b"text/plain; charset=utf-8"), _DAY))
 
 
 @cache
@@ -154,4 +161,4 @@ def _resolved(folder: str, path: str) -> str:
     return "/".join(parts)
 
 
-OPERATIONS: Final = (get_file, get_file_of_folder)
+OPERATIONS: Final = (get_file, get_file_of_folder, get_robots)
