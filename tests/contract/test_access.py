@@ -14,8 +14,9 @@ import pytest
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, cron, deploy, log_in, register
 from conformance import document
 from conftest import Clock
-from muniment.app import Application, build_context
+from muniment.app import OPERATIONS as API, Application, build_context
 from muniment.auth.operators import new_key
+from muniment.console.operations import OPERATIONS as CONSOLE
 from muniment.context import Context
 from muniment.settings import Settings
 from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
@@ -245,3 +246,16 @@ async def test_nothing_is_stored_for_a_refused_caller(
     async with nothing_stored():
         for column in ("nothing", "nonsense", "other_kind", "other_registry"):
             assert await world.status(operation, column) in {401, 403}
+
+
+def test_pages_are_read_without_a_credential() -> None:
+    """What needs one is asked by their scripts, with the token of the tab."""
+    assert {each.method for each in CONSOLE} == {"GET"}
+    assert not any(each.takes_credential for each in CONSOLE)
+
+
+def test_only_the_files_of_the_pages_are_scripts() -> None:
+    """The pages may run scripts of their own origin: nothing that somebody uploads may become one."""
+    types = {kind for each in API for answer in each.answers.values() for kind in answer.media_types}
+    assert types
+    assert not [kind for kind in types if "script" in kind]
