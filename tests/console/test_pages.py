@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
 
@@ -13,35 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 
 from builders import Bundle, Wallet, deploy
-from console_world import HOSTILE, World, fill
+from console_world import HOSTILE, World
 from muniment.app import Application
 from muniment.context import Context
 from muniment.settings import Settings
+from page_site import BROWSER, Outline
 
 ENGINES = ["sqlite", "postgres"]
 pytestmark = pytest.mark.parametrize("database_url", ENGINES, indirect=True)
-BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 HIDDEN = "U+202E"
-
-
-class Outline(HTMLParser):
-    """The elements of a page, its links and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.handlers: list[str] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in {"href", "src", "action"}]
-        self.handlers += [name for name, _ in attrs if name.startswith("on") or name == "style"]
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def under(app: Any, prefix: str) -> Any:
@@ -53,19 +31,6 @@ def under(app: Any, prefix: str) -> Any:
         await app({**scope, "path": scope["path"].removeprefix(prefix) or "/", "raw_path": raw}, receive, send)
 
     return served
-
-
-@pytest.fixture
-async def reader(app: Application) -> AsyncIterator[httpx2.AsyncClient]:
-    """A browser's requests, without the comparison with OpenAPI, which does not have the console."""
-    transport = httpx2.ASGITransport(app=app)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://test", headers=BROWSER) as made:
-        yield made
-
-
-@pytest.fixture
-async def world(context: Context, reader: httpx2.AsyncClient, clock: Any) -> World:
-    return await fill(context, reader, lambda now_ms: setattr(clock, "now_ms", now_ms), intents=30)
 
 
 @pytest.mark.parametrize("prefix", ["", "/registry"])

@@ -10,13 +10,24 @@ from typing import Any
 import httpx2
 
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, once, register
-from intent_bodies import intent_body, log_body, operation_body, operations_body, proposal_body
+from intent_bodies import (
+    intent_body,
+    log_body,
+    operation_body,
+    operations_body,
+    operations_proposal_body,
+    proposal_body,
+)
+from muniment.chains.catalogue import CATALOGUE
 from muniment.context import Context
+from muniment.evm.hex import Bytes32
 from muniment.forms import decode_record
 from muniment.intents import recording, rules
 from muniment.intents.lifecycle import Moment
-from muniment.intents.types import AnyNewIntent
+from muniment.intents.types import AnyNewIntent, StatusChange
 from muniment.storage.database import Transaction
+from muniment.wire import iso_time
+from operation_data import BASE, USDC, call_data, offer_data, swap_data, transfer_data
 
 HOUR_MS = 3_600_000
 OWNERS = tuple(Wallet(number) for number in (61, 62, 63, 64))
@@ -42,6 +53,14 @@ _WAYS = {
     "created": (), "enqueued": ("enqueued",), "discarded": ("discarded",), "submitted": ("enqueued", "submitted"),
     "succeeded": ("enqueued", "submitted", "succeeded"), "failed": ("enqueued", "submitted", "failed"),
 }  # fmt: skip
+
+
+# From the arrival to each move.
+_SECONDS = (1, 9, 31)
+# By type of operation: swap, transfer, call, swap between chains.
+_DATA = (swap_data(), transfer_data(), call_data(value=10**16), swap_data(destination=10))
+# The settlement contracts of Base, the newest first.
+SETTLERS = tuple(str(each) for each in CATALOGUE[BASE].settlers)
 
 
 @dataclass
@@ -110,37 +129,52 @@ def _drafts(cids: dict[str, str], now_ms: int) -> list[tuple[int, TriggerDraft]]
 
 
 def _body(number: int, at_ms: int, now_ms: int, world: World, chance: random.Random) -> dict[str, Any]:
-    deadline = str((max(at_ms, now_ms - HOUR_MS) + 2 * HOUR_MS) // 1000)
-    trigger = world.triggers[number % len(world.triggers)]["sig"]
     user = chance.choice(OWNERS).address
-    fees = [{"token": Wallet(90).address, "amount": "250000000000000"}]
+    shared = {
+        "deadline": str((max(at_ms, now_ms - HOUR_MS) + 2 * HOUR_MS) // 1000),
+        "maxFees": [{"token": USDC, "amount": "250000"}],
+    }
+    trigger = world.triggers[number % len(world.triggers)]["sig"]
     if number % 5 == 0:
-        kinds = [operation_body(opType=number % 4, user=user), operation_body(opType=1, user=user)]
+        kinds = [
+            operation_body(opType=number % 4, user=user, data=_DATA[number % 4]),
+            operation_body(opType=1, user=user, data=transfer_data()),
+        ]
         return operations_body(
-            number, feePayer=user, triggerSig=trigger, deadline=deadline, maxFees=fees, operations=kinds
+            number, feePayer=user, settler=SETTLERS[0], triggerSig=trigger, operations=kinds, **shared
         )  # fmt: skip
-    return intent_body(number, op=number % 3, user=user, configSig=trigger, deadline=deadline, maxFees=fees)
+    op = number % 3
+    return intent_body(number, op=op, user=user, settler=SETTLERS[1], configSig=trigger, data=_DATA[op], **shared)
 
 
 async def _intent(context: Context, body: dict[str, Any], moves: tuple[str, ...], at_ms: int) -> str:
-    """Record an intent with its moves, some seconds apart; its hash."""
+    """Record an intent, then move it, some seconds apart; its hash."""
     settings = context.settings
-    status = moves[-1] if moves else "created"
-    sent = {"succeeded", "failed", "submitted"}
-    members: dict[str, Any] = {"status": status}
-    if "operations" not in body and status != "created":
-        members["proposals"] = [proposal_body(1), proposal_body(2, description=HOSTILE)]
-        members["logs"] = [
-            log_body(1, data="picked the proposal with the lowest fee"),
-            log_body(2, data=f"execution reverted: SettlerAmountOutLtProposed {HOSTILE}", level="error"),
+    members: dict[str, Any] = {}
+    if moves:
+        has_list = "operations" in body
+        data = {"datas": [offer_data(15 * 10**17), "0x"]} if has_list else {"data": offer_data(15 * 10**17)}
+        make = operations_proposal_body if has_list else proposal_body
+        members["proposals"] = [
+            make(1, fees=["120000"], **data), make(2, description=HOSTILE, status="rejected", fees=["1"])
         ]  # fmt: skip
-    if status in sent:
-        members["transactionHash"] = "0x" + body["nonce"][-2:] * 32
+        members["logs"] = [
+            log_body(1, data="picked the proposal with the lowest fee", createdAt=iso_time(at_ms + 2_000)),
+            log_body(
+                2, data=f"execution reverted: SettlerAmountOutLtProposed {HOSTILE}", level="error",
+                createdAt=iso_time(at_ms + 31_000),
+            ),
+        ]  # fmt: skip
+    transaction = Bytes32("0x" + body["nonce"][-2:] * 32)
 
     async def write(tx: Transaction) -> str:
         new: AnyNewIntent = decode_record({**body, **members}, AnyNewIntent)
         checked = rules.check_intent(new, None, protocol=settings.protocol_name, chains=context.chains, now_ms=at_ms)
         await recording.record(tx, checked, "tests", Moment(at_ms, settings.settlement_grace_s))
+        for number, status in enumerate(moves):
+            change = StatusChange(status=status, transaction_hash=transaction if status == "submitted" else None)
+            moment = Moment(at_ms + _SECONDS[number] * 1_000, settings.settlement_grace_s)
+            await recording.move(tx, checked.hash, change, "tests", moment)
         return "0x" + checked.hash.hex()
 
     return await context.database.write(write)

@@ -37,6 +37,12 @@ def proposal_body(number: int, **members: Any) -> dict[str, Any]:
     return {"solver": USERS[2], "data": f"0x{number:08x}", "deadline": "1800000000", "fees": [str(number)], **members}
 
 
+def operations_proposal_body(number: int, **members: Any) -> dict[str, Any]:
+    """A proposal to an intent of the second form with two operations."""
+    datas = [f"0x{number:08x}", "0x"]
+    return {"solver": USERS[2], "datas": datas, "deadline": "1800000000", "fees": [str(number)], **members}
+
+
 def log_body(number: int, **members: Any) -> dict[str, Any]:
     """A log of an intent; every number makes another."""
     return {"level": "info", "data": f"line {number}", "createdAt": "2026-11-20T19:48:00.123Z", **members}

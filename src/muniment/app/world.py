@@ -176,7 +176,7 @@ def build_holdings(
     served = {chain.id: chain for chain in chains.values() if chain.rpc_urls}
     lists = dict.fromkeys(entry for chain in served.values() for entry in chain.token_lists)
     tokens = TokenLists(
-        [*lists, PACKAGED_LIST], chains=served, directory=directory,
+        [*lists, PACKAGED_LIST], chains=chains, directory=directory,
         outgoing=outgoing, now_ms=clock.monotonic_ms,
     )  # fmt: skip
     sources: list[PriceSource] = []

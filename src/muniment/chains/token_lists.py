@@ -74,7 +74,11 @@ class TokenLists:
 
     def tokens(self, chain_id: int) -> tuple[Token, ...]:
         """The tokens of a chain, in the order of the lists; none for an unknown chain."""
-        return self._tokens.get(chain_id, ())
+        return tuple(self._tokens.get(chain_id, {}).values())
+
+    def token(self, chain_id: int, address: Address) -> Token | None:
+        """The token of a chain at an address, None for an unknown one."""
+        return self._tokens.get(chain_id, {}).get(address)
 
     async def keep_fresh(self) -> None:
         """Refresh the lists from URLs until cancelled."""
@@ -125,12 +129,12 @@ class TokenLists:
     def _of_chains(self, tokens: Iterable[Token]) -> list[Token]:
         return [token for token in tokens if token.chain_id in self._chains]
 
-    def _merged(self) -> dict[int, tuple[Token, ...]]:
+    def _merged(self) -> dict[int, dict[Address, Token]]:
         merged: dict[int, dict[Address, Token]] = {}
         for source in self._sources:
             for token in self._found[source]:
                 merged.setdefault(token.chain_id, {}).setdefault(token.address, token)
-        return {chain_id: tuple(tokens.values()) for chain_id, tokens in merged.items()}
+        return merged
 
 
 def _check_url(url: str) -> None:

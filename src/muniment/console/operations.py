@@ -5,9 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from muniment.console import files
-from muniment.console.pages import account, addresses, find, functions, intents, overview, service, triggers, wizard
+from muniment.console.pages import (
+    account,
+    addresses,
+    find,
+    functions,
+    intent,
+    intents,
+    overview,
+    service,
+    triggers,
+    wizard,
+)
 
 OPERATIONS: Final = (
     *files.OPERATIONS, *overview.OPERATIONS, *functions.OPERATIONS, *triggers.OPERATIONS, *wizard.OPERATIONS,
-    *intents.OPERATIONS, *addresses.OPERATIONS, *account.OPERATIONS, *service.OPERATIONS, *find.OPERATIONS,
+    *intents.OPERATIONS, *intent.OPERATIONS, *addresses.OPERATIONS, *account.OPERATIONS, *service.OPERATIONS,
+    *find.OPERATIONS,
 )  # fmt: skip

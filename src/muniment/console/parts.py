@@ -109,12 +109,10 @@ def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
     if is_behind(request) or not cursor:
         return rows
     return html(
-        '<div id="newer" class="newer"></div><div id="rows" data-kind="{}" data-cursor="{}" data-query="{}">{}</div>',
-        kind,
-        cursor,
-        asked(request).decode("ascii", "replace"),
-        rows,
-    )
+        '<div id="newer" class="newer" aria-live="polite"></div>'
+        '<div id="rows" data-kind="{}" data-cursor="{}" data-query="{}" data-feed="{}">{}</div>',
+        kind, cursor, asked(request).decode("ascii", "replace"), request.context.settings.feed, rows,
+    )  # fmt: skip
 
 
 def joined_options(pairs: Iterable[tuple[str, str]]) -> Html:

@@ -10,12 +10,11 @@ from muniment.http.html.markup import Html, html
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Units of the drawing, which scales to the width of the page.
+# Units of the drawing, which is as wide as the page and as high as the style sheet says.
 _WIDTH: Final = 1200
-_HEIGHT: Final = 190
-_LEFT: Final = 40
-_FOOT: Final = 24
-_HEAD: Final = 12
+_HEIGHT: Final = 100
+# The part of a bar's place that it fills.
+_FILLED: Final = 0.86
 # A label of the time below every so many bars.
 _LABELLED: Final = 6
 
@@ -28,29 +27,24 @@ class Bar(NamedTuple):
 
 
 def bars(columns: Sequence[Bar], kinds: Sequence[str], *, label: str) -> Html:
-    """Stacked bars over time, a colour for each of `kinds`; each bar says its numbers as its title."""
+    """Stacked bars over time, a colour for each of `kinds`; each bar says its numbers as its title.
+
+    The drawing is stretched to its place. So the words stand outside of it, in a size that does not change.
+    """
     highest = max((sum(each.counts.values()) for each in columns), default=0)
-    scale = (_HEIGHT - _HEAD - _FOOT) / max(highest, 1)
-    step = (_WIDTH - _LEFT) / max(len(columns), 1)
-    base = _HEIGHT - _FOOT
-    drawn = [_bar(each, kinds, _LEFT + number * step, step * 0.86, scale) for number, each in enumerate(columns)]
-    labels = [
-        html('<text x="{}" y="{}">{}</text>', f"{_LEFT + number * step:.0f}", _HEIGHT - 6, absolute(each.at_ms)[11:16])
-        for number, each in enumerate(columns)
-        if number % _LABELLED == 0
-    ]
+    step = _WIDTH / max(len(columns), 1)
+    drawn = [_bar(each, kinds, number * step, step, _HEIGHT / max(highest, 1)) for number, each in enumerate(columns)]
+    labels = [html("<span>{}</span>", absolute(each.at_ms)[11:16]) for each in columns[::_LABELLED]]
     return html(
-        '<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">'
-        '<line x1="{}" x2="{}" y1="{}" y2="{}"/><line x1="{}" x2="{}" y1="{}" y2="{}"/>'
-        '<text x="0" y="{}">{}</text><text x="0" y="{}">0</text>{}{}</svg>',
-        _WIDTH, _HEIGHT, label,
-        _LEFT, _WIDTH, _HEAD, _HEAD, _LEFT, _WIDTH, base, base,
-        _HEAD + 4, f"{highest:,}", base + 4, drawn, labels,
+        '<div class="plot"><div class="scale">{}</div><svg viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
+        'aria-label="{}">{}</svg><div class="scale times">{}</div></div>',
+        f"{highest:,}", _WIDTH, _HEIGHT, label, drawn, labels,
     )  # fmt: skip
 
 
-def _bar(bar: Bar, kinds: Sequence[str], x: float, width: float, scale: float) -> Html:
-    top = float(_HEIGHT - _FOOT)
+def _bar(bar: Bar, kinds: Sequence[str], x: float, step: float, scale: float) -> Html:
+    """A bar, and an unseen area as high as the drawing that has the title too: the pointer need not hit the bar."""
+    top = float(_HEIGHT)
     pieces: list[Html] = []
     for kind in kinds:
         height = bar.counts.get(kind, 0) * scale
@@ -58,7 +52,11 @@ def _bar(bar: Bar, kinds: Sequence[str], x: float, width: float, scale: float) -
             top -= height
             pieces.append(html(
                 '<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>',
-                kind, f"{x:.1f}", f"{top:.1f}", f"{width:.1f}", f"{height:.1f}",
+                kind, f"{x:.1f}", f"{top:.2f}", f"{step * _FILLED:.1f}", f"{height:.2f}",
             ))  # fmt: skip
     words = ", ".join(f"{bar.counts[kind]} {kind}" for kind in kinds if bar.counts.get(kind))
-    return html("<g><title>{} UTC: {}</title>{}</g>", absolute(bar.at_ms)[11:16], words or "none", pieces)
+    return html(
+        '<g><title>{} UTC: {}</title><rect fill="none" pointer-events="all" x="{}" y="0" width="{}" height="{}"/>{}'
+        "</g>",
+        absolute(bar.at_ms)[11:16], words or "none", f"{x:.1f}", f"{step:.1f}", _HEIGHT, pieces,
+    )  # fmt: skip

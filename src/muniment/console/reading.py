@@ -49,7 +49,9 @@ def read_query(request: Request, reader: QueryReader[Q], fixed: bytes = b"") -> 
 
     Raises `InvalidParameter` or a kin of it.
     """
-    query = b"&".join(part for part in (asked(request), fixed) if part)
+    name = fixed.partition(b"=")[0]
+    given = [part for part in asked(request).split(b"&") if part and part.partition(b"=")[0] != name]
+    query = b"&".join([*given, fixed] if fixed else given)
     return msgspec.structs.replace(reader.read(query), limit=ROWS)
 
 

@@ -21,7 +21,7 @@ def relative(timestamp_ms: int, now_ms: int) -> Html:
         return html("<span>{} ms after 1970</span>", timestamp_ms)
     return html(
         '<time datetime="{}" title="{}">{}</time>',
-        iso_time(timestamp_ms), absolute(timestamp_ms), _in_words(timestamp_ms - now_ms),
+        iso_time(timestamp_ms), absolute(timestamp_ms), relative_words(timestamp_ms, now_ms),
     )  # fmt: skip
 
 
@@ -37,7 +37,9 @@ def milliseconds(moment: str) -> int:
     return round(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def _in_words(distance_ms: int) -> str:
+def relative_words(timestamp_ms: int, now_ms: int) -> str:
+    """`3 minutes ago` or `in 2 hours`."""
+    distance_ms = timestamp_ms - now_ms
     size = abs(distance_ms)
     for name, length in _UNITS:
         count = size // length

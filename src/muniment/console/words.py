@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muniment.console.parts import identifier
+from muniment.console.tokens import grouped, units
 from muniment.evm.address import Address
 from muniment.http.html.markup import Html, html, strange
 from muniment.intents.types import Intent
@@ -97,8 +98,13 @@ def delta(text: str) -> str:
 def kinds_of(intent: AnyIntent) -> list[str]:
     """The kinds of an intent's operations."""
     if isinstance(intent, Intent):
-        return [_named(_FIRST_OPS, intent.op)]
+        return [kind_of_first(intent.op)]
     return [_named(_SECOND_OPS, each.op_type) for each in intent.operations]
+
+
+def kind_of_first(number: int) -> str:
+    """The kind of the operation of an intent that has one."""
+    return _named(_FIRST_OPS, number)
 
 
 def second_kind(number: int) -> str:
@@ -133,17 +139,8 @@ def _number(value: int, chains: Mapping[int, Chain], name: str) -> Html:
     if "chain" in name.lower() and value in chains:
         return html("<code>{}</code> · {}", value, chains[value].name)
     if value >= _HINTED_FROM:
-        return html(
-            '<code>{}</code> <span class="faint">= {} × 10¹⁸</span>', f"{value:,}".replace(",", " "), units(value, 18)
-        )
+        return html('<code>{}</code> <span class="faint">= {} × 10¹⁸</span>', grouped(value), units(value, 18))
     return html("<code>{}</code>", value)
-
-
-def units(value: int, decimals: int) -> str:
-    """An amount in units of a token, exact and without trailing zeros."""
-    whole, rest = divmod(value, 10**decimals)
-    digits = f"{rest:0{decimals}d}".rstrip("0") if decimals else ""
-    return f"{whole:,}{'.' + digits if digits else ''}"
 
 
 def _named(names: tuple[str, ...], number: int) -> str:

@@ -27,8 +27,8 @@ from muniment.triggers.routes import get_trigger
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-# A pasted URL: long enough for a page of this console behind any host.
-_LENGTH_MAX: Final = 2_000
+# A pasted URL of 2,000 characters, percent-encoded: long enough for a page of this console behind any host.
+_LENGTH_MAX: Final = 6_000
 _PARTS: Final = re.compile(r"[^0-9A-Za-z]+")
 _ADDRESS, _HASH, _SIGNATURE = 40, 64, 130
 _HEX: Final = re.compile(r"(?:0x)?([0-9a-fA-F]+)")
@@ -58,7 +58,8 @@ def _page(request: Request, given: str, words: Html) -> Ready[bytes]:
         'address, or a URL with one of them</span><input name="q" type="search" value="{}" class="long" '
         'spellcheck="false" autocomplete="off" autocapitalize="off"></label> <button class="first">Find</button></form>'
         "<h2>What is found</h2><ul><li>130 hex digits: a trigger<li>64 hex digits: an intent, or the intent of a "
-        "proposal or of a transaction<li>40 hex digits: an address<li>a CID in either version: a function</ul>",
+        "proposal or of a transaction that a relayer has named<li>40 hex digits: an address<li>a CID in either "
+        "version: a function</ul>",
         words, given,
     )  # fmt: skip
     return framed(Page("Find", body), root_from(request.path), assets(), 200)

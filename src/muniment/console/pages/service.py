@@ -64,7 +64,7 @@ def _limits(context: Context) -> Html:
     known = [
         (
             name,
-            html("{} in {} s", f"{policy.quota:,}", policy.window_s)
+            html("{} in {}", f"{policy.quota:,}", _duration(policy.window_s))
             if (policy := settings.rate_limits.get(name))
             else html("none"),
         )
@@ -75,9 +75,17 @@ def _limits(context: Context) -> Html:
         ("manifest.json", html("{} KiB", settings.manifest_bytes_max // _KIB)),
         ("function.wasm", html("{} MiB", settings.wasm_bytes_max // _MIB)),
         ("Trigger", html("{} KiB", settings.trigger_bytes_max // _KIB)),
-        ("Life of a token", html("{} s at most", settings.token_lifetime_s)),
+        ("Life of a token", html("{} at most", _duration(settings.token_lifetime_s))),
         *((f"Rate limit: {name}", words) for name, words in known),
     ])  # fmt: skip
+
+
+def _duration(seconds: int) -> str:
+    """A length of time in the largest unit that it is whole in."""
+    for name, length in (("hour", 3600), ("minute", 60)):
+        if seconds % length == 0:
+            return f"{seconds // length} {name}{'' if seconds == length else 's'}"
+    return f"{seconds} seconds"
 
 
 def _chains(chains: Mapping[int, Chain], progress: Mapping[tuple[int, bytes], int]) -> Html:
@@ -89,11 +97,13 @@ def _chains(chains: Mapping[int, Chain], progress: Mapping[tuple[int, bytes], in
             html(
                 "{}", [html("<div>{}</div>", _read(progress.get((each.id, settler.raw)))) for settler in each.settlers]
             ),
-            "read" if each.rpc_urls else "not read",
+            len(each.rpc_urls),
         )
         for each in chains.values()
     ]
-    return table(("Chain", "Id", "Settlers", "Read up to block", "Nodes"), lines, label="Chains", numbers=("Id",))
+    return table(
+        ("Chain", "Id", "Settlers", "Read up to block", "Nodes"), lines, label="Chains", numbers=("Id", "Nodes")
+    )
 
 
 def _read(next_block: int | None) -> str:

@@ -9,11 +9,13 @@ from muniment.intents.generations import GENERATIONS
 if TYPE_CHECKING:
     from muniment.storage.database import Reader
 
-# Each arm is one look into an index; a transaction may have carried several intents, of which the newest is found.
+# Each arm is one look into an index; a transaction may have carried several intents, of which the newest is found. The
+# transactions are those that operators named: no index has those that the chain alone told of.
 _ARMS: Final = (
     "SELECT hash, 1, seq FROM {intents} WHERE hash = ?",
     "SELECT i.hash, 2, i.seq FROM {proposals} p JOIN {intents} i ON i.seq = p.intent_seq WHERE p.hash = ?",
     "SELECT hash, 3, seq FROM {intents} WHERE transaction_hash = ?",
+    "SELECT i.hash, 3, i.seq FROM {proposals} p JOIN {intents} i ON i.seq = p.intent_seq WHERE p.transaction_hash = ?",
 )
 _SQL: Final = " UNION ALL ".join(
     arm.format(intents=each.intents, proposals=each.proposals) for arm in _ARMS for each in GENERATIONS
