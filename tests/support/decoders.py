@@ -491,6 +491,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "/console/": (),
     "/console/triggers?": (
         "console.asked split",
+        "console.read_query split",
         "console._in_words_of_api unquote_to_bytes",
         "console.milliseconds_of fromisoformat",
         "console.is_behind split",
