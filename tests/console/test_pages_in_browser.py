@@ -28,6 +28,7 @@ PAGES: dict[str, Callable[[Registry], str]] = {
     "wizard": lambda registry: f"console/triggers/new?functionCid={registry.world.cids['Refill']}",
     "intents": lambda _: "console/intents",
     "intent": lambda registry: f"console/intents/{registry.world.intents['failed'][-1]}",
+    "unfinished": lambda registry: f"console/intents/{registry.world.intents['created'][0]}",
     "address": lambda _: f"console/addresses/{Wallet(61).address}",
     "account": lambda _: "console/account",
     "service": lambda _: "console/service",

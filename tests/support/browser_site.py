@@ -14,6 +14,7 @@ import pytest_asyncio
 from console_world import Registry, fill
 from limitless import unlimited_settings
 from muniment.app import Application, build_context
+from operator_client import operator_key
 from service import Service
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
     transport = httpx2.ASGITransport(app=Application(context))
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
         world = await fill(context, client, lambda moment_ms: now_ms.__setitem__(0, moment_ms))
+    key = await operator_key(context)
     for part in (context.outgoing, context.outgoing_webhooks, context.database):
         await part.close()
     service = Service(data_dir).start()
-    yield Registry(service.url, world)
+    yield Registry(service.url, world, key)
     service.stop()
 
 

@@ -78,6 +78,8 @@ class Registry:
 
     url: str
     world: World
+    # Of an operator, who may write intents.
+    operator_key: str
 
 
 async def fill(

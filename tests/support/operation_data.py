@@ -9,14 +9,18 @@ from builders import Wallet
 BASE = 8453
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 DAI = "0x50c5725949A6F0c72E6C4a641F24049A917DB0Cb"
+# DAI of OP Mainnet.
+OP_DAI = "0xDA10009cBd5D07dd0CeCc66161FC93D7c9000da1"
 COIN = "0xEeeeeEeeeEeEeeEeEeEeeEEEeeeeEeeeeeeeEEeE"
 RECIPIENT = Wallet(95).address
 
 
 def swap_data(source: int = BASE, destination: int = BASE, *, given: int = 1_500_000, wanted: int = 14 * 10**17) -> str:
-    """USDC for DAI."""
+    """USDC of Base for DAI of Base or OP Mainnet."""
     form = "(uint256,uint256,(address,uint256)[],(address,uint256,address)[])"
-    return _hex(form, (source, destination, [(USDC, given)], [(DAI, wanted, RECIPIENT)]))
+    return _hex(
+        form, (source, destination, [(USDC, given)], [(DAI if destination == BASE else OP_DAI, wanted, RECIPIENT)])
+    )
 
 
 def transfer_data(chain_id: int = BASE, *, token: str = USDC, amount: int = 250_000, count: int = 1) -> str:

@@ -8,11 +8,20 @@ from urllib.parse import quote
 
 from muniment.console.asked import asked
 from muniment.http.html.markup import NOTHING, Html, html, joined, seen
+from muniment.http.paging import LIMIT_MAX
 
 if TYPE_CHECKING:
     from muniment.http.html.markup import Value
     from muniment.http.request import Request
 
+# The events of the change feed that may add a row to a listing, and the member that names a row.
+_FOLLOWED: Final = {
+    "functions": ("function.created", "CID"),
+    "triggers": ("trigger.created", "sig"),
+    "intents": ("intent.created", "hash"),
+}
+# What a question for newer rows says by itself.
+_PLACE: Final = frozenset({"cursor", "offset", "limit", "sort", "generation"})
 # Characters at the beginning and the end of a shortened identifier: enough that no two look alike by chance.
 _KEPT: Final = 6
 _KEPT_OF_ADDRESS: Final = 4
@@ -108,10 +117,15 @@ def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
     """The rows of a listing, with what a script needs to tell of newer ones; those of a later page stay as they are."""
     if is_behind(request) or not cursor:
         return rows
+    types, name = _FOLLOWED[kind]
+    given = asked(request).decode("ascii", "replace").split("&")
+    kept = [part for part in given if part and part.partition("=")[0] not in _PLACE]
+    generation = ["generation=all"] if kind == "intents" else []
+    query = "&".join([*kept, *generation, "sort=1", f"limit={LIMIT_MAX}", f"cursor={cursor}"])
     return html(
         '<div id="newer" class="newer" aria-live="polite"></div>'
-        '<div id="rows" data-kind="{}" data-cursor="{}" data-query="{}" data-feed="{}">{}</div>',
-        kind, cursor, asked(request).decode("ascii", "replace"), request.context.settings.feed, rows,
+        '<div id="rows" data-path="{}?{}" data-name="{}" data-types="{}">{}</div>',
+        kind, query, name, "" if request.context.settings.feed == "off" else types, rows,
     )  # fmt: skip
 
 

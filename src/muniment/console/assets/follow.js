@@ -35,7 +35,7 @@ export function follow(types, look, pollMs) {
     }, REST_MS);
   };
   const poll = () => {
-    timer = window.setInterval(hint, pollMs);
+    timer = setInterval(hint, pollMs);
   };
   const rest = () => {
     stream?.close();
@@ -46,12 +46,12 @@ export function follow(types, look, pollMs) {
   const begin = () => {
     if (enough || document.hidden || stream || timer) return;
     if (!types) return poll();
-    const opened = new EventSource(new URL(`events/stream?types=${types}`, root));
-    stream = opened;
-    for (const name of ["open", "message", "reset"]) opened.addEventListener(name, hint);
-    opened.addEventListener("error", () => {
-      if (opened.readyState === EventSource.CLOSED && stream === opened && !timer) poll();
-    });
+    const opened = stream = new EventSource(new URL(`events/stream?types=${types}`, root));
+    opened.onopen = opened.onmessage = hint;
+    opened.addEventListener("reset", hint);
+    opened.onerror = () => {
+      if (stream === opened && opened.readyState === EventSource.CLOSED && !timer) poll();
+    };
   };
 
   document.addEventListener("visibilitychange", () => {
