@@ -10,7 +10,7 @@ import pytest
 from builders import Wallet
 from conftest import NOW_MS, Clock
 from console_world import SETTLERS
-from intent_bodies import log_body, proposal_body
+from intent_bodies import log_body, operations_proposal_body, proposal_body
 from muniment.context import Context
 from operation_data import (
     BASE,
@@ -111,6 +111,21 @@ async def test_fees_are_in_tokens_where_all_chains_that_may_be_meant_agree(opera
     shown = await text_of(operator, unknown)
     assert "7 000 000 of the chain's coin" in shown  # ETH, BNB, POL: nobody knows which
     assert "Offers" not in shown
+
+
+@pytest.mark.parametrize("count", [4, 5])
+async def test_offers_are_shown_for_up_to_four_swaps(operator: OperatorClient, count: int) -> None:
+    offer = operations_proposal_body(1, datas=[offer_data(123 * 10**16)] * count)
+    intent = await operator.recorded(several(*[(0, swap_data())] * count, proposals=[offer]))
+    shown = await text_of(operator, intent)
+    assert ("1.23" in shown, "Offers" in shown) == (count == 4, count == 4)
+
+
+@pytest.mark.parametrize("datas", ["0x", "0x01", offer_data(), offer_data(1, 2), "0x" + "ff" * 64])
+async def test_an_offer_that_cannot_be_read_is_left_out(operator: OperatorClient, datas: str) -> None:
+    intent = await operator.recorded(one(0, swap_data(), proposals=[proposal_body(1, data=datas)]))
+    page = await operator.client.get(f"/console/intents/{intent}")
+    assert '<td data-name="Offers"><span>–</span>' in page.text
 
 
 @pytest.mark.parametrize("fees", [["1"], ["1", "2", "3"], []])

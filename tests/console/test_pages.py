@@ -14,6 +14,7 @@ from builders import Bundle, Wallet, deploy
 from console_world import HOSTILE, World
 from muniment.app import Application
 from muniment.context import Context
+from muniment.ipfs.cid import DAG_PB, Cid, cid_v1
 from muniment.settings import Settings
 from page_site import BROWSER, Outline
 
@@ -152,7 +153,7 @@ async def test_what_is_found_and_how(reader: httpx2.AsyncClient, world: World) -
     cid = world.cids["Refill"]
     for given_text, path in {
         sig: f"triggers/{sig}", sig[2:].upper(): f"triggers/{sig}", intent: f"intents/{intent}",
-        cid: f"functions/{cid}",
+        cid: f"functions/{cid}", str(cid_v1(DAG_PB, Cid.parse(cid).digest)): "functions/bafy",
         record["transactionHash"]: "intents/0x", Wallet(61).address.lower(): f"addresses/{Wallet(61).address}",
         f"https://x.example/functions/{cid}/manifest?a=b": f"functions/{cid}", f" {intent}\n": f"intents/{intent}",
     }.items():  # fmt: skip

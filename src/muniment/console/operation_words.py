@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _BYTES_MAX: Final = 16 * 1024
 # Transfers, calls or tokens of one operation that are put into words.
 _SHOWN_MAX: Final = 20
+# Swaps of one intent for which offers are put into words: a page has up to 50 proposals.
+_OFFERS_MAX: Final = 4
 _SELECTOR: Final = 4
 _AMOUNTS: Final = ListOf(TupleOf((ADDRESS, UINT256)))
 _SWAP: Final = TupleOf((UINT256, UINT256, _AMOUNTS, ListOf(TupleOf((ADDRESS, UINT256, ADDRESS)))))
@@ -117,9 +119,9 @@ def offered(proposal: AnyProposal, operations: Sequence[Operation], tokens: Toke
     return _lines(lines) if lines else None
 
 
-def has_swap(operations: Sequence[Operation]) -> bool:
-    """Whether an intent has a swap that can be read."""
-    return any(each.kind in _SWAPS and each.values is not None for each in operations)
+def shows_offers(operations: Sequence[Operation]) -> bool:
+    """Whether an intent has swaps that can be read, and so few that a page can tell each proposal's offers for them."""
+    return 0 < sum(each.kind in _SWAPS and each.values is not None for each in operations) <= _OFFERS_MAX
 
 
 def _read(kind: str, data: HexString) -> tuple[Any, ...] | None:

@@ -56,9 +56,9 @@ def _page(request: Request, given: str, words: Html) -> Ready[bytes]:
     body = html(
         '<h1>Find</h1><div aria-live="polite">{}</div><form action="find"><label><span>A signature, a CID, a hash, an '
         'address, or a URL with one of them</span><input name="q" type="search" value="{}" class="long" '
-        'spellcheck="false" autocomplete="off" autocapitalize="off"></label> <button class="first">Find</button></form>'
-        "<h2>What is found</h2><ul><li>130 hex digits: a trigger<li>64 hex digits: an intent, or the intent of a "
-        "proposal or of a transaction that a relayer has named<li>40 hex digits: an address<li>a CID in either "
+        'spellcheck="false" autocomplete="off" autocapitalize="off"></label><p><button class="first">Find</button></p>'
+        "</form><h2>What is found</h2><ul><li>130 hex digits: a trigger<li>64 hex digits: an intent, or the intent of "
+        "a proposal or of a transaction that a relayer has named<li>40 hex digits: an address<li>a CID in either "
         "version: a function</ul>",
         words, given,
     )  # fmt: skip

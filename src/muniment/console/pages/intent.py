@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from muniment.console import reading, rows
-from muniment.console.operation_words import asked_for, has_swap, offered, operations_of, paid_on
+from muniment.console.operation_words import asked_for, offered, operations_of, paid_on, shows_offers
 from muniment.console.page import page
 from muniment.console.parts import facts, heading, identifier, state, table
 from muniment.console.times import absolute, milliseconds, relative, relative_words
@@ -145,6 +145,7 @@ class _Shown:
         self._intent, self._root, self._chains = intent, root, context.chains
         self._tokens = Tokens(context.chains, context.holdings.tokens)
         self._asked: list[Operation] = operations_of(intent)
+        self._has_offers = shows_offers(self._asked)
         self._paid_on = paid_on(intent, self._asked, context.chains)
 
     def facts(self, now_ms: int) -> Html:
@@ -184,7 +185,7 @@ class _Shown:
     def proposals(self) -> Html:
         if not self._intent.proposals:
             return html('<p class="empty">No solver has made one.</p>')
-        names = [each for each in _PROPOSAL if each != "Offers" or has_swap(self._asked)]
+        names = [each for each in _PROPOSAL if each != "Offers" or self._has_offers]
         lines = [self._proposal(each, names) for each in self._intent.proposals]
         return table(names, lines, label="Proposals")
 
@@ -197,7 +198,7 @@ class _Shown:
             "Proposal": identifier(proposal.hash),
             "Solver": identifier(proposal.solver, f"{self._root}console/addresses/{proposal.solver}"),
             "Status": html("{}{}", state(proposal.status), note),
-            "Offers": offered(proposal, self._asked, self._tokens) or html("–"),
+            "Offers": (self._has_offers and offered(proposal, self._asked, self._tokens)) or html("–"),
             "Fees": self._fees(fees) if fees else _numbers(proposal.fees),
             "Signatures": html("{}", _VERIFIED[proposal.verified]),
             "Transaction": self._transaction(proposal.transaction_hash, whole=False) or html("–"),
