@@ -495,6 +495,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "console._in_words_of_api unquote_to_bytes",
         "console.milliseconds_of fromisoformat",
         "console.is_behind split",
+        "console.live split",
         "console.pages split",
         "console.filter_form parse_qsl",
     ),
