@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx2
 
+from muniment.tlog.sequencing.integrator import Integrator
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see those.
 _builders: Any = import_module("builders")
@@ -27,6 +29,8 @@ async def cases(client: httpx2.AsyncClient, context: Any) -> AsyncIterator[Case]
     async for case in _of_functions(client):
         yield case
     async for case in _of_triggers(client):
+        yield case
+    async for case in _of_the_log(client, context):
         yield case
     operator = _operators.OperatorClient(client, await _operators.operator_key(context))
     async for case in _of_intents(client, operator, _operators.IntentDraft, _operators.proposal, ""):
@@ -111,6 +115,19 @@ async def _of_triggers(client: httpx2.AsyncClient) -> AsyncIterator[Case]:
     consent = {"triggerSigs": sigs, "signature": OWNER.sign_deactivation(sigs)}
     yield "POST /triggers/deactivate", client.post("/triggers/deactivate", json=consent)
     yield "GET /deactivations/{signature}", client.get(f"/deactivations/{consent['signature']}")
+
+
+async def _of_the_log(client: httpx2.AsyncClient, context: Any) -> AsyncIterator[Case]:
+    await Integrator(context).turn()
+    (trigger,) = (await client.get("/triggers?sort=1&limit=1")).json()
+    ended = (await client.get(f"/triggers/{trigger['sig']}")).json()
+    yield "GET /log", client.get("/log")
+    yield "GET /log/{epoch}/checkpoint", client.get("/log/1/checkpoint")
+    yield "GET /log/{epoch}/tile/{tile}", client.get("/log/1/tile/0/000.p/2")
+    yield "GET /triggers/{sig}/proof", client.get(f"/triggers/{trigger['sig']}/proof")
+    yield "GET /functions/{cid}/proof", client.get(f"/functions/{trigger['functionCid']}/proof")
+    path = f"/deactivations/{ended['deactivateSig']}/proof"
+    yield "GET /deactivations/{signature}/proof", client.get(path)
 
 
 async def _of_intents(

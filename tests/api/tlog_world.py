@@ -82,7 +82,7 @@ async def add_triggers(context: Context, count: int, first: int = 1) -> None:
 
     rows = [
         NewRow(
-            sig=Signature("0x" + n.to_bytes(64).hex() + "1b"), signer=Address.from_raw(bytes(20)),
+            sig=Signature("0x" + n.to_bytes(32).hex() * 2 + "1b"), signer=Address.from_raw(bytes(20)),
             digest=n.to_bytes(32), function_digest=bytes(32), protocol="Mimic", end_date_ms=0,
             created_at_ms=context.now_ms(), record=record,
         )

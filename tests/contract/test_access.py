@@ -57,6 +57,12 @@ TABLE = {
     "POST /triggers/deactivate": public(204),  # as above
     "POST /triggers/deactivate/sign-params": public(),
     "GET /deactivations/{signature}": public(404),
+    "GET /deactivations/{signature}/proof": public(404),  # the log is off by default
+    "GET /triggers/{sig}/proof": public(404),
+    "GET /functions/{cid}/proof": public(404),
+    "GET /log": public(404),
+    "GET /log/{epoch}/checkpoint": public(404),
+    "GET /log/{epoch}/tile/{tile}": public(404),
     "GET /events": public(),
     "GET /events/stream": public(),
     "GET /intents": public(),
@@ -178,7 +184,7 @@ class World:
         url = path.format(
             sig=sig, cid=self.cid, name="manifest.json", code="integrity", address=OWNER.address,
             hash=IntentDraft().hash, signature=OWNER.sign_deactivation([sig]),
-            id=self.webhook["id"],
+            id=self.webhook["id"], epoch="1", tile="0/000",
         )  # fmt: skip
         query = {"format": "raw"} if path == "/ipfs/{cid}" else None
         headers = self.carried(column)

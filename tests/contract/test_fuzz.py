@@ -22,6 +22,7 @@ from conformance import check_answer, document
 from conftest import Clock
 from muniment.app import Application, build_context
 from muniment.settings import Settings
+from muniment.tlog.sequencing.integrator import Integrator
 from operator_client import IntentDraft, operator_key
 
 SCHEMA: Any = schemathesis.openapi.from_dict(document())
@@ -54,7 +55,8 @@ class Registry:
 @asynccontextmanager
 async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Registry]:
     # Streams end at once: over a limit.
-    context = build_context(Settings(data_dir=data_dir, log_level="warning", feed_streams_max=0), now_ms=Clock())
+    settings = Settings(data_dir=data_dir, log_level="warning", feed_streams_max=0, tlog="on", tlog_name="log.example")
+    context = build_context(settings, now_ms=(clock := Clock()))
     await context.database.migrate()
     transport = httpx2.ASGITransport(app=Application(context))
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
@@ -65,6 +67,8 @@ async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Re
         signature = Wallet().sign_deactivation([ended["sig"]])
         consent = {"triggerSigs": [ended["sig"]], "signature": signature}
         assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
+        clock.advance(seconds=1)
+        await Integrator(context).turn()
         key = await operator_key(context)
         intent = IntentDraft()
         put = await client.put(f"/intents/{intent.hash}", json=intent.body, headers={"x-operator-key": key})
@@ -78,6 +82,8 @@ async def _registry(data_dir: Path, runner: asyncio.Runner) -> AsyncGenerator[Re
             "sig": trigger["sig"],
             "signature": signature,
             "name": "manifest.json",
+            "epoch": "1",
+            "tile": "0/000.p/4",
             "code": "integrity",
             "address": Wallet().address,
         }

@@ -23,7 +23,7 @@ SECONDS_MAX = 20.0
 def tail_of(data_dir: Path) -> tuple[str, str, list[bytes]] | None:
     """The key, the checkpoint that is shown, and the entries of a log without a full bundle."""
     with closing(sqlite3.connect(data_dir / "muniment.db")) as connection:
-        sql = "SELECT vkey, note FROM tlog_epochs WHERE state = 'open' AND note IS NOT NULL"
+        sql = "SELECT vkeys, note FROM tlog_epochs WHERE state = 'open' AND note IS NOT NULL"
         rows = connection.execute(sql).fetchall()
         entries = connection.execute("SELECT entry FROM tlog_tail ORDER BY leaf_index").fetchall()
     return (*rows[0], [entry for (entry,) in entries]) if rows else None

@@ -27,7 +27,7 @@ _PROBLEM = ["type", "title", "status", "code", "detail", "errors", "requestId", 
 @cache
 def _operations() -> list[tuple[re.Pattern[str], Operation]]:
     ordered = sorted(OPERATIONS, key=lambda each: "{" in each.path)
-    return [(re.compile(re.sub(r"\{\w+\}", "[^/]+", each.path)), each) for each in ordered]
+    return [(re.compile(re.sub(r"\{\w+\}", "[^/]+", each.path) + "(/.+)?" * each.takes_rest), each) for each in ordered]
 
 
 @cache

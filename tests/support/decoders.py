@@ -532,6 +532,8 @@ TRUSTED: dict[str, frozenset[str]] = {
             "triggers.deactivate_triggers.deactivate decode",
             "tlog._FUNCTION_RECORD Decoder",
             "tlog._TRIGGER_RECORD Decoder",
+            "tlog._CREATOR Decoder",
+            "tlog._shown split",
         }
     ),
     "a value that was checked, made by ourselves again": frozenset(
@@ -623,6 +625,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "feed._parts b64decode",
             "feed._parts split",
             "users._ProfileText.parse itself",
+            "tlog._NUMBER compile",
             "webhooks._ID compile",
             "webhooks._URL compile",
             "webhooks.WebhookUrl.parse urlsplit",

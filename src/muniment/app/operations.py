@@ -23,6 +23,7 @@ from muniment.http.reply import JSON, Ready
 from muniment.http.request import Request
 from muniment.intents.routes import OPERATIONS as INTENTS
 from muniment.limits.costs import CONTENT, FREE, READ, Shed
+from muniment.tlog.serving.proof_routes import OPERATIONS as LOG
 from muniment.triggers.routes import OPERATIONS as TRIGGERS
 from muniment.users.routes import OPERATIONS as USERS
 from muniment.webhooks.routes import OPERATIONS as WEBHOOKS
@@ -116,7 +117,7 @@ async def get_error_page(context: Context, code: ErrorCode) -> Ready[bytes]:
 
 
 OPERATIONS: Final = (
-    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *FEED, *STREAMS, *WEBHOOKS,
+    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *LOG, *FEED, *STREAMS, *WEBHOOKS,
     get_root, get_health, get_readiness, get_metrics, get_openapi, get_reference, get_error_page,
 )  # fmt: skip
 

@@ -16,7 +16,8 @@ request. `muniment.http.problems` maps refusals to HTTP statuses. The docstring 
     ├── Forbidden               InvalidApiKey · InvalidOperatorKey · ForeignProfile · NotTheOwner
     │                           WebhooksForOperators
     ├── Absent                  UnknownPath · FunctionNotFound · TriggerNotFound · IntentNotFound
-    │                           ProposalNotFound · DeactivationNotFound · ContentNotFound · CursorTooOld
+    │                           ProposalNotFound · DeactivationNotFound · ContentNotFound · CursorTooOld ·
+    │                           NothingDeactivated · NotLoggedYet · LogPartNotFound
     │                           WebhookNotFound
     ├── Conflicting             TriggerDeactivated · SignatureTaken · StatusConflict · IntentDiffers · IntentFull
     │                           TooManyWebhooks · WebhookNotConfirmed
@@ -106,7 +107,10 @@ from muniment.errors.state import (
     InvalidToken as InvalidToken,
     Limited as Limited,
     LoginFailed as LoginFailed,
+    LogPartNotFound as LogPartNotFound,
     MissingCredential as MissingCredential,
+    NothingDeactivated as NothingDeactivated,
+    NotLoggedYet as NotLoggedYet,
     NotTheOwner as NotTheOwner,
     ProposalNotFound as ProposalNotFound,
     RateLimited as RateLimited,

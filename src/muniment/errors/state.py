@@ -101,6 +101,27 @@ class DeactivationNotFound(Absent):
     title = "Deactivation not found"
 
 
+class NothingDeactivated(Absent):
+    """No deactivation is recorded under this signature: one that ended no trigger has no record, and no proof."""
+
+    code = "nothing-deactivated"
+    title = "Nothing was deactivated"
+
+
+class NotLoggedYet(Absent):
+    """The record is stored, but no signed checkpoint has it yet. `Retry-After` says when to ask again."""
+
+    code = "not-logged-yet"
+    title = "Not yet in the transparency log"
+
+
+class LogPartNotFound(Absent):
+    """The transparency log has no such part, or its signed tree does not reach so far yet."""
+
+    code = "log-part-not-found"
+    title = "Part of the log not found"
+
+
 class IntentNotFound(Absent):
     """No intent is recorded under this hash."""
 

@@ -138,6 +138,22 @@ async def read_joined(database: Reader, after: int, before: int, limit: int) -> 
     return [Joined(*row) for row in rows]
 
 
+async def find_joined(database: Reader, digest: bytes, creator: bytes) -> Joined | None:
+    """How this wallet joined the function whose root block has this digest."""
+    row = await database.fetch_one(
+        """SELECT c.seq, c.creator, f.record FROM functions f JOIN function_creators c ON c.function_seq = f.seq
+           WHERE f.digest = ? AND c.creator = ?""",
+        (digest, creator),
+    )
+    return Joined(*row) if row else None
+
+
+async def count_joined(database: Reader, first: int, before: int) -> int:
+    """How many creators have numbers from `first` on and below `before`."""
+    sql = "SELECT count(*) FROM function_creators WHERE seq >= ? AND seq < ?"
+    return (await database.fetch(sql, (first, before)))[0][0]
+
+
 def table_of_numbers(query: FunctionQuery) -> str:
     """The table whose sequence numbers give the order of a page."""
     return "functions" if query.creator is None else "function_creators"

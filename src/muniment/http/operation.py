@@ -95,6 +95,8 @@ class Operation:
     takes_credential: bool
     # Whether a part of its cost is known only after a request was served.
     owes_more: bool
+    # Whether the last parameter of its path takes all segments that are left, with their slashes.
+    takes_rest: bool
     # Whether it is long work that waits for its turn, see `muniment.limits.turns`.
     takes_turns: bool
 
@@ -128,12 +130,14 @@ def operation(
     refuses: tuple[type[Refusal], ...] = (),
     answers: Mapping[int, Answer] | None = None,
     headers_read: Mapping[str, str] | None = None,
+    takes_rest: bool = False,
 ) -> Callable[[Handler], Operation]:
     """Declare a handler as the operation `method path`.
 
     `refuses` are the refusals of its own rules; those of its parameters are added. `answers` are the answers besides
     that of its return annotation, `headers_read` the optional header fields that it reads, each with its purpose.
-    `cost` is what a request costs in units, `sheds` when it is refused under overload: see `muniment.limits.costs`.
+    `takes_rest`: the last parameter of the path takes all segments that are left, with their slashes. `cost` is what a
+    request costs in units, `sheds` when it is refused under overload: see `muniment.limits.costs`.
     """
 
     def declare(handler: Handler) -> Operation:
@@ -153,6 +157,7 @@ def operation(
             cost=full, sheds=sheds,
             takes_credential=takes_credential,
             owes_more=bool(full.records_per_unit or full.received_bytes_per_unit or full.sent_bytes_per_unit),
+            takes_rest=takes_rest,
             takes_turns=sheds is not Shed.NEVER and (takes_credential or "body" in hints),
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ import msgspec
 from muniment import errors
 from muniment.errors import Fault, Refusal
 from muniment.http.accept import media_ranges, named_quality, quality
-from muniment.http.reply import JSON, Ready
+from muniment.http.reply import JSON, NO_STORE, Ready
 from muniment.limits.headers import refusal_headers
 from muniment.wire import encode
 
@@ -155,6 +155,10 @@ def problem_headers(refusal: Refusal, status: int) -> list[tuple[bytes, bytes]]:
     if status == 503:  # noqa: PLR2004 - section 10.2.3
         seconds = RETRY_OVERLOADED_S if isinstance(refusal, errors.Overloaded) else RETRY_AFTER_S
         headers.append((b"retry-after", b"%d" % refusal.facts.get("retryAfter", seconds)))
+    if isinstance(refusal, errors.NotLoggedYet):
+        headers.append((b"retry-after", b"%d" % refusal.facts["retryAfter"]))
+    if isinstance(refusal, errors.LogPartNotFound):  # it may be there in a second
+        headers.append(NO_STORE)
     if isinstance(refusal, errors.Limited):
         headers += refusal_headers(refusal.facts)
     if isinstance(refusal, errors.RangeNotSatisfiable):

@@ -26,6 +26,7 @@ class Resource:
     def __init__(self, operations: Iterable[Operation]) -> None:
         """Hold `operations`, all with the same path."""
         by_method = {each.method: each for each in operations}
+        self.takes_rest = any(each.takes_rest for each in by_method.values())
         self.path = next(iter(by_method.values())).path
         if (get := by_method.get("GET")) is not None:
             by_method["HEAD"] = get
@@ -85,6 +86,11 @@ class Template:
         self._named = [(at, text[1:-1]) for at, text in enumerate(self.segments) if text.startswith("{")]
         self._fixed = [(at, text) for at, text in enumerate(self.segments) if not text.startswith("{")]
 
+    def joined(self, segments: list[str]) -> list[str]:
+        """`segments` as many as the template has: the last one has all that are left, with their slashes."""
+        last = len(self.segments) - 1
+        return [*segments[:last], "/".join(segments[last:])]
+
     @property
     def last_name(self) -> str:
         """The name of the parameter at the end."""
@@ -112,11 +118,15 @@ class Router:
         self._by_beginning: dict[str, tuple[Resource, str]] = {}
         # The others are found by their first segment and the number of segments: few are left to try.
         self._templates: defaultdict[tuple[str, int], list[Template]] = defaultdict(list)
+        # Those whose last parameter takes all segments that are left, tried last, by their first segment.
+        self._with_rest: defaultdict[str, list[Template]] = defaultdict(list)
         for path, found in by_path.items():
             if "{" in path:
                 template = Template(path, Resource(found))
                 beginning, _, last = path.rpartition("/")
-                if "{" in beginning or "{" not in last:
+                if template.resource.takes_rest:
+                    self._with_rest[template.segments[1]].append(template)
+                elif "{" in beginning or "{" not in last:
                     self._templates[template.segments[1], len(template.segments)].append(template)
                 else:
                     self._by_beginning[beginning] = template.resource, template.last_name
@@ -140,6 +150,12 @@ class Router:
         segments = path.split("/")
         for template in self._templates.get((segments[1], len(segments)), ()):
             if (parameters := template.match(segments)) is not None:
+                request.parameters = parameters
+                return template.resource
+        for template in self._with_rest.get(segments[1], ()):
+            if len(segments) < len(template.segments):
+                continue
+            if (parameters := template.match(template.joined(segments))) is not None:
                 request.parameters = parameters
                 return template.resource
         return None

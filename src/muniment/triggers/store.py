@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -211,53 +211,6 @@ async def find_deactivation(database: Reader, signature: Signature) -> StoredDea
 def split_sigs(listed: bytes) -> list[bytes]:
     """The signatures in `deactivations.trigger_sigs`, 65 bytes each."""
     return [listed[at : at + _SIGNATURE_BYTES] for at in range(0, len(listed), _SIGNATURE_BYTES)]
-
-
-class Registered(NamedTuple):
-    """A trigger in the order of commits."""
-
-    seq: int
-    sig: bytes
-    signer: bytes
-    digest: bytes
-    protocol: str
-    record: str
-
-
-class Ended(NamedTuple):
-    """A deactivation in the order of commits."""
-
-    seq: int
-    signature: bytes
-    signer: bytes
-    protocol: str
-    trigger_sigs: bytes
-    created_at_ms: int
-
-
-# The last numbers of both.
-LAST_REGISTERED: Final = "SELECT coalesce(max(seq), 0) FROM triggers"
-LAST_ENDED: Final = "SELECT coalesce(max(seq), 0) FROM deactivations"
-
-
-async def read_registered(database: Reader, after: int, before: int, limit: int) -> list[Registered]:
-    """Triggers with numbers between `after` and `before`, both not included, in the order of commits."""
-    rows = await database.fetch(
-        """SELECT seq, sig, signer, digest, protocol, record FROM triggers
-           WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?""",
-        (after, before, limit),
-    )
-    return [Registered(*row) for row in rows]
-
-
-async def read_ended(database: Reader, after: int, before: int, limit: int) -> list[Ended]:
-    """Deactivations, likewise."""
-    rows = await database.fetch(
-        """SELECT seq, signature, signer, protocol, trigger_sigs, created_at_ms FROM deactivations
-           WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?""",
-        (after, before, limit),
-    )
-    return [Ended(*row) for row in rows]
 
 
 async def mark_ended(transaction: Transaction, now_ms: int) -> int:

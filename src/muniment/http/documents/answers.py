@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from muniment.errors import Refusal
+from muniment.errors import NotLoggedYet, Refusal
 from muniment.http.operation import Answer
 from muniment.http.problems import status_of
 
@@ -55,6 +55,10 @@ HEADERS: Final[Mapping[str, Json]] = {
         "schema": {"type": "string"},
     },
 }
+_HEADER: Final = "#/components/headers/"
+_RETRY: Final = "retry-after"
+# A 404 that ends by itself.
+_WAITED_FOR: Final = NotLoggedYet.code
 _OF_EVERY_ANSWER: Final = ("x-request-id", "ratelimit", "ratelimit-policy")
 _OF_STATUS: Final[Mapping[int, tuple[str, ...]]] = {
     401: ("www-authenticate",),
@@ -99,7 +103,7 @@ def _problem(status: int, codes: list[str]) -> Json:
     media = {"schema": {"allOf": [_SCHEMA, {"properties": {"code": {"enum": codes}}}]}}
     return {
         "description": " · ".join(codes),
-        "headers": _headers(status, {}),
+        "headers": _headers(status, {}) | ({_RETRY: {"$ref": _HEADER + _RETRY}} if _WAITED_FOR in codes else {}),
         "content": {"application/json": media, "application/problem+json": media},
     }
 
@@ -108,5 +112,5 @@ def _headers(status: int, own: Mapping[str, str]) -> Json:
     shared = (*_OF_EVERY_ANSWER, *_OF_STATUS.get(status, ()))
     return {
         **{name: {"description": about, "schema": {"type": "string"}} for name, about in own.items()},
-        **{name: {"$ref": f"#/components/headers/{name}"} for name in shared},
+        **{name: {"$ref": _HEADER + name} for name in shared},
     }

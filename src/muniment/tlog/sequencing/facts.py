@@ -14,7 +14,7 @@ from muniment.functions import store as functions
 from muniment.tlog.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash
 from muniment.tlog.fields import time_ms_of
 from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER
-from muniment.triggers import store as triggers
+from muniment.triggers import order as triggers
 from muniment.triggers.store import split_sigs
 from muniment.triggers.typed_data import registry_domain
 from muniment.wire import iso_time
@@ -85,13 +85,15 @@ async def read_waiting(
     return found
 
 
-def _function(row: functions.Joined) -> Waiting:
+def function_entry(row: functions.Joined) -> Waiting:
+    """The entry of a creator who joined a function. Raises `ValueError` for a record that no entry can tell."""
     record = _FUNCTION_RECORD.decode(row.record)
     fact = FunctionFact(record.cid, Address.from_raw(row.creator), record.creator, record.created_at)
     return Waiting(FUNCTION, row.seq, time_ms_of(record.created_at, "createdAt"), fact.data)
 
 
-def _trigger(row: triggers.Registered) -> Waiting:
+def trigger_entry(row: triggers.Registered) -> Waiting:
+    """The entry of a trigger. Raises `ValueError`."""
     record = _TRIGGER_RECORD.decode(row.record)
     fact = TriggerFact(
         HexString.from_raw(row.sig), Address.from_raw(row.signer), HexString.from_raw(row.digest), record.function_cid,
@@ -100,7 +102,8 @@ def _trigger(row: triggers.Registered) -> Waiting:
     return Waiting(TRIGGER, row.seq, time_ms_of(record.created_at, "createdAt"), fact.data)
 
 
-def _deactivation(row: triggers.Ended) -> Waiting:
+def deactivation_entry(row: triggers.Ended) -> Waiting:
+    """The entry of a deactivation. Raises `ValueError`."""
     fact = DeactivationFact(
         HexString.from_raw(row.signature), Address.from_raw(row.signer), iso_time(row.created_at_ms),
         registry_domain(row.protocol).name, tuple(map(HexString.from_raw, split_sigs(row.trigger_sigs))),
@@ -112,5 +115,5 @@ _READ: Final[dict[int, Callable[[Reader, int, int, int], Awaitable[list[Any]]]]]
     FUNCTION: functions.read_joined, TRIGGER: triggers.read_registered, DEACTIVATION: triggers.read_ended,
 }  # fmt: skip
 _ENTRY: Final[dict[int, Callable[[Any], Waiting]]] = {
-    FUNCTION: _function, TRIGGER: _trigger, DEACTIVATION: _deactivation,
+    FUNCTION: function_entry, TRIGGER: trigger_entry, DEACTIVATION: deactivation_entry,
 }  # fmt: skip

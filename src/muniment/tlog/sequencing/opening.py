@@ -108,13 +108,15 @@ async def _begin(context: Context, before: Epoch | None, mark: Mark | None, plac
         return None
     number = before.epoch + 1 if before else 1
     name = context.settings.tlog_name or context.random_bytes(_NAME_BYTES).hex() + GENERATED
-    key: SigningKey = keys_of_log(f"{name}/log/{number}", secret)[0]
+    keys = keys_of_log(f"{name}/log/{number}", secret)
+    key: SigningKey = keys[0]
     now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
     fact = LogFact(key.verifier.name, key.verifier.text, _previous(before, mark), reason, iso_time(now_ms))
     edge, old = grow(EMPTY, [fact.data]).edge, await last_numbers(context.database)
     after = before.after if before else dict.fromkeys(old, 0)
     new = Epoch(
-        epoch=number, origin=key.verifier.name, vkey=key.verifier.text, state="open", why=None, place=place,
+        epoch=number, origin=key.verifier.name, vkeys="\n".join(each.verifier.text for each in keys),
+        state="open", why=None, place=place,
         size=edge.size, root=edge.root,
         after_function=after[FUNCTION], after_trigger=after[TRIGGER], after_deactivation=after[DEACTIVATION],
         old_function=old[FUNCTION], old_trigger=old[TRIGGER], old_deactivation=old[DEACTIVATION],

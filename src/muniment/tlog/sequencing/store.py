@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -16,10 +16,14 @@ FUNCTION: Final = 1
 TRIGGER: Final = 2
 DEACTIVATION: Final = 3
 _RUN_MAX: Final = 256
+_AFTER: Final = {FUNCTION: "after_function", TRIGGER: "after_trigger", DEACTIVATION: "after_deactivation"}
 _COLUMNS: Final = (
-    "epoch, origin, vkey, state, why, place, size, root, after_function, after_trigger, after_deactivation, "
+    "epoch, origin, vkeys, state, why, place, size, root, after_function, after_trigger, after_deactivation, "
     "old_function, old_trigger, old_deactivation, taken_over, note, note_size, opened_at_ms"
 )
+
+
+State = Literal["open", "frozen", "halted", "closed"]
 
 
 class Epoch(msgspec.Struct, frozen=True):
@@ -27,8 +31,8 @@ class Epoch(msgspec.Struct, frozen=True):
 
     epoch: int
     origin: str
-    vkey: str
-    state: str
+    vkeys: str
+    state: State
     why: str | None
     place: str
     size: int
@@ -43,6 +47,11 @@ class Epoch(msgspec.Struct, frozen=True):
     note: str | None
     note_size: int
     opened_at_ms: int
+
+    @property
+    def vkey(self) -> str:
+        """The key that verifies checkpoints of the epoch."""
+        return self.vkeys.partition("\n")[0]
 
     @property
     def after(self) -> dict[int, int]:
@@ -71,6 +80,27 @@ class Overtaken(Exception):
 async def newest(database: Reader) -> Epoch | None:
     """The newest epoch; None: the log has never begun."""
     rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs ORDER BY epoch DESC LIMIT 1")  # noqa: S608 - names of our columns
+    return Epoch(*rows[0]) if rows else None
+
+
+async def all_epochs(database: Reader) -> list[Epoch]:
+    """All epochs, the newest first."""
+    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs ORDER BY epoch DESC")  # noqa: S608 - as above
+    return [Epoch(*row) for row in rows]
+
+
+async def find_epoch(database: Reader, number: int) -> Epoch | None:
+    """The epoch with this number."""
+    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs WHERE epoch = ?", (number,))  # noqa: S608 - as above
+    return Epoch(*rows[0]) if rows else None
+
+
+async def epoch_with(database: Reader, kind: int, seq: int) -> Epoch | None:
+    """The epoch whose tree has the fact with this number; None: no tree has it yet."""
+    rows = await database.fetch(
+        f"SELECT {_COLUMNS} FROM tlog_epochs WHERE {_AFTER[kind]} >= ? ORDER BY epoch LIMIT 1",  # noqa: S608 - as above
+        (seq,),
+    )
     return Epoch(*rows[0]) if rows else None
 
 
@@ -112,14 +142,28 @@ async def read_edge(database: Reader, epoch: Epoch) -> Edge:
     return Edge(epoch.size, tuple(entry for _, entry in rows), cut)
 
 
-async def read_tile(database: Reader, epoch: int, level: int, n: int) -> bytes:
-    """A stored tile or bundle. Raises `ValueError` when it is missing."""
+async def find_tile(database: Reader, epoch: int, level: int, n: int) -> bytes | None:
+    """A stored tile or bundle, if it is there. Those of entries and of level 0 are stored when they are full."""
     rows = await database.fetch(
         "SELECT data FROM tlog_tiles WHERE epoch = ? AND level = ? AND n = ?", (epoch, level, n)
     )
-    if not rows:
+    return rows[0][0] if rows else None
+
+
+async def read_tile(database: Reader, epoch: int, level: int, n: int) -> bytes:
+    """A stored tile or bundle. Raises `ValueError` when it is missing."""
+    if (data := await find_tile(database, epoch, level, n)) is None:
         raise ValueError(f"the log lacks tile {level}/{n}")
-    return rows[0][0]
+    return data
+
+
+async def read_tail(database: Reader, epoch: int, first: int) -> list[bytes]:
+    """The entries from the leaf `first` on that are in no full bundle; none when the bundle of `first` is full."""
+    rows = await database.fetch(
+        "SELECT leaf_index, entry FROM tlog_tail WHERE epoch = ? AND leaf_index >= ? ORDER BY leaf_index",
+        (epoch, first),
+    )
+    return [entry for _, entry in rows] if rows and rows[0][0] == first else []
 
 
 async def append(transaction: Transaction, epoch: Epoch, grown: Grown, new: Epoch, runs: list[Run]) -> None:

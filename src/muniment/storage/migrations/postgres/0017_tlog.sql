@@ -2,6 +2,7 @@ DROP INDEX deactivations_unnumbered;
 
 -- The transparency log: a tree of hashes over functions, triggers and deactivations.
 -- A row for each epoch of the log: a tree with an origin and a key of its own.
+--   vkeys        the keys that verify its checkpoints and their time, a line each
 --   state        `open`, `frozen`, `halted` or `closed`; why: the reason of a halt
 --   place        the database that the log was last opened in
 --   after_*      the last number of each table whose row is in the tree
@@ -11,7 +12,7 @@ DROP INDEX deactivations_unnumbered;
 CREATE TABLE tlog_epochs (
   epoch bigint PRIMARY KEY,
   origin text NOT NULL,
-  vkey text NOT NULL,
+  vkeys text NOT NULL,
   state text NOT NULL,
   why text,
   place text NOT NULL,

@@ -1,5 +1,6 @@
 -- The transparency log: a tree of hashes over functions, triggers and deactivations.
 -- A row for each epoch of the log: a tree with an origin and a key of its own.
+--   vkeys        the keys that verify its checkpoints and their time, a line each
 --   state        `open`, `frozen`, `halted` or `closed`; why: the reason of a halt
 --   place        the database that the log was last opened in
 --   after_*      the last number of each table whose row is in the tree
@@ -9,7 +10,7 @@
 CREATE TABLE tlog_epochs (
   epoch INTEGER PRIMARY KEY,
   origin TEXT NOT NULL,
-  vkey TEXT NOT NULL,
+  vkeys TEXT NOT NULL,
   state TEXT NOT NULL,
   why TEXT,
   place TEXT NOT NULL,
