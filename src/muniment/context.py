@@ -63,9 +63,9 @@ class Context:
     tracer: Tracer | None
     is_stopping: Callable[[], bool]
     # Sets the gauges of the metrics that this process reads from elsewhere, before it answers GET /metrics.
-    look_at_gauges: Callable[[], Awaitable[None]]
+    look_at_gauges: Callable[[], Awaitable[object]]
     # Returns when requests can be served. Raises `NotReady`; frequent calls cost nothing more.
-    check_ready: Callable[[], Awaitable[None]]
+    check_ready: Callable[[], Awaitable[tuple[str, ...]]]
 
     def client(self, request: Request) -> str:
         """The address that a request comes from."""

@@ -50,7 +50,8 @@ class Page:
             for name, value in (("x-secret", self.secret), ("origin", self.base), ("content-length", length)):
                 connection.putheader(name, value.encode("latin-1"))
             connection.endheaders()
-            return connection.getresponse().status
+            with connection.getresponse() as response:
+                return response.status
         finally:
             connection.close()
 

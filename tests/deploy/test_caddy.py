@@ -138,5 +138,6 @@ def test_caddy_bounds_uploads_above_the_largest_function(proxy: int, mebibytes: 
     fields = {"transfer-encoding": "chunked"}
     with suppress(BrokenPipeError, ConnectionResetError):  # a refusal comes before the end of the body
         connection.request("POST", "/functions", body=chunks, encode_chunked=True, headers=fields)
-    assert connection.getresponse().status == status
+    with connection.getresponse() as response:
+        assert response.status == status
     connection.close()

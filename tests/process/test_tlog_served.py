@@ -26,7 +26,7 @@ def tail_of(data_dir: Path) -> tuple[str, str, list[bytes]] | None:
         sql = "SELECT vkeys, note FROM tlog_epochs WHERE state = 'open' AND note IS NOT NULL"
         rows = connection.execute(sql).fetchall()
         entries = connection.execute("SELECT entry FROM tlog_tail ORDER BY leaf_index").fetchall()
-    return (*rows[0], [entry for (entry,) in entries]) if rows else None
+    return (rows[0][0].split("\n")[0], rows[0][1], [entry for (entry,) in entries]) if rows else None
 
 
 def root_of(entries: list[bytes]) -> bytes:

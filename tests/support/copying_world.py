@@ -54,7 +54,7 @@ FACTS = (
      (10, 2**40, b"\x05" * 32, b"\x06" * 32, -1, b"\x03" * 20, b"\x07" * 32, "failed")),
     ("INSERT INTO chain_progress VALUES (?, ?, ?)", (8453, b"\x03" * 20, 18)),
     ("INSERT INTO chain_blocks VALUES (?, ?, ?)", (8453, 17, b"\x01" * 32)),
-    ("INSERT INTO tlog_epochs VALUES (1, 'a', 'key', 'open', NULL, 'b', 257, ?, 0, 9, 0, 0, 9, 0, 2, 'note', 2, 7)",
+    ("INSERT INTO tlog_epochs VALUES (1, 'a', 'k', 'frozen', '', 'copied', 257, ?, 0, 9, 0, 0, 9, 0, 2, 'note', 2, 7)",
      (bytes(32),)),
     ("INSERT INTO tlog_tail VALUES (1, 256, ?)", (b"entry",)),
     ("INSERT INTO tlog_tiles VALUES (1, -1, 0, ?)", (b"bundle",)),

@@ -65,9 +65,10 @@ class Middle:
         try:
             headers = {**asked.headers, "connection": "close"}
             connection.request(asked.method, asked.target, asked.body or None, headers)
-            response = connection.getresponse()
-            fields = {name.lower(): value for name, value in response.getheaders()}
-            return Answered(response.status, fields, response.read())
+            # An answer that is cut off would keep its socket as long as its error.
+            with connection.getresponse() as response:
+                fields = {name.lower(): value for name, value in response.getheaders()}
+                return Answered(response.status, fields, response.read())
         finally:
             connection.close()
 

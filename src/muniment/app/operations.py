@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Annotated, Any, ClassVar, Final
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from muniment.app.scrape import get_metrics
 from muniment.auth.caller import SECURITY_SCHEMES
@@ -44,6 +44,18 @@ class Health(Record, frozen=True):
     example: ClassVar[dict[str, Any]] = {"status": "ok"}
 
 
+class ReadyShown(Record, frozen=True):
+    """Requests can be served."""
+
+    status: Annotated[str, Meta(examples=["ok"])]
+    notes: Annotated[
+        Annotated[list[str], Meta(max_length=16)] | UnsetType,
+        Meta(description="What an operator should look at; left out where there is nothing"),
+    ] = UNSET
+
+    example: ClassVar[dict[str, Any]] = {"status": "ok"}
+
+
 class ErrorCode(ProvedText):
     """A code in the path of its page."""
 
@@ -68,14 +80,15 @@ async def get_health() -> Health:
 
 
 @operation("GET", "/readyz", cost=FREE, sheds=Shed.NEVER, refuses=(NotReady,))
-async def get_readiness(context: Context) -> Health:
+async def get_readiness(context: Context) -> Ready[ReadyShown]:
     """Tell whether requests can be served.
 
     The database answers, has every migration and takes writes, there is room on the disk, the block store takes
-    uploads, and the process is not stopping.
+    uploads, and the process is not stopping. `notes` names what an operator should look at meanwhile, such as a
+    transparency log that stands.
     """
-    await context.check_ready()
-    return Health(status="ok")
+    notes = await context.check_ready()
+    return Ready(encode(ReadyShown(status="ok", notes=list(notes) if notes else UNSET)))
 
 
 @operation(

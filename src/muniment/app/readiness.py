@@ -12,6 +12,7 @@ import structlog
 from muniment.context import Context
 from muniment.errors import NotReady, Unavailable
 from muniment.settings import MIB
+from muniment.tlog.sequencing import store
 
 # Below this a bundle and the write-ahead log may not fit any more: not ready, before writes fail.
 DISK_BYTES_MIN: Final = 64 * MIB
@@ -19,6 +20,8 @@ DISK_BYTES_MIN: Final = 64 * MIB
 CHECKS_PER_SECOND_MAX: Final = 50
 # Returns when the part is in order. Raises `Unavailable`, often a `NotReady`, with the reason when it is not.
 Check = Callable[[Context], Awaitable[None]]
+# What an operator should know of a process that is ready; None: nothing. Raises `Unavailable` as a check does.
+Note = Callable[[Context], Awaitable[str | None]]
 
 
 _log = structlog.get_logger(__name__)
@@ -61,9 +64,17 @@ async def check_clock(context: Context) -> None:
         raise NotReady(doubt.reason)
 
 
+async def note_log(context: Context) -> str | None:
+    """Whether the transparency log stands: requests are served all the same."""
+    if context.settings.tlog == "off" or (epoch := await store.newest(context.database)) is None:
+        return None
+    return f"the transparency log is {epoch.state}: {epoch.why}" if epoch.state in {"frozen", "halted"} else None
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     check_running, check_database, check_writes, check_disk, check_blocks, check_clock,
 )  # fmt: skip
+NOTES: Final[tuple[Note, ...]] = (note_log,)
 
 
 class Readiness:
@@ -72,42 +83,48 @@ class Readiness:
     def __init__(self, checks: Sequence[Check] = CHECKS) -> None:
         """Begin without an outcome. `checks` are made in this order."""
         self._checks = checks
-        self._checking: asyncio.Task[Unavailable | None] | None = None
+        self._checking: asyncio.Task[Unavailable | tuple[str, ...]] | None = None
         self._second_began = float("-inf")
         self._made = 0
         self._logged = ""
 
-    async def check(self, context: Context) -> None:
-        """Make the checks, or share those that are being made or were made just now; raises as they did."""
+    async def check(self, context: Context) -> tuple[str, ...]:
+        """Make the checks, or share those that are being made or were made just now; raises as they did.
+
+        The result has what an operator should know although requests can be served.
+        """
         loop = asyncio.get_running_loop()
         if loop.time() - self._second_began >= 1:
             self._second_began, self._made = loop.time(), 0
         if self._checking is None or (self._checking.done() and self._made < CHECKS_PER_SECOND_MAX):
             self._made += 1
             self._checking = loop.create_task(self._check(context))
-        if refusal := await asyncio.shield(self._checking):
-            raise refusal.with_traceback(None)
+        found = await asyncio.shield(self._checking)
+        if isinstance(found, Unavailable):
+            raise found.with_traceback(None)
+        return found
 
-    async def _check(self, context: Context) -> Unavailable | None:
-        """Why the process is not ready, if it is not. A new reason is logged."""
-        found: Unavailable | None = None
+    async def _check(self, context: Context) -> Unavailable | tuple[str, ...]:
+        """Why the process is not ready, or the notes about one that is. A new reason is logged."""
+        found: Unavailable | tuple[str, ...] = ()
         try:
-            await check_readiness(context, self._checks)
+            found = await check_readiness(context, self._checks)
         except Unavailable as refusal:
             found = refusal
-        logged, self._logged = self._logged, found.detail if found else ""
-        if found and self._logged != logged:
+        logged, self._logged = self._logged, found.detail if isinstance(found, Unavailable) else ""
+        if isinstance(found, Unavailable) and self._logged != logged:
             _log.error("not ready", detail=found.detail)
         return found
 
 
-async def check_readiness(context: Context, checks: Sequence[Check] = CHECKS) -> None:
-    """Make every check; the first that fails raises.
+async def check_readiness(context: Context, checks: Sequence[Check] = CHECKS) -> tuple[str, ...]:
+    """Make every check; the first that fails raises. The result is the notes.
 
     A check that the system prevents has failed too, for instance without a free file descriptor.
     """
-    for check in checks:
-        try:
+    try:
+        for check in checks:
             await check(context)
-        except OSError as error:
-            raise NotReady(f"a check failed: {error.strerror or error}") from error
+        return tuple([note for each in NOTES if (note := await each(context)) is not None])
+    except OSError as error:
+        raise NotReady(f"a check failed: {error.strerror or error}") from error

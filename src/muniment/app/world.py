@@ -112,7 +112,7 @@ def build_context(
     )
 
 
-async def _not_served() -> None:
+async def _not_served() -> tuple[str, ...]:
     """A context that no application serves with is never ready."""
     raise NotReady("this process does not serve")
 

@@ -25,6 +25,7 @@ from muniment.cli.intents import intents
 from muniment.cli.operators import operators
 from muniment.cli.secrets import secrets
 from muniment.cli.serve import migrate, serve, show_config
+from muniment.cli.tlog.operating import tlog
 from muniment.cli.users import users
 
 
@@ -68,7 +69,7 @@ USE_A_REGISTRY: Final = (
 )  # fmt: skip
 _RUN_A_REGISTRY: Final = (
     serve, demo, migrate, show_config, doctor, ping, backup, restore, secrets, blocks, database, epoch, sequence, users,
-    chains, operators, pins, webhooks,
+    chains, operators, pins, webhooks, tlog,
 )  # fmt: skip
 for _command in (*USE_A_REGISTRY, *_RUN_A_REGISTRY):
     main.add_command(_command)

@@ -28,6 +28,7 @@ from muniment.maintenance.backup_format import (
     LOCK,
     SECRETS,
     SNAPSHOT,
+    TLOG_KEY,
     BlockCopier,
     Contents,
     Description,
@@ -143,6 +144,9 @@ def _take(
         contents = Contents.of(database)
         new_blocks = _take_blocks(settings, database, directory, on_progress, on_finding)
     ids = _take_secrets(settings, snapshot)
+    # The mark of the log stays: it knows what this host has signed, and a backup does not.
+    if (key := settings.data_dir / TLOG_KEY).exists():
+        durable.copy_file(key, snapshot / TLOG_KEY)
     description = Description(
         format=FORMAT, release=version("muniment"), made_at=made_at, snapshot=snapshot.name, secrets=ids,
         sha256=durable.sha256_of(copied), blocks="database" if holds_blocks(settings) else "files",

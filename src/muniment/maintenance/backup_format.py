@@ -5,6 +5,7 @@ A backup has a directory of its own with these files:
     backup.json             the description; it is replaced last, so there is a complete backup or none
     snapshot-…/muniment.db  the database at one moment
     snapshot-…/secrets      the ring of secrets, if the registry keeps it in a file
+    snapshot-…/tlog-key     the secret of the transparency log, likewise
     blocks/ab/cdef…         the blocks, in the layout of a data directory; each is written once
     lock                    `muniment backup` locks it exclusively, `muniment restore` locks it shared
 """
@@ -28,6 +29,7 @@ from muniment.ipfs.block import BLOCK_SIZE_MAX, GetBlock, check_block
 from muniment.ipfs.cid import DAG_PB, SHA2_256, CidParts
 from muniment.ipfs.dag import walk
 from muniment.maintenance.checks import fault_of
+from muniment.tlog.sequencing.opening import KEY_FILE
 from muniment.wire import DateTime, Record
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ FORMAT: Final = 1
 DESCRIPTION: Final = "backup.json"
 DATABASE: Final = "muniment.db"
 SECRETS: Final = "secrets"
+TLOG_KEY: Final = KEY_FILE
 BLOCKS: Final = "blocks"
 LOCK: Final = "lock"
 _IN_SQLITE: Final = frozenset({IN_DATABASE, "sqlite:"})

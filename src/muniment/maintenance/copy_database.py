@@ -11,6 +11,7 @@ from muniment.blocks import IN_DATABASE, open_blocks
 from muniment.errors import DatabaseUnavailable, Unavailable
 from muniment.maintenance.epoch import new_number
 from muniment.storage import open_database, open_source, open_target, registry_copy as copying
+from muniment.tlog.sequencing.opening import is_generated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ _RENEWED: Final = (
     "TO was a registry before: earlier cursors are refused (410 cursor-too-old), and clients that follow a listing "
     "start it again"
 )
+_EPOCHS: Final = copying.Table("tlog_epochs", ("epoch",))
 _FUNCTIONS: Final = copying.Table("functions", ("seq",))
 
 
@@ -84,6 +86,7 @@ async def _copy(
     began, summary = time.monotonic(), Summary()
     async with open_source(source_url, data_dir=settings.data_dir) as source:
         await copying.require_level(source, "FROM")
+        await _require_standing_log(source)
         await _prepare(source, after)
         async with open_target(after.database_url, data_dir=after.data_dir) as target:
             await copying.require_level(target, "TO")
@@ -107,6 +110,20 @@ async def _copy(
         except DatabaseUnavailable:
             summary.changed_meanwhile = None
     return summary
+
+
+async def _require_standing_log(source: Source) -> None:
+    """Raise `ValueError` while the log of FROM grows under a name that was chosen: TO would grow another tree.
+
+    A log under a generated name begins another epoch in TO by itself.
+    """
+    async for rows in source.rows(_EPOCHS, ["origin", "state"]):
+        for origin, state in rows:
+            if state in {"open", "closing"} and not is_generated(origin):
+                raise ValueError(
+                    f"the transparency log {origin} of FROM is {state}, and two databases must not go on with it: run "
+                    "`muniment tlog freeze` before the copy, and `muniment tlog resume` with TO after it"
+                )
 
 
 async def _prepare(source: Source, after: Settings) -> None:

@@ -21,6 +21,7 @@ from muniment.maintenance.backup_format import (
     DATABASE,
     LOCK,
     SECRETS,
+    TLOG_KEY,
     BlockCopier,
     Contents,
     Description,
@@ -236,6 +237,7 @@ def _restore(
         ids = None
         if not _has_own_secrets(settings, described):
             ids = _put_secrets(snapshot / SECRETS, settings.data_dir, rotate=rotate)
+        _put_log_key(snapshot / TLOG_KEY, settings.data_dir / TLOG_KEY)
         staged.replace(place)
         durable.flush_directory(place.parent)
     return Summary(
@@ -263,6 +265,17 @@ def _put_secrets(source: Path, data_dir: Path, *, rotate: bool) -> list[str]:
     durable.flush_directory(data_dir)
     folder.rmdir()
     return ids
+
+
+def _put_log_key(source: Path, target: Path) -> None:
+    """Put the secret of the transparency log into the data directory; one that is there is newer, and stays."""
+    if not source.is_file() or target.exists():
+        return
+    staged = target.with_name(target.name + _STAGED_SUFFIX)
+    staged.unlink(missing_ok=True)
+    durable.copy_file(source, staged)
+    staged.replace(target)
+    durable.flush_directory(target.parent)
 
 
 def _end_all(ring: RingFile) -> None:

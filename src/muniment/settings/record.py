@@ -123,15 +123,14 @@ class Settings:
         "operators",
         "Who may have webhooks: operators (any events), users (operators too; a wallet gets its own events), or off",
     )
-    tlog: str = _setting(
-        "off", "The transparency log: on or off; on PostgreSQL it begins when a process has a tlog_key"
-    )
+    tlog: str = _setting("off", "The transparency log: on or off; on PostgreSQL it begins when a process has its key")
     tlog_name: str = _setting("", "Name of the log, like registry.example.org; empty: a random one, good for trials")
     tlog_key: str = _setting(
         "",
         "Secret of the log, 64 hex digits; empty: on SQLite a file, on PostgreSQL this process never signs",
         secret=True,
     )
+    tlog_key_next: str = _setting("", "The secret for `muniment tlog rotate`; empty: on SQLite a new one", secret=True)
     tlog_interval_s: int = _setting(2, "Seconds between two looks for facts to log", at_least=1)
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
@@ -180,7 +179,7 @@ class Settings:
         if self.read_urls and not all(is_postgresql(url) for url in (self.database_url, *self.read_urls)):
             raise SettingError("database_read_urls needs postgresql:// URLs, and a postgresql:// URL as database_url")
         self._check_other_servers()
-        if fault := tlog_fault(self.tlog_name, self.tlog_key):
+        if fault := tlog_fault(self.tlog_name, self.tlog_key, self.tlog_key_next):
             raise SettingError(fault)
         _ = self.proxies, self.rate_limits, self.exempt_networks, self.metrics_networks
 

@@ -83,6 +83,8 @@ LEFT: Final = {
 }
 # Events before the first one may have been removed, so a follower who was there begins again.
 PUT_FLOOR: Final = "UPDATE feed SET floor_seq = coalesce((SELECT min(seq) - 1 FROM events), 0)"
+# The log of TO is not where it was last open, even if both are files of one host.
+MOVE_LOG: Final = "UPDATE tlog_epochs SET place = 'copied'"
 # The refusal of a target that other processes still write to after a few seconds.
 OTHERS_WRITE: Final = "somebody else is writing to TO, which has to be left alone"
 # The tables whose listings turn bounds on the time into bounds on `seq` (`scopes`).

@@ -20,6 +20,7 @@ from muniment.maintenance.doctor.backups import check_backup
 from muniment.maintenance.doctor.daemon import in_daemon
 from muniment.maintenance.doctor.findings import Finding, fail
 from muniment.maintenance.doctor.front import check_front
+from muniment.maintenance.doctor.log import check_log
 from muniment.maintenance.doctor.pins import check_pins
 
 if TYPE_CHECKING:
@@ -144,7 +145,11 @@ async def _check_opened(settings: Settings, opened: Database, now_s: float, foun
     async def check_queue() -> None:
         found.extend(await check_pins(settings, opened, now_ms=int(now_s * 1000)))
 
+    async def look_at_log() -> None:
+        found.append(await check_log(settings, opened, now_ms=int(now_s * 1000)))
+
     await asyncio.gather(
+        _guarded("transparency log", look_at_log(), found),
         _guarded("blocks", check_blocks(), found), _guarded("chains", check_nodes(), found),
         _guarded("pins", check_queue(), found),
     )  # fmt: skip

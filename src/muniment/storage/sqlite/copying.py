@@ -162,6 +162,7 @@ class _Target(_Side):
             # For a number that is too large, SQLite stores 0 without an error.
             self._connection.execute(f"PRAGMA user_version = {min(times_differ_ms, USER_VERSION_MAX):d}")
             self._connection.execute(registry_copy.PUT_FLOOR)
+            self._connection.execute(registry_copy.MOVE_LOG)
             for statement in self._triggers:
                 self._connection.execute(statement)
             self._connection.execute("COMMIT")

@@ -21,6 +21,7 @@ from muniment.tlog.sequencing.facts import Waiting, read_waiting
 from muniment.tlog.sequencing.growth import Edge, grow
 from muniment.tlog.sequencing.mark import raise_mark, read_mark
 from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch, Overtaken, Run
+from muniment.tlog.sequencing.times import signed_at_ms
 from muniment.wire import iso_time
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 _FRESH_S: Final = 60
 # A fact that waits for longer is worth a warning; the log promises ten minutes.
 _LATE_MS: Final = 300_000
+
+# A log that closes has its last entry, and is signed as long as that is not signed.
+_SIGNED: Final = frozenset({"open", "closing"})
 
 _log = structlog.get_logger(__name__)
 
@@ -49,6 +53,7 @@ class Integrator:
             await asyncio.sleep(self._context.settings.tlog_interval_s * (0.5 + chance))
             try:
                 await self.turn()
+                await self._show()
             except Overtaken:
                 continue
             except Exception as error:  # noqa: BLE001 - the next turn may succeed; this task must not end
@@ -64,18 +69,31 @@ class Integrator:
         epoch, brake = found
         if brake:
             await self._halt(epoch, brake.why)
-        elif epoch.state == "open":
+        elif epoch.state in _SIGNED:
             try:
                 await self._work(epoch)
             except ValueError as error:
                 await self._judge(epoch, error)
+
+    async def _show(self) -> None:
+        """Set the gauges of the log."""
+        epoch, metrics = await store.newest(self._context.database), self._context.metrics
+        if epoch is None:
+            return
+        metrics.gauge("tlog_entries").set(epoch.size)
+        metrics.gauge("tlog_signed_entries").set(epoch.note_size)
+        metrics.gauge("tlog_halted").set(epoch.state not in _SIGNED)
+        if (at_ms := signed_at_ms(epoch)) is not None:
+            metrics.gauge("tlog_checkpoint_timestamp_seconds").set(at_ms // 1000)
 
     async def _work(self, epoch: Epoch) -> None:
         if not self._is_compared:
             await self._compare(epoch)
         if epoch.note is not None:
             await asyncio.to_thread(raise_mark, self._context.settings.data_dir, epoch.note)
-        edge: Edge | None = await store.read_edge(self._context.database, epoch)
+        edge: Edge | None = None
+        if epoch.state == "open":
+            edge = await store.read_edge(self._context.database, epoch)
         while edge is not None:
             epoch, edge = await self._integrate(epoch, edge)
         if epoch.taken_over is not None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from muniment.storage.database import Transaction
 
 KEY_FILE: Final = "tlog-key"
+NEXT_KEY_FILE: Final = "tlog-key.next"
 GENERATED: Final = ".muniment.invalid"
 _NAME_BYTES: Final = 8
 _MAY_SEE_PLACE: Final = """SELECT coalesce(
@@ -57,7 +58,32 @@ def secret_of(context: Context) -> bytes | None:
         return bytes.fromhex(context.settings.tlog_key)
     if context.database.visible_before:  # PostgreSQL: several hosts would each have a file of their own
         return None
-    path = context.settings.data_dir / KEY_FILE
+    return _secret_in(context, KEY_FILE)
+
+
+def next_secret_of(context: Context) -> bytes:
+    """The secret of the epoch after the newest one. Raises `ValueError` where the settings have none, and `OSError`.
+
+    On SQLite it is in a file, which is made; `take_next_secret` makes it the secret of this registry.
+    """
+    if context.settings.tlog_key_next:
+        return bytes.fromhex(context.settings.tlog_key_next)
+    if context.settings.tlog_key or context.database.visible_before:
+        raise ValueError("give the new secret in MUNIMENT_TLOG_KEY_NEXT: `openssl rand -hex 32` makes one")
+    return _secret_in(context, NEXT_KEY_FILE)
+
+
+def take_next_secret(context: Context) -> None:
+    """Replace the file of the secret by that of the next one, if there is one. Raises `OSError`."""
+    path = context.settings.data_dir / NEXT_KEY_FILE
+    if not context.settings.tlog_key and path.exists():
+        path.replace(path.with_name(KEY_FILE))
+        durable.flush_directory(path.parent)
+
+
+def _secret_in(context: Context, name: str) -> bytes:
+    """The secret in a file of the data directory, which is made. Raises `ValueError` and `OSError`."""
+    path = context.settings.data_dir / name
     with suppress(FileExistsError):
         if not path.exists():
             durable.write_file(path, context.random_bytes(HASH_BYTES).hex().encode())
@@ -67,11 +93,11 @@ def secret_of(context: Context) -> bytes | None:
     except ValueError:
         secret = b""
     if len(secret) != HASH_BYTES:
-        raise ValueError(f"{KEY_FILE} in the data directory has not 64 hex digits")
+        raise ValueError(f"{name} in the data directory has not 64 hex digits")
     return secret
 
 
-async def _place(context: Context, mark: Mark | None) -> str:
+async def place_of(context: Context, mark: Mark | None) -> str:
     """What tells the database from a copy of it; empty where the server does not say.
 
     On SQLite it is a random text in the mark. On PostgreSQL it is the cluster, the database in it, and the
@@ -85,7 +111,7 @@ async def _place(context: Context, mark: Mark | None) -> str:
     return (await context.database.fetch(_PLACE))[0][0] if may_see else ""
 
 
-async def _brake(context: Context, epoch: Epoch, mark: Mark | None, place: str) -> Brake | None:
+async def find_brake(context: Context, epoch: Epoch, mark: Mark | None, place: str) -> Brake | None:
     """The brake that holds `epoch`, if one does."""
     if place != epoch.place and place and epoch.place:
         return Brake("the database is a copy, or it was moved or restored: it is not where the log was last open")
@@ -99,16 +125,19 @@ async def _brake(context: Context, epoch: Epoch, mark: Mark | None, place: str) 
     return None
 
 
-async def _begin(context: Context, before: Epoch | None, mark: Mark | None, place: str, reason: Reason) -> Epoch | None:
+async def begin_epoch(
+    context: Context, before: Epoch | None, mark: Mark | None, place: str, reason: Reason, secret: bytes | None = None
+) -> Epoch | None:
     """Begin the epoch after `before`, the first one after None. The result is the epoch; None: no key is at hand.
 
-    Raises `Overtaken` when another process was faster, `ValueError` and `OSError`.
+    Without `secret` it is that of this process. Raises `Overtaken` when another process was faster, `ValueError` and
+    `OSError`.
     """
-    if (secret := secret_of(context)) is None:
+    secret = secret or secret_of(context)
+    if secret is None:
         return None
     number = before.epoch + 1 if before else 1
-    name = context.settings.tlog_name or context.random_bytes(_NAME_BYTES).hex() + GENERATED
-    keys = keys_of_log(f"{name}/log/{number}", secret)
+    keys = keys_of_log(origin_of(context, number), secret)
     key: SigningKey = keys[0]
     now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
     fact = LogFact(key.verifier.name, key.verifier.text, _previous(before, mark), reason, iso_time(now_ms))
@@ -130,25 +159,31 @@ async def _begin(context: Context, before: Epoch | None, mark: Mark | None, plac
     return new
 
 
+def origin_of(context: Context, number: int) -> str:
+    """The origin of an epoch: its number behind the name that the settings give, or behind a random one."""
+    name = context.settings.tlog_name or context.random_bytes(_NAME_BYTES).hex() + GENERATED
+    return f"{name}/log/{number}"
+
+
 async def opened(context: Context) -> tuple[Epoch, Brake | None] | None:
     """The newest epoch, which is begun where there is none, and the brake that holds it. None: no key is at hand.
 
     Raises `ValueError` for a damaged file of the host, `OSError`, and `Overtaken`.
     """
     mark = read_mark(context.settings.data_dir)
-    place = await _place(context, mark)
+    place = await place_of(context, mark)
     epoch = await store.newest(context.database)
     if epoch is None:
-        epoch = await _begin(context, None, mark, place, "new")
+        epoch = await begin_epoch(context, None, mark, place, "new")
         return (epoch, None) if epoch else None
-    if epoch.state != "open":
+    if epoch.state not in {"open", "closing"}:
         return epoch, None
-    brake = await _brake(context, epoch, mark, place)
+    brake = await find_brake(context, epoch, mark, place)
     if brake and is_generated(epoch.origin):
-        new = await _begin(context, epoch, mark, place, "restored")
+        new = await begin_epoch(context, epoch, mark, place, "restored")
         return (new, None) if new else None
     if brake is None and is_generated(epoch.origin) and context.settings.tlog_name:
-        return (await _begin(context, epoch, mark, place, "rotated") or epoch), None
+        return (await begin_epoch(context, epoch, mark, place, "rotated") or epoch), None
     return epoch, brake
 
 

@@ -23,7 +23,8 @@ _COLUMNS: Final = (
 )
 
 
-State = Literal["open", "frozen", "halted", "closed"]
+# `closing`: its last entry is in the tree, and may not be signed yet.
+State = Literal["open", "closing", "frozen", "halted", "closed"]
 
 
 class Epoch(msgspec.Struct, frozen=True):
@@ -221,7 +222,8 @@ async def _add_run(transaction: Transaction, epoch: int, run: Run) -> None:
 async def publish(transaction: Transaction, epoch: Epoch, note: str, size: int) -> bool:
     """Show a signed checkpoint; whether it is shown, because the epoch is open and no larger one was."""
     shown = await transaction.execute(
-        "UPDATE tlog_epochs SET note = ?, note_size = ? WHERE epoch = ? AND state = 'open' AND note_size <= ?",
+        """UPDATE tlog_epochs SET note = ?, note_size = ?
+           WHERE epoch = ? AND state IN ('open', 'closing') AND note_size <= ?""",
         (note, size, epoch.epoch, size),
     )
     return shown == 1
@@ -230,8 +232,32 @@ async def publish(transaction: Transaction, epoch: Epoch, note: str, size: int) 
 async def halt(transaction: Transaction, epoch: Epoch, why: str) -> None:
     """Stop the log, and keep what it has shown."""
     await transaction.execute(
-        "UPDATE tlog_epochs SET state = 'halted', why = ? WHERE epoch = ? AND state = 'open'", (why, epoch.epoch)
+        "UPDATE tlog_epochs SET state = 'halted', why = ? WHERE epoch = ? AND state IN ('open', 'closing')",
+        (why, epoch.epoch),
     )
+
+
+async def freeze(transaction: Transaction, epoch: Epoch, why: str) -> bool:
+    """Stop an open log for a person; whether it was open."""
+    frozen = await transaction.execute(
+        "UPDATE tlog_epochs SET state = 'frozen', why = ? WHERE epoch = ? AND state = 'open'", (why, epoch.epoch)
+    )
+    return frozen == 1
+
+
+async def resume(transaction: Transaction, epoch: Epoch, state: State, place: str) -> None:
+    """Let a log that stands go on at `place`. Raises `Overtaken` when it has changed meanwhile."""
+    resumed = await transaction.execute(
+        "UPDATE tlog_epochs SET state = ?, why = NULL, place = ? WHERE epoch = ? AND state = ? AND size = ?",
+        (state, place, epoch.epoch, epoch.state, epoch.size),
+    )
+    if resumed != 1:
+        raise Overtaken
+
+
+async def begin_closing(transaction: Transaction, epoch: Epoch) -> None:
+    """Let nothing follow the entry that is now the last one; the tree is still signed."""
+    await transaction.execute("UPDATE tlog_epochs SET state = 'closing' WHERE epoch = ?", (epoch.epoch,))
 
 
 async def settled_before(database: Reader) -> int:

@@ -179,6 +179,7 @@ class _Target(_Side):
         """Commit the rows, with statistics for the planner. New rows get higher numbers."""
         del times_differ_ms  # only SQLite stores it; this engine always allows for more (`TIMES_DIFFER_MS_MAX`)
         await self._execute(registry_copy.PUT_FLOOR)
+        await self._execute(registry_copy.MOVE_LOG)
         await self._switch_events("ENABLE")
         await self._execute(f"ANALYZE {_TABLE_NAMES}")
         with _failures(self._name):

@@ -1,0 +1,89 @@
+"""The next epoch of a log: by rotation, announced in the last entry, or after a loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from muniment.tlog.entries import CloseFact, parse_entry
+from muniment.tlog.keys import keys_of_log
+from muniment.tlog.operating.standing import last_entry, require_epoch
+from muniment.tlog.sequencing import opening, store
+from muniment.tlog.sequencing.growth import grow
+from muniment.tlog.sequencing.integrator import Integrator
+from muniment.tlog.sequencing.mark import read_mark
+
+if TYPE_CHECKING:
+    from muniment.context import Context
+    from muniment.storage.database import Transaction
+    from muniment.tlog.keys import VerifierKey
+    from muniment.tlog.sequencing.store import Epoch
+
+_NO_KEY = "no secret of the log is at hand: set MUNIMENT_TLOG_KEY as the service has it"
+
+
+async def begin(context: Context) -> Epoch:
+    """Begin the next epoch after a loss: its first entry names the last tree that this host knows to be signed.
+
+    The epoch before ends without a last entry that announces this, so everyone who follows the log is told. Raises
+    `ValueError` and `OSError`.
+    """
+    before = await require_epoch(context.database)
+    mark = read_mark(context.settings.data_dir)
+    new = await opening.begin_epoch(context, before, mark, await opening.place_of(context, mark), "restored")
+    if new is None:
+        raise ValueError(_NO_KEY)
+    return new
+
+
+async def rotate(context: Context) -> Epoch:
+    """Replace the key of the log: close its epoch with an entry that names the next key, then begin the next epoch.
+
+    The next epoch has another secret, so a stolen one is of no use for it. Every step can be repeated: a rotation that
+    was interrupted goes on. Raises `ValueError` that says what is in the way, and `OSError`.
+    """
+    epoch = await require_epoch(context.database)
+    secret = opening.next_secret_of(context)
+    if keys_of_log(epoch.origin, secret)[0].verifier.text == epoch.vkey:  # it began, and was interrupted then
+        opening.take_next_secret(context)
+        return epoch
+    if not context.settings.tlog_name:
+        raise ValueError("choose a name first, in MUNIMENT_TLOG_NAME: nobody can follow a random one")
+    key = keys_of_log(opening.origin_of(context, epoch.epoch + 1), secret)[0].verifier
+    await _close(context, epoch, key)
+    await Integrator(context).turn()
+    epoch = await require_epoch(context.database)
+    if epoch.note_size < epoch.size:
+        raise ValueError(
+            f"the last entry of {epoch.origin} is not signed yet: look at `muniment tlog status`, then repeat this"
+        )
+    mark = read_mark(context.settings.data_dir)
+    place = await opening.place_of(context, mark)
+    new = await opening.begin_epoch(context, epoch, mark, place, "rotated", secret)
+    if new is None:
+        raise ValueError(_NO_KEY)
+    opening.take_next_secret(context)
+    return new
+
+
+async def _close(context: Context, epoch: Epoch, key: VerifierKey) -> None:
+    """Add the last entry, which names the next key, unless it is there."""
+    if epoch.state == "closing":
+        found = parse_entry(await last_entry(context.database, epoch))
+        if not isinstance(found, CloseFact) or found.next_key != key.text:
+            raise ValueError("the log closes for another key than the one that is given now")
+        return
+    if epoch.state != "open" or epoch.note is None:
+        raise ValueError(f"the log is {epoch.state}, and has to be open and signed: `muniment tlog status` says more")
+    mark = read_mark(context.settings.data_dir)
+    if brake := await opening.find_brake(context, epoch, mark, await opening.place_of(context, mark)):
+        raise ValueError(brake.why)
+    grown = grow(await store.read_edge(context.database, epoch), [CloseFact(key.text).data])
+    new = msgspec.structs.replace(epoch, size=grown.edge.size, root=grown.edge.root)
+
+    async def work(transaction: Transaction) -> None:
+        await store.append(transaction, epoch, grown, new, [])
+        await store.begin_closing(transaction, epoch)
+
+    await context.database.write(work)

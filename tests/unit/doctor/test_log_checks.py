@@ -1,0 +1,50 @@
+"""The doctor's check of the transparency log: each state that an operator has to look at is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from breaking import breaks
+from muniment.maintenance.doctor.findings import Level
+from muniment.maintenance.doctor.log import check_log, judge
+from muniment.settings import Settings
+from muniment.storage import open_database
+from muniment.tlog.sequencing.store import Epoch
+
+NOW_MS = 1_795_204_080_000
+EPOCH = Epoch(
+    epoch=1, origin="registry.example/log/1", vkeys="key", state="open", why=None, place="here", size=2,
+    root=bytes(32), after_function=0, after_trigger=0, after_deactivation=0, old_function=0, old_trigger=0,
+    old_deactivation=0, taken_over=1, note=None, note_size=0, opened_at_ms=NOW_MS - 1_000,
+)  # fmt: skip
+STATES = {
+    "halted": ({"state": "halted", "why": "it went back"}, "it is halted: it went back"),
+    "frozen": ({"state": "frozen", "why": "x"}, "it is frozen"),
+    "late": ({"opened_at_ms": NOW_MS - 300_001}, "was not signed for five minutes"),
+    "damaged": ({"note": "no note", "opened_at_ms": NOW_MS - 300_001}, "was not signed for five minutes"),
+}
+
+
+@breaks("transparency log")
+@pytest.mark.parametrize("state", STATES)
+def test_a_log_that_stands_or_is_late_is_a_warning(state: str) -> None:
+    changes, words = STATES[state]
+    found = judge(msgspec.structs.replace(EPOCH, **changes), NOW_MS)
+    assert (found.check, found.level) == ("transparency log", Level.WARN)
+    assert words in found.message
+
+
+def test_a_log_that_grows_is_well() -> None:
+    assert judge(EPOCH, NOW_MS).level == Level.OK
+    random = msgspec.structs.replace(EPOCH, origin="0123.muniment.invalid/log/1")
+    assert "nobody can follow" in judge(random, NOW_MS).message
+
+
+async def test_a_log_that_is_off(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, tlog="off")
+    database = open_database(settings.database_url, data_dir=tmp_path)
+    assert (await check_log(settings, database, now_ms=NOW_MS)).message == "it is off"
+    await database.close()
