@@ -10,10 +10,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~:/-]{0,199}", re.ASCII)
 _KEY: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 
 
-def tlog_fault(name: str, key: str) -> str | None:
-    """What is wrong with the name or the key of a log, without the key; None: nothing."""
+def tlog_fault(name: str, key: str, policy: str, *, is_required: bool) -> str | None:
+    """What is wrong with the settings of a log, without the key; None: nothing."""
     if name and not _NAME.fullmatch(name):
         return "tlog_name has at most 200 letters, digits and . - _ ~ / : and begins with a letter or a digit"
     if key and not _KEY.fullmatch(key):
         return "tlog_key must be 64 hex digits"
+    if is_required and not policy:
+        return "tlog_witness_required needs a tlog_policy, which names the witnesses"
     return None
