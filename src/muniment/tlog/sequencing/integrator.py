@@ -91,7 +91,10 @@ class Integrator:
         while edge is not None:
             epoch, edge = await self._integrate(epoch, edge)
         if epoch.taken_over is not None:
-            await self._publish(epoch)
+            try:
+                await self._publish(epoch)
+            except ValueError as error:  # judged by the size that the epoch has now
+                await self._judge(epoch, error)
 
     async def _compare(self, epoch: Epoch) -> None:
         """Once in the life of a process, compare the tree with what was signed, as this host and witnesses know.
@@ -106,8 +109,12 @@ class Integrator:
         self._is_compared = True
 
     async def _judge(self, epoch: Epoch, error: ValueError) -> None:
-        """Halt the log for what is wrong in it, unless another process has changed it meanwhile."""
+        """Halt the log for what is wrong in it, unless another process has changed it meanwhile.
+
+        Then the next turn begins with a comparison, before it signs anything.
+        """
         now = await store.newest(self._context.database)
+        self._is_compared = False
         if now is not None and (now.epoch, now.size, now.note_size) == (epoch.epoch, epoch.size, epoch.note_size):
             await self._halt(now, str(error))
 
