@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tlog_witness_world import LOG, answers, grow, restarted, signers, watched, witnesses_of_log
-from tlog_world import Shown, epoch_of, shown
+from tlog_world import epoch_of, shown
 
 from conftest import NOW_MS, Clock
 from muniment.context import Context
@@ -69,7 +69,8 @@ async def test_each_checkpoint_is_cosigned_after_a_proof_from_the_one_before(
     epoch = await grow(context, clock, integrator)  # for its time
     assert (epoch.note_size, signers(epoch, witnesses)) == (605, {0: NOW_S + 64, 1: NOW_S + 64})
     assert witnesses[0].olds == witnesses[1].olds == [0, 2, 5, 605]
-    assert (await shown(context)) == Shown(witnesses[0].checkpoint(LOG.name), NOW_S + 64)
+    checkpoint, at_s = await shown(context)
+    assert (witnesses[0].checkpoint(LOG.name), at_s) == (checkpoint, NOW_S + 64)
     assert answers(context, "w1") == {"cosigned": 4}
 
 

@@ -77,4 +77,4 @@ def test_the_page_explains_every_metric() -> None:
 def test_a_label_names_a_small_set_and_never_a_person(family: object) -> None:
     labels: tuple[str, ...] = getattr(family, "labels")  # noqa: B009 - the id of the test is the name alone
     known = {"method", "route", "status", "code", "policy", "kind", "target", "replica", "outcome", "chain", "version"}
-    assert set(labels) <= known | {"worker"}
+    assert set(labels) <= known | {"worker", "witness"}

@@ -21,6 +21,7 @@ from muniment.maintenance.doctor.daemon import in_daemon
 from muniment.maintenance.doctor.findings import Finding, fail
 from muniment.maintenance.doctor.front import check_front
 from muniment.maintenance.doctor.pins import check_pins
+from muniment.maintenance.doctor.witnesses import check_witnesses
 
 if TYPE_CHECKING:
     from muniment.settings import Settings
@@ -144,9 +145,12 @@ async def _check_opened(settings: Settings, opened: Database, now_s: float, foun
     async def check_queue() -> None:
         found.extend(await check_pins(settings, opened, now_ms=int(now_s * 1000)))
 
+    async def ask_witnesses() -> None:
+        found.extend(await check_witnesses(settings, opened))
+
     await asyncio.gather(
         _guarded("blocks", check_blocks(), found), _guarded("chains", check_nodes(), found),
-        _guarded("pins", check_queue(), found),
+        _guarded("pins", check_queue(), found), _guarded("witnesses", ask_witnesses(), found),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 import structlog
 
+from muniment.tlog.checkpoints import parse_checkpoint
 from muniment.tlog.notes import SIGNATURES_MAX, Note
 from muniment.tlog.witnessing.asking import Asked, Heard, Outcome, Witness, ask
 from muniment.tlog.witnessing.policies import witnesses_of
@@ -63,7 +64,7 @@ class Witnesses:
         """
         self._policy, self._outgoing, self._metrics = policy, outgoing, metrics
         self._now_ms, self._pause_ms = now_ms, pause_ms
-        self._origin = ""
+        self._origin: str = ""
         self._memories = list[_Memory]()
         self._is_short = False
         for witness in witnesses_of(policy):
@@ -78,7 +79,7 @@ class Witnesses:
 
     async def cosign(self, asked: Asked) -> Cosigned:
         """Ask the witnesses that are not left alone. Raises what `asked.prove` raises."""
-        origin = asked.note.text.partition("\n")[0]
+        origin = parse_checkpoint(asked.note.text).origin
         if origin != self._origin:
             self._origin, self._memories = origin, [_Memory(each) for each in witnesses_of(self._policy)]
         now_ms = self._now_ms()
