@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tlog_witness_world import KEYS, LOG, grow, restarted, signers, watched, witnesses_of_log
+from tlog_witness_world import (
+    KEYS,
+    LOG,
+    grow,
+    restarted,
+    signers,
+    until_it_is_asked,
+    waits_once,
+    watched,
+    witnesses_of_log,
+)
 from tlog_world import epoch_of
 
 from conftest import NOW_MS, Clock
@@ -203,6 +214,46 @@ async def test_witnesses_that_are_asked_at_different_times_are_one_quorum(
     clock.advance(seconds=3)
     after = await grow(context, clock, integrator, 1, 20)
     assert after.why == f"a quorum of witnesses (w1, w2) {OPPOSED}"
+
+
+@pytest.mark.parametrize("count", [3])
+@pytest.mark.parametrize("quorum", ["2"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_witness_that_was_ahead_contradicts_no_larger_tree(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
+) -> None:
+    await grow(context, clock, integrator)
+    for site in witnesses:
+        site.shows_checkpoints = False
+    witnesses[0].lie = larger  # 9 leaves
+    assert (await grow(context, clock, integrator)).state == "open"
+    clock.advance(seconds=60)
+    assert (await grow(context, clock, integrator)).state == "open"
+    witnesses[1].lie = status(422)
+    epoch = await grow(context, clock, integrator, 12)
+    assert (epoch.state, epoch.note_size, set(signers(epoch, witnesses))) == ("open", 14, {2})
+
+
+@pytest.mark.parametrize("quorum", ["any"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_proof_that_came_while_the_log_grew_is_asked_for_again_before_the_next_signature(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
+) -> None:
+    await grow(context, clock, integrator)
+    clock.advance(seconds=61)
+    site = witnesses[0]
+    site.lie = waits_once
+    turn = asyncio.create_task(integrator.turn())
+    await until_it_is_asked(site, 2)
+    async with restarted(context) as second:
+        before = await grow(context, clock, second, 3)
+    site.notes[LOG.name] = another_tree(9)
+    site.released.set()
+    await turn
+    assert await epoch_of(context) == before
+    after = await grow(context, clock, integrator, 1, 10)
+    assert (after.state, after.note) == ("halted", before.note)
+    assert after.why == f"the witness w1 has a checkpoint under the key of this log: {TREES[9]}"
 
 
 @pytest.mark.parametrize("count", [1])

@@ -8,7 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tlog_witness_world import LOG, answers, grow, restarted, signers, watched, witnesses_of_log
+from tlog_witness_world import (
+    LOG,
+    answers,
+    grow,
+    restarted,
+    signers,
+    until_it_is_asked,
+    waits_once,
+    watched,
+    witnesses_of_log,
+)
 from tlog_world import epoch_of, shown
 
 from conftest import NOW_MS, Clock
@@ -213,16 +223,3 @@ async def test_a_witness_that_has_seen_a_later_checkpoint_of_another_process_hal
     assert await epoch_of(context) == epoch
     clock.advance(seconds=60)
     assert set(signers(await grow(context, clock, integrator), witnesses)) == {0, 1}
-
-
-def waits_once(site: WitnessSite, body: bytes) -> Reply:
-    """The first request waits until the witness is released; those that come meanwhile are answered at once."""
-    site.lie = None
-    site.released.wait(30)
-    return site.add(body)
-
-
-async def until_it_is_asked(site: WitnessSite, times: int) -> None:
-    async with asyncio.timeout(10):
-        while len(site.bodies) < times:  # noqa: ASYNC110 - they come in another thread
-            await asyncio.sleep(0.01)

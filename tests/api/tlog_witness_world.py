@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -21,7 +22,7 @@ from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.store import Epoch
 from muniment.tlog.witnessing.asking import Outcome
 from scraped import Scraped
-from witness_site import WitnessSite, sites, write_policy
+from witness_site import Reply, WitnessSite, sites, write_policy
 
 NAME = "registry.example"
 KEYS = keys_of_log(f"{NAME}/log/1", bytes.fromhex(KEY))
@@ -74,3 +75,16 @@ def answers(context: Context, witness: str) -> dict[str, float]:
     counts = {each.value: found.value(name, witness=witness, outcome=each.value) for each in Outcome}
     assert None not in counts.values()
     return {outcome: count for outcome, count in counts.items() if count}
+
+
+def waits_once(site: WitnessSite, body: bytes) -> Reply:
+    """The first request waits until the witness is released; those that come meanwhile are answered at once."""
+    site.lie = None
+    site.released.wait(30)
+    return site.add(body)
+
+
+async def until_it_is_asked(site: WitnessSite, times: int) -> None:
+    async with asyncio.timeout(10):
+        while len(site.bodies) < times:  # noqa: ASYNC110 - they come in another thread
+            await asyncio.sleep(0.01)
