@@ -49,6 +49,7 @@ PROMISED = {
     "rpc_request_duration_seconds": ("histogram", "chain"),
     "rpc_errors_total": ("counter", "chain"),
     "watcher_behind_blocks": ("gauge", "chain"),
+    "tlog_witness_answers_total": ("counter", "witness", "outcome"),
     "build_info": ("gauge", "version"),
     "process_cpu_seconds_total": ("counter", "worker"),
     "process_resident_memory_bytes": ("gauge", "worker"),
@@ -80,4 +81,4 @@ def test_the_page_explains_every_metric() -> None:
 def test_a_label_names_a_small_set_and_never_a_person(family: object) -> None:
     labels: tuple[str, ...] = getattr(family, "labels")  # noqa: B009 - the id of the test is the name alone
     known = {"method", "route", "status", "code", "policy", "kind", "target", "replica", "outcome", "chain", "version"}
-    assert set(labels) <= known | {"worker"}
+    assert set(labels) <= known | {"worker", "witness"}

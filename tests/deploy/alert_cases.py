@@ -136,6 +136,15 @@ CASES: Final = (
         "muniment_webhook_backlog_seconds", ("400x60", "299x60"),
     ),
     _gauge(
+        "MunimentLogHalted", "The transparency log of registry:8787 stands: new records are not logged",
+        "muniment_tlog_halted", ("1x60", "0x60"),
+    ),
+    Case(
+        "MunimentLogLate", "The transparency log of registry:8787 was not signed for 15m 0s",
+        {"muniment_tlog_checkpoint_timestamp_seconds": "900x60", "muniment_tlog_halted": "0x60"},
+        {"muniment_tlog_checkpoint_timestamp_seconds": "0+60x60", "muniment_tlog_halted": "0x60"},
+    ),
+    _gauge(
         "MunimentBackupOld", "The newest backup of registry:8787 is 1d 2h 30m 0s old",
         "muniment_backup_age_seconds", ("95400x60", "93600x60"),
     ),

@@ -534,6 +534,8 @@ TRUSTED: dict[str, frozenset[str]] = {
             "tlog._TRIGGER_RECORD Decoder",
             "tlog._CREATOR Decoder",
             "tlog._shown split",
+            "tlog._state split",
+            "tlog.signed_at_ms split",
         }
     ),
     "a value that was checked, made by ourselves again": frozenset(

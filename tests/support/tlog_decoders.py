@@ -8,15 +8,17 @@ from decoder import FIELD, KIB, PLAIN, Decoder
 from muniment.tlog.checkpoints import parse_checkpoint
 from muniment.tlog.entries import parse_entry
 from muniment.tlog.fields import time_ms_of
-from muniment.tlog.keys import parse_verifier_key
+from muniment.tlog.keys import COSIGNATURE, VerifierKey, parse_verifier_key
 from muniment.tlog.notes import parse_note
 from muniment.tlog.policy import parse_policy
 from muniment.tlog.proofs import parse_proof
 from muniment.tlog.tiles import parse_path, split_entries
+from muniment.tlog.witnessing.messages import parse_cosignature, parse_size
 
 _CHECKPOINT = b"a\n1\n" + b"A" * 43 + b"=\n"
 _SIGNED = b"\n\xe2\x80\x94 a AAAAAAA=\n"
 _PROOF = b"c2sp.org/tlog-proof@v1\n"
+_WITNESS = VerifierKey("a", COSIGNATURE, bytes(32))
 _SIG, _ADDRESS = b"0x" + b"1" * 128 + b"1b\n", b"0x" + b"1" * 40 + b"\n"
 
 
@@ -66,6 +68,14 @@ TLOG_DECODERS = (
         ),
     ),
     Decoder("a bundle of entries", split_entries),
+    Decoder("the size that a witness has", parse_size, ("tlog.parse_size itself",), size=64 * KIB),
+    Decoder(
+        "the cosignature of a witness",
+        lambda data: parse_cosignature(data, _CHECKPOINT.decode(), _WITNESS, 0),
+        ("tlog.parse_cosignature itself",),
+        size=64 * KIB,
+        frames=((b"", b""), (b"", _SIGNED[1:]), (_SIGNED[1:], b""), (b"\xe2\x80\x94 a ", b"\n"), (b"", b"\n\n")),
+    ),
     Decoder(
         "the path of a tile",
         _text(parse_path),

@@ -235,3 +235,9 @@ def test_a_key_of_the_log_has_64_hex_digits_and_is_not_repeated(key: str) -> Non
         Settings(tlog_key=key)
     assert key not in str(refusal.value)
     assert Settings(tlog_key="ab" * 32).shown()["tlog_key"] == MASK
+
+
+def test_a_required_witness_needs_a_policy_that_names_it() -> None:
+    with pytest.raises(SettingError, match="tlog_witness_required needs a tlog_policy"):
+        Settings(tlog_witness_required=True)
+    assert Settings(tlog_witness_required=True, tlog_policy="policy").tlog_witness_required

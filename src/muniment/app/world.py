@@ -31,6 +31,7 @@ from muniment.storage import open_database, open_replicated
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.epoch import Epochs
 from muniment.storage.probe import Probe
+from muniment.tlog.witnessing.policies import read_policy
 from muniment.tracing.opening import open_tracer
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ def build_context(
         database, reader_for = traced(database, reader_for, tracer)
     fixed = parse_secrets(settings.secret) if settings.secret else None
     clock = _clock(now_ms, monotonic_ms, steady_ms)
+    if settings.tlog == "on":
+        read_policy(settings)  # raises for a file that cannot be used, before anything is opened for longer
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
     outgoing = Outgoing(allow_private=settings.allow_private_networks, metrics=metrics, tracer=tracer)
     blocks = _blocks(settings, database)

@@ -100,6 +100,12 @@ _CHAINS: Final = (
     Family("rpc_errors_total", Kind.COUNTER, "Requests to nodes of a chain that failed.", ("chain",)),
     Family("watcher_behind_blocks", Kind.LATEST, "Blocks that the watcher has not read yet.", ("chain",)),
 )
+_TLOG: Final = (
+    Family(
+        "tlog_witness_answers_total", Kind.COUNTER, "Checkpoints of the transparency log that a witness was asked for.",
+        ("witness", "outcome"),
+    ),
+)  # fmt: skip
 _MACHINE: Final = (
     Family("disk_free_bytes", Kind.LATEST, "Free room on the disk of the data directory."),
     Family("disk_size_bytes", Kind.LATEST, "Size of the disk of the data directory."),
@@ -112,7 +118,7 @@ _MACHINE: Final = (
     Family("process_start_time_seconds", Kind.LATEST, "Start of a process, in seconds since 1970.", ("worker",)),
 )
 
-FAMILIES: Final = (*_HTTP, *_DATABASE, *_REGISTRY, *_FEED, *_WEBHOOKS, *_CHAINS, *_MACHINE)
+FAMILIES: Final = (*_HTTP, *_DATABASE, *_REGISTRY, *_FEED, *_WEBHOOKS, *_CHAINS, *_TLOG, *_MACHINE)
 BY_NAME: Final = {each.name: each for each in FAMILIES}
 # The mark of the layout: another set of metrics, or other buckets, are another file.
 LAYOUT: Final = blake2b(repr(FAMILIES).encode(), digest_size=4).hexdigest()

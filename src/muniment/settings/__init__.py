@@ -4,12 +4,12 @@ They come, the first that is given, from a command-line flag, the environment (`
 `MUNIMENT_NAME_FILE` for a file that holds the value), a TOML file (`--config`), the default.
 """
 
+from muniment.settings.errors import SettingError as SettingError
 from muniment.settings.loading import load_settings as load_settings
 from muniment.settings.record import (
     MASK as MASK,
     MIB as MIB,
     PREFIX as PREFIX,
-    SettingError as SettingError,
     Settings as Settings,
     variable as variable,
 )

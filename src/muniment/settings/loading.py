@@ -10,7 +10,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, cast
 
-from muniment.settings.record import SettingError, Settings, variable
+from muniment.settings.errors import SettingError
+from muniment.settings.record import Settings, variable
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?(e-[0-9]{1,2})?")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from muniment.limits.policies import NAMES as POLICY_NAMES, parse_policies
+from muniment.settings.errors import SettingError
+from muniment.settings.networks import networks_of
 from muniment.settings.tlog import tlog_fault
 from muniment.settings.urls import MASK, is_base_url, is_postgresql, without_password, without_path
 
@@ -19,10 +21,6 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "MUNIMENT_"
 MIB: Final = 2**20
-
-
-class SettingError(Exception):
-    """A setting cannot be read, with its name and the reason; never with a secret value."""
 
 
 def _setting(
@@ -132,6 +130,12 @@ class Settings:
     )
     tlog_key_next: str = _setting("", "The secret for `muniment tlog rotate`; empty: on SQLite a new one", secret=True)
     tlog_interval_s: int = _setting(2, "Seconds between two looks for facts to log", at_least=1)
+    tlog_policy: str = _setting(
+        "", "File in the tlog-policy format: the witnesses that cosign checkpoints, with their URLs; empty: none"
+    )
+    tlog_witness_required: bool = _setting(
+        False, "true: a checkpoint without the quorum of the witnesses is held back; false: it is shown all the same"
+    )
     body_bytes_max: int = _setting(256 * 1024, "Largest JSON body", at_least=1024)
     trigger_bytes_max: int = _setting(128 * 1024, "Largest body of POST /triggers for a new trigger", at_least=8192)
     manifest_bytes_max: int = _setting(256 * 1024, "Largest manifest.json", at_least=1024)
@@ -179,7 +183,8 @@ class Settings:
         if self.read_urls and not all(is_postgresql(url) for url in (self.database_url, *self.read_urls)):
             raise SettingError("database_read_urls needs postgresql:// URLs, and a postgresql:// URL as database_url")
         self._check_other_servers()
-        if fault := tlog_fault(self.tlog_name, self.tlog_key, self.tlog_key_next):
+        keys = (self.tlog_key, self.tlog_key_next)
+        if fault := tlog_fault(self.tlog_name, keys, self.tlog_policy, is_required=self.tlog_witness_required):
             raise SettingError(fault)
         _ = self.proxies, self.rate_limits, self.exempt_networks, self.metrics_networks
 
@@ -232,17 +237,17 @@ class Settings:
     @property
     def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks of `trusted_proxies`. Raises `SettingError`."""
-        return _networks("trusted_proxies", self.trusted_proxies)
+        return networks_of("trusted_proxies", self.trusted_proxies)
 
     @property
     def exempt_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks of `rate_limit_exempt`. Raises `SettingError`."""
-        return _networks("rate_limit_exempt", self.rate_limit_exempt)
+        return networks_of("rate_limit_exempt", self.rate_limit_exempt)
 
     @property
     def metrics_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks of `metrics_from`. Raises `SettingError`."""
-        return _networks("metrics_from", self.metrics_from)
+        return networks_of("metrics_from", self.metrics_from)
 
     @property
     def rate_limits(self) -> Mapping[PolicyName, Policy | None]:
@@ -279,14 +284,6 @@ _CHOICES: Final = {
     "tlog": ("on", "off"),
     "webhooks": ("off", "operators", "users"),
 }
-
-
-def _networks(name: str, text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """The networks of a setting, separated by commas. Raises `SettingError`."""
-    try:
-        return tuple(ip_network(each.strip()) for each in text.split(",") if each.strip())
-    except ValueError as error:
-        raise SettingError(f"{name}: {error}") from None
 
 
 def _text(value: object) -> str:

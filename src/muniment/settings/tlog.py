@@ -10,12 +10,15 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~:/-]{0,199}", re.ASCII)
 _KEY: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 
 
-def tlog_fault(name: str, key: str, next_key: str) -> str | None:
-    """What is wrong with the name or the keys of a log, without the keys; None: nothing."""
+def tlog_fault(name: str, keys: tuple[str, str], policy: str, *, is_required: bool) -> str | None:
+    """What is wrong with the settings of a log, without its keys: that of now, and the next one. None: nothing."""
+    key, next_key = keys
     if name and not _NAME.fullmatch(name):
         return "tlog_name has at most 200 letters, digits and . - _ ~ / : and begins with a letter or a digit"
     if key and not _KEY.fullmatch(key):
         return "tlog_key must be 64 hex digits"
     if next_key and (not _KEY.fullmatch(next_key) or next_key.lower() == key.lower()):
         return "tlog_key_next must be 64 hex digits, and others than tlog_key"
+    if is_required and not policy:
+        return "tlog_witness_required needs a tlog_policy, which names the witnesses"
     return None

@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 DOCTOR = ROOT / "src" / "muniment" / "maintenance" / "doctor"
-# Their names go on with a number.
-NUMBERED = {"chain", "replica"}
+# Their names go on with a number or a name.
+NUMBERED = {"chain", "replica", "witness"}
 
 
 def calls(path: Path, names: set[str]) -> Iterator[ast.Call]:

@@ -22,6 +22,7 @@ from muniment.maintenance.doctor.findings import Finding, fail
 from muniment.maintenance.doctor.front import check_front
 from muniment.maintenance.doctor.log import check_log
 from muniment.maintenance.doctor.pins import check_pins
+from muniment.maintenance.doctor.witnesses import check_witnesses
 
 if TYPE_CHECKING:
     from muniment.settings import Settings
@@ -148,10 +149,13 @@ async def _check_opened(settings: Settings, opened: Database, now_s: float, foun
     async def look_at_log() -> None:
         found.append(await check_log(settings, opened, now_ms=int(now_s * 1000)))
 
+    async def ask_witnesses() -> None:
+        found.extend(await check_witnesses(settings, opened))
+
     await asyncio.gather(
         _guarded("transparency log", look_at_log(), found),
         _guarded("blocks", check_blocks(), found), _guarded("chains", check_nodes(), found),
-        _guarded("pins", check_queue(), found),
+        _guarded("pins", check_queue(), found), _guarded("witnesses", ask_witnesses(), found),
     )  # fmt: skip
 
 

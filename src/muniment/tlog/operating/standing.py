@@ -12,6 +12,8 @@ from muniment.tlog.sequencing import opening, store
 from muniment.tlog.sequencing.checking import check_beginning, check_stored, unpacked
 from muniment.tlog.sequencing.mark import raise_mark, read_mark
 from muniment.tlog.tiles import ENTRIES, WIDTH, split_entries
+from muniment.tlog.witnessing.knowing import known_checkpoints
+from muniment.tlog.witnessing.policies import read_policy
 
 if TYPE_CHECKING:
     from muniment.context import Context
@@ -39,8 +41,8 @@ async def resume(context: Context, seen: list[bytes], *, is_nothing_published: b
     """Let a log go on that is frozen or halted, or that would be halted here.
 
     The stored tree must be whole, and must begin with every checkpoint that anybody has seen: the mark of this host,
-    and the notes in `seen`. Where there is none, `is_nothing_published` says that nobody has seen any that the database
-    lacks. Raises `ValueError` that says what is in the way, and `OSError`.
+    those of the witnesses, and the notes in `seen`. Where there is none, `is_nothing_published` says that nobody has
+    seen any that the database lacks. Raises `ValueError` that says what is in the way, and `OSError`.
     """
     epoch = await require_epoch(context.database)
     mark = read_mark(context.settings.data_dir)
@@ -69,6 +71,9 @@ async def _known(context: Context, epoch: Epoch, mark: Mark | None, seen: list[b
     """The checkpoints of this epoch that somebody outside of the database has. Raises `ValueError`."""
     key = parse_verifier_key(epoch.vkey)
     known = [open_checkpoint(parse_note(data), key) for data in seen]
+    if policy := read_policy(context.settings):
+        of_witnesses = await known_checkpoints(policy, epoch.origin, key)
+        known += [each.checkpoint for each in of_witnesses if each.checkpoint]
     if mark and (signed := mark.checkpoint):
         if signed.origin == epoch.origin:
             known.append(signed)

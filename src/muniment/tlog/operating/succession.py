@@ -52,7 +52,11 @@ async def rotate(context: Context) -> Epoch:
         raise ValueError("choose a name first, in MUNIMENT_TLOG_NAME: nobody can follow a random one")
     key = keys_of_log(opening.origin_of(context, epoch.epoch + 1), secret)[0].verifier
     await _close(context, epoch, key)
-    await Integrator(context).turn()
+    integrator = Integrator(context)
+    try:
+        await integrator.turn()
+    finally:
+        await integrator.close()
     epoch = await require_epoch(context.database)
     if epoch.note_size < epoch.size:
         raise ValueError(

@@ -21,11 +21,14 @@ from muniment.tlog.tiles import (
     split_entries,
     tiles_for,
 )
-from muniment.tlog.tree import Range, leaf_hash, root_hash
+from muniment.tlog.tree import Range, consistency_ranges, hashes_of, leaf_hash, nodes_of, root_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from muniment.storage.database import Reader
     from muniment.tlog.sequencing.store import Epoch
+    from muniment.tlog.tree import Node, StoredHash
 
 
 async def check_stored(database: Reader, epoch: Epoch, before: int) -> None:
@@ -42,13 +45,28 @@ async def check_stored(database: Reader, epoch: Epoch, before: int) -> None:
 
 async def check_beginning(database: Reader, epoch: Epoch, signed: Checkpoint) -> None:
     """Check that the stored tree begins with the tree of `signed`. Raises `ValueError`."""
-    edge = await store.read_edge(database, epoch)
-    tiles = {
-        (tile.level, tile.n): await _tile(database, epoch, tile.level, tile.n, edge.tail)
-        for tile in tiles_for(Range(0, signed.size).nodes, signed.size)
-    }
-    if root_hash(signed.size, hashes_from(lambda level, n: tiles[level, n])) != signed.root:
+    stored = await _read_hashes(database, epoch, Range(0, signed.size).nodes)
+    if root_hash(signed.size, stored) != signed.root:
         raise ValueError(f"the stored tree does not begin with the {signed.size} entries that were signed")
+
+
+async def read_consistency(database: Reader, epoch: Epoch, old: int) -> list[bytes]:
+    """The proof that the tree of `epoch` begins with the tree of `old` leaves (RFC 6962, section 2.1.2).
+
+    Raises `ValueError` when the stored tree lacks a part.
+    """
+    ranges = consistency_ranges(old, epoch.size)
+    return hashes_of(ranges, await _read_hashes(database, epoch, nodes_of(ranges)))
+
+
+async def _read_hashes(database: Reader, epoch: Epoch, nodes: Iterable[Node]) -> StoredHash:
+    """The hashes of these nodes, from as few tiles as have them."""
+    tail = (await store.read_edge(database, epoch)).tail
+    tiles = {
+        (tile.level, tile.n): await _tile(database, epoch, tile.level, tile.n, tail)
+        for tile in tiles_for(nodes, epoch.size)
+    }
+    return hashes_from(lambda level, n: tiles[level, n])
 
 
 async def _tile(database: Reader, epoch: Epoch, level: int, n: int, tail: tuple[bytes, ...]) -> bytes:

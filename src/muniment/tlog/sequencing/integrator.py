@@ -17,6 +17,7 @@ from muniment.tlog.keys import COSIGNATURE, SigningKey, keys_of_log
 from muniment.tlog.notes import parse_note, sign_note, verified
 from muniment.tlog.sequencing import opening, store
 from muniment.tlog.sequencing.checking import check_beginning, check_stored
+from muniment.tlog.sequencing.cosigning import Cosigning
 from muniment.tlog.sequencing.facts import Waiting, read_waiting
 from muniment.tlog.sequencing.growth import Edge, grow
 from muniment.tlog.sequencing.mark import raise_mark, read_mark
@@ -44,10 +45,21 @@ class Integrator:
     def __init__(self, context: Context) -> None:
         """Work with the database and the data directory of `context`."""
         self._context = context
+        self._cosigning = Cosigning(context)
         self._is_compared = False
+
+    async def close(self) -> None:
+        """Close the connections to witnesses."""
+        await self._cosigning.close()
 
     async def run(self) -> None:
         """Take turns until cancelled. The pause differs, so that processes do not meet."""
+        try:
+            await self._take_turns()
+        finally:
+            await self.close()
+
+    async def _take_turns(self) -> None:
         while True:
             chance = int.from_bytes(self._context.random_bytes(4)) / 2**32
             await asyncio.sleep(self._context.settings.tlog_interval_s * (0.5 + chance))
@@ -97,19 +109,30 @@ class Integrator:
         while edge is not None:
             epoch, edge = await self._integrate(epoch, edge)
         if epoch.taken_over is not None:
-            await self._publish(epoch)
+            try:
+                await self._publish(epoch)
+            except ValueError as error:  # judged by the size that the epoch has now
+                await self._judge(epoch, error)
 
     async def _compare(self, epoch: Epoch) -> None:
-        """Once in the life of a process, compare the tree with what this host has signed. Raises `ValueError`."""
+        """Once in the life of a process, compare the tree with what was signed, as this host and witnesses know.
+
+        Raises `ValueError`.
+        """
         mark = read_mark(self._context.settings.data_dir)
         signed = mark.checkpoint if mark else None
         if signed is not None and signed.origin == epoch.origin:
             await check_beginning(self._context.database, epoch, signed)
+        await self._cosigning.compare(epoch)
         self._is_compared = True
 
     async def _judge(self, epoch: Epoch, error: ValueError) -> None:
-        """Halt the log for what is wrong in it, unless another process has changed it meanwhile."""
+        """Halt the log for what is wrong in it, unless another process has changed it meanwhile.
+
+        Then the next turn begins with a comparison, before it signs anything.
+        """
         now = await store.newest(self._context.database)
+        self._is_compared = False
         if now is not None and (now.epoch, now.size, now.note_size) == (epoch.epoch, epoch.size, epoch.note_size):
             await self._halt(now, str(error))
 
@@ -153,16 +176,19 @@ class Integrator:
             return
         published, signed_s = _published(epoch, keys)
         now_s = max(self._context.now_ms() // 1000, signed_s)
-        if published and published.size == epoch.size and now_s - signed_s < _FRESH_S:
+        is_fresh = published and published.size == epoch.size and now_s - signed_s < _FRESH_S
+        if is_fresh and not self._cosigning.is_due:
             return
         database = self._context.database
         await check_stored(database, epoch, published.size if published else 0)
         if published:
             await check_beginning(database, epoch, published)
         text = Checkpoint(epoch.origin, epoch.size, epoch.root).text
-        note = sign_note(text, keys, now_s).data.decode()
-        await asyncio.to_thread(raise_mark, self._context.settings.data_dir, note)
-        await database.write(lambda tx: store.publish(tx, epoch, note, epoch.size))
+        signed = sign_note(text, keys, now_s)
+        await asyncio.to_thread(raise_mark, self._context.settings.data_dir, signed.data.decode())
+        note = await self._cosigning.cosign(epoch, signed, now_s)
+        if note is not None:
+            await database.write(lambda tx: store.publish(tx, epoch, note, epoch.size))
 
     def _keys(self, epoch: Epoch) -> tuple[SigningKey, SigningKey] | None:
         """The keys of the epoch; None: this process has none."""

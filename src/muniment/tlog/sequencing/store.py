@@ -220,11 +220,14 @@ async def _add_run(transaction: Transaction, epoch: int, run: Run) -> None:
 
 
 async def publish(transaction: Transaction, epoch: Epoch, note: str, size: int) -> bool:
-    """Show a signed checkpoint; whether it is shown, because the epoch is open and no larger one was."""
+    """Show a signed checkpoint; whether it is shown, because the epoch is open and shows what `epoch` says.
+
+    Another process may have shown one while witnesses were asked, and its time may be later.
+    """
     shown = await transaction.execute(
         """UPDATE tlog_epochs SET note = ?, note_size = ?
-           WHERE epoch = ? AND state IN ('open', 'closing') AND note_size <= ?""",
-        (note, size, epoch.epoch, size),
+           WHERE epoch = ? AND state IN ('open', 'closing') AND note_size <= ? AND coalesce(note, '') = ?""",
+        (note, size, epoch.epoch, size, epoch.note or ""),
     )
     return shown == 1
 

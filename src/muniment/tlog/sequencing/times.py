@@ -15,8 +15,8 @@ def signed_at_ms(epoch: Epoch) -> int | None:
     """The time of the last checkpoint, in milliseconds since 1970; None: there is none, or it is damaged."""
     if epoch.note is None:
         return None
-    keys = [parse_verifier_key(each) for each in epoch.vkeys.split("\n")]
     try:
+        keys = [parse_verifier_key(each) for each in epoch.vkeys.split("\n")]
         times = verified(parse_note(epoch.note.encode()), keys)
     except ValueError:
         return None

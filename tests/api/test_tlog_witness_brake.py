@@ -1,0 +1,286 @@
+"""What witnesses know of a log halts it when its database has gone back; no witness can do that by a lie alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tlog_witness_world import (
+    KEYS,
+    LOG,
+    grow,
+    restarted,
+    signers,
+    until_it_is_asked,
+    waits_once,
+    watched,
+    witnesses_of_log,
+)
+from tlog_world import epoch_of
+
+from conftest import NOW_MS, Clock
+from muniment.context import Context
+from muniment.settings import Settings
+from muniment.tlog.checkpoints import Checkpoint
+from muniment.tlog.keys import SigningKey, keys_of_log
+from muniment.tlog.notes import Note, sign_note
+from muniment.tlog.sequencing.integrator import Integrator
+from muniment.tlog.sequencing.mark import MARK_FILE
+from muniment.tlog.witnessing.knowing import known_checkpoints
+from muniment.tlog.witnessing.policies import read_policy
+from witness_site import Lie, WitnessSite, larger, status
+
+
+@pytest.fixture
+def quorum() -> str:
+    return "all"
+
+
+@pytest.fixture
+def count() -> int:
+    return 2
+
+
+@pytest.fixture
+def witnesses(clock: Clock, count: int) -> Iterator[list[WitnessSite]]:
+    with witnesses_of_log(count, clock) as found:
+        yield found
+
+
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path, witnesses: list[WitnessSite], quorum: str) -> Settings:
+    return watched(settings, tmp_path / "policy", witnesses, quorum)
+
+
+@pytest.fixture
+async def integrator(context: Context) -> AsyncIterator[Integrator]:
+    made = Integrator(context)
+    yield made
+    await made.close()
+
+
+def another_tree(size: int, keys: tuple[SigningKey, ...] = KEYS) -> Note:
+    """A checkpoint of the log, of a tree that its database does not have."""
+    return sign_note(Checkpoint(LOG.name, size, bytes(32)).text, keys, NOW_MS // 1000)
+
+
+TREES = {
+    9: "it has 9 entries, and the database has 5",
+    5: "the stored tree does not begin with the 5 entries that were signed",
+    3: "the stored tree does not begin with the 3 entries that were signed",
+}
+
+
+@pytest.mark.parametrize("quorum", ["none"])
+@pytest.mark.parametrize("size", TREES)
+async def test_a_log_is_halted_by_one_witness_that_shows_another_tree_under_its_key(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite], size: int
+) -> None:
+    before = await grow(context, clock, integrator, 3)
+    witnesses[1].notes[LOG.name] = another_tree(size)
+    clock.advance(seconds=60)
+    after = await grow(context, clock, integrator)
+    assert (after.state, after.note) == ("halted", before.note)
+    assert after.why == f"the witness w2 has a checkpoint under the key of this log: {TREES[size]}"
+    assert await grow(context, clock, integrator, 1, 10) == after
+
+
+@pytest.mark.parametrize("size", TREES)
+async def test_a_process_that_starts_compares_before_it_signs(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite], size: int
+) -> None:
+    before = await grow(context, clock, integrator, 3)
+    witnesses[0].notes[LOG.name] = another_tree(size)
+    mark = (context.settings.data_dir / MARK_FILE).read_bytes()
+    asked = len(witnesses[0].bodies)
+    clock.advance(seconds=60)
+    async with restarted(context) as second:
+        after = await grow(context, clock, second, 4, 10)
+    assert (after.state, after.size, after.note) == ("halted", 5, before.note)
+    assert TREES[size] in (after.why or "")
+    assert (context.settings.data_dir / MARK_FILE).read_bytes() == mark
+    assert len(witnesses[0].bodies) == asked
+
+
+async def test_a_database_that_went_back_is_halted_by_what_the_witnesses_have(
+    context: Context, clock: Clock, integrator: Integrator
+) -> None:
+    await grow(context, clock, integrator)
+    old = await context.database.fetch("SELECT size, root, after_trigger, note, note_size FROM tlog_epochs")
+    await grow(context, clock, integrator, 3)
+
+    async def go_back(sql: str, values: tuple[object, ...]) -> None:
+        await context.database.write(lambda tx: tx.execute(sql, values))
+
+    await go_back("UPDATE tlog_epochs SET size = ?, root = ?, after_trigger = ?, note = ?, note_size = ?", old[0])
+    await go_back("DELETE FROM tlog_tail WHERE leaf_index >= ?", (2,))
+    mark = context.settings.data_dir / MARK_FILE
+    mark.write_bytes(b'{"place":"%b"}' % (await epoch_of(context)).place.encode())
+    async with restarted(context) as second:
+        after = await grow(context, clock, second)
+    assert (after.state, after.size, after.note) == ("halted", 2, old[0][3])
+    assert "it has 5 entries, and the database has 2" in (after.why or "")
+
+
+@pytest.mark.parametrize("quorum", ["any"])
+@pytest.mark.parametrize("keys", ["of others", "none"])
+async def test_a_checkpoint_that_the_key_of_the_log_has_not_signed_proves_nothing(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite], keys: str
+) -> None:
+    await grow(context, clock, integrator, 3)
+    forged = another_tree(9, keys_of_log(LOG.name, bytes(32)))
+    if keys == "none":  # the name and the id of the key of the log
+        forged = another_tree(9, tuple(SigningKey(each.verifier, bytes(32)) for each in KEYS))
+    witnesses[0].notes[LOG.name] = forged
+    clock.advance(seconds=60)
+    epoch = await grow(context, clock, integrator)
+    assert (epoch.state, set(signers(epoch, witnesses))) == ("open", {1})
+    async with restarted(context) as second:
+        epoch = await grow(context, clock, second, 1, 10)
+    assert (epoch.state, epoch.note_size, set(signers(epoch, witnesses))) == ("open", 6, {1})
+
+
+OPPOSED = "has a larger or another tree of this log"
+
+
+@pytest.mark.parametrize("lie", [larger, status(422)], ids=["larger", "another"])
+async def test_a_quorum_that_has_another_tree_halts_the_log_without_a_checkpoint_that_proves_it(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite], lie: Lie
+) -> None:
+    before = await grow(context, clock, integrator)
+    for site in witnesses:
+        site.lie, site.shows_checkpoints = lie, False
+    after = await grow(context, clock, integrator, 3)
+    assert (after.state, after.size, after.note) == ("halted", 5, before.note)
+    assert after.why == f"a quorum of witnesses (w1, w2) {OPPOSED}"
+
+
+async def test_witnesses_that_refuse_the_tree_again_at_the_same_size_are_a_quorum_too(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
+) -> None:
+    await grow(context, clock, integrator)
+    for site in witnesses:
+        site.lie, site.shows_checkpoints = status(409), False
+    clock.advance(seconds=60)
+    after = await grow(context, clock, integrator)
+    assert after.why == f"a quorum of witnesses (w1, w2) {OPPOSED}"
+
+
+@pytest.mark.parametrize("count", [3])
+@pytest.mark.parametrize("quorum", ["1", "2", "none"])
+@pytest.mark.parametrize("others", [None, status(500)], ids=["honest", "silent"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_one_of_several_witnesses_halts_nothing(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite], others: Lie | None
+) -> None:
+    await grow(context, clock, integrator)
+    witnesses[0].lie, witnesses[0].shows_checkpoints = larger, False
+    for site in witnesses[1:]:
+        site.lie = others
+    epoch = await grow(context, clock, integrator, 3)
+    assert (epoch.state, epoch.note_size) == ("open", 5)
+    assert set(signers(epoch, witnesses)) == (set() if others else {1, 2})
+
+
+@pytest.mark.parametrize("count", [3])
+@pytest.mark.parametrize("quorum", ["1", "none"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_two_liars_halt_nothing_while_the_quorum_agrees(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
+) -> None:
+    for site in witnesses[:2]:
+        site.lie, site.shows_checkpoints = status(422), False
+    epoch = await grow(context, clock, integrator, 3)
+    assert (epoch.state, set(signers(epoch, witnesses))) == ("open", {2})
+
+
+@pytest.mark.parametrize("count", [3])
+@pytest.mark.parametrize("quorum", ["2"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_witnesses_that_are_asked_at_different_times_are_one_quorum(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
+) -> None:
+    await grow(context, clock, integrator)
+    for site in witnesses:
+        site.shows_checkpoints = False
+    witnesses[0].lie, witnesses[1].lie = status(422), status(500)
+    witnesses[2].lie = status(500)
+    assert (await grow(context, clock, integrator, 1)).state == "open"
+    clock.advance(seconds=1)
+    assert (await grow(context, clock, integrator, 1, 10)).state == "open"
+    witnesses[0].lie, witnesses[1].lie = status(422), status(422)
+    clock.advance(seconds=3)
+    after = await grow(context, clock, integrator, 1, 20)
+    assert after.why == f"a quorum of witnesses (w1, w2) {OPPOSED}"
+
+
+@pytest.mark.parametrize("count", [3])
+@pytest.mark.parametrize("quorum", ["2"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_witness_that_was_ahead_contradicts_no_larger_tree(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
+) -> None:
+    await grow(context, clock, integrator)
+    for site in witnesses:
+        site.shows_checkpoints = False
+    witnesses[0].lie = larger  # 9 leaves
+    assert (await grow(context, clock, integrator)).state == "open"
+    clock.advance(seconds=60)
+    assert (await grow(context, clock, integrator)).state == "open"
+    witnesses[1].lie = status(422)
+    epoch = await grow(context, clock, integrator, 12)
+    assert (epoch.state, epoch.note_size, set(signers(epoch, witnesses))) == ("open", 14, {2})
+
+
+@pytest.mark.parametrize("quorum", ["any"])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_proof_that_came_while_the_log_grew_is_asked_for_again_before_the_next_signature(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
+) -> None:
+    await grow(context, clock, integrator)
+    clock.advance(seconds=61)
+    site = witnesses[0]
+    site.lie = waits_once
+    turn = asyncio.create_task(integrator.turn())
+    await until_it_is_asked(site, 2)
+    async with restarted(context) as second:
+        before = await grow(context, clock, second, 3)
+    site.notes[LOG.name] = another_tree(9)
+    site.released.set()
+    await turn
+    assert await epoch_of(context) == before
+    after = await grow(context, clock, integrator, 1, 10)
+    assert (after.state, after.note) == ("halted", before.note)
+    assert after.why == f"the witness w1 has a checkpoint under the key of this log: {TREES[9]}"
+
+
+@pytest.mark.parametrize("count", [1])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_the_only_witness_of_a_policy_is_its_quorum(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
+) -> None:
+    witnesses[0].lie = larger
+    after = await grow(context, clock, integrator)
+    assert after.why == f"a quorum of witnesses (w1) {OPPOSED}"
+    assert (after.state, after.note) == ("halted", None)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_what_witnesses_have_of_a_log(
+    context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
+) -> None:
+    await grow(context, clock, integrator, 3)
+    witnesses[1].shows_checkpoints = False
+    policy = read_policy(context.settings)
+    assert policy
+    first, second = await known_checkpoints(policy, LOG.name, LOG)
+    assert first.checkpoint == witnesses[0].checkpoint(LOG.name)
+    assert first.note == witnesses[0].notes[LOG.name]
+    assert (second.witness, second.checkpoint, second.note, second.detail) == ("w2", None, None, "http-404")
+    lines = [f"witness w{n} {site.key.verifier.text}" for n, site in enumerate(witnesses, 1)]
+    Path(context.settings.tlog_policy).write_text("\n".join([*lines, "quorum none"]))
+    without_urls = read_policy(context.settings)
+    assert without_urls
+    assert await known_checkpoints(without_urls, LOG.name, LOG) == []

@@ -1,0 +1,90 @@
+"""What the tests of witnesses share: witnesses that know the log, its settings, turns of an integrator that asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tlog_world import KEY, add_triggers, epoch_of
+
+from applications import another_process
+from conftest import Clock
+from muniment.context import Context
+from muniment.metrics.text import render
+from muniment.settings import Settings
+from muniment.storage.database import DATABASE_LIMITS
+from muniment.tlog.keys import keys_of_log
+from muniment.tlog.notes import parse_note, verified
+from muniment.tlog.sequencing.integrator import Integrator
+from muniment.tlog.sequencing.store import Epoch
+from muniment.tlog.witnessing.asking import Outcome
+from scraped import Scraped
+from witness_site import Reply, WitnessSite, sites, write_policy
+
+NAME = "registry.example"
+KEYS = keys_of_log(f"{NAME}/log/1", bytes.fromhex(KEY))
+LOG = KEYS[0].verifier
+
+
+@contextmanager
+def witnesses_of_log(count: int, clock: Clock) -> Generator[list[WitnessSite]]:
+    """Witnesses that listen and know the log."""
+    with sites(count, lambda: clock() // 1000) as found:
+        for site in found:
+            site.trust(LOG)
+        yield found
+
+
+def watched(settings: Settings, path: Path, witnesses: list[WitnessSite], quorum: str) -> Settings:
+    """The settings of a log whose policy, at `path`, has these witnesses."""
+    write_policy(path, witnesses, quorum)
+    return replace(settings, tlog="on", tlog_name=NAME, tlog_key=KEY, tlog_policy=str(path))
+
+
+async def grow(context: Context, clock: Clock, integrator: Integrator, count: int = 0, first: int = 1) -> Epoch:
+    """The epoch after one more turn, with so many more triggers."""
+    await add_triggers(context, count, first)
+    clock.advance(seconds=1)
+    await integrator.turn()
+    return await epoch_of(context)
+
+
+@asynccontextmanager
+async def restarted(context: Context) -> AsyncGenerator[Integrator]:
+    """The integrator of another process, which remembers no witness."""
+    async with another_process(context, DATABASE_LIMITS) as other:
+        made = Integrator(other)
+        yield made
+        await made.close()
+
+
+def signers(epoch: Epoch, witnesses: list[WitnessSite]) -> dict[int, int]:
+    """The witnesses that cosigned the checkpoint which is shown, by their place, each with its time."""
+    assert epoch.note
+    keys = [site.key.verifier for site in witnesses]
+    return {keys.index(key): at_s for key, at_s in verified(parse_note(epoch.note.encode()), keys).items()}
+
+
+def answers(context: Context, witness: str) -> dict[str, float]:
+    """How often a witness gave which answer."""
+    context.metrics.refresh()
+    found, name = Scraped(render(context.metrics.values).decode()), "tlog_witness_answers_total"
+    counts = {each.value: found.value(name, witness=witness, outcome=each.value) for each in Outcome}
+    assert None not in counts.values()
+    return {outcome: count for outcome, count in counts.items() if count}
+
+
+def waits_once(site: WitnessSite, body: bytes) -> Reply:
+    """The first request waits until the witness is released; those that come meanwhile are answered at once."""
+    site.lie = None
+    site.released.wait(30)
+    return site.add(body)
+
+
+async def until_it_is_asked(site: WitnessSite, times: int) -> None:
+    async with asyncio.timeout(10):
+        while len(site.bodies) < times:  # noqa: ASYNC110 - they come in another thread
+            await asyncio.sleep(0.01)

@@ -1,0 +1,94 @@
+"""What the doctor says about the witnesses of the transparency log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from breaking import breaks
+from conftest import Clock
+from muniment.context import Context
+from muniment.maintenance.doctor.findings import Level
+from muniment.maintenance.doctor.witnesses import check_witnesses
+from muniment.settings import Settings
+from muniment.tlog.checkpoints import Checkpoint
+from muniment.tlog.keys import keys_of_log
+from muniment.tlog.notes import sign_note
+from muniment.tlog.sequencing.integrator import Integrator
+from witness_site import WitnessSite, sites, write_policy
+
+KEYS = keys_of_log("registry.example/log/1", bytes(32))
+LOG = KEYS[0].verifier
+
+
+@pytest.fixture
+def site(clock: Clock) -> Iterator[WitnessSite]:
+    with sites(1, lambda: clock() // 1000) as (made,):
+        made.trust(LOG)
+        yield made
+
+
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path, site: WitnessSite) -> Settings:
+    write_policy(tmp_path / "policy", [site], "none")
+    return replace(
+        settings, tlog="on", tlog_name="registry.example", tlog_key="00" * 32, tlog_policy=str(tmp_path / "policy")
+    )
+
+
+async def sign(context: Context, clock: Clock) -> None:
+    """Have the log sign a checkpoint of two entries."""
+    clock.advance(seconds=1)
+    integrator = Integrator(context)
+    await integrator.turn()
+    await integrator.close()
+
+
+async def test_a_log_without_a_policy_has_no_finding(context: Context) -> None:
+    assert await check_witnesses(replace(context.settings, tlog_policy=""), context.database) == []
+    assert await check_witnesses(replace(context.settings, tlog="off"), context.database) == []
+
+
+async def test_what_a_witness_has_is_shown(context: Context, clock: Clock) -> None:
+    (found,) = await check_witnesses(context.settings, context.database)
+    assert (found.level, found.message) == (Level.OK, "not asked: the transparency log has not begun")
+    await sign(context, clock)
+    (found,) = await check_witnesses(context.settings, context.database)
+    assert (found.check, found.level) == ("witness w1", Level.OK)
+    assert found.message == "it has 2 entries of the log, and the database 2"
+
+
+@breaks("witness")
+async def test_a_witness_that_does_not_answer_or_knows_another_tree_is_found(
+    context: Context, clock: Clock, site: WitnessSite
+) -> None:
+    await sign(context, clock)
+    site.shows_checkpoints = False
+    (found,) = await check_witnesses(context.settings, context.database)
+    assert (found.level, found.message) == (Level.WARN, "it answers, and shows no checkpoint of this log")
+    site.shows_checkpoints = True
+    for size, why in ((7, ""), (2, "; the stored tree does not begin with the 2 entries that were signed")):
+        site.notes[LOG.name] = sign_note(Checkpoint(LOG.name, size, bytes(32)).text, KEYS, 1)
+        (found,) = await check_witnesses(context.settings, context.database)
+        assert found.level is Level.FAIL
+        assert found.message == f"it has {size} entries of the log, and the database 2{why}"
+    policy = Path(context.settings.tlog_policy)
+    policy.write_text(f"witness w1 {site.key.verifier.text} http://127.0.0.1:9\nquorum w1\n")
+    (found,) = await check_witnesses(context.settings, context.database)
+    assert (found.level, found.message) == (Level.WARN, "ConnectError")
+
+
+@breaks("witnesses")
+async def test_a_policy_of_no_use_is_found(context: Context, clock: Clock, site: WitnessSite) -> None:
+    await sign(context, clock)
+    policy = Path(context.settings.tlog_policy)
+    policy.write_text(f"witness w1 {site.key.verifier.text}\nquorum none\n")
+    (found,) = await check_witnesses(context.settings, context.database)
+    assert (found.level, found.message) == (Level.WARN, "no witness of the policy has a URL")
+    policy.write_text("quorum other\n")
+    (found,) = await check_witnesses(context.settings, context.database)
+    assert found.level is Level.FAIL
+    assert found.message.endswith("line 1 of the policy: the quorum is none, or a witness or a group of a line before")
