@@ -13,7 +13,7 @@ import structlog
 from muniment.outgoing import Outgoing
 from muniment.tlog.keys import parse_verifier_key
 from muniment.tlog.sequencing.checking import check_beginning, read_consistency
-from muniment.tlog.witnessing.asking import Asked
+from muniment.tlog.witnessing.asking import SECONDS_MAX, Asked
 from muniment.tlog.witnessing.knowing import known_checkpoints
 from muniment.tlog.witnessing.policies import read_policy
 from muniment.tlog.witnessing.witnesses import Witnesses
@@ -40,7 +40,7 @@ class Cosigning:
         self._is_required = settings.tlog_witness_required
         self._policy = read_policy(settings)
         # The operator has named the witnesses, so they may be at private addresses.
-        self._outgoing = Outgoing(allow_private=True, metrics=context.metrics)
+        self._outgoing = Outgoing(allow_private=True, connect_seconds_max=SECONDS_MAX, metrics=context.metrics)
         self._witnesses = self._policy and Witnesses(
             self._policy, outgoing=self._outgoing, metrics=context.metrics,
             now_ms=context.clock.monotonic_ms, pause_ms=settings.tlog_interval_s * 1000,

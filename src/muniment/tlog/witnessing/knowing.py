@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from muniment.outgoing import Outgoing
-from muniment.tlog.witnessing.asking import read_checkpoint
+from muniment.tlog.witnessing.asking import SECONDS_MAX, read_checkpoint
 from muniment.tlog.witnessing.policies import witnesses_of
 
 if TYPE_CHECKING:
@@ -27,5 +27,5 @@ async def known_checkpoints(
     asked = [each for each in witnesses_of(policy) if names is None or each.name in names]
     if not asked:
         return []
-    async with Outgoing(allow_private=True) as outgoing:
+    async with Outgoing(allow_private=True, connect_seconds_max=SECONDS_MAX) as outgoing:
         return await asyncio.gather(*(read_checkpoint(outgoing, each, origin, key) for each in asked))
