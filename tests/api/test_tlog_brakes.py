@@ -15,10 +15,10 @@ from muniment.settings import Settings
 from muniment.storage.database import DATABASE_LIMITS
 from muniment.tlog.checkpoints import Checkpoint
 from muniment.tlog.entries import LogFact, parse_entry, previous_epoch
+from muniment.tlog.growth import Edge
 from muniment.tlog.keys import keys_of_log
 from muniment.tlog.notes import sign_note
 from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.growth import Edge
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.mark import MARK_FILE, raise_mark, read_mark
 from muniment.tlog.sequencing.opening import KEY_FILE

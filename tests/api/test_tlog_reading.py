@@ -15,11 +15,11 @@ from muniment.context import Context
 from muniment.evm.hex import HexString
 from muniment.settings import Settings
 from muniment.tlog.checkpoints import open_checkpoint
+from muniment.tlog.growth import EMPTY, grow
 from muniment.tlog.keys import parse_verifier_key
 from muniment.tlog.notes import parse_note, verified
 from muniment.tlog.proofs import check_proof, parse_proof
 from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.growth import EMPTY, grow
 from muniment.tlog.tiles import ENTRIES, Tile, split_entries
 from muniment.tlog.tree import leaf_hash
 

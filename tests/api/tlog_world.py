@@ -13,11 +13,10 @@ from muniment.tlog.checkpoints import Checkpoint, open_checkpoint
 from muniment.tlog.keys import keys_of_log, parse_verifier_key
 from muniment.tlog.notes import parse_note, verified
 from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.checking import unpacked
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.opening import secret_of
 from muniment.tlog.sequencing.store import Epoch
-from muniment.tlog.tiles import split_entries
+from muniment.tlog.tiles import split_entries, unpacked
 from muniment.triggers import store as triggers
 from muniment.triggers.store import NewRow
 from muniment.wire import iso_time

@@ -25,7 +25,7 @@ from muniment.cli.intents import intents
 from muniment.cli.operators import operators
 from muniment.cli.secrets import secrets
 from muniment.cli.serve import migrate, serve, show_config
-from muniment.cli.tlog.operating import tlog
+from muniment.cli.tlog import tlog
 from muniment.cli.users import users
 
 

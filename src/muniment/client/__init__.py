@@ -14,6 +14,14 @@ from muniment.client.failures import (
 )
 from muniment.client.flows.following import Event as Event
 from muniment.client.flows.functions import Bundle as Bundle
+from muniment.client.flows.log.comparing import Forked as Forked, Late as Late
+from muniment.client.flows.log.following import (
+    NotAnnounced as NotAnnounced,
+    Progress as Progress,
+    Rules as Rules,
+    Seen as Seen,
+)
+from muniment.client.flows.log.proving import Logged as Logged
 from muniment.client.flows.login import Balance as Balance
 from muniment.client.flows.triggers import SignedTrigger as SignedTrigger, TriggerDraft as TriggerDraft
 from muniment.client.offers import sign_proposal as sign_proposal
@@ -29,6 +37,7 @@ from muniment.errors import (
     CursorTooOld as CursorTooOld,
     FunctionNotFound as FunctionNotFound,
     IntentNotFound as IntentNotFound,
+    NotLoggedYet as NotLoggedYet,
     Refusal as Refusal,
     StatusConflict as StatusConflict,
     TriggerNotFound as TriggerNotFound,

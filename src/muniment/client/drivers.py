@@ -66,7 +66,7 @@ class Blocking:
     def _exchange(self, send: Send) -> Reply:
         try:
             with self.http.stream(**_arguments(self.url, send, self.progress)) as response:
-                gathered = _Content(response, self.progress)
+                gathered = _Content(response, self.progress, takes_gzip=send.takes_gzip)
                 for piece in response.iter_raw():
                     gathered.add(piece)
                 return _reply(response, gathered)
@@ -107,7 +107,7 @@ class Awaiting:
     async def _exchange(self, send: Send) -> Reply:
         try:
             async with self.http.stream(**_arguments(self.url, send, self.progress)) as response:
-                gathered = _Content(response, self.progress)
+                gathered = _Content(response, self.progress, takes_gzip=send.takes_gzip)
                 async for piece in response.aiter_raw():
                     gathered.add(piece)
                 return _reply(response, gathered)
@@ -118,12 +118,14 @@ class Awaiting:
 class _Content:
     """The content of an answer, up to `ANSWER_BYTES_MAX`.
 
-    A compressed answer may be a thousand times larger than what arrives, so compression is not offered, nor read.
+    A compressed answer may be a thousand times larger than what arrives, so compression is not offered, and nothing is
+    unpacked here.
     """
 
-    def __init__(self, response: httpx2.Response, progress: Progress | None) -> None:
-        """Raises `Forged` for a compressed answer."""
-        if (coding := response.headers.get("content-encoding", "identity").lower()) != "identity":
+    def __init__(self, response: httpx2.Response, progress: Progress | None, *, takes_gzip: bool) -> None:
+        """Raises `Forged` for a compressed answer, unless it is by gzip and the step takes that."""
+        coding = response.headers.get("content-encoding", "identity").lower()
+        if coding != "identity" and not (takes_gzip and coding == "gzip"):
             raise Forged(f"the answer has the encoding {coding[:_CODING_SHOWN]}, which was not offered")
         self.pieces: list[bytes] = []
         self._length = 0

@@ -28,6 +28,8 @@ class Send:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     # Whether a second one changes nothing that the first one has not changed already.
     is_repeatable: bool = True
+    # Whether the answer may come compressed by gzip. Its content is as it came: whoever unpacks it has a bound.
+    takes_gzip: bool = False
 
 
 @dataclass(frozen=True, slots=True)

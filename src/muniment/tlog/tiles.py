@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -20,6 +21,8 @@ BUNDLE_BYTES_MAX: Final = WIDTH * (2 + ENTRY_BYTES_MAX)
 # Tiles of level 7 have hashes of level 56: the tree of 2^63 leaves has 128 of these. No level above is ever filled.
 _LEVEL_MAX: Final = 7
 _LENGTH_BYTES: Final = 2
+# `wbits` of zlib for the format of gzip (RFC 1952).
+_GZIP: Final = 31
 
 # Seven groups of digits: a number below 2^63 has at most 19 digits.
 _PATH: Final = re.compile(
@@ -146,6 +149,18 @@ def join_entries(entries: Iterable[bytes]) -> bytes:
             raise ValueError(f"an entry has at most {ENTRY_BYTES_MAX} bytes")
         parts += [len(entry).to_bytes(_LENGTH_BYTES), entry]
     return b"".join(parts)
+
+
+def unpacked(bundle: bytes) -> bytes:
+    """The bytes of a bundle that is compressed by gzip, and is no larger than a bundle can be. Raises `ValueError`."""
+    stream = zlib.decompressobj(_GZIP)
+    try:
+        data = stream.decompress(bundle, BUNDLE_BYTES_MAX)
+    except zlib.error:
+        raise ValueError("a bundle of entries is damaged") from None
+    if not stream.eof or stream.unused_data:
+        raise ValueError("a bundle of entries is damaged, or too large")
+    return data
 
 
 def split_entries(bundle: bytes, width: int = WIDTH) -> Sequence[bytes]:

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from test_tiles import tiles_of
 from tlog_trees import entries, naive_root
 
-from muniment.tlog.sequencing.growth import EMPTY, Edge, grow
+from muniment.tlog.growth import EMPTY, Edge, grow
 from muniment.tlog.tiles import ENTRIES, WIDTH, split_entries
 from muniment.tlog.tree import EMPTY_ROOT
 

@@ -11,6 +11,7 @@ from muniment.client.aio.account import AsyncAccount
 from muniment.client.aio.events import AsyncEvents
 from muniment.client.aio.functions import AsyncFunctions
 from muniment.client.aio.intents import AsyncIntents
+from muniment.client.aio.log import AsyncLog
 from muniment.client.aio.triggers import AsyncTriggers
 from muniment.client.aio.writer import Writer
 from muniment.client.drivers import Awaiting, Progress
@@ -62,6 +63,7 @@ class AsyncRegistry:
         self.intents = AsyncIntents(driver, session)
         self.account = AsyncAccount(driver, session)
         self.events = AsyncEvents(driver, session)
+        self.log = AsyncLog(driver, session)
 
     @classmethod
     def from_profile(cls, name: str, *, signer: Signer | None = None, operator_key: str | None = None) -> Self:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from muniment.client.failures import Reply
     from muniment.evm.address import Address
     from muniment.functions.manifest import Manifest
+    from muniment.tlog.keys import VerifierKey
 
 T = TypeVar("T")
 # Manifests that are kept, of some kilobytes each. A manifest never changes: its CID is its hash.
@@ -56,6 +57,8 @@ class Session:
     lifetime_s: int | None = None
     # Seconds that a request to the change feed waits for an event.
     wait_s: int = 20
+    # The keys of logs by their origin, as they were seen first.
+    log_keys: dict[str, tuple[VerifierKey, VerifierKey]] = field(default_factory=dict[str, Any], repr=False)
     manifests: dict[str, Manifest] = field(default_factory=dict[str, "Manifest"], repr=False)
 
     def signing_address(self) -> Address:

@@ -15,6 +15,7 @@ from muniment.client.sync.account import Account
 from muniment.client.sync.events import Events
 from muniment.client.sync.functions import Functions
 from muniment.client.sync.intents import Intents
+from muniment.client.sync.log import Log
 from muniment.client.sync.triggers import Triggers
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Registry:
         self.intents = Intents(driver, session)
         self.account = Account(driver, session)
         self.events = Events(driver, session)
+        self.log = Log(driver, session)
 
     @classmethod
     def from_profile(cls, name: str, *, signer: Signer | None = None, operator_key: str | None = None) -> Self:

@@ -9,9 +9,9 @@ from muniment.tlog.entries import CloseFact, parse_entry
 from muniment.tlog.keys import parse_verifier_key
 from muniment.tlog.notes import parse_note
 from muniment.tlog.sequencing import opening, store
-from muniment.tlog.sequencing.checking import check_beginning, check_stored, unpacked
+from muniment.tlog.sequencing.checking import check_beginning, check_stored
 from muniment.tlog.sequencing.mark import raise_mark, read_mark
-from muniment.tlog.tiles import ENTRIES, WIDTH, split_entries
+from muniment.tlog.tiles import ENTRIES, WIDTH, split_entries, unpacked
 from muniment.tlog.witnessing.knowing import known_checkpoints
 from muniment.tlog.witnessing.policies import read_policy
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from muniment.context import Context
     from muniment.storage.database import Reader
     from muniment.tlog.sequencing.mark import Mark
-    from muniment.tlog.sequencing.store import Epoch, State
+    from muniment.tlog.sequencing.store import Epoch
+    from muniment.tlog.types import State
 
 
 async def require_epoch(database: Reader) -> Epoch:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from muniment.tlog.entries import CloseFact, parse_entry
+from muniment.tlog.growth import grow
 from muniment.tlog.keys import keys_of_log
 from muniment.tlog.operating.standing import last_entry, require_epoch
 from muniment.tlog.sequencing import opening, store
-from muniment.tlog.sequencing.growth import grow
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.mark import read_mark
 

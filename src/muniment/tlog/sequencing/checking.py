@@ -6,20 +6,19 @@ A flipped bit on a disk or in memory would otherwise be signed, and has ended lo
 from __future__ import annotations
 
 import asyncio
-import gzip
 from typing import TYPE_CHECKING
 
 from muniment.tlog.checkpoints import Checkpoint
 from muniment.tlog.fields import HASH_BYTES
 from muniment.tlog.sequencing import store
 from muniment.tlog.tiles import (
-    BUNDLE_BYTES_MAX,
     ENTRIES,
     WIDTH,
     full_tile_hash,
     hashes_from,
     split_entries,
     tiles_for,
+    unpacked,
 )
 from muniment.tlog.tree import Range, consistency_ranges, hashes_of, leaf_hash, nodes_of, root_hash
 
@@ -90,14 +89,3 @@ def hash_of_bundle(bundle: bytes, tile: bytes) -> bytes:
     if b"".join(map(leaf_hash, entries)) != tile:
         raise ValueError("stored entries have other hashes")
     return full_tile_hash(tile)
-
-
-def unpacked(bundle: bytes) -> bytes:
-    """The bytes of a bundle that is compressed by gzip. Raises `ValueError`."""
-    try:
-        data = gzip.decompress(bundle)
-    except (OSError, EOFError, ValueError) as error:
-        raise ValueError("a stored bundle of entries is damaged") from error
-    if len(data) > BUNDLE_BYTES_MAX:
-        raise ValueError("a stored bundle of entries is too large")
-    return data

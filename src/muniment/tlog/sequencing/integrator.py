@@ -13,13 +13,13 @@ import structlog
 
 from muniment.tlog.checkpoints import Checkpoint, parse_checkpoint
 from muniment.tlog.entries import TakenOverFact
+from muniment.tlog.growth import Edge, grow
 from muniment.tlog.keys import COSIGNATURE, SigningKey, keys_of_log
 from muniment.tlog.notes import parse_note, sign_note, verified
 from muniment.tlog.sequencing import opening, store
 from muniment.tlog.sequencing.checking import check_beginning, check_stored
 from muniment.tlog.sequencing.cosigning import Cosigning
 from muniment.tlog.sequencing.facts import Waiting, read_waiting
-from muniment.tlog.sequencing.growth import Edge, grow
 from muniment.tlog.sequencing.mark import raise_mark, read_mark
 from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch, Overtaken, Run
 from muniment.tlog.sequencing.times import signed_at_ms

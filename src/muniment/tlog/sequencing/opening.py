@@ -13,11 +13,11 @@ from muniment import durable
 from muniment.tlog.checkpoints import Checkpoint, parse_checkpoint
 from muniment.tlog.entries import NO_EPOCH, LogFact, Reason, previous_epoch
 from muniment.tlog.fields import HASH_BYTES
+from muniment.tlog.growth import EMPTY, grow
 from muniment.tlog.keys import SigningKey, keys_of_log
 from muniment.tlog.notes import parse_note
 from muniment.tlog.sequencing import store
 from muniment.tlog.sequencing.facts import last_numbers
-from muniment.tlog.sequencing.growth import EMPTY, grow
 from muniment.tlog.sequencing.mark import Mark, claim_place, read_mark
 from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch
 from muniment.wire import iso_time

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from muniment.tlog.sequencing.growth import Edge, Grown, StoredTile
+from muniment.tlog.growth import Edge, Grown, StoredTile
 from muniment.tlog.tiles import HEIGHT, WIDTH
+from muniment.tlog.types import State
 
 if TYPE_CHECKING:
     from muniment.storage.database import Reader, Transaction
@@ -21,10 +22,6 @@ _COLUMNS: Final = (
     "epoch, origin, vkeys, state, why, place, size, root, after_function, after_trigger, after_deactivation, "
     "old_function, old_trigger, old_deactivation, taken_over, note, note_size, opened_at_ms"
 )
-
-
-# `closing`: its last entry is in the tree, and may not be signed yet.
-State = Literal["open", "closing", "frozen", "halted", "closed"]
 
 
 class Epoch(msgspec.Struct, frozen=True):

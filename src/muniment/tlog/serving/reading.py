@@ -10,8 +10,17 @@ from muniment.tlog.fields import HASH_BYTES
 from muniment.tlog.notes import parse_note
 from muniment.tlog.proofs import Proof
 from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.checking import unpacked
-from muniment.tlog.tiles import ENTRIES, WIDTH, Tile, hashes_from, join_entries, split_entries, tiles_for, width_at
+from muniment.tlog.tiles import (
+    ENTRIES,
+    WIDTH,
+    Tile,
+    hashes_from,
+    join_entries,
+    split_entries,
+    tiles_for,
+    unpacked,
+    width_at,
+)
 from muniment.tlog.tree import hashes_of, inclusion_ranges, leaf_hash, nodes_of
 
 if TYPE_CHECKING:

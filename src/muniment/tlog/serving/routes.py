@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, ClassVar, Final, TypeVar
-
-from msgspec import Meta
+from typing import Any, ClassVar, Final, TypeVar
 
 from muniment.context import Context
 from muniment.errors import InvalidParameter, LogPartNotFound, UnknownPath
@@ -16,15 +14,14 @@ from muniment.http.request import Request
 from muniment.limits.costs import CONTENT, READ, Shed
 from muniment.storage.database import Reader
 from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.store import Epoch, State
+from muniment.tlog.sequencing.store import Epoch
 from muniment.tlog.serving.reading import Part, read_part
 from muniment.tlog.tiles import parse_path
-from muniment.wire import ProvedText, Record, encode
+from muniment.tlog.types import MERGE_DELAY_S, LogEpoch, LogShown
+from muniment.wire import ProvedText, encode
 
 T = TypeVar("T")
 
-# What the log promises: a fact is in a signed checkpoint so long after the answer to its request.
-MERGE_DELAY_S: Final = 600
 TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 # A new checkpoint comes every two seconds at most.
 BRIEFLY: Final = (b"cache-control", b"public, max-age=2")
@@ -73,40 +70,6 @@ class TilePath(ProvedText):
         except ValueError as error:
             raise InvalidParameter(str(error)) from None
         return cls(text)
-
-
-class LogEpoch(Record, frozen=True):
-    """An epoch of the log: a tree of its own with a key of its own."""
-
-    origin: Annotated[str, Meta(description="The name of the tree in its checkpoints")]
-    vkeys: Annotated[
-        list[str],
-        Meta(description="The keys (c2sp.org/signed-note) that sign each checkpoint, first its tree, then its time"),
-    ]
-    prefix: Annotated[str, Meta(description="Where its checkpoint and tiles are, relative to the registry's URL")]
-    state: Annotated[
-        State,
-        Meta(description="`open`: it grows; `frozen` and `halted`: it stands; `closed`: the next epoch goes on"),
-    ]
-    why: Annotated[str | None, Meta(description="Why it is halted or frozen")]
-    size: Annotated[int, Meta(description="Leaves of the last signed tree; 0: none is signed")]
-    merge_delay_seconds: Annotated[
-        int, Meta(description="The log promises that a record is in a signed tree this long after its answer")
-    ]
-
-    example: ClassVar[dict[str, Any]] = {
-        "origin": "registry.example.org/log/1",
-        "vkeys": ["registry.example.org/log/1+a3f0b2c1+AYy2Nq0ro6PoxjAStqKpHrD2Yo8bZjnLiYkdH5FWNqNn"],
-        "prefix": "log/1", "state": "open", "why": None, "size": 1070, "mergeDelaySeconds": MERGE_DELAY_S,
-    }  # fmt: skip
-
-
-class LogShown(Record, frozen=True):
-    """The log of this registry."""
-
-    epochs: Annotated[list[LogEpoch], Meta(description="All epochs, the newest first")]
-
-    example: ClassVar[dict[str, Any]] = {"epochs": [LogEpoch.example]}
 
 
 @operation("GET", "/log", cost=READ, sheds=Shed.READ, refuses=(UnknownPath,))

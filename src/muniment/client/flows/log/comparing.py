@@ -1,0 +1,80 @@
+"""Two checkpoints of one log: the smaller tree has to be the beginning of the larger one (RFC 6962, section 2.1.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from muniment.client.failures import Forged
+from muniment.client.flows.log import parts
+from muniment.errors import LogPartNotFound
+from muniment.tlog.checkpoints import Checkpoint, open_checkpoint
+from muniment.tlog.tiles import hashes_from, tiles_for
+from muniment.tlog.tree import Range, check_consistency, consistency_ranges, hashes_of, nodes_of, root_hash
+
+if TYPE_CHECKING:
+    from muniment.client.flows.session import Session
+    from muniment.client.steps import Flow
+    from muniment.tlog.keys import VerifierKey
+    from muniment.tlog.notes import Note
+
+
+class Signed(NamedTuple):
+    """A checkpoint that the log has signed."""
+
+    note: Note
+    checkpoint: Checkpoint
+
+
+class Forked(Exception):
+    """The log has signed two trees of which neither is the beginning of the other. `one` and `other` prove it."""
+
+    def __init__(self, one: Signed, other: Signed) -> None:
+        """Keep both."""
+        sizes = f"{one.checkpoint.size} and {other.checkpoint.size}"
+        super().__init__(f"the log {one.checkpoint.origin} has signed two histories, of {sizes} entries")
+        self.one = one
+        self.other = other
+
+
+class Late(Exception):
+    """What the registry shows of its log is older than it may be."""
+
+
+def opened(note: Note, key: VerifierKey) -> Signed:
+    """A note as a checkpoint by `key`. Raises `Forged`."""
+    try:
+        return Signed(note, open_checkpoint(note, key))
+    except ValueError as error:
+        raise Forged(str(error)) from error
+
+
+def compare(session: Session, prefix: str, seen: Signed, shown: Signed) -> Flow[None]:
+    """Check that both are checkpoints of one log that only grows.
+
+    Raises `Forked` when both prove that they are not, `Late` when the registry shows less than was seen and no longer
+    serves the rest, and `Forged` for hashes that belong to no checkpoint.
+    """
+    old, new = sorted((seen, shown), key=lambda each: each.checkpoint.size)
+    small, large = old.checkpoint, new.checkpoint
+    if small.size == large.size:
+        if small.root != large.root:
+            raise Forked(seen, shown)
+        return
+    ranges = consistency_ranges(small.size, large.size)
+    wanted = tiles_for(nodes_of([*ranges, Range(0, small.size)]), large.size) if small.size else []
+    tiles = dict[tuple[int, int], bytes]()
+    try:
+        for each in wanted:
+            tiles[each.level, each.n] = yield from parts.tile(session, prefix, each)
+    except LogPartNotFound as error:
+        raise Late(
+            f"the registry shows {shown.checkpoint.size} entries of the log, and {large.size} were seen"
+        ) from error
+    stored = hashes_from(lambda level, n: tiles[level, n])
+    try:
+        root = root_hash(small.size, stored)
+        check_consistency(small.size, root, large.size, large.root, hashes_of(ranges, stored))
+    except (ValueError, KeyError) as error:
+        raise Forged(f"the hashes of the log do not belong to its checkpoint of {large.size} entries") from error
+    if root != small.root:
+        raise Forked(seen, shown)

@@ -1,0 +1,87 @@
+"""What is looked at in each new entry of a log, before anything is done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from muniment.tlog.entries import (
+    CloseFact,
+    DeactivationFact,
+    Entry,
+    FunctionFact,
+    LogFact,
+    TakenOverFact,
+    TriggerFact,
+    parse_entry,
+)
+from muniment.tlog.fields import time_ms_of
+from muniment.tlog.types import MERGE_DELAY_S
+
+# Gets the index and the fact of each new entry; None: of a kind that this release does not know.
+OnEntry = Callable[[int, Entry | None], None]
+_FAULTS_MAX: Final = 100
+
+
+@dataclass(slots=True)
+class Entries:
+    """The new entries of one epoch. `faults` say what is wrong with them, at most a hundred.
+
+    `signed_ms` is the time of the checkpoint that has them, and `seen_ms` that of the one that was seen before: an
+    entry that is new since then is at most ten minutes older than that, or it came too late, or is dated back.
+    """
+
+    origin: str
+    vkey: str
+    signed_ms: int
+    seen_ms: int | None
+    on_entry: OnEntry | None = None
+    first: LogFact | None = None
+    last: Entry | None = None
+    faults: list[str] = field(default_factory=list[str])
+
+    def add(self, index: int, data: bytes) -> None:
+        """Look at an entry, in the order of the log."""
+        try:
+            fact = parse_entry(data)
+        except ValueError as error:
+            return self._blame(index, str(error))
+        if isinstance(self.last, CloseFact):
+            self._blame(index, "it stands behind the last entry")
+        if isinstance(fact, LogFact) != (index == 0):
+            self._blame(index, "the first entry, and no other, is about the log itself")
+        elif isinstance(fact, LogFact):
+            self.first = fact
+            if (fact.origin, fact.key) != (self.origin, self.vkey):
+                self._blame(index, "it names another log, or another key")
+        self._check_time(index, fact)
+        self.last = fact
+        if self.on_entry is not None:
+            self.on_entry(index, fact)
+        return None
+
+    def pass_over(self, data: bytes) -> None:
+        """Take notice of an entry that was seen before."""
+        with suppress(ValueError):
+            self.last = parse_entry(data)
+
+    def _check_time(self, index: int, fact: Entry | None) -> None:
+        if isinstance(fact, TakenOverFact):
+            made_ms = time_ms_of(fact.at, "a time")
+        elif isinstance(fact, FunctionFact | TriggerFact | DeactivationFact):
+            made_ms = time_ms_of(fact.created_at, "a time")
+        else:
+            return
+        if made_ms >= self.signed_ms + 1_000:  # times of checkpoints are whole seconds
+            self._blame(index, "it is dated after the checkpoint that has it")
+        # The record of a function has the time of its first creator.
+        is_first = not isinstance(fact, FunctionFact) or fact.uploader == fact.creator
+        if is_first and self.seen_ms is not None and made_ms < self.seen_ms - MERGE_DELAY_S * 1000:
+            minutes = (self.seen_ms - made_ms) // 60_000
+            self._blame(index, f"it was not there {minutes} minutes after its date: it is dated back, or came too late")
+
+    def _blame(self, index: int, why: str) -> None:
+        if len(self.faults) < _FAULTS_MAX:
+            self.faults.append(f"entry {index} of {self.origin}: {why}")

@@ -1,0 +1,228 @@
+"""Follow a log: from what was seen to what is shown now, through every epoch and every entry between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from muniment.client.failures import Forged
+from muniment.client.flows.log import parts
+from muniment.client.flows.log.comparing import Late, Signed, compare, opened
+from muniment.client.flows.log.entering import Entries, OnEntry
+from muniment.tlog.checkpoints import open_checkpoint
+from muniment.tlog.entries import NO_EPOCH, CloseFact, previous_epoch
+from muniment.tlog.growth import EMPTY, Edge, grow
+from muniment.tlog.notes import Note, parse_note, verified
+from muniment.tlog.tiles import HEIGHT, WIDTH, Tile
+from muniment.tlog.tree import leaf_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from muniment.client.flows.session import Session
+    from muniment.client.steps import Flow
+    from muniment.tlog.keys import VerifierKey
+    from muniment.tlog.policy import Policy
+    from muniment.tlog.types import LogEpoch
+
+# An open log signs its time every minute. Clocks differ by some minutes.
+AGE_S_MAX: Final = 15 * 60
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a client keeps of a log: the origin and the keys that it pinned, and the last verified checkpoint."""
+
+    origin: str
+    vkeys: tuple[str, str]
+    note: str
+
+
+class NotAnnounced(Exception):
+    """The registry shows another log than the one that was seen, which the one that was seen does not announce."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How to follow. `now_s` is the time in Unix seconds; `policy` names witnesses that must have signed.
+
+    `against` are notes of the log that somebody else has seen. With `accepts`, another log is followed although it is
+    not announced. `on_entry` gets each new entry. Who has seen nothing begins with the newest epoch, or with
+    `from_start` with the oldest.
+    """
+
+    now_s: int
+    policy: Policy | None = None
+    against: Sequence[Note] = ()
+    accepts: bool = False
+    on_entry: OnEntry | None = None
+    from_start: bool = False
+
+
+@dataclass(slots=True)
+class Progress:
+    """What following has found. `seen` is to be kept; `faults` are what the log has signed and should not have."""
+
+    seen: Seen
+    size: int = 0
+    new_entries: int = 0
+    signed_at_s: int = 0
+    faults: list[str] = field(default_factory=list[str])
+
+
+@dataclass(slots=True)
+class _Epoch:
+    """An epoch on the way, and the checkpoint that was verified for it."""
+
+    shown: LogEpoch
+    keys: tuple[VerifierKey, VerifierKey]
+    signed: Signed
+    at_s: int
+    last: CloseFact | None = None
+
+
+def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
+    """Verify all that the log has shown since `seen`; without it, trust its keys now, and verify all of it.
+
+    Raises `Forked` with the proof, `NotAnnounced`, `Late`, and `Forged` for answers that belong to no checkpoint.
+    """
+    chain = _chain((yield from parts.epochs(session)), seen, rules)
+    found: Progress | None = None
+    before: _Epoch | None = None
+    for shown in chain:
+        known = seen if seen is not None and seen.origin == shown.origin else None
+        epoch = yield from _signed(session, shown, known, rules, is_newest=shown is chain[-1])
+        entries = yield from _walk(session, epoch, known, rules, is_newest=shown is chain[-1])
+        if before is not None:
+            _check_succession(before, epoch, entries, rules)
+        if isinstance(entries.last, CloseFact):
+            epoch.last = entries.last
+        kept = Seen(shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.signed.note.data.decode())
+        faults = [*(found.faults if found else ()), *entries.faults]
+        before_size = _opened_seen(known).checkpoint.size if known else 0
+        count = (found.new_entries if found else 0) + max(epoch.signed.checkpoint.size - before_size, 0)
+        found = Progress(kept, epoch.signed.checkpoint.size, count, epoch.at_s, faults)
+        before = epoch
+    if found is None:
+        raise Late("the registry shows no log")
+    return found
+
+
+def _chain(epochs: list[LogEpoch], seen: Seen | None, rules: Rules) -> list[LogEpoch]:
+    """The epochs to verify, the oldest first: from the one that was seen on."""
+    if seen is None:
+        return epochs[::-1] if rules.from_start else epochs[:1]
+    for count, each in enumerate(epochs, 1):
+        if each.origin == seen.origin:
+            return epochs[:count][::-1]
+    if not rules.accepts:
+        raise NotAnnounced(f"the registry no longer shows the log {seen.origin}")
+    return epochs[:1]
+
+
+def _opened_seen(seen: Seen) -> Signed:
+    return opened(parse_note(seen.note.encode()), parts.keys_of(seen.origin, seen.vkeys)[0])
+
+
+def _signed(session: Session, shown: LogEpoch, known: Seen | None, rules: Rules, *, is_newest: bool) -> Flow[_Epoch]:
+    """The checkpoint of an epoch, verified: its signatures, its time, its witnesses, and what was seen before."""
+    keys = parts.keys_of(shown.origin, known.vkeys if known else shown.vkeys)
+    if [each.text for each in keys] != shown.vkeys:
+        raise Forged(f"the registry names other keys of {shown.origin} than before")
+    signed = opened((yield from parts.checkpoint(session, shown.prefix)), keys[0])
+    at_s = max(verified(signed.note, [keys[1]]).values(), default=None)
+    if at_s is None:
+        raise Forged("the checkpoint has no time that the log has signed")
+    for each in [*([_opened_seen(known)] if known else ()), *_seen_by_others(rules, keys[0])]:
+        yield from compare(session, shown.prefix, each, signed)
+        if each.checkpoint.size > signed.checkpoint.size:
+            raise Late(f"the registry shows {signed.checkpoint.size} entries, and {each.checkpoint.size} were seen")
+    if is_newest:
+        _check_age(shown, at_s, rules.now_s)
+        if rules.policy is not None:
+            witnesses = [party.key for party in rules.policy.witnesses.values()]
+            if not rules.policy.is_met(list(verified(signed.note, witnesses))):
+                raise Late("the witnesses that the policy asks for have not signed the checkpoint")
+    return _Epoch(shown, keys, signed, at_s)
+
+
+def _seen_by_others(rules: Rules, key: VerifierKey) -> list[Signed]:
+    """The notes of the log that others have seen. Raises `ValueError` for one that its key has not signed."""
+    of_log = [each for each in rules.against if each.text.partition("\n")[0] == key.name]
+    return [Signed(each, open_checkpoint(each, key)) for each in of_log]
+
+
+def _check_age(shown: LogEpoch, at_s: int, now_s: int) -> None:
+    if at_s > now_s + AGE_S_MAX:
+        raise Late(f"the log was signed {(at_s - now_s) // 60} minutes in the future: is the clock right?")
+    if at_s < now_s - AGE_S_MAX:
+        why = f"; the registry says it is {shown.state}" if shown.state != "open" else ""
+        raise Late(f"the log was signed {(now_s - at_s) // 60} minutes ago{why}")
+
+
+def _walk(session: Session, epoch: _Epoch, known: Seen | None, rules: Rules, *, is_newest: bool) -> Flow[Entries]:
+    """Read the entries from the bundle on that was not seen whole, and check that they make the signed tree."""
+    prefix, checkpoint = epoch.shown.prefix, epoch.signed.checkpoint
+    seen = _opened_seen(known) if known else None
+    seen_at = verified(seen.note, [epoch.keys[1]]).values() if seen else ()
+    entries = Entries(
+        epoch.shown.origin, epoch.keys[0].text, epoch.at_s * 1000, max(seen_at, default=0) * 1000 if seen else None,
+        rules.on_entry,
+    )  # fmt: skip
+    first = seen.checkpoint.size if seen else 0
+    # The last entry of an epoch that ended says which one follows, also when it was seen before.
+    begin = first if is_newest else min(first, checkpoint.size - 1)
+    edge = yield from _edge(session, prefix, begin // WIDTH)
+    while edge.size < checkpoint.size:
+        n = edge.size // WIDTH
+        width = min(WIDTH, checkpoint.size - edge.size)
+        bundle = yield from parts.bundle(session, prefix, n, width)
+        hashes = yield from parts.tile(session, prefix, Tile(0, n, width))
+        if b"".join(map(leaf_hash, bundle)) != hashes:
+            raise Forged(f"the entries of bundle {n} have other hashes than tile 0/{n}")
+        for index, entry in enumerate(bundle, edge.size):
+            if index >= first:
+                entries.add(index, entry)
+            else:
+                entries.pass_over(entry)
+        edge = grow(edge, list(bundle)).edge
+    yield from _check_root(session, prefix, edge, checkpoint.root)
+    return entries
+
+
+def _edge(session: Session, prefix: str, bundles: int) -> Flow[Edge]:
+    """The edge of the tree of so many full bundles, from tiles that are not proved before the root is compared."""
+    tiles, level, count = dict[int, bytes](), 1, bundles
+    while count:
+        if count % WIDTH:
+            tiles[level] = yield from parts.tile(session, prefix, Tile(level, count // WIDTH, count % WIDTH))
+        level, count = level + 1, count >> HEIGHT
+    return Edge(bundles * WIDTH, (), tiles) if bundles else EMPTY
+
+
+def _check_root(session: Session, prefix: str, edge: Edge, root: bytes) -> Flow[None]:
+    """Check that the entries make the tree that was signed, and that the tiles above them are those of the tree."""
+    if edge.size and edge.root != root:
+        raise Forged(f"the {edge.size} entries of the log make another tree than its checkpoint says")
+    for level, data in edge.tiles.items():
+        n = edge.size // WIDTH >> (HEIGHT * level)
+        if data != (yield from parts.tile(session, prefix, Tile(level, n, len(data) // 32))):
+            raise Forged(f"tile {level}/{n} is not that of the tree")
+
+
+def _check_succession(before: _Epoch, epoch: _Epoch, entries: Entries, rules: Rules) -> None:
+    """Check that an epoch is the one that the epoch before it announces. Raises `NotAnnounced`."""
+    ended = before.signed.checkpoint
+    named = previous_epoch(ended.origin, ended.size, ended.root)
+    first = entries.first
+    if before.last is not None and before.last.next_key == epoch.keys[0].text:
+        if first is None or first.previous != named:
+            entries.faults.append(f"{epoch.shown.origin} names another end of {ended.origin} than that epoch has")
+        return
+    if rules.accepts:
+        return
+    told = ""
+    if first is not None and first.previous not in {NO_EPOCH, named}:
+        told = f"; it says that {first.previous[0]} ended with {first.previous[1]} entries, and {ended.size} are shown"
+    raise NotAnnounced(f"{ended.origin} does not announce {epoch.shown.origin}, which the registry shows now{told}")

@@ -1,0 +1,110 @@
+"""The proof that a record is in the log. Its entry is built here from the record, and never taken from an answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from muniment.client.failures import Forged
+from muniment.client.flows import functions
+from muniment.client.flows.log import parts
+from muniment.client.flows.session import target
+from muniment.client.steps import Flow, Send
+from muniment.functions.types import Function
+from muniment.ipfs.cid import BundleCid
+from muniment.tlog.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash
+from muniment.tlog.keys import VerifierKey, parse_verifier_key
+from muniment.tlog.notes import verified
+from muniment.tlog.proofs import check_proof, parse_proof
+from muniment.tlog.tree import leaf_hash
+from muniment.triggers.rules import consent
+from muniment.triggers.typed_data import registry_domain
+from muniment.triggers.types import RecordedDeactivation, Trigger, Values
+
+if TYPE_CHECKING:
+    from muniment.client.flows.session import Session
+    from muniment.tlog.proofs import Proof
+
+Provable = Trigger | Function | RecordedDeactivation
+
+
+class Logged(NamedTuple):
+    """Where a record is in a log: at the index `at` of `size` entries that the log has signed.
+
+    `signed_at_s` is the signed time of the checkpoint in Unix seconds; None: the key for the time is not known.
+    """
+
+    origin: str
+    at: int
+    size: int
+    signed_at_s: int | None
+
+
+def prove(session: Session, record: Provable, *, creator: str | None = None, vkey: str | None = None) -> Flow[Logged]:
+    """Prove that a record is in the log, under the key `vkey` or those that this client saw first.
+
+    `creator` is the wallet that deployed a function; without, the one that its record names. Raises `NotLoggedYet`, and
+    `Forged` where the log has no such entry under a checkpoint that its key has signed.
+    """
+    path, entry = yield from _entry(session, record, creator)
+    reply = yield from session.answered(Send("GET", path))
+    try:
+        proof = parse_proof(reply.content)
+        key, time_key = yield from _keys(session, proof, vkey)
+        checkpoint = check_proof(proof, leaf_hash(entry), key)
+    except ValueError as error:
+        raise Forged(f"the log does not have this record as you hold it: {error}") from error
+    times = verified(proof.checkpoint, [time_key]).values() if time_key else ()
+    return Logged(checkpoint.origin, proof.index, checkpoint.size, max(times, default=None))
+
+
+def _keys(session: Session, proof: Proof, vkey: str | None) -> Flow[tuple[VerifierKey, VerifierKey | None]]:
+    """The keys that are trusted for the log of a proof."""
+    origin = proof.checkpoint.text.partition("\n")[0]
+    if vkey is not None:
+        given = parse_verifier_key(vkey)
+        known = session.log_keys.get(given.name)
+        return given, known[1] if known and known[0] == given else None
+    if origin not in session.log_keys:
+        for each in (yield from parts.epochs(session)):
+            session.log_keys.setdefault(each.origin, parts.keys_of(each.origin, each.vkeys))
+    if origin not in session.log_keys:
+        raise Forged(f"the proof is of the log {origin}, which the registry does not name")
+    return session.log_keys[origin]
+
+
+def _entry(session: Session, record: Provable, creator: str | None) -> Flow[tuple[str, bytes]]:
+    """The path of a record's proof, and the bytes of its entry."""
+    if isinstance(record, Trigger):
+        return target("/triggers/{}/proof", record.sig), (yield from trigger_entry(session, record))
+    if isinstance(record, Function):
+        uploader = creator or str(record.creator)
+        path = target("/functions/{}/proof", record.cid, creator=uploader)
+        return path, function_entry(record, uploader)
+    return target("/deactivations/{}/proof", record.signature), deactivation_entry(record)
+
+
+def trigger_entry(session: Session, trigger: Trigger) -> Flow[bytes]:
+    """The entry of a trigger, under the protocol name of this client. Raises `Refusal` for one that none can sign."""
+    manifest = yield from functions.manifest(session, trigger.function_cid)
+    values = Values(
+        function_cid=BundleCid.parse(trigger.function_cid), version=trigger.version, input=trigger.input,
+        config=trigger.config, execution_fee_limit=trigger.execution_fee_limit,
+        min_validations=trigger.min_validations,
+    )  # fmt: skip
+    domain = registry_domain(session.protocol)
+    given = consent(trigger.types, values, manifest.inputs, domain)
+    return TriggerFact(
+        trigger.sig, trigger.signer, "0x" + given.digest.hex(), trigger.function_cid, trigger.created_at,
+        description_hash(trigger.description), domain.name,
+    ).data  # fmt: skip
+
+
+def function_entry(function: Function, uploader: str) -> bytes:
+    """The entry of a wallet that deployed a function."""
+    return FunctionFact(str(function.cid), uploader, str(function.creator), function.created_at).data
+
+
+def deactivation_entry(record: RecordedDeactivation) -> bytes:
+    """The entry of a deactivation."""
+    sigs = tuple(map(str, record.trigger_sigs))
+    return DeactivationFact(record.signature, record.signer, record.created_at, record.domain.name, sigs).data
