@@ -1,0 +1,239 @@
+"""A client that follows a log believes no registry that shows another history than before, or another to others."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+
+import pytest
+
+from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch, trigger_fact
+from muniment.client import Forged, Forked, Late, NotAnnounced, Progress, Rules, Seen
+from muniment.tlog.entries import CloseFact, Entry, TakenOverFact, parse_entry
+from muniment.tlog.keys import COSIGNATURE, signing_key
+from muniment.tlog.policy import parse_policy
+from muniment.tlog.tiles import BUNDLE_BYTES_MAX
+from muniment.wire import iso_time
+
+RULES = Rules(NOW_S)
+SIZES = [2, 3, 255, 256, 257, 300, 511, 512, 700]
+
+
+def follow(site: LogSite, seen: Seen | None = None, rules: Rules = RULES) -> Progress:
+    return site.client().log.follow(seen, rules)
+
+
+@pytest.fixture
+def site() -> LogSite:
+    return LogSite()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_log_that_only_grows_is_followed_from_anywhere(site: LogSite, size: int) -> None:
+    site.grow(size)
+    first = follow(site)
+    assert (first.size, first.new_entries, first.faults, first.signed_at_s) == (size, size, [], NOW_S)
+    for larger in [each for each in SIZES if each >= size]:
+        site.grow(larger)
+        heard: list[tuple[int, Entry | None]] = []
+        found = follow(
+            site, first.seen, replace(RULES, on_entry=lambda at, fact, heard=heard: heard.append((at, fact)))
+        )
+        assert (found.size, found.new_entries, found.faults) == (larger, larger - size, [])
+        assert heard == [(at, parse_entry(site.newest.entries[at])) for at in range(size, larger)]
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+@pytest.mark.parametrize("shown", [2, 3, 256, 300, 700])
+def test_another_history_than_before_is_proved(site: LogSite, size: int, shown: int) -> None:
+    site.grow(size)
+    seen = follow(site).seen
+    other = LogSite()
+    other.newest.entries[1] = TakenOverFact(iso_time(NOW_S * 1000 - 1)).data
+    other.grow(shown)
+    if shown < size:  # the rest of the larger tree may be served no longer
+        with pytest.raises(Late, match=f"shows {shown} entries"):
+            follow(other, seen)
+        return
+    with pytest.raises(Forked) as fork:
+        follow(other, seen)
+    assert [each.checkpoint.size for each in (fork.value.one, fork.value.other)] == [size, shown]
+    assert fork.value.other.note.data == other.newest.note().data
+
+
+def test_the_checkpoint_of_somebody_else_is_compared(site: LogSite) -> None:
+    site.grow(300)
+    honest = [site.newest.note(size) for size in (2, 256, 299, 300)]
+    site.grow(700)
+    assert follow(site, None, replace(RULES, against=honest)).size == 700
+    other = LogSite()
+    other.newest.entries[1] = TakenOverFact(iso_time(NOW_S * 1000 - 1)).data
+    other.grow(300)
+    with pytest.raises(Forked):
+        follow(site, None, replace(RULES, against=[other.newest.note()]))
+    site.newest.entries = site.newest.entries[:299]
+    with pytest.raises(Late, match="shows 299 entries of the log, and 300 were seen"):
+        follow(site, None, replace(RULES, against=honest))
+    foreign = SiteEpoch(1, site.newest.entries, secret=b"\x99" * 32).note()
+    with pytest.raises(ValueError, match="has no signature by"):
+        follow(site, None, replace(RULES, against=[foreign]))
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(901, "15 minutes ago"), (-960, "in the future")])
+def test_a_log_of_another_time_is_not_taken_for_the_newest(site: LogSite, seconds: int, words: str) -> None:
+    site.newest.at_s = NOW_S - 900
+    assert follow(site).size == 2
+    site.newest.at_s = NOW_S - seconds
+    with pytest.raises(Late, match=words):
+        follow(site)
+
+
+def test_a_checkpoint_by_another_key_is_not_believed(site: LogSite) -> None:
+    seen = follow(site).seen
+    site.newest.secret = b"\x99" * 32
+    with pytest.raises(Forged, match="names other keys"):
+        follow(site, seen)
+    honest = LogSite()
+    honest.lie = lambda path, content: site.newest.note().data if path.endswith("checkpoint") else content
+    with pytest.raises(Forged, match="has no signature by"):
+        follow(honest, seen)
+    site = LogSite()
+    site.newest.is_timed = False
+    with pytest.raises(Forged, match="has no time"):
+        follow(site, seen)
+
+
+def test_no_flipped_bit_is_believed(site: LogSite) -> None:
+    site.grow(300)
+    seen = follow(site).seen
+    site.grow(700)
+    site.asked.clear()
+    follow(site, seen)
+    paths = {path for path in site.asked if path != "/log"}
+    assert len(paths) == 7
+    for path in paths:
+        for at in (0, 20, -1):
+
+            def flipped(asked: str, content: bytes, path: str = path, at: int = at) -> bytes:
+                changed = bytearray(content)
+                changed[at] ^= 1
+                return bytes(changed) if asked == path else content
+
+            site.lie = flipped
+            with pytest.raises(Forged):
+                follow(site, seen)
+
+
+ANSWERS = {
+    "nothing": b"",
+    "short": b"\0" * 31,
+    "much": b"\0" * 9_000,
+    "a bomb": gzip.compress(b"\0" * (BUNDLE_BYTES_MAX + 1)),
+    "lengths": b"\xff" * 500,
+    "a note of notes": b"a\n1\n" + b"A" * 43 + b"=\n\n" + "— a AAAAAAA=\n".encode() * 20_000,
+}
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "tile/0/", "tile/1/", "tile/entries/"])
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_no_other_answer_is_believed(site: LogSite, kind: str, answer: str) -> None:
+    site.grow(600)
+    site.lie = lambda path, content: ANSWERS[answer] if f"/log/1/{kind}" in path else content
+    with pytest.raises(Forged):
+        follow(site)
+
+
+def test_a_registry_that_names_no_log_or_a_bad_one(site: LogSite) -> None:
+    site.epochs, epochs = [], site.epochs
+    with pytest.raises(Late, match="shows no log"):
+        follow(site)
+    site.epochs = epochs
+    for change in (b'"prefix":"log/1"', b'"prefix":"../log/1"'), (b"+A", b"+B"), (b'"vkeys":[', b'"vkeys":["a",'):
+        site.lie = lambda path, content, change=change: content.replace(*change) if path == "/log" else content
+        with pytest.raises(Forged):
+            follow(site)
+
+
+def test_what_is_dated_back_or_ahead_is_told(site: LogSite) -> None:
+    seen = follow(site).seen
+    site.newest.at_s = NOW_S + 60
+    for at_s in (NOW_S - 600, NOW_S + 60, NOW_S - 601, NOW_S + 61):
+        site.newest.entries.append(trigger_fact(at_s, at_s).data)
+    found = follow(site, seen)
+    assert [each.partition(": ")[2][:30] for each in found.faults] == [
+        "it was not there 10 minutes af",
+        "it is dated after the checkpoi",
+    ]
+    assert [each.split(" ")[1] for each in found.faults] == ["4", "5"]
+    assert follow(site).faults == found.faults[1:]  # who sees it first cannot tell when it came
+
+
+def test_entries_that_no_log_has_are_told(site: LogSite) -> None:
+    entries = site.newest.entries
+    key = site.newest.keys[0].verifier.text
+    entries += [
+        b"muniment/trigger/v1\n",
+        b"another/kind/v9\nx\n",
+        entries[0],
+        CloseFact(key).data,
+        trigger_fact(1).data,
+    ]
+    found = follow(site)
+    assert [each.split(": ", 1)[0].split(" ")[1] for each in found.faults] == ["2", "4", "6"]
+    site.newest.entries = entries[1:2]
+    assert "the first entry" in follow(site).faults[0]
+
+
+def test_a_rotation_is_followed(site: LogSite) -> None:
+    site.grow(300)
+    seen = follow(site).seen
+    new = opened_epoch(2)
+    site.newest.entries.append(CloseFact(new.keys[0].verifier.text).data)
+    new = opened_epoch(2, "rotated", site.newest)
+    site.epochs.append(new)
+    found = follow(site, seen)
+    assert (found.seen.origin, found.size, found.new_entries, found.faults) == ("site.example/log/2", 2, 3, [])
+    assert follow(site, found.seen).new_entries == 0
+    assert follow(site).size == 2
+    heard: list[int] = []
+    follow(site, None, replace(RULES, from_start=True, on_entry=lambda at, _: heard.append(at)))
+    assert heard == [*range(301), 0, 1]
+    # Who saw the last entry before the next epoch began.
+    last = Seen(seen.origin, seen.vkeys, site.epochs[0].note().data.decode())
+    assert follow(site, last).seen == found.seen
+    site.epochs[1] = opened_epoch(2, "rotated", opened_epoch())
+    assert "names another end of site.example/log/1" in follow(site, seen).faults[0]
+
+
+@pytest.mark.parametrize("reason", ["restored", "new"])
+def test_another_log_is_followed_only_if_it_is_accepted(site: LogSite, reason: str) -> None:
+    site.grow(300)
+    seen = follow(site).seen
+    before = site.newest if reason == "restored" else None
+    site.epochs.append(opened_epoch(2, reason, before))
+    with pytest.raises(NotAnnounced, match=r"does not announce site.example/log/2"):
+        follow(site, seen)
+    assert follow(site, seen, replace(RULES, accepts=True)).seen.origin == "site.example/log/2"
+    site.epochs = site.epochs[1:]
+    with pytest.raises(NotAnnounced, match=r"no longer shows the log site.example/log/1"):
+        follow(site, seen)
+    assert follow(site, seen, replace(RULES, accepts=True)).seen.origin == "site.example/log/2"
+
+
+def test_an_epoch_that_names_fewer_entries_than_were_seen_says_so(site: LogSite) -> None:
+    site.grow(300)
+    seen = follow(site).seen
+    short = LogSite()
+    short.grow(200)
+    site.epochs.append(opened_epoch(2, "restored", short.newest))
+    with pytest.raises(NotAnnounced, match="ended with 200 entries, and 300 are shown"):
+        follow(site, seen)
+
+
+def test_the_witnesses_of_a_policy_must_have_signed(site: LogSite) -> None:
+    witness = signing_key("witness.example", COSIGNATURE, b"\x55" * 32)
+    policy = parse_policy(f"witness w {witness.verifier.text}\nquorum w\n".encode())
+    with pytest.raises(Late, match="witnesses that the policy asks for"):
+        follow(site, None, replace(RULES, policy=policy))
+    site.newest.more_keys.append(witness)
+    assert follow(site, None, replace(RULES, policy=policy)).size == 2
