@@ -109,8 +109,16 @@ def test_no_flipped_bit_is_believed(site: LogSite) -> None:
     site.grow(700)
     site.asked.clear()
     follow(site, seen)
+    check_flips(site, seen, 7)
+    site.asked.clear()
+    follow(site)
+    check_flips(site, None, 8)
+
+
+def check_flips(site: LogSite, seen: Seen | None, count: int) -> None:
+    """Whatever bit is flipped in one of the answers that were asked for, the log is not believed."""
     paths = {path for path in site.asked if path != "/log"}
-    assert len(paths) == 7
+    assert len(paths) == count
     for path in paths:
         for at in (0, 20, -1):
 
@@ -122,6 +130,21 @@ def test_no_flipped_bit_is_believed(site: LogSite) -> None:
             site.lie = flipped
             with pytest.raises(Forged):
                 follow(site, seen)
+
+
+def test_entries_of_another_tree_are_not_believed(site: LogSite) -> None:
+    other = LogSite()
+    other.newest.entries[1] = TakenOverFact(iso_time(NOW_S * 1000 - 1)).data
+    for each in (site, other):
+        each.grow(300)
+    site.lie = lambda path, content: other.newest.note().data if path.endswith("checkpoint") else content
+    with pytest.raises(Forged, match="make another tree"):
+        follow(site)
+
+
+def test_a_first_entry_of_another_key_is_told(site: LogSite) -> None:
+    site.newest.secret = b"\x99" * 32
+    assert follow(site).faults == ["entry 0 of site.example/log/1: it names another log, or another key"]
 
 
 ANSWERS = {

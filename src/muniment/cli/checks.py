@@ -22,13 +22,22 @@ from muniment.cli.options import (
 @click.command()
 @common_options
 @click.option("--url", "-u", help="Check a running service by what it shows, instead of stored data.")
-@click.option("--protocol", help="With --url: protocol name of that registry; default: Mimic.")
-def verify(config: Path | None, url: str | None, protocol: str | None, **flags: object) -> None:
+@click.option("--remote", help="The same for the service at this URL, and compare it with its transparency log.")
+@click.option("--protocol", help="With --url and --remote: protocol name of that registry; default: Mimic.")
+def verify(config: Path | None, url: str | None, remote: str | None, protocol: str | None, **flags: object) -> None:
     """Compute every hash and check every signature of the stored data again.
 
-    With --url it reads everything that a service shows. The status is 0 when all is well, and 1 (with --url: 5) when
-    something is wrong.
+    With --url it reads everything that a service shows. With --remote it reads the whole transparency log too: what is
+    listed must be logged, and what is logged must be listed. The status is 0 when all is well, and 1 (with --url: 5)
+    when something is wrong.
     """
+    if remote is not None:
+        from muniment.cli.tlog.remote import verify_remote
+
+        if config is not None or url is not None or any(flags.values()):
+            raise click.UsageError("--remote checks a service: it takes no other place")
+        verify_remote(remote, protocol)
+        return
     if url is not None:
         from muniment.cli.client.checking import verify_service
 

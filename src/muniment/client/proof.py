@@ -21,7 +21,7 @@ from muniment.intents.types import NewOperationsProposal, NewProposal, Proposal
 from muniment.ipfs.car import read_car
 from muniment.ipfs.cid import BundleCid, Cid
 from muniment.ipfs.dag import open_file
-from muniment.triggers.rules import consent, end_date_ms
+from muniment.triggers.rules import consent, deactivation_form, end_date_ms
 from muniment.triggers.typed_data import registry_domain
 from muniment.triggers.types import Values
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muniment.evm.address import Address
+    from muniment.evm.signature import Signature
     from muniment.functions.manifest import Manifest
     from muniment.intents.types import AnyIntent, AnyProposal
     from muniment.ipfs.block import GetBlock
@@ -56,6 +57,14 @@ def check_trigger(trigger: Trigger, inputs: Mapping[str, str], protocol: str) ->
         raise Forged(f"trigger {trigger.sig} is not signed by {trigger.signer} under the name {protocol}")
     if trigger.end_date != end_ms:
         raise Forged(f"trigger {trigger.sig} has another end in its config")
+
+
+def check_deactivation(sigs: Sequence[Signature], signature: Signature, signer: Address, protocol: str) -> None:
+    """Check that `signer` signed the end of these triggers, as text or as typed data."""
+    try:
+        deactivation_form([*sigs], signature, {signer.raw}, {protocol})
+    except Refusal as refusal:
+        raise Forged(f"deactivation {signature} is not signed by {signer} under the name {protocol}") from refusal
 
 
 def check_intent(intent: AnyIntent, protocol: str, settlers: Sequence[tuple[int, Address]]) -> None:

@@ -15,7 +15,7 @@ from muniment.cli.client.showing import printable
 from muniment.cli.tlog.group import tlog
 
 if TYPE_CHECKING:
-    from muniment.client import Forked, Progress, Rules, Seen
+    from muniment.client import Forked, Progress, Registry, Rules, Seen
     from muniment.tlog.notes import Note
 
 FORKED: Final = 1
@@ -41,7 +41,7 @@ def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple
     """
     try:
         seen = read_seen(state)
-        progress = _follow(url, seen, rules_of(policy, against, accepts=accept))
+        progress = _followed(url, seen, rules_of(policy, against, accepts=accept))
     except (ValueError, OSError) as error:
         raise click.UsageError(printable(str(error))) from error
     if state is not None:
@@ -55,26 +55,32 @@ def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple
         raise SystemExit(FORKED)
 
 
-def _follow(url: str, seen: Seen | None, rules: Rules) -> Progress:
-    """Follow the log; what it does wrong ends the command with its status."""
-    from muniment.client import Forged, Forked, Late, NotAnnounced, Registry, Unreachable
-    from muniment.errors import Refusal
+def _followed(url: str, seen: Seen | None, rules: Rules) -> Progress:
+    from muniment.client import Registry
 
     with Registry(url) as registry:
-        try:
-            return registry.log.follow(seen, rules)
-        except Forked as fork:
-            output.print_text(f"WRONG {printable(str(fork))}")
-            for path in keep_fork(fork):
-                output.print_text(f"proof: {path}")
-            raise SystemExit(FORKED) from None
-        except NotAnnounced as error:
-            output.print_text(f"{printable(str(error))}\nIf the operator says why, follow it with --accept")
-            raise SystemExit(NOT_ANNOUNCED) from None
-        except (Late, Unreachable, Forged, Refusal) as error:
-            kind = "FORGED: " if isinstance(error, Forged) else ""
-            output.print_text(f"not verified: {kind}{printable(str(error))}")
-            raise SystemExit(UNAVAILABLE) from None
+        return follow_or_exit(registry, seen, rules)
+
+
+def follow_or_exit(registry: Registry, seen: Seen | None, rules: Rules) -> Progress:
+    """Follow the log; what it does wrong ends the command with its status."""
+    from muniment.client import Forged, Forked, Late, NotAnnounced, Unreachable
+    from muniment.errors import Refusal
+
+    try:
+        return registry.log.follow(seen, rules)
+    except Forked as fork:
+        output.print_text(f"WRONG {printable(str(fork))}")
+        for path in keep_fork(fork):
+            output.print_text(f"proof: {path}")
+        raise SystemExit(FORKED) from None
+    except NotAnnounced as error:
+        output.print_text(f"{printable(str(error))}\nIf the operator says why, follow it with --accept")
+        raise SystemExit(NOT_ANNOUNCED) from None
+    except (Late, Unreachable, Forged, Refusal) as error:
+        kind = "FORGED: " if isinstance(error, Forged) else ""
+        output.print_text(f"not verified: {kind}{printable(str(error))}")
+        raise SystemExit(UNAVAILABLE) from None
 
 
 def rules_of(policy: Path | None, against: tuple[Path, ...], *, accepts: bool) -> Rules:
@@ -125,10 +131,13 @@ def write_seen(path: Path, seen: Seen) -> None:
 
 
 def keep_fork(fork: Forked) -> list[Path]:
-    """Write the two notes that prove a fork to files here, and tell their paths."""
+    """Write the two notes that prove a fork to files here, named by what they say, and tell their paths."""
+    import hashlib
+
     from muniment.durable import whole_file
 
-    paths = [Path(f"fork-{each.checkpoint.size}-{at}.note") for at, each in enumerate((fork.one, fork.other), 1)]
+    digests = [hashlib.sha256(each.note.text.encode()).hexdigest() for each in (fork.one, fork.other)]
+    paths = [Path(f"fork-{digest[:16]}.note") for digest in digests]
     for path, each in zip(paths, (fork.one, fork.other), strict=True):
         with whole_file(path) as file:
             file.write(each.note.data)

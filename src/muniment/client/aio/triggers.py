@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from muniment.client.failures import Forged
     from muniment.client.flows.triggers import SignedTrigger, TriggerDraft
     from muniment.client.pages import Page
-    from muniment.triggers.types import Preview, Trigger
+    from muniment.triggers.types import Preview, RecordedDeactivation, Trigger
 
 
 class AsyncTriggers(Part):
@@ -77,3 +77,11 @@ class AsyncTriggers(Part):
     async def deactivate(self, sigs: Sequence[str]) -> None:
         """End triggers of the signer, at most a hundred."""
         await self._driver.run(triggers.deactivate(self._session, sigs))
+
+    async def deactivation(self, signature: str) -> RecordedDeactivation:
+        """A deactivation, whose signature was checked: the `deactivate_sig` of a trigger names it."""
+        return await self._driver.run(triggers.deactivation(self._session, signature))
+
+    async def post_deactivation(self, sigs: Sequence[str], signature: str) -> None:
+        """End triggers by a consent that their owner has signed somewhere else, such as one from a log."""
+        await self._driver.run(triggers.post_deactivation(self._session, sigs, signature))

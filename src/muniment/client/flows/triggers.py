@@ -35,6 +35,7 @@ from muniment.triggers.types import (
     Description,
     NewTrigger,
     Preview,
+    RecordedDeactivation,
     Trigger,
     TriggerParams,
     TypedData,
@@ -179,8 +180,23 @@ def deactivate(session: Session, sigs: Sequence[str]) -> Flow[None]:
         "types": DEACTIVATE_TYPES, "message": {"triggerSigs": [str(sig) for sig in asked]},
     }  # fmt: skip
     signature = yield from sign_typed_data(session.signing_address(), data)
-    body = encode({"triggerSigs": asked, "signature": signature})
+    yield from post_deactivation(session, asked, signature)
+
+
+def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> Flow[None]:
+    """End triggers by a consent that was signed before. Posting it again changes nothing."""
+    body = encode({"triggerSigs": [*sigs], "signature": signature})
     yield from session.answered(Send("POST", "/triggers/deactivate", body, _POSTED))
+
+
+def deactivation(session: Session, signature: str) -> Flow[RecordedDeactivation]:
+    """The deactivation with this signature. Raises `Forged` when its signer has not signed it."""
+    asked = Signature.parse(signature)
+    found = yield from session.read(target("/deactivations/{}", asked), RecordedDeactivation)
+    check_same(found.signature, asked, "deactivation")
+    if session.verifies:
+        proof.check_deactivation(found.trigger_sigs, found.signature, found.signer, session.protocol)
+    return found
 
 
 def _checked(session: Session, draft: TriggerDraft) -> Flow[tuple[dict[str, Any], Values, Domain]]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muniment.client.flows.log import following, proving
+from muniment.client.flows.log import following, parts, proving
 from muniment.client.sync.pages import Part
+from muniment.tlog.tiles import WIDTH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from muniment.client.flows.log.following import Progress, Rules, Seen
     from muniment.client.flows.log.proving import Logged, Provable
 
@@ -24,6 +27,10 @@ class Log(Part):
         """
         return self._driver.run(proving.prove(self._session, record, creator=creator, vkey=vkey))
 
+    def entry(self, record: Provable, *, creator: str | None = None) -> bytes:
+        """The entry that the log has for a record, built from the record."""
+        return self._driver.run(proving.entry_of(self._session, record, creator))
+
     def follow(self, seen: Seen | None, rules: Rules) -> Progress:
         """Verify all that the log has shown since `seen`; keep the result's `seen` for the next time.
 
@@ -31,3 +38,10 @@ class Log(Part):
         `Late` for a log that is old or shows less than was seen, and `Forged`.
         """
         return self._driver.run(following.follow(self._session, seen, rules))
+
+    def bundles(self) -> Iterator[Sequence[bytes]]:
+        """The entries of all epochs, the oldest first, a bundle at a time, as they are served: nothing is proved."""
+        for epoch in reversed(self._driver.run(parts.epochs(self._session))):
+            for n in range(-(-epoch.size // WIDTH)):
+                width = min(WIDTH, epoch.size - n * WIDTH)
+                yield self._driver.run(parts.bundle(self._session, epoch.prefix, n, width))

@@ -9,6 +9,7 @@ from muniment.client.flows import functions
 from muniment.client.flows.log import parts
 from muniment.client.flows.session import target
 from muniment.client.steps import Flow, Send
+from muniment.errors import Refusal
 from muniment.functions.types import Function
 from muniment.ipfs.cid import BundleCid
 from muniment.tlog.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash
@@ -81,6 +82,14 @@ def _entry(session: Session, record: Provable, creator: str | None) -> Flow[tupl
         path = target("/functions/{}/proof", record.cid, creator=uploader)
         return path, function_entry(record, uploader)
     return target("/deactivations/{}/proof", record.signature), deactivation_entry(record)
+
+
+def entry_of(session: Session, record: Provable, creator: str | None = None) -> Flow[bytes]:
+    """The entry that the log has for a record. Raises `Forged` for a trigger that nobody can have signed."""
+    try:
+        return (yield from _entry(session, record, creator))[1]
+    except Refusal as refusal:
+        raise Forged(f"a record has no entry: {refusal}") from refusal
 
 
 def trigger_entry(session: Session, trigger: Trigger) -> Flow[bytes]:

@@ -1,0 +1,149 @@
+"""`muniment verify --remote`: what a registry lists is what its log has, and the other way round."""
+
+# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muniment.cli import output
+from muniment.cli.client.failing import failures
+from muniment.cli.client.showing import printable
+from muniment.cli.tlog.verifying import FORKED, follow_or_exit, rules_of, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from muniment.cli.tlog.ledger import Ledger
+    from muniment.client import Progress, Registry
+    from muniment.functions.types import Function
+    from muniment.triggers.types import Trigger
+
+
+def verify_remote(url: str, protocol: str | None) -> None:
+    """Verify the log of the registry at `url`, and each function, trigger and deactivation against it.
+
+    The status is 0 if all agree, 1 if not; otherwise as for `muniment tlog verify`.
+    """
+    from dataclasses import replace
+
+    from muniment.cli.tlog.ledger import Ledger
+    from muniment.client import Registry
+
+    wrong = 0
+    with Registry(url, protocol=protocol or "Mimic") as registry, Ledger() as ledger, failures():
+        rules = replace(rules_of(None, (), accepts=True), from_start=True, on_entry=ledger.add)
+        progress = follow_or_exit(registry, None, rules)
+        output.print_text(told(progress, is_first=True))
+        compared = _Compared(registry, ledger, progress)
+        parts: list[tuple[str, Iterator[str]]] = [
+            ("log", iter(progress.faults)), ("functions", compared.functions()), ("triggers", compared.triggers()),
+            ("deactivations", compared.deactivations()),
+        ]  # fmt: skip
+        for name, faults in parts:
+            count = 0
+            for fault in faults:
+                count += 1
+                output.print_text(f"WRONG {printable(fault)}")
+            wrong += count
+            output.print_text(f"{name}: {count or 'none'} wrong")
+    if wrong:
+        raise SystemExit(FORKED)
+    output.print_text("the registry shows what its log has, and its log has what the registry shows")
+
+
+class _Compared:
+    """The records of a registry beside the entries of its log. Each method gives what is wrong."""
+
+    def __init__(self, registry: Registry, ledger: Ledger, progress: Progress) -> None:
+        self._registry = registry
+        self._ledger = ledger
+        # Records after this time may wait for the log.
+        self._due_ms = (progress.signed_at_s - 600) * 1000
+
+    def functions(self) -> Iterator[str]:
+        """Functions, by the wallet that their record names."""
+        for function in self._registry.functions.list():
+            yield from self._provably(lambda function=function: self._function(function))
+        yield from self._unlisted("function")
+
+    def triggers(self) -> Iterator[str]:
+        """Triggers, and whether their end is in the log exactly when the registry says so."""
+        wrong: list[str] = []
+        for trigger in self._registry.triggers.list(on_forged=lambda forged: wrong.append(str(forged))):
+            yield from self._provably(lambda trigger=trigger: self._trigger(trigger))
+        yield from wrong
+        yield from self._unlisted("trigger")
+
+    def deactivations(self) -> Iterator[str]:
+        """The signatures of all deactivations in the log."""
+        from muniment.client.proof import check_deactivation
+        from muniment.evm.address import Address
+        from muniment.evm.signature import Signature
+        from muniment.tlog.entries import DeactivationFact, parse_entry
+
+        for entry in self._ledger.deactivations():
+            fact = parse_entry(entry)
+            assert isinstance(fact, DeactivationFact)  # noqa: S101 - the ledger keeps what was parsed
+
+            def check(fact: DeactivationFact = fact) -> None:
+                protocol = fact.domain.removesuffix(" Protocol - Registry")
+                sigs = [Signature.parse(each) for each in fact.trigger_sigs]
+                check_deactivation(sigs, Signature.parse(fact.signature), Address.parse(fact.signer), protocol)
+
+            yield from self._provably(lambda check=check: check() or iter(()))
+
+    def _provably(self, check: Callable[[], Iterator[str]]) -> Iterator[str]:
+        from muniment.client import Forged
+
+        try:
+            yield from check()
+        except Forged as forged:
+            yield str(forged)
+
+    def _function(self, function: Function) -> Iterator[str]:
+        self._registry.functions.get(function.cid)  # which proves it
+        name = f"function {function.cid} {function.creator}"
+        yield from self._entry(name, self._registry.log.entry(function), function.created_at)
+
+    def _trigger(self, trigger: Trigger) -> Iterator[str]:
+        yield from self._entry(f"trigger {trigger.sig}", self._registry.log.entry(trigger), trigger.created_at)
+        ending = self._ledger.ending(trigger.sig)
+        if not trigger.deactivate_sig:
+            if ending is not None:
+                yield f"trigger {trigger.sig} is ended in the log by {ending}, and the registry shows it as active"
+        elif ending is None:
+            record = self._registry.triggers.deactivation(trigger.deactivate_sig)
+            if self._is_due(record.created_at):
+                yield f"the end of trigger {trigger.sig} is not in the log"
+
+    def _entry(self, name: str, entry: bytes, created_at: str) -> Iterator[str]:
+        logged = self._ledger.entry(name)
+        if logged is None:
+            if self._is_due(created_at):
+                yield f"{name} is not in the log"
+        elif logged != entry:
+            yield f"{name} is another one than the log has"
+
+    def _unlisted(self, kind: str) -> Iterator[str]:
+        """Entries without a record. Of a function, another wallet's record may stand for it."""
+        from muniment.errors import Absent
+
+        for name in list(self._ledger.unlisted(kind)):  # the loop changes the ledger
+            _, key, *uploader = name.split(" ")
+            if uploader:
+                try:
+                    function = self._registry.functions.get(key)
+                except Absent:
+                    yield f"{name} is in the log, and the registry does not have it"
+                    continue
+                yield from self._entry(
+                    name, self._registry.log.entry(function, creator=uploader[0]), function.created_at
+                )
+            else:
+                yield f"{name} is in the log, and the registry does not list it"
+
+    def _is_due(self, created_at: str) -> bool:
+        from muniment.tlog.fields import time_ms_of
+
+        return time_ms_of(created_at, "a time") < self._due_ms

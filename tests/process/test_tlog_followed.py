@@ -1,0 +1,164 @@
+"""The commands that follow a log, against services: an honest one, one that lies, and one with another history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from builders import Bundle, TriggerDraft, Wallet, deploy, register
+from middle import Answered, Asked, Behaviour, Forward, Middle, before
+from service import Service
+
+OWNER = Wallet(7)
+LOG = {
+    "MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_TLOG_KEY": "11" * 32,
+    "MUNIMENT_TLOG_INTERVAL_S": "1",
+}  # fmt: skip
+SECONDS_MAX = 20.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """A registry, the proxy before it, and the signatures of two triggers, the second of which is ended."""
+
+    url: str
+    middle: Middle
+    sigs: tuple[str, str]
+    ending: str
+
+
+async def fill(url: str) -> tuple[tuple[str, str], str]:
+    async with httpx2.AsyncClient(base_url=url) as client:
+        cid = await deploy(client, Bundle(), wallet=OWNER)
+        sigs = [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in (1, 2)]
+        ending = str(OWNER.sign_deactivation(sigs[1:]))
+        consent = {"triggerSigs": sigs[1:], "signature": ending}
+        assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
+        deadline = time.monotonic() + SECONDS_MAX
+        while (await client.get(f"/deactivations/{ending}/proof")).status_code == 404:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        return (sigs[0], sigs[1]), ending
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Service(tmp_path_factory.mktemp("log") / "data", environment=LOG) as service:
+        sigs, ending = asyncio.run(fill(service.url))
+        with before(service.url) as middle:
+            yield Site(service.url, middle, sigs, ending)
+
+
+def run(*words: str | Path, cwd: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "muniment", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def changing(path: str, change: Any) -> Behaviour:
+    """A proxy that changes the JSON at a path."""
+
+    def behave(asked: Asked, forward: Forward) -> Answered:
+        answer = forward()
+        if asked.target.partition("?")[0] != path:
+            return answer
+        return answer._replace(content=json.dumps(change(json.loads(answer.content))).encode())
+
+    return behave
+
+
+def test_an_honest_registry_agrees_with_its_log(site: Site, tmp_path: Path) -> None:
+    status, said = run("tlog", "verify", site.url, "--state", "seen", cwd=tmp_path)
+    assert (status, said.splitlines()[0].split(",")[0]) == (0, "registry.example/log/1: 6 entries")
+    status, said = run("tlog", "verify", site.url, "--state", "seen", cwd=tmp_path)
+    assert status == 0
+    assert "0 of them new" in said
+    status, said = run("verify", "--remote", site.url, cwd=tmp_path)
+    assert status == 0, said
+    assert "the registry shows what its log has" in said
+
+
+def test_a_registry_that_shows_something_else_than_its_log_is_caught(site: Site, tmp_path: Path) -> None:
+    def active(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{name: value for name, value in each.items() if name != "deactivateSig"} for each in listed]
+
+    lies = {
+        f"trigger {site.sigs[1]} is ended in the log by {site.ending}, and the registry shows it as active": active,
+        f"trigger {site.sigs[0]} is in the log, and the registry does not list it": lambda listed: listed[1:],
+        f"trigger {site.sigs[0]} is another one than the log has": (
+            lambda listed: [{**each, "description": "another"} for each in listed]
+        ),
+    }
+    for words, lie in lies.items():
+        with site.middle.behaving(changing("/triggers", lie)):
+            status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
+        assert status == 1, said
+        assert f"WRONG {words}" in said
+    with site.middle.behaving(changing("/functions", lambda _: [])):
+        status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
+    assert status == 0, said  # the log names the function, and it is there
+
+
+def test_another_history_is_proved_by_two_notes(site: Site, tmp_path: Path) -> None:
+    assert run("tlog", "verify", site.url, "--state", "seen", cwd=tmp_path)[0] == 0
+    kept = (tmp_path / "seen").read_bytes()
+    with Service(tmp_path / "other", environment=LOG) as other:
+        asyncio.run(fill(other.url))
+        status, said = run("tlog", "verify", other.url, "--state", "seen", cwd=tmp_path)
+    assert status == 1, said
+    assert "the log registry.example/log/1 has signed two histories, of 6 and 6 entries" in said
+    honest, forked = [Path(line.removeprefix("proof: ")) for line in said.splitlines() if line.startswith("proof: ")]
+    assert {path.name for path in tmp_path.glob("*.note")} == {honest.name, forked.name}
+    assert all((tmp_path / name).read_text().startswith("registry.example/log/1\n6\n") for name in (honest, forked))
+    assert (tmp_path / "seen").read_bytes() == kept
+    # Whoever has one of the notes can show the fork to others.
+    status, said = run("tlog", "verify", site.url, "--against", forked, cwd=tmp_path)
+    assert status == 1, said
+    assert run("tlog", "verify", site.url, "--against", honest, cwd=tmp_path)[0] == 0
+
+
+def test_what_is_gone_or_no_log_is_said(site: Site, tmp_path: Path) -> None:
+    status, said = run("tlog", "verify", "http://127.0.0.1:9", cwd=tmp_path)
+    assert status == 2, said
+    (tmp_path / "bad").write_text("{}")
+    status, said = run("tlog", "verify", site.url, "--state", "bad", cwd=tmp_path)
+    assert status == 2
+    assert "bad is not what this command has kept" in said
+    seen = {"origin": "other/log/1", "vkeys": ["a", "b"], "note": ""}
+    (tmp_path / "seen").write_text(json.dumps(seen))
+    status, said = run("tlog", "verify", site.url, "--state", "seen", cwd=tmp_path)
+    assert (status, said.splitlines()[0]) == (3, "the registry no longer shows the log other/log/1")
+
+
+async def test_deactivations_are_given_to_another_registry(site: Site, tmp_path: Path) -> None:
+    with Service(tmp_path / "other", environment={}) as other:
+        async with httpx2.AsyncClient(base_url=other.url) as client:
+            cid = await deploy(client, Bundle(), wallet=OWNER)
+            draft = TriggerDraft(cid, OWNER, version="2.0.0")
+            assert (await register(client, draft))["sig"] == site.sigs[1]
+            for _ in range(2):
+                status, said = run("tlog", "replay", site.url, "--to", other.url, cwd=tmp_path)
+                assert (status, said) == (0, "1 deactivations posted, 0 of unknown triggers, 0 refused\n")
+            trigger = (await client.get(f"/triggers/{site.sigs[1]}")).json()
+            assert trigger["deactivateSig"] == site.ending
+            bundle = tmp_path / "mirror" / "tile" / "entries" / "000.p"
+            bundle.mkdir(parents=True)
+            data = await client.get(f"{site.url}/log/1/tile/entries/000.p/6")
+            (bundle / "6").write_bytes(data.content)
+        status, said = run("tlog", "replay", tmp_path / "mirror", "--to", other.url, cwd=tmp_path)
+        assert (status, said) == (0, "1 deactivations posted, 0 of unknown triggers, 0 refused\n")
+        status, said = run("tlog", "replay", tmp_path / "other", "--to", other.url, cwd=tmp_path)
+        assert status == 2
+        assert "there is no mirror of a log" in said
