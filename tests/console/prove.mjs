@@ -4,8 +4,8 @@ import { readFileSync } from "node:fs";
 
 const proofs = new URL("../../src/muniment/console/assets/proofs/", import.meta.url);
 const load = (name) => import(new URL(name, proofs).href);
-const [bytes, typed, cid, content, car] = await Promise.all(
-  ["bytes.js", "typed-data.js", "cid.js", "content.js", "car.js"].map(load),
+const [bytes, typed, cid, content, car, log] = await Promise.all(
+  ["bytes.js", "typed-data.js", "cid.js", "content.js", "car.js", "log.js"].map(load),
 );
 const { hex, unhex } = bytes;
 const known = {
@@ -29,6 +29,16 @@ const known = {
     return { blocks: found.blocks, files: found.files.map((each) => [each.name, each.bytes.length]) };
   },
 };
+Object.assign(known, {
+  logRoot: (entry, proof) => hex(log.rootOf(entry, log.readProof(proof))),
+  logProof: (entry, proof) => {
+    const { index, note } = log.checkProof(entry, proof);
+    return [index, note.size, note.origin];
+  },
+  signedAt: (note, vkey) => log.signedAt(log.readNote(note), vkey),
+  triggerEntry: (record, digest, domain) => log.triggerEntry(record, digest, domain),
+  functionEntry: (record) => log.functionEntry(record),
+});
 const answers = [];
 for (const [name, ...given] of JSON.parse(readFileSync(0, "utf-8"))) {
   try {

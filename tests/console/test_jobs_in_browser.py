@@ -54,7 +54,7 @@ async def test_a_trigger_is_signed_checked_and_ended(chromium: Browser, registry
             ]
         await page.get_by_role("button", name="Sign the deactivation").click()
         await choose(page, wallet)
-        await expect(page.get_by_text("Checked here")).to_be_visible()
+        await expect(page.get_by_text("Checked here:")).to_be_visible()
         assert "deactivateSig" in httpx2.get(f"{registry.url}/triggers/{sig}").json()
 
 

@@ -262,7 +262,7 @@ async def test_triggers_are_listed_by_their_times(chromium: Browser, registry: R
         await page.get_by_label("After (UTC)").fill(registry.world.triggers[0]["createdAt"][:-1])
         await page.get_by_role("button", name="Filter").click()
         await expect(page.locator("#rows tbody tr")).to_have_count(3)
-        await expect(page.get_by_label("Until (UTC)")).to_have_value(middle)
+        await expect(page.get_by_label("Until (UTC)")).to_have_value(middle.rstrip("0").rstrip("."))
         followed = str(await page.locator("#rows").get_attribute("data-path")).partition("&cursor=")[0]
         assert len(httpx2.get(f"{registry.url}/{followed}").json()) == 3
         await page.goto("console/triggers?createdAfter=soon")

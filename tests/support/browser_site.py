@@ -33,7 +33,8 @@ async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
     key = await operator_key(context)
     for part in (context.outgoing, context.outgoing_webhooks, context.database):
         await part.close()
-    service = Service(data_dir).start()
+    # The log begins when the service runs, and has its records within seconds.
+    service = Service(data_dir, environment={"MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_INTERVAL_S": "1"}).start()
     yield Registry(service.url, world, key)
     service.stop()
 

@@ -11,6 +11,7 @@ from muniment.http.html.markup import NOTHING, Html, html, joined, seen
 from muniment.http.paging import LIMIT_MAX
 
 if TYPE_CHECKING:
+    from muniment.context import Context
     from muniment.http.html.markup import Value
     from muniment.http.request import Request
 
@@ -126,6 +127,18 @@ def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
         '<div id="newer" class="newer" aria-live="polite"></div>'
         '<div id="rows" data-path="{}?{}" data-name="{}" data-types="{}">{}</div>',
         kind, query, name, "" if request.context.settings.feed == "off" else types, rows,
+    )  # fmt: skip
+
+
+def logged(context: Context, path: str, protocol: str = "") -> Html:
+    """The place for the proof that the record at `path` of the API is in the transparency log, which needs a script."""
+    if context.settings.tlog == "off":
+        return NOTHING
+    return html(
+        '<section class="check" id="logged" data-path="{}" data-protocol="{}"><h2>Is it in the transparency log?</h2>'
+        '<p class="verdict" aria-live="polite">With a script this page builds the entry from the record, and checks '
+        "the proof that the log has it.</p></section>",
+        path, protocol,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import msgspec
 from muniment.console import reading, rows
 from muniment.console.filters import Field, filter_form
 from muniment.console.page import page
-from muniment.console.parts import action, facts, heading, identifier, link, live, pages, table
+from muniment.console.parts import action, facts, heading, identifier, link, live, logged, pages, table
 from muniment.console.times import milliseconds, relative
 from muniment.context import Context
 from muniment.functions.routes import get_function, get_manifest, list_functions
@@ -69,14 +69,15 @@ async def function_page(context: Context, request: Request, cid: Cid) -> Page:
             html("{} <small>{}</small>", strange(function.name), str(function.version)), level=1,
             end=action(f"{root}console/triggers/new?functionCid={function.cid}", "Sign a trigger"),
         ),
-        strange(function.description), _facts(function, root, now_ms), _check(function),
+        strange(function.description), _facts(function, root, now_ms),
+        html("{}{}", _check(function), logged(context, f"functions/{function.cid}")),
         _inputs(manifest.get("inputs", {})),
         heading("Triggers of it", end=link(f"{root}console/triggers?functionCid={function.cid}", "All of them")),
         rows.triggers(triggers.records, root, now_ms, none="Nobody has signed one yet."),
         await _versions(context, request, function, root),
     )  # fmt: skip
     title = seen(f"{function.name} {function.version}")
-    return Page(title, body, "functions", f"{root}functions/{function.cid}", ("function.js",))
+    return Page(title, body, "functions", f"{root}functions/{function.cid}", ("function.js", "logged.js"))
 
 
 @page("/console/deploy")

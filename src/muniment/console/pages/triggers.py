@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from muniment.console import reading, rows
 from muniment.console.filters import Choice, Field, Moment, filter_form
 from muniment.console.page import page
-from muniment.console.parts import action, facts, heading, identifier, link, live, pages, state, table
+from muniment.console.parts import action, facts, heading, identifier, link, live, logged, pages, state, table
 from muniment.console.times import milliseconds, relative
 from muniment.console.words import delta, is_active, schedule_in_words, value_of
 from muniment.context import Context
@@ -86,7 +86,9 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
         _end(trigger, now_ms),
         html("<details><summary>Typed data</summary><pre>{}</pre></details>", _typed_data(trigger)),
     )  # fmt: skip
-    return Page(seen(trigger.description), body, "triggers", f"{root}triggers/{trigger.sig}", ("trigger.js",))
+    return Page(
+        seen(trigger.description), body, "triggers", f"{root}triggers/{trigger.sig}", ("trigger.js", "logged.js")
+    )
 
 
 async def _facts(context: Context, request: Request, trigger: Trigger, root: str) -> Html:
@@ -151,18 +153,20 @@ def _begin(config: Mapping[str, Any], now_ms: int) -> Html | None:
 
 
 async def _proof(context: Context, request: Request, trigger: Trigger) -> Html:
-    """The place for the check of the signature, which needs a script.
+    """The places for the checks of the signature and of the log, which need a script.
 
     A registry that was renamed keeps the triggers of its former name under that name's domain.
     """
     protocols = await fetch_protocols(context.reader_for(request), [trigger.sig])
-    return html(
+    protocol = next(iter(protocols), context.settings.protocol_name)
+    signature = html(
         '<section class="check" id="proof" data-sig="{}" data-signer="{}" data-protocol="{}">'
         "<h2>Did this signer sign this?</h2>"
         '<p class="verdict" aria-live="polite">This registry says that <code>{}</code> did. '
         "With a script this page computes the digest, and recovers the signer from the signature.</p></section>",
-        trigger.sig, str(trigger.signer), next(iter(protocols), context.settings.protocol_name), str(trigger.signer),
+        trigger.sig, str(trigger.signer), protocol, str(trigger.signer),
     )  # fmt: skip
+    return html("{}{}", signature, logged(context, f"triggers/{trigger.sig}", protocol))
 
 
 def _inputs(trigger: Trigger, chains: Mapping[int, Chain]) -> Html:

@@ -1,0 +1,87 @@
+"""A page says whether its record is in the transparency log, and believes no proof that it has not checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+from playwright.async_api import Browser, Page, Route, expect
+
+from browsing import watched
+from console_world import Registry
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+YES = re.compile(
+    r"^Yes\. It is at index \d+ of \d+ entries in the log .*\.muniment\.invalid/log/1, "
+    r"which was signed at 20.* checked here\.$"
+)
+
+
+async def logged(page: Page, path: str) -> None:
+    """Wait until the log has the record of a page: it began a second ago."""
+    await page.goto(path)
+    await expect(page.locator("#logged .verdict")).to_have_text(YES, timeout=20_000)
+
+
+async def test_a_trigger_and_a_function_are_proved(chromium: Browser, registry: Registry) -> None:
+    async with watched(chromium, registry.url) as (context, watch):
+        page = await context.new_page()
+        await page.goto(f"console/triggers/{registry.world.triggers[0]['sig']}")
+        await expect(page.locator("#logged .verdict")).to_have_text(YES, timeout=20_000)
+        await expect(page.locator("#logged")).to_have_class("check yes")
+        await logged(page, f"console/functions/{registry.world.cids['Refill']}")
+        watch.expect_refusals()  # the first asks may have been too early
+
+
+Change = Callable[[Route], Awaitable[None]]
+
+
+def changed(old: str, new: str) -> Change:
+    async def lie(route: Route) -> None:
+        response = await route.fetch()
+        text = await response.text()
+        assert re.search(old, text)
+        await route.fulfill(response=response, body=re.sub(old, new, text, count=1))
+
+    return lie
+
+
+LIES = {
+    "a record": (
+        re.compile(r":\d+/triggers/0x[0-9a-f]+$"),
+        changed('"description":"', '"description":"x'),
+        "does not have this record",
+    ),
+    "an index": ("**/proof", changed(r"\nindex \d+\n", "\nindex 1\n"), "does not have this record|too"),
+    "a size": ("**/proof", changed(r"/log/1\n\d+\n", "/log/1\n9999\n"), "too few|does not have"),
+    "a time": ("**/proof", changed(r"\S{20}==\n$", "A" * 20 + "==\n"), "has not signed"),
+    "a key": ("**/log", changed(r"\+[0-9a-f]{8}\+", "+00000000+"), "has another key|has not signed"),
+    "no log": ("**/log", changed('"origin":"', '"origin":"x'), "does not name the log"),
+    "no proof": ("**/proof", changed(r"[\s\S]+", "nothing"), "this is no proof"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_no_lie_about_the_log_is_believed(chromium: Browser, registry: Registry, lie: str) -> None:
+    pattern, change, words = LIES[lie]
+    path = f"console/triggers/{registry.world.triggers[0]['sig']}"
+    async with watched(chromium, registry.url) as (context, watch):
+        page = await context.new_page()
+        await logged(page, path)
+        await page.route(pattern, change)
+        await page.goto(path)
+        await expect(page.locator("#logged .verdict")).to_have_text(re.compile(f"^No\\. .*({words})"))
+        await expect(page.locator("#logged")).to_have_class("check no")
+        watch.expect_refusals()
+
+
+async def test_another_key_than_before_is_told(chromium: Browser, registry: Registry) -> None:
+    path = f"console/triggers/{registry.world.triggers[0]['sig']}"
+    async with watched(chromium, registry.url) as (context, watch):
+        page = await context.new_page()
+        await logged(page, path)
+        await page.evaluate("for (const key of Object.keys(localStorage)) localStorage.setItem(key, 'another')")
+        await page.goto(path)
+        await expect(page.locator("#logged .verdict")).to_contain_text("another key than this browser has seen before")
+        watch.expect_refusals()

@@ -1,0 +1,88 @@
+"""The console proves in the browser what the log has: as the Python code proves it, and no other record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from proving import NODE, Failed, prove
+
+from log_site import NOW_S, LogSite, SiteEpoch
+from muniment.tlog.entries import FunctionFact, description_hash
+from muniment.tlog.proofs import Proof, parse_proof
+from muniment.tlog.tree import complete_hash, hashes_of, inclusion_ranges, leaf_hash
+
+pytestmark = [pytest.mark.node, pytest.mark.skipif(NODE is None, reason="Node.js is not installed")]
+
+
+def proof_of(epoch: SiteEpoch, index: int) -> Proof:
+    leaves = [leaf_hash(each) for each in epoch.entries]
+    hashes = hashes_of(
+        inclusion_ranges(index, len(leaves)),
+        lambda node: complete_hash(leaves[node.n << node.level : (node.n + 1) << node.level]),
+    )
+    return Proof(index, tuple(hashes), epoch.note(), epoch.entries[index])
+
+
+def grown(size: int) -> SiteEpoch:
+    site = LogSite()
+    site.newest.entries = site.newest.entries[:size]
+    site.grow(size)
+    return site.newest
+
+
+def test_every_entry_of_small_trees_is_proved() -> None:
+    asked: list[tuple[Any, ...]] = []
+    wanted: list[list[Any]] = []
+    for size in [*range(1, 18), 255, 256, 257, 300]:
+        epoch = grown(size)
+        for index in {*range(min(size, 17)), size // 2, size - 1}:
+            asked.append(("logProof", epoch.entries[index].decode(), proof_of(epoch, index).data.decode()))
+            wanted.append([index, size, "site.example/log/1"])
+    assert prove(*asked) == wanted
+
+
+def test_no_other_entry_or_path_is_proved() -> None:
+    epoch = grown(300)
+    proof, entry = proof_of(epoch, 123), epoch.entries[123].decode()
+    text = proof.data.decode()
+    lines = text.split("\n")
+    lies = [
+        (entry + "x", text), (epoch.entries[124].decode(), text),
+        (entry, text.replace("\nindex 123\n", "\nindex 122\n")),
+        (entry, "\n".join([*lines[:3], *lines[4:]])), (entry, "\n".join([*lines[:3], lines[3], *lines[3:]])),
+        (entry, "\n".join([*lines[:3], lines[4], lines[3], *lines[5:]])), (entry, text.replace("\n300\n", "\n200\n")),
+        (entry, text.replace("\n300\n", "\n123\n")), (entry, text.replace("index 123", "index 0123")), (entry, ""),
+        (entry, text.replace("c2sp.org/tlog-proof@v1", "c2sp.org/tlog-proof@v2")), (entry, text.partition("\n\n")[0]),
+    ]  # fmt: skip
+    answers = prove(*(("logProof", *lie) for lie in lies))
+    assert [type(each) for each in answers] == [Failed] * len(lies)
+    assert parse_proof(proof.data) == proof
+
+
+def test_signatures_of_the_log_are_verified() -> None:
+    epoch = grown(7)
+    key, time_key = (each.verifier.text for each in epoch.keys)
+    note = epoch.note().data.decode()
+    other = SiteEpoch(1, epoch.entries, secret=b"\x99" * 32)
+    asked = [
+        (note, key), (note, time_key), (note.replace("\n7\n", "\n8\n"), key), (note, other.keys[0].verifier.text),
+        (other.note().data.decode(), key), (note, "site.example/log/1+00000000+AQ=="), (note, "x"), ("", key),
+    ]  # fmt: skip
+    right, at_s, *wrong = prove(*(("signedAt", *each) for each in asked))
+    assert (right, at_s) == (0, NOW_S)
+    assert [type(each) for each in wrong] == [Failed] * len(wrong)
+
+
+def test_entries_are_those_of_the_log() -> None:
+    record = {
+        "sig": "0x1b", "signer": "0xA", "functionCid": "Qm", "createdAt": "2026-11-20T19:48:00.123Z",
+        "description": "Every six hours ☂",
+    }  # fmt: skip
+    function = {"CID": "Qm", "creator": "0xA", "createdAt": "2026-11-20T19:48:00.123Z"}
+    trigger, deployed = prove(("triggerEntry", record, "0xd", "Mimic Protocol - Registry"), ("functionEntry", function))
+    assert trigger.split("\n") == [
+        "muniment/trigger/v1", "0x1b", "0xA", "0xd", "Qm", record["createdAt"],
+        description_hash(record["description"]), "Mimic Protocol - Registry", "",
+    ]  # fmt: skip
+    assert deployed.encode() == FunctionFact("Qm", "0xA", "0xA", function["createdAt"]).data
