@@ -20,6 +20,7 @@ ASKS = {
     "functions list", "functions show", "functions download", "triggers preview", "triggers sign", "triggers create",
     "triggers list", "triggers show", "triggers follow", "triggers deactivate", "intents list", "intents show",
     "intents follow", "intents download", "intents put", "intents propose", "intents log", "intents move", "completion",
+    "tlog verify", "tlog replay",
 }  # fmt: skip
 NEEDS = {
     "verify": [],
@@ -55,9 +56,14 @@ NEEDS = {
     "webhooks test": ["mnh_" + "0a" * 16],
     "sequence show": [],
     "sequence use": ["sequencer"],
+    "tlog status": [],
+    "tlog freeze": [],
+    "tlog resume": [],
+    "tlog begin": [],
+    "tlog rotate": [],
 }
 # What they say is there no file of; the others: of the database.
-FILES = {name: "secrets" for name in NEEDS if name.startswith(("secrets ", "webhooks "))}
+FILES = {name: "secrets" for name in NEEDS if name.startswith(("secrets ", "webhooks ", "tlog "))}
 
 
 def commands(group: click.Group, words: str = "") -> Iterator[str]:

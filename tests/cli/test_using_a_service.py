@@ -132,6 +132,28 @@ def test_a_mirror_grows_and_can_be_imported_elsewhere(person: Person, key: str, 
     assert CliRunner().invoke(main, ["verify", *place, "--data-dir", str(tmp_path / "other")]).exit_code in (0, 2)
 
 
+def position(path: Path) -> bytes:
+    """What a follower has kept; nothing before its first page."""
+    return path.read_bytes() if path.exists() else b""
+
+
+def settled(path: Path) -> bytes:
+    """What a follower has kept, when it has kept every page that it has printed so far."""
+    kept = b""
+    while not kept or position(path) != kept:
+        kept = position(path)
+        time.sleep(0.3)
+    return kept
+
+
+def wait_for_position(path: Path, before: bytes) -> None:
+    """Wait until a follower has kept the page that it has just printed."""
+    deadline = time.monotonic() + 10
+    while position(path) == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def test_following_goes_on_where_it_was_and_ends_with_a_signal(person: Person, tmp_path: Path) -> None:
     cid = person.deployed(tmp_path / "build")
     first = person.json("triggers", "create", *draft(cid, "5.0.0"))["sig"]
@@ -146,10 +168,11 @@ def test_following_goes_on_where_it_was_and_ends_with_a_signal(person: Person, t
             assert process.stdout is not None
             while first not in seen:
                 seen.append(json.loads(process.stdout.readline())["sig"])
+            kept = settled(tmp_path / "position")
             expected = person.json("triggers", "create", *draft(cid, version))["sig"]
             while expected not in seen:
                 seen.append(json.loads(process.stdout.readline())["sig"])
-            time.sleep(0.2)  # its position is kept now
+            wait_for_position(tmp_path / "position", kept)
             process.send_signal(signal.SIGINT)
         assert process.returncode == 128 + signal.SIGINT
     assert len(set(seen)) == len(seen)

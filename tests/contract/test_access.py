@@ -57,10 +57,10 @@ TABLE = {
     "POST /triggers/deactivate": public(204),  # as above
     "POST /triggers/deactivate/sign-params": public(),
     "GET /deactivations/{signature}": public(404),
-    "GET /deactivations/{signature}/proof": public(404),  # the log is off by default
+    "GET /deactivations/{signature}/proof": public(404),
     "GET /triggers/{sig}/proof": public(404),
     "GET /functions/{cid}/proof": public(404),
-    "GET /log": public(404),
+    "GET /log": public(),
     "GET /log/{epoch}/checkpoint": public(404),
     "GET /log/{epoch}/tile/{tile}": public(404),
     "GET /events": public(),

@@ -25,15 +25,19 @@ BARE = "What a bare installation has needs no library of the server"
 CLIENT_LOADS = {"coincurve", "cronsim", "httpx2", "idna", "msgspec", "muniment", "sha3", "typing_extensions"}
 # The rooms from which the client takes shapes and pure rules. All other rooms, and all other parts, are the service's.
 ROOMS = {
-    "client", "durable", "errors", "evm", "forms", "functions", "intents", "ipfs", "json_text", "triggers",
+    "client", "durable", "errors", "evm", "forms", "functions", "intents", "ipfs", "json_text", "tlog", "triggers",
     "users", "wire",
 }  # fmt: skip
 PARTS = {
     "functions": {"manifest", "rules", "types", "wasm"},
+    "tlog": {
+        "checkpoints", "ed25519", "entries", "fields", "growth", "keys", "notes", "policy", "proofs", "tiles", "tree",
+        "types",
+    },
     "intents": {"hashes", "lifecycle", "types"},
     "triggers": {"encoders", "preview", "rules", "schedule", "schemas", "typed_data", "types", "values"},
     "users": {"types"},
-}
+}  # fmt: skip
 LOADED = """
 import json, sys
 before = {*sys.modules}

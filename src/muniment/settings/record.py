@@ -121,7 +121,7 @@ class Settings:
         "operators",
         "Who may have webhooks: operators (any events), users (operators too; a wallet gets its own events), or off",
     )
-    tlog: str = _setting("off", "The transparency log: on or off; on PostgreSQL it begins when a process has its key")
+    tlog: str = _setting("on", "The transparency log: on or off; on PostgreSQL it begins when a process has its key")
     tlog_name: str = _setting("", "Name of the log, like registry.example.org; empty: a random one, good for trials")
     tlog_key: str = _setting(
         "",
