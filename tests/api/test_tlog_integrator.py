@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import httpx2
 import pytest
-from tlog_world import KEY, add_triggers, entries_of, epoch_of, kinds, shown, turn
+from tlog_world import KEY, add_triggers, entries_of, epoch_of, kinds, naive, shown, turn
 
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
@@ -27,7 +27,6 @@ from muniment.tlog.entries import (
 from muniment.tlog.sequencing import store
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.store import Overtaken
-from muniment.tlog.tree import complete_hash, leaf_hash, root_hash
 from muniment.triggers.typed_data import registry_domain
 from muniment.wire import iso_time
 
@@ -38,12 +37,6 @@ ALICE, BOB = Wallet(1), Wallet(2)
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return replace(settings, tlog="on", tlog_name=NAME, tlog_key=KEY)
-
-
-def naive(entries: list[bytes]) -> bytes:
-    """The root over entries, from nothing else."""
-    hashes = [leaf_hash(each) for each in entries]
-    return root_hash(len(hashes), lambda node: complete_hash(hashes[node.n << node.level : (node.n + 1) << node.level]))
 
 
 async def test_each_fact_becomes_the_entry_that_its_record_says(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from conftest import Clock
 from muniment.context import Context
@@ -17,11 +17,13 @@ from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.opening import secret_of
 from muniment.tlog.sequencing.store import Epoch
 from muniment.tlog.tiles import split_entries, unpacked
+from muniment.tlog.tree import complete_hash, leaf_hash, root_hash
 from muniment.triggers import store as triggers
 from muniment.triggers.store import NewRow
 from muniment.wire import iso_time
 
 KEY = "11" * 32
+TABLES = ("tlog_epochs", "tlog_tail", "tlog_tiles", "tlog_runs")
 
 
 class Shown(NamedTuple):
@@ -69,6 +71,12 @@ async def shown(context: Context) -> Shown:
     return Shown(open_checkpoint(note, parse_verifier_key(epoch.vkey)), times[time_key.verifier])
 
 
+def naive(entries: list[bytes]) -> bytes:
+    """The root over entries, from nothing else."""
+    hashes = [leaf_hash(each) for each in entries]
+    return root_hash(len(hashes), lambda node: complete_hash(hashes[node.n << node.level : (node.n + 1) << node.level]))
+
+
 def kinds(entries: list[bytes]) -> list[str]:
     return [entry.split(b"\n", 1)[0].decode().split("/")[1] for entry in entries]
 
@@ -89,3 +97,34 @@ async def add_triggers(context: Context, count: int, first: int = 1) -> None:
     ]  # fmt: skip
     write = context.database.write
     await asyncio.gather(*(write(lambda tx, row=row: triggers.insert(tx, row)) for row in rows))
+
+
+class Kept:
+    """The log as it was, in the database and in the files of the host."""
+
+    def __init__(self, context: Context, rows: dict[str, list[tuple[Any, ...]]]) -> None:
+        self._context, self._rows = context, rows
+        self._files = {path: path.read_bytes() for path in context.settings.data_dir.glob("tlog-*")}
+
+    @classmethod
+    async def of(cls, context: Context) -> Kept:
+        rows = dict[str, list[tuple[Any, ...]]]()
+        for table in TABLES:
+            found = await context.database.fetch(f"SELECT * FROM {table} ORDER BY 1, 2, 3")  # noqa: S608 - our tables
+            rows[table] = list(map(tuple, found))
+        return cls(context, rows)
+
+    async def put_back(self) -> None:
+        async def work(transaction: Any) -> None:
+            for table, rows in self._rows.items():
+                await transaction.execute(f"DELETE FROM {table}")  # noqa: S608 - our tables
+                for row in rows:
+                    values = ", ".join("?" * len(row))
+                    await transaction.execute(f"INSERT INTO {table} VALUES ({values})", row)  # noqa: S608 - our tables
+
+        await self._context.database.write(work)
+        for path in self._context.settings.data_dir.glob("*tlog-*"):
+            path.unlink()
+        for path, data in self._files.items():
+            path.write_bytes(data)
+            path.chmod(0o600)

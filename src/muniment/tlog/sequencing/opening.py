@@ -6,6 +6,7 @@ behind. Under a chosen name it is halted, and a person decides.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,6 +24,8 @@ from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoc
 from muniment.wire import iso_time
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from muniment.context import Context
     from muniment.storage.database import Transaction
 
@@ -84,10 +87,8 @@ def take_next_secret(context: Context) -> None:
 def _secret_in(context: Context, name: str) -> bytes:
     """The secret in a file of the data directory, which is made. Raises `ValueError` and `OSError`."""
     path = context.settings.data_dir / name
-    with suppress(FileExistsError):
-        if not path.exists():
-            durable.write_file(path, context.random_bytes(HASH_BYTES).hex().encode())
-            durable.flush_directory(path.parent)
+    if not path.exists():
+        _make_secret(context, path)
     try:
         secret = bytes.fromhex(path.read_text("ascii"))
     except ValueError:
@@ -95,6 +96,19 @@ def _secret_in(context: Context, name: str) -> bytes:
     if len(secret) != HASH_BYTES:
         raise ValueError(f"{name} in the data directory has not 64 hex digits")
     return secret
+
+
+def _make_secret(context: Context, path: Path) -> None:
+    """Make the file of a secret, unless another process is faster: then its secret counts. Raises `OSError`."""
+    # Aside, because a process that is killed here must leave no empty file in the place of the secret.
+    aside = path.with_name(f".{path.name}.{context.random_bytes(_NAME_BYTES).hex()}.part")
+    try:
+        durable.write_file(aside, context.random_bytes(HASH_BYTES).hex().encode())
+        with suppress(FileExistsError):
+            os.link(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+    durable.flush_directory(path.parent)
 
 
 async def place_of(context: Context, mark: Mark | None) -> str:
