@@ -26,8 +26,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from muniment.storage.database import Reader
+    from muniment.tlog.growth import Edge
     from muniment.tlog.sequencing.store import Epoch
     from muniment.tlog.tree import Node, StoredHash
+
+
+async def read_whole_edge(database: Reader, epoch: Epoch) -> Edge:
+    """What the next entries need, once it has the root of `epoch`. Raises `ValueError`.
+
+    What grew from a damaged edge would agree with itself.
+    """
+    edge = await store.read_edge(database, epoch)
+    if edge.root != epoch.root:
+        raise ValueError(f"the stored tree of {epoch.size} entries has another root")
+    return edge
 
 
 async def check_stored(database: Reader, epoch: Epoch, before: int) -> None:
@@ -35,9 +47,7 @@ async def check_stored(database: Reader, epoch: Epoch, before: int) -> None:
 
     Raises `ValueError` that says what is wrong.
     """
-    edge = await store.read_edge(database, epoch)
-    if edge.root != epoch.root:
-        raise ValueError(f"the stored tree of {epoch.size} entries has another root")
+    await read_whole_edge(database, epoch)
     for n in range(before // WIDTH, epoch.size // WIDTH):
         await _check_bundle(database, epoch.epoch, n)
 

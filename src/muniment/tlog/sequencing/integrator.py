@@ -17,7 +17,7 @@ from muniment.tlog.growth import Edge, grow
 from muniment.tlog.keys import COSIGNATURE, SigningKey, keys_of_log
 from muniment.tlog.notes import parse_note, sign_note, verified
 from muniment.tlog.sequencing import opening, store
-from muniment.tlog.sequencing.checking import check_beginning, check_stored
+from muniment.tlog.sequencing.checking import check_beginning, check_stored, read_whole_edge
 from muniment.tlog.sequencing.cosigning import Cosigning
 from muniment.tlog.sequencing.facts import Waiting, read_waiting
 from muniment.tlog.sequencing.mark import raise_mark, read_mark
@@ -105,7 +105,7 @@ class Integrator:
             await asyncio.to_thread(raise_mark, self._context.settings.data_dir, epoch.note)
         edge: Edge | None = None
         if epoch.state == "open":
-            edge = await store.read_edge(self._context.database, epoch)
+            edge = await read_whole_edge(self._context.database, epoch)
         while edge is not None:
             epoch, edge = await self._integrate(epoch, edge)
         if epoch.taken_over is not None:
@@ -198,8 +198,8 @@ class Integrator:
             _log.error("the transparency log is not signed", detail=str(error))
             return None
         keys = keys_of_log(epoch.origin, secret) if secret else None
-        if keys and keys[0].verifier.text != epoch.vkey:
-            _log.error("the transparency log is not signed: it has another key than this process", key=epoch.vkey)
+        if keys and "\n".join(each.verifier.text for each in keys) != epoch.vkeys:
+            _log.error("the transparency log is not signed: it has other keys than this process", key=epoch.vkey)
             return None
         return keys
 
@@ -213,7 +213,10 @@ def _published(epoch: Epoch, keys: tuple[SigningKey, SigningKey]) -> tuple[Check
     if len(times) != len(keys):
         raise ValueError("the stored checkpoint has no signature by the keys of the log")
     at_s = max((at_s for key, at_s in times.items() if key.kind == COSIGNATURE), default=0)
-    return parse_checkpoint(note.text), at_s
+    checkpoint = parse_checkpoint(note.text)
+    if checkpoint.size != epoch.note_size:
+        raise ValueError(f"the stored checkpoint has {checkpoint.size} entries, and not {epoch.note_size}")
+    return checkpoint, at_s
 
 
 def _moved(epoch: Epoch, size: int, root: bytes, after: dict[int, int], taken_over: int | None) -> Epoch:

@@ -1,0 +1,118 @@
+"""One bit of the stored log is flipped while new entries wait for their signature: no other tree is signed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tlog_world import KEY, Kept, add_triggers, epoch_of, turn
+
+from conftest import Clock
+from muniment.context import Context
+from muniment.settings import Settings
+from muniment.tlog.checkpoints import Checkpoint
+from muniment.tlog.growth import Edge
+from muniment.tlog.sequencing import store
+from muniment.tlog.sequencing.integrator import Integrator
+from muniment.tlog.sequencing.mark import read_mark
+
+# 302 entries are shown, and 602 are stored: two full bundles, the second of which has entries that wait.
+SHOWN, STORED = 302, 602
+SECOND_BUNDLE, LAST_ENTRY = "WHERE level = -1 AND n = 1", "WHERE leaf_index = 601"
+HALTED = {
+    ("tlog_epochs", "epoch", ""): "has not the entries 512 to 602",
+    ("tlog_epochs", "origin", ""): "which the database does not know",
+    ("tlog_epochs", "place", ""): "it is not where the log was last open",
+    ("tlog_epochs", "size", ""): "has not the entries 512 to 603",
+    ("tlog_epochs", "root", ""): "has another root",
+    ("tlog_epochs", "note", ""): "",
+    ("tlog_epochs", "note_size", ""): "the stored checkpoint has 302 entries, and not 303",
+    ("tlog_tail", "entry", "WHERE leaf_index = 512"): "has another root",
+    ("tlog_tail", "entry", LAST_ENTRY): "has another root",
+    ("tlog_tail", "epoch", LAST_ENTRY): "has not the entries 512 to 602",
+    ("tlog_tiles", "data", SECOND_BUNDLE): "",
+    ("tlog_tiles", "epoch", SECOND_BUNDLE): "the log lacks tile -1/1",
+    ("tlog_tiles", "data", "WHERE level = 0 AND n = 1"): "",
+    ("tlog_tiles", "data", "WHERE level = 1"): "the stored tree",
+}
+# They need no person: the log is not signed, and goes on when its row is repaired.
+UNSIGNED = [("tlog_epochs", "vkeys", ""), ("tlog_epochs", "state", "")]
+# Nothing is computed from them, or nothing more: what is signed later is right.
+HARMLESS = [
+    ("tlog_epochs", "old_trigger", ""), ("tlog_epochs", "taken_over", ""), ("tlog_epochs", "opened_at_ms", ""),
+    ("tlog_tiles", "data", "WHERE level = -1 AND n = 0"), ("tlog_tiles", "data", "WHERE level = 0 AND n = 0"),
+    *[("tlog_runs", column, "WHERE first_index = 302") for column in ("kind", "first_seq", "first_index", "count")],
+]  # fmt: skip
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, tlog="on", tlog_name="registry.example", tlog_key=KEY)
+
+
+def flipped(value: int | str | bytes, at: int) -> int | str | bytes:
+    """The value with its lowest bit flipped; that of the byte `at` in a text or in bytes."""
+    if isinstance(value, int):
+        return value ^ 1
+    data = bytearray(value.encode("latin-1", "replace") if isinstance(value, str) else value)
+    data[at % len(data)] ^= 1
+    return data.decode("latin-1") if isinstance(value, str) else bytes(data)
+
+
+async def flip(context: Context, table: str, column: str, where: str, at: int) -> None:
+    ((value,),) = await context.database.fetch(f"SELECT {column} FROM {table} {where}")  # noqa: S608 - our names
+    sql = f"UPDATE {table} SET {column} = ? {where}"  # noqa: S608 - our names
+    await context.database.write(lambda tx: tx.execute(sql, (flipped(value, at),)))
+
+
+def marked(context: Context) -> Checkpoint | None:
+    mark = read_mark(context.settings.data_dir)
+    return mark.checkpoint if mark else None
+
+
+@pytest.fixture
+async def kept(context: Context, clock: Clock) -> Kept:
+    """A log that has stored entries, and was killed before it signed them."""
+    await add_triggers(context, 300)
+    assert (await turn(context, clock)).note_size == SHOWN
+    await add_triggers(context, 300, first=301)
+    clock.advance(seconds=1)
+    epoch = await epoch_of(context)
+    edge: Edge | None = await store.read_edge(context.database, epoch)
+    while edge:
+        epoch, edge = await Integrator(context)._integrate(epoch, edge)
+    assert epoch.size == STORED
+    return await Kept.of(context)
+
+
+@pytest.mark.parametrize("waiting", [0, 3])
+async def test_what_would_be_signed_next(context: Context, clock: Clock, kept: Kept, waiting: int) -> None:
+    """Facts that wait for their entries make no difference: no entry is added to what is damaged."""
+    await add_triggers(context, waiting, first=601)
+    before, signed = await epoch_of(context), marked(context)
+    for (table, column, where), why in HALTED.items():
+        for at in (0, 31, -1):
+            await kept.put_back()
+            await flip(context, table, column, where, at)
+            damaged = await epoch_of(context)
+            after = await turn(context, clock)
+            assert (after.state, after.note, after.note_size) == ("halted", damaged.note, damaged.note_size), column
+            assert why in (after.why or "")
+            assert await turn(context, clock) == after
+            assert marked(context) == signed
+    for table, column, where in UNSIGNED:
+        for at in (0, -1):
+            await kept.put_back()
+            await flip(context, table, column, where, at)
+            assert (await turn(context, clock)).note == before.note
+            assert marked(context) == signed
+
+
+async def test_what_is_signed_already_or_not_at_all(context: Context, clock: Clock, kept: Kept) -> None:
+    await add_triggers(context, 3, first=601)
+    right = (await turn(context, clock)).root
+    for table, column, where in HARMLESS:
+        await kept.put_back()
+        await flip(context, table, column, where, 0)
+        after = await turn(context, clock)
+        assert (after.state, after.root, after.note_size) == ("open", right, STORED + 3), (table, column)
