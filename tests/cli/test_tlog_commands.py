@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -186,3 +187,26 @@ def test_a_copy_of_a_log_under_a_random_name_begins_another_epoch(tmp_path: Path
     (data / "copy.db").rename(data / "muniment.db")
     served(data, GENERATED)
     assert [each["state"] for each in status(data, GENERATED)["epochs"]] == ["open", "closed"]
+
+
+def test_an_older_backup_in_the_old_place_is_halted_and_what_it_lost_is_named(data: Path, tmp_path: Path) -> None:
+    done("backup", tmp_path / "backup", data=data)
+    served(data, NAMED, another_trigger)
+    for path in data.iterdir():  # a person makes room for the registry, and leaves what is of the host
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif not path.name.startswith("tlog-"):
+            path.unlink()
+    done("restore", tmp_path / "backup", "--no-rotate", data=data)
+    served(data, NAMED, another_trigger)
+    (epoch,) = status(data, NAMED)["epochs"]
+    assert (epoch["state"], epoch["size"], epoch["signedSize"]) == ("halted", 4, 4)
+    assert epoch["why"] == "this host has signed 5 entries, and the database has 4"
+    assert "transparency log: it is halted" in run("doctor", data=data, **NAMED).stdout
+    refused = run("tlog", "resume", "--nothing-published-since", data=data, **NAMED)
+    assert refused.exit_code == 1
+    assert "a tree of 5 entries was signed" in refused.stderr
+    assert run("tlog", "begin", data=data, **NAMED).exit_code == 0
+    served(data, NAMED)
+    (new, old) = status(data, NAMED)["epochs"]
+    assert [(each["state"], each["signedSize"]) for each in (new, old)] == [("open", 3), ("closed", 4)]
