@@ -122,6 +122,13 @@ async def test_a_new_epoch_says_what_was_signed_before(context: Context, clock: 
     assert await context.database.fetch("SELECT state FROM tlog_epochs WHERE epoch = 1") == [("closed",)]
 
 
+async def test_no_epoch_is_begun_where_nothing_was_lost(context: Context, clock: Clock) -> None:
+    await turn(context, clock)
+    await refused(lambda: begin(context), "nothing was lost", context)
+    await freeze(context)
+    assert (await begin(context)).epoch == 2
+
+
 async def test_a_rotation_is_announced_by_the_key_before(context: Context, clock: Clock) -> None:
     await add_triggers(context, 3)
     await turn(context, clock)

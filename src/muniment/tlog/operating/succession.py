@@ -26,12 +26,18 @@ _NO_KEY = "no secret of the log is at hand: set MUNIMENT_TLOG_KEY as the service
 async def begin(context: Context) -> Epoch:
     """Begin the next epoch after a loss: its first entry names the last tree that this host knows to be signed.
 
-    The epoch before ends without a last entry that announces this, so everyone who follows the log is told. Raises
-    `ValueError` and `OSError`.
+    The epoch before ends without a last entry that announces this, so everyone who follows the log is told. A log that
+    is open, and that nothing holds, has lost nothing: raises `ValueError`, and `OSError`.
     """
     before = await require_epoch(context.database)
     mark = read_mark(context.settings.data_dir)
-    new = await opening.begin_epoch(context, before, mark, await opening.place_of(context, mark), "restored")
+    place = await opening.place_of(context, mark)
+    if before.state in {"open", "closing"} and not await opening.find_brake(context, before, mark, place):
+        raise ValueError(
+            f"the log is {before.state}, and nothing was lost. To change its key: `muniment tlog rotate`, which its "
+            "followers understand"
+        )
+    new = await opening.begin_epoch(context, before, mark, place, "restored")
     if new is None:
         raise ValueError(_NO_KEY)
     return new
