@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from muniment.console import reading, rows
+from muniment.console.log_line import log_line
 from muniment.console.page import page
 from muniment.console.parts import heading, link, state, table
 from muniment.console.plot import Bar, bars
 from muniment.console.times import absolute
 from muniment.context import Context
 from muniment.http.html.frame import Page, root_from
-from muniment.http.html.markup import Html, html
+from muniment.http.html.markup import NOTHING, Html, html
 from muniment.http.request import Request
 from muniment.intents.lifecycle import INTENT, Moment
 from muniment.intents.queries import IntentQuery
@@ -47,10 +48,12 @@ async def overview(context: Context, request: Request) -> Page:
     triggers = await reading.listing(
         list_triggers.handler, context, request, TriggerQuery(limit=_NEWEST), Trigger
     )  # fmt: skip
+    line = await log_line(context, request, root)
     body = html(
         '<h1>Overview</h1><p class="faint">Registry of wallet-signed automation under the name <strong>{}</strong>. '
-        "Every signature, CID and hash shown here can be checked in this browser.</p>{}{}{}{}{}",
+        "Every signature, CID and hash shown here can be checked in this browser.</p>{}{}{}{}{}{}",
         registry_domain(context.settings.protocol_name).name,
+        html('<p class="faint">Transparency log: {}</p>', line) if line else NOTHING,
         _day(hours),
         heading("Newest intents", end=link(f"{root}console/intents", "All intents")),
         rows.intents(

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from muniment.auth.secrets import ring_of
+from muniment.console.log_line import log_line
 from muniment.console.page import page
 from muniment.console.parts import facts, heading, identifier, state, table
 from muniment.context import Context
@@ -43,6 +44,7 @@ async def service_page(context: Context, request: Request) -> Page:
             ("CIDs of new bundles", html("<code>{}</code>", settings.unixfs_profile)),
             ("Keys of tokens", html("{}", [html("<code>{}</code> ", each) for each in keys])),
             ("Change feed", html("{}", settings.feed)),
+            ("Transparency log", await log_line(context, request, root)),
         ]),
         heading("Limits"), _limits(context),
         heading("Chains"), _chains(context.chains, await _progress(context.reader_for(request))),

@@ -1,0 +1,72 @@
+"""The overview and the page of the service say how the transparency log stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import httpx2
+import pytest
+
+from builders import deploy
+from conftest import Clock
+from muniment.context import Context
+from muniment.settings import Settings
+from muniment.tlog.operating.standing import freeze
+from muniment.tlog.sequencing import store
+from muniment.tlog.sequencing.integrator import Integrator
+from page_site import Outline
+
+ENGINES = ["sqlite", "postgres"]
+PAGES = ["/console", "/console/service"]
+pytestmark = [
+    pytest.mark.parametrize("database_url", ENGINES, indirect=True),
+    pytest.mark.parametrize("path", PAGES),
+]
+
+
+@pytest.fixture
+def tlog() -> str:
+    return "on"
+
+
+@pytest.fixture
+def settings(settings: Settings, tlog: str) -> Settings:
+    return replace(settings, tlog=tlog, tlog_name="registry.example", tlog_key="11" * 32)
+
+
+async def turn(context: Context, clock: Clock) -> None:
+    clock.advance(seconds=1)
+    await Integrator(context).turn()
+
+
+async def test_a_log_that_grows(reader: httpx2.AsyncClient, context: Context, clock: Clock, path: str) -> None:
+    assert "It has not begun" in (await reader.get(path)).text
+    await turn(context, clock)
+    await deploy(reader)
+    outline = Outline((await reader.get(path)).text)
+    assert "open registry.example/log/1, 2 signed entries. Keys and epochs" in outline.text  # the third is not signed
+    assert "Nothing new is logged" not in outline.text
+    (link,) = (each for each in outline.links if each.endswith("log"))
+    answer = (await reader.get(str(httpx2.URL(f"http://test{path}").join(link)))).json()
+    assert answer["epochs"][0]["origin"] == "registry.example/log/1"
+
+
+async def test_a_log_that_stands(reader: httpx2.AsyncClient, context: Context, clock: Clock, path: str) -> None:
+    await turn(context, clock)
+    await freeze(context)
+    text = Outline((await reader.get(path)).text).text
+    assert "frozen Nothing new is logged: an operator has frozen it. The registry goes on" in text
+    epoch = await store.newest(context.database)
+    assert epoch
+    why = '<b>"\u202e'
+    sql = "UPDATE tlog_epochs SET state = 'halted', why = ?"
+    await context.database.write(lambda tx: tx.execute(sql, (why,)))
+    page = (await reader.get(path)).text
+    assert "halted Nothing new is logged: <b>" in Outline(page).text
+    assert why not in page
+
+
+@pytest.mark.parametrize("tlog", ["off"])
+async def test_a_log_that_is_off_is_not_shown(reader: httpx2.AsyncClient, path: str) -> None:
+    answer = await reader.get(path)
+    assert (answer.status_code, "ransparency log" in answer.text) == (200, False)
