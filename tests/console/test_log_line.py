@@ -44,7 +44,7 @@ async def test_a_log_that_grows(reader: httpx2.AsyncClient, context: Context, cl
     await turn(context, clock)
     await deploy(reader)
     outline = Outline((await reader.get(path)).text)
-    assert "open registry.example/log/1, 2 signed entries. Keys and epochs" in outline.text  # the third is not signed
+    assert "open: registry.example/log/1, 2 signed entries. Keys and epochs" in outline.text  # the third is not signed
     assert "Nothing new is logged" not in outline.text
     (link,) = (each for each in outline.links if each.endswith("log"))
     answer = (await reader.get(str(httpx2.URL(f"http://test{path}").join(link)))).json()
@@ -55,14 +55,16 @@ async def test_a_log_that_stands(reader: httpx2.AsyncClient, context: Context, c
     await turn(context, clock)
     await freeze(context)
     text = Outline((await reader.get(path)).text).text
-    assert "frozen Nothing new is logged: an operator has frozen it. The registry goes on" in text
+    assert "frozen: registry.example/log/1, 2 signed entries" in text
+    assert "Nothing new is logged: an operator has frozen it. The registry serves on" in text
     epoch = await store.newest(context.database)
     assert epoch
     why = '<b>"\u202e'
     sql = "UPDATE tlog_epochs SET state = 'halted', why = ?"
     await context.database.write(lambda tx: tx.execute(sql, (why,)))
     page = (await reader.get(path)).text
-    assert "halted Nothing new is logged: <b>" in Outline(page).text
+    assert "halted: registry.example/log/1" in Outline(page).text
+    assert "Nothing new is logged: <b>" in Outline(page).text
     assert why not in page
 
 

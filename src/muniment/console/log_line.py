@@ -28,9 +28,9 @@ async def log_line(context: Context, request: Request, root: str) -> Html | None
         return html('It has not begun. <a href="{}log">As JSON</a>', root)
     epoch = epochs[0]
     return html(
-        '<span class="state {}">{}</span> {}<code>{}</code>, {} signed {}. <a href="{}log">Keys and epochs</a>',
-        _DOTS[epoch.state], epoch.state, _meaning(epoch), epoch.origin,
-        f"{epoch.size:,}", "entry" if epoch.size == 1 else "entries", root,
+        '<span class="state {}">{}</span>: <code>{}</code>, {} signed {}. <a href="{}log">Keys and epochs</a>{}',
+        _DOTS[epoch.state], epoch.state, epoch.origin,
+        f"{epoch.size:,}", "entry" if epoch.size == 1 else "entries", root, _meaning(epoch),
     )  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def _meaning(epoch: LogEpoch) -> Html | str:
     if epoch.state not in _STANDS:
         return ""
     return html(
-        '<strong class="bad">Nothing new is logged: {}.</strong> The registry goes on, and what it takes waits for '
-        "its operator to let the log go on. ",
+        '. <strong class="bad">Nothing new is logged: {}.</strong> The registry serves on; what it takes is logged '
+        "when its operator lets the log go on.",
         seen(epoch.why or "the operator has not said why"),
     )
