@@ -132,26 +132,13 @@ def test_a_mirror_grows_and_can_be_imported_elsewhere(person: Person, key: str, 
     assert CliRunner().invoke(main, ["verify", *place, "--data-dir", str(tmp_path / "other")]).exit_code in (0, 2)
 
 
-def position(path: Path) -> bytes:
-    """What a follower has kept; nothing before its first page."""
-    return path.read_bytes() if path.exists() else b""
-
-
-def settled(path: Path) -> bytes:
-    """What a follower has kept, when it has kept every page that it has printed so far."""
+def settled(path: Path, before: bytes = b"") -> bytes:
+    """What a follower has kept, other than `before`, when it has kept every page that it has printed."""
     kept = b""
-    while not kept or position(path) != kept:
-        kept = position(path)
+    while kept in {b"", before} or path.read_bytes() != kept:
+        kept = path.read_bytes() if path.exists() else b""
         time.sleep(0.3)
     return kept
-
-
-def wait_for_position(path: Path, before: bytes) -> None:
-    """Wait until a follower has kept the page that it has just printed."""
-    deadline = time.monotonic() + 10
-    while position(path) == before:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_following_goes_on_where_it_was_and_ends_with_a_signal(person: Person, tmp_path: Path) -> None:
@@ -172,7 +159,7 @@ def test_following_goes_on_where_it_was_and_ends_with_a_signal(person: Person, t
             expected = person.json("triggers", "create", *draft(cid, version))["sig"]
             while expected not in seen:
                 seen.append(json.loads(process.stdout.readline())["sig"])
-            wait_for_position(tmp_path / "position", kept)
+            settled(tmp_path / "position", kept)
             process.send_signal(signal.SIGINT)
         assert process.returncode == 128 + signal.SIGINT
     assert len(set(seen)) == len(seen)
