@@ -37,6 +37,7 @@ Object.assign(known, {
   },
   signedAt: (note, vkey) => log.signedAt(log.readNote(note), vkey),
   triggerEntry: (record, digest, domain) => log.triggerEntry(record, digest, domain),
+  deactivationEntry: (record) => log.deactivationEntry(record),
   functionEntry: (record) => log.functionEntry(record),
 });
 const answers = [];

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 
+import httpx2
 import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
@@ -32,6 +34,21 @@ async def test_a_trigger_and_a_function_are_proved(chromium: Browser, registry: 
         await expect(page.locator("#logged")).to_have_class("check yes")
         await logged(page, f"console/functions/{registry.world.cids['Refill']}")
         watch.expect_refusals()  # the first asks may have been too early
+
+
+async def test_the_end_of_a_trigger_is_proved(chromium: Browser, registry: Registry) -> None:
+    found = await asyncio.to_thread(httpx2.get, f"{registry.url}/triggers?active=false&limit=100")
+    sig = next(each["sig"] for each in found.json() if "deactivateSig" in each)
+    async with watched(chromium, registry.url) as (context, watch):
+        page = await context.new_page()
+        await logged(page, f"console/triggers/{sig}")
+        await expect(page.locator("#logged-end h2")).to_have_text("Is its end in the transparency log?")
+        await expect(page.locator("#logged-end .verdict")).to_have_text(YES, timeout=20_000)
+        await page.route("**/deactivations/0x*", changed('"createdAt":"202', '"createdAt":"203'))
+        await page.goto(f"console/triggers/{sig}")
+        await expect(page.locator("#logged-end .verdict")).to_contain_text("No. the log does not have this record")
+        await expect(page.locator("#logged .verdict")).to_have_text(YES)
+        watch.expect_refusals()
 
 
 Change = Callable[[Route], Awaitable[None]]

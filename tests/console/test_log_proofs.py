@@ -8,7 +8,7 @@ import pytest
 from proving import NODE, Failed, prove
 
 from log_site import NOW_S, LogSite, SiteEpoch
-from muniment.tlog.entries import FunctionFact, description_hash
+from muniment.tlog.entries import DeactivationFact, FunctionFact, description_hash
 from muniment.tlog.proofs import Proof, parse_proof
 from muniment.tlog.tree import complete_hash, hashes_of, inclusion_ranges, leaf_hash
 
@@ -80,7 +80,14 @@ def test_entries_are_those_of_the_log() -> None:
         "description": "Every six hours ☂",
     }  # fmt: skip
     function = {"CID": "Qm", "creator": "0xA", "createdAt": "2026-11-20T19:48:00.123Z"}
-    trigger, deployed = prove(("triggerEntry", record, "0xd", "Mimic Protocol - Registry"), ("functionEntry", function))
+    ended = {
+        "signature": "0xs", "signer": "0xA", "createdAt": function["createdAt"], "triggerSigs": ["0x1b", "0x2b"],
+        "domain": {"name": "Mimic Protocol - Registry"},
+    }  # fmt: skip
+    asked = ("triggerEntry", record, "0xd", "Mimic Protocol - Registry")
+    trigger, deployed, end = prove(asked, ("functionEntry", function), ("deactivationEntry", ended))
+    end_fact = DeactivationFact("0xs", "0xA", function["createdAt"], "Mimic Protocol - Registry", ("0x1b", "0x2b"))
+    assert end.encode() == end_fact.data
     assert trigger.split("\n") == [
         "muniment/trigger/v1", "0x1b", "0xA", "0xd", "Qm", record["createdAt"],
         description_hash(record["description"]), "Mimic Protocol - Registry", "",

@@ -130,15 +130,18 @@ def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
     )  # fmt: skip
 
 
-def logged(context: Context, path: str, protocol: str = "") -> Html:
-    """The place for the proof that the record at `path` of the API is in the transparency log, which needs a script."""
+def logged(context: Context, path: str, protocol: str = "", *, is_end: bool = False) -> Html:
+    """The place for the proof that the record at `path` of the API is in the transparency log, which needs a script.
+
+    `is_end`: the record is the deactivation of the trigger that the page shows.
+    """
     if context.settings.tlog == "off":
         return NOTHING
     return html(
-        '<section class="check" id="logged" data-path="{}" data-protocol="{}"><h2>Is it in the transparency log?</h2>'
+        '<section class="check" id="{}" data-path="{}" data-protocol="{}"><h2>Is {} in the transparency log?</h2>'
         '<p class="verdict" aria-live="polite">With a script this page builds the entry from the record, and checks '
         "the proof that the log has it.</p></section>",
-        path, protocol,
+        "logged-end" if is_end else "logged", path, protocol, "its end" if is_end else "it",
     )  # fmt: skip
 
 

@@ -2,13 +2,12 @@
 
 import { Problem, ask, call } from "./api.js";
 import { element, fill, find, messageOf } from "./dom.js";
-import { checkProof, functionEntry, signedAt, triggerEntry } from "./proofs/log.js";
+import { checkProof, deactivationEntry, functionEntry, signedAt, triggerEntry } from "./proofs/log.js";
 import { digest } from "./proofs/typed-data.js";
 import { hex } from "./proofs/bytes.js";
 
 const TRIES = 5;
-const place = find("logged");
-if (place) void show(place);
+for (const place of [find("logged"), find("logged-end")]) if (place) void show(place);
 
 /** @param {HTMLElement} shown */
 async function show(shown) {
@@ -43,6 +42,7 @@ async function prove(path, protocol) {
  * @param {string} protocol
  */
 function entryOf(record, protocol) {
+  if (record.triggerSigs) return deactivationEntry(record);
   if (!record.sig) return functionEntry(record);
   const { functionCid, version, input, config, executionFeeLimit, minValidations, types } = record;
   const domain = { name: `${protocol} Protocol - Registry`, version: "1" };

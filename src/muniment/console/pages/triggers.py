@@ -83,7 +83,7 @@ async def trigger_page(context: Context, request: Request, sig: Signature) -> Pa
         await _proof(context, request, trigger), _inputs(trigger, context.chains),
         heading("Intents that it led to", end=link(f"{root}console/intents?configSig={trigger.sig}", "All of them")),
         rows.intents(led_to.records, root, now_ms, none="None yet."),
-        _end(trigger, now_ms),
+        _end(context, trigger, now_ms),
         html("<details><summary>Typed data</summary><pre>{}</pre></details>", _typed_data(trigger)),
     )  # fmt: skip
     return Page(
@@ -184,11 +184,12 @@ def _inputs(trigger: Trigger, chains: Mapping[int, Chain]) -> Html:
     return html("{}{}", heading("Inputs"), table(("Name", "Type", "Value"), lines, label="Inputs"))
 
 
-def _end(trigger: Trigger, now_ms: int) -> Html | None:
+def _end(context: Context, trigger: Trigger, now_ms: int) -> Html | None:
     if trigger.deactivate_sig:
         return html(
-            '{}<p id="ended" data-deactivation="{}">The owner ended it for ever by the signature {}.</p>',
+            '{}<p id="ended" data-deactivation="{}">The owner ended it for ever by the signature {}.</p>{}',
             heading("Deactivated"), trigger.deactivate_sig, identifier(trigger.deactivate_sig),
+            logged(context, f"deactivations/{trigger.deactivate_sig}", is_end=True),
         )  # fmt: skip
     if is_active(trigger, now_ms) == "ended":
         return None

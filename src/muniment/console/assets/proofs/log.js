@@ -35,6 +35,14 @@ export function functionEntry({ CID, creator, createdAt }) {
 }
 
 /**
+ * The entry of a deactivation.
+ * @param {{signature: string, signer: string, createdAt: string, domain: {name: string}, triggerSigs: string[]}} record
+ */
+export function deactivationEntry({ signature, signer, createdAt, domain, triggerSigs }) {
+  return entry("deactivation", [signature, signer, createdAt, domain.name, ...triggerSigs]);
+}
+
+/**
  * @param {string} kind
  * @param {(string | undefined)[]} lines
  */
