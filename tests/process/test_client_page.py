@@ -24,7 +24,7 @@ from service import Service
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "client.md").read_text("utf-8"), re.DOTALL)
-FIRST, ERRORS, FOLLOW, RELAYER, RECORD, SOLVER = PROGRAMS
+FIRST, PROVE, ERRORS, FOLLOW, RELAYER, RECORD, SOLVER = PROGRAMS
 [README] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
 PRINTED_URL = "http://127.0.0.1:8787"
 SETTLER = "0x609d831C0068844e11eF85a273c7F356212Fd6D1"
@@ -109,6 +109,16 @@ async def test_the_program_of_the_readme_lists_active_triggers(service: Service,
         cid = await deploy(client)
         await register(client, TriggerDraft(cid, OWNER))
     assert run(README, folder, service.url) == [f"{OWNER.address} {cid} Every six hours"]
+
+
+async def test_the_program_for_proofs_says_where_a_trigger_is_in_the_log(service: Service, folder: Path) -> None:
+    async with httpx2.AsyncClient(base_url=service.url, timeout=60) as client:
+        sig = (await register(client, TriggerDraft(await deploy(client), OWNER)))["sig"]
+    deadline = time.monotonic() + SECONDS_MAX
+    while (lines := run(PROVE, folder, service.url)) == [f"{sig} is not there yet; ask again in 2 seconds"]:
+        assert time.monotonic() < deadline
+    [line] = lines
+    assert re.fullmatch(rf"{sig} is at index \d+ of \d+ entries of [0-9a-f]{{16}}\.muniment\.invalid/log/1", line)
 
 
 def test_the_program_for_errors_names_what_is_wrong(service: Service, folder: Path) -> None:
