@@ -32,15 +32,16 @@ async def main(folder: Path) -> None:
             world = await fill(context, client, lambda moment_ms: now_ms.__setitem__(0, moment_ms), intents=400)
         for part in (context.outgoing, context.outgoing_webhooks, context.database):
             await part.close()
-        service = Service(Path(data)).start()
+        service = Service(Path(data), environment={"MUNIMENT_TLOG_NAME": "registry.example.org"}).start()
         try:
             async with browser() as launched:
                 page = await launched.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
-                await page.goto(f"{service.url}/console")
-                await page.screenshot(path=folder / "overview.png")
                 await page.goto(f"{service.url}/console/triggers/{world.triggers[2]['sig']}")
                 await expect(page.locator("#proof .verdict")).to_contain_text("Yes.")
+                await expect(page.locator("#logged .verdict")).to_contain_text("Yes.", timeout=20_000)
                 await page.screenshot(path=folder / "trigger.png")
+                await page.goto(f"{service.url}/console")
+                await page.screenshot(path=folder / "overview.png")
         finally:
             service.stop()
 
