@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from cpu_time import slowness
 from decoders import FIELD, FIELDS, TARGETS
-from hostile import PIECES, Shape, slowness
+from hostile import PIECES, Shape
 from muniment.app import Application
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

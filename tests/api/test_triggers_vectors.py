@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import httpx2
 import pytest
 
 from conformance import check_answer
+from cpu_time import cpu_within
 from muniment.app import Application
 from muniment.context import Context
 from muniment.functions.manifest import _INPUT_TYPE
@@ -70,10 +70,8 @@ async def posted(context: Context, case: dict[str, Any], body: dict[str, Any]) -
     hooks = {"response": [check_answer]}
     async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as client:
         headers = {"content-type": "application/json"}
-        started = time.process_time()
-        response = await client.post("/triggers", content=json.dumps(body), headers=headers)
-        assert time.process_time() - started < SECONDS_MAX
-        return response
+        with cpu_within(SECONDS_MAX):
+            return await client.post("/triggers", content=json.dumps(body), headers=headers)
 
 
 # v 0 and 1 are lifted to 27 and 28, as hardware wallets count from 0.

@@ -11,8 +11,9 @@ import json
 import subprocess
 import sys
 
+from cpu_time import cpu_seconds, slowness
 from decoders import DECODERS, Decoder
-from hostile import PIECES, Shape, cpu_seconds, slowness
+from hostile import PIECES, Shape
 
 # On the event loop nobody else is answered meanwhile.
 LOOP_SECONDS_MAX = 0.020

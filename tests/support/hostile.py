@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
-from muniment.errors import Refusal
-from muniment.outgoing import Unreachable
-
-REFUSALS = (Refusal, ValueError, Unreachable)
 PIECES = (
     b'"',
     b"\\",
@@ -162,24 +155,3 @@ class Shape:
         if not self.tail:
             return self.head + (self.piece * (inner // len(self.piece) + 1))[:inner]
         return self.head + (self.piece * max(1, inner // len(self.piece))).removesuffix(b",") + self.tail
-
-
-def cpu_seconds(call: Callable[[], object], runs: int) -> float:
-    """What one call of the fastest of `runs` takes of this thread's CPU. What it refuses, it refuses."""
-    best = float("inf")
-    for _ in range(runs):
-        started = time.thread_time()
-        with suppress(*REFUSALS):
-            call()
-        best = min(best, time.thread_time() - started)
-    return best
-
-
-def slowness() -> float:
-    """How much slower this machine is now than an idle one, on which a million turns of a loop take 30 ms."""
-
-    def turn() -> None:
-        for number in range(250_000):
-            _ = number * number
-
-    return max(1.0, cpu_seconds(turn, 5) / 0.0075)

@@ -2,12 +2,12 @@
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cpu_time import cpu_within
 from muniment.errors import InvalidTypedData, Refusal, SignatureMismatch
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature, personal_digest, recover
@@ -58,19 +58,16 @@ def test_a_valid_trigger_passes_when_a_manifest_can_declare_its_inputs(case: dic
 
 @pytest.mark.parametrize("case", cases("eip712_trigger_hostile"), ids=lambda case: f"{case['id']}-{case['kind']}")
 def test_a_hostile_request_is_refused_quickly_and_an_honest_one_is_not(case: dict[str, Any]) -> None:
-    started = time.process_time()
-    try:
-        signature, signer = Signature.parse(case["sig"]), Address.parse(case["signer"])
-        struct_hash = trigger_hash(case["types"], case["values"], manifest_of(case["types"]))
-        if recover(digest(DOMAIN, struct_hash), signature) != signer:
-            raise SignatureMismatch("the signature is by another key or over other data")
-        accepted = True
-    except Refusal:
-        accepted = False
-    seconds = time.process_time() - started
-
+    with cpu_within(SECONDS_MAX):
+        try:
+            signature, signer = Signature.parse(case["sig"]), Address.parse(case["signer"])
+            struct_hash = trigger_hash(case["types"], case["values"], manifest_of(case["types"]))
+            if recover(digest(DOMAIN, struct_hash), signature) != signer:
+                raise SignatureMismatch("the signature is by another key or over other data")
+            accepted = True
+        except Refusal:
+            accepted = False
     assert accepted is (case["expect"]["verdict"] == "accept" or case["id"] in LIFTED)
-    assert seconds < SECONDS_MAX
 
 
 @pytest.mark.parametrize("case", cases("deactivation_candidates"), ids=lambda case: f"{case['id']}-{case['kind']}")
