@@ -64,7 +64,7 @@ def _reads(url: str, bodies: list[bytes], reads: int) -> list[float]:
             body = bodies[number // _READS_PER_CREATE] if number % _READS_PER_CREATE == 0 else None
             if body is not None:
                 writer.sendall(post("/triggers", body))
-                time.sleep(random.uniform(0, 0.1))  # the read falls anywhere in the round of the event  # noqa: S311
+                time.sleep(random.uniform(0, 0.1))  # the read falls anywhere in the round of the event
             begun = time.perf_counter()
             reader.sendall(_LISTING)
             assert reader.recv(65_536).startswith(b"HTTP/1.1 200")

@@ -87,7 +87,7 @@ def copy_all(database: Path) -> None:
         shift = copy * IMPORTED
         mark = copy.to_bytes(4)
         connection.execute(
-            f"INSERT INTO intents (seq, hash, user_address, config_sig, {columns}) "  # noqa: S608 - columns of ours
+            f"INSERT INTO intents (seq, hash, user_address, config_sig, {columns}) "
             "SELECT seq + ?, randomblob(32), "
             "CAST(substr(user_address, 1, 12) || ? || substr(user_address, 17) AS BLOB), "
             f"CAST(substr(config_sig, 1, 12) || ? || substr(config_sig, 17) AS BLOB), {columns} "
@@ -97,7 +97,7 @@ def copy_all(database: Path) -> None:
         for table, identity in (("intent_proposals", "hash"), ("intent_logs", "identity")):
             rest = "status, record" if table == "intent_proposals" else "record"
             connection.execute(
-                f"INSERT INTO {table} (intent_seq, n, {identity}, {rest}) "  # noqa: S608 - names of ours
+                f"INSERT INTO {table} (intent_seq, n, {identity}, {rest}) "
                 f"SELECT intent_seq + ?, n, randomblob(32), {rest} FROM {table} WHERE intent_seq <= ?",
                 (shift, IMPORTED),
             )

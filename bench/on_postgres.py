@@ -77,7 +77,7 @@ async def _for_peer(cluster: Any, ours: str, cid: str, name: str) -> str:
     theirs: Any = await asyncpg.connect(url)
     source: Any = await asyncpg.connect(ours)
     with tempfile.TemporaryFile() as rows:
-        query = f"SELECT {', '.join(_COLUMNS)} FROM triggers ORDER BY seq"  # noqa: S608 - columns of ours
+        query = f"SELECT {', '.join(_COLUMNS)} FROM triggers ORDER BY seq"
         await theirs.execute((peer.FOLDER / "schema.postgres.sql").read_text("utf-8"))
         await theirs.execute("INSERT INTO functions VALUES ($1, $2)", cid, msgspec.json.encode(INPUTS).decode())
         await source.copy_from_query(query, output=rows, format="binary")

@@ -35,13 +35,13 @@ SELECT seq, sig, one_of_signers(), randomblob(32), one_of_functions(), protocol,
 FROM (SELECT registered.seq - copies.number AS seq, CAST(randomblob(64) || x'1b' AS BLOB) AS sig,
              abs(random()) % 100 AS state, protocol, created_at_ms, record
       FROM registered CROSS JOIN copies ORDER BY registered.seq, copies.number DESC LIMIT -1 OFFSET 0)
-"""  # noqa: S608 - columns of ours
+"""
 
 
 def spread(database: Path, copies: int) -> None:
     """Put `copies` in front of each registered trigger. Nobody else has the database open."""
     with closing(_quick(database)) as connection:
-        given = random.Random(5)  # noqa: S311 - the same spread in every run
+        given = random.Random(5)
         for name, count in (("signers", SIGNERS), ("functions", FUNCTIONS)):
             connection.create_function(f"one_of_{name}", 0, _Choice(name, count, given))
         indexes = connection.execute(
@@ -82,7 +82,7 @@ def for_peer(database: Path, cid: str, peers: list[Path]) -> None:
         connection.execute("INSERT INTO functions VALUES (?, ?)", (cid, json.dumps(INPUTS)))
         connection.commit()
         connection.execute("ATTACH ? AS theirs", (str(database),))
-        connection.execute(f"INSERT INTO triggers ({_COLUMNS}) SELECT {_COLUMNS} FROM theirs.triggers ORDER BY seq")  # noqa: S608 - columns of ours
+        connection.execute(f"INSERT INTO triggers ({_COLUMNS}) SELECT {_COLUMNS} FROM theirs.triggers ORDER BY seq")
         connection.commit()
     for other in others:
         shutil.copyfile(first, other)
@@ -94,7 +94,7 @@ def some(database: Path, count: int, few: Path) -> None:
         connection.execute("ATTACH ? AS theirs", (str(database),))
         connection.execute("INSERT INTO functions SELECT * FROM theirs.functions")
         connection.execute(
-            f"INSERT INTO triggers ({_EVERYTHING}) SELECT {_EVERYTHING} FROM theirs.triggers ORDER BY seq LIMIT ?",  # noqa: S608 - columns of ours
+            f"INSERT INTO triggers ({_EVERYTHING}) SELECT {_EVERYTHING} FROM theirs.triggers ORDER BY seq LIMIT ?",
             (count,),
         )
         connection.commit()

@@ -48,7 +48,7 @@ class _Sink(BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the signature is http.server's
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx2
 import pytest
@@ -195,7 +195,8 @@ async def stored(context: Context) -> dict[str, Any]:
         if context.settings.database_url.startswith("sqlite")
         else "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
     )
-    rows = {name: await context.database.fetch(f"SELECT * FROM {name} ORDER BY 1") for (name,) in tables}  # noqa: S608 - our tables
+    names: list[LiteralString] = [name for (name,) in tables]
+    rows = {name: await context.database.fetch(f"SELECT * FROM {name} ORDER BY 1") for name in names}
     blocks = context.settings.data_dir / "blocks"
     return {**rows, "files": sorted(str(path) for path in blocks.rglob("*") if path.is_file())}
 

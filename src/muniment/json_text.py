@@ -24,6 +24,7 @@ _BYTES_PER_CONTAINER: Final = 16
 _CHEAP_BYTES_MAX: Final = 6_000
 # Brackets, digits and exponents of either spelling become one of each.
 _KINDS: Final = bytes.maketrans(b"{}123456789E+", b"[]000000000e-")
+_OPENING: Final = 0x5B
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]")
 # Bytes of a text that are searched again for the cause of an error: a millisecond at this size.
 _SEARCHED_BYTES_MAX: Final = 16 * 1024
@@ -88,7 +89,7 @@ def _check_depth(brackets: bytes) -> None:
     """Decoders recurse, and trust a limit of the interpreter that any package may raise."""
     depth = 0
     for bracket in brackets:
-        depth += 1 if bracket == 0x5B else -1  # noqa: PLR2004 - [
+        depth += 1 if bracket == _OPENING else -1
         if depth > JSON_DEPTH_MAX:
             raise InvalidJson(f"nested deeper than {JSON_DEPTH_MAX} levels")
 

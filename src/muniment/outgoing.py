@@ -17,9 +17,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpcore2
 
@@ -248,15 +249,16 @@ def _target(url: str) -> tuple[httpcore2.URL, list[tuple[str, str]]]:
     """The target of a request to `url`, and its headers. Raises `Unreachable` for a malformed URL."""
     try:
         parts = urlsplit(url)
-        port = parts.port
-        host = (parts.hostname or "").encode("idna").decode("ascii") if not _is_ipv6(parts) else parts.hostname or ""
+        host, port = parts.hostname or "", parts.port
+        is_ipv6 = ":" in host
+        host = host if is_ipv6 else host.encode("idna").decode("ascii")
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         target = httpcore2.URL(scheme=parts.scheme, host=host, port=port, target=path)
     except (ValueError, TypeError):  # TypeError: httpcore2's word for letters beyond ASCII
         raise Unreachable("bad-url") from None
     if parts.scheme not in {"http", "https"} or not host:
         raise Unreachable("bad-url")
-    shown = (f"[{host}]" if _is_ipv6(parts) else host) + (f":{port}" if port is not None else "")
+    shown = (f"[{host}]" if is_ipv6 else host) + (f":{port}" if port is not None else "")
     headers = [("host", shown), ("accept", "application/json"), ("accept-encoding", "identity")]
     if parts.username is not None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
@@ -264,14 +266,10 @@ def _target(url: str) -> tuple[httpcore2.URL, list[tuple[str, str]]]:
     return target, headers
 
 
-def _is_ipv6(parts: SplitResult) -> bool:
-    return ":" in (parts.hostname or "")
-
-
 async def _content(response: httpcore2.Response, *, bytes_max: int) -> bytes:
-    if response.status != 200:  # noqa: PLR2004 - a redirect is no answer either
-        raise Unreachable(f"http-{response.status}")
-    return await _read(response, bytes_max)
+    if response.status == HTTPStatus.OK:  # a redirect is no answer either
+        return await _read(response, bytes_max)
+    raise Unreachable(f"http-{response.status}")
 
 
 async def _answer(response: httpcore2.Response, *, bytes_max: int) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import LiteralString
 
 from muniment.blocks.files import FileBlockStore
 from muniment.context import Context
@@ -43,5 +44,5 @@ async def remove(context: Context, digest: bytes) -> None:
         await _execute(context, "DELETE FROM blocks WHERE digest = ?", digest)
 
 
-async def _execute(context: Context, sql: str, *parameters: object) -> None:
+async def _execute(context: Context, sql: LiteralString, *parameters: object) -> None:
     assert await context.database.write(lambda tx: tx.execute(sql, parameters)) == 1

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import LiteralString
 
 from conftest import Clock
 from muniment.context import Context
@@ -62,16 +63,16 @@ async def until(condition: Callable[[], bool], seconds: float = 30) -> None:
         await asyncio.sleep(0.01)
 
 
-async def until_rows(context: Context, condition: str, count: int = 1) -> None:
+async def until_rows(context: Context, condition: LiteralString, count: int = 1) -> None:
     """Wait until `count` rows of the queue meet a condition of SQL."""
     deadline = time.monotonic() + 30
-    sql = f"SELECT count(*) FROM pins WHERE {condition}"  # noqa: S608 - text of the tests
+    sql = f"SELECT count(*) FROM pins WHERE {condition}"
     while (await context.database.fetch(sql)) != [(count,)]:
         assert time.monotonic() < deadline, await context.database.fetch("SELECT * FROM pins")
         await asyncio.sleep(0.02)
 
 
-async def row(context: Context, columns: str) -> tuple[object, ...]:
+async def row(context: Context, columns: LiteralString) -> tuple[object, ...]:
     """Columns of the only row of the queue."""
-    (found,) = await context.database.fetch(f"SELECT {columns} FROM pins")  # noqa: S608 - text of the tests
+    (found,) = await context.database.fetch(f"SELECT {columns} FROM pins")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from pathlib import Path
+from typing import LiteralString
 
 import httpx2
 import pytest
@@ -34,7 +35,7 @@ async def upload(client: httpx2.AsyncClient) -> str:
     return response.json()["CID"]
 
 
-async def change(context: Context, sql: str, *parameters: object) -> None:
+async def change(context: Context, sql: LiteralString, *parameters: object) -> None:
     assert await context.database.write(lambda tx: tx.execute(sql, parameters)) > 0
 
 

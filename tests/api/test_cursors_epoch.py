@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx2
 import pytest
@@ -158,7 +158,7 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
 
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         self.asked.append(sql)
         return await self._database.fetch(sql, parameters)
 

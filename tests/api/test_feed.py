@@ -237,7 +237,7 @@ async def test_a_filter_that_matches_little_moves_on_and_ends(client: httpx2.Asy
     async def fill(tx: Any) -> None:
         values = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(rows))
         await tx.execute(
-            f"INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts) VALUES {values}",  # noqa: S608 - ? only
+            f"INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts) VALUES {values}",
             [value for row in rows for value in row],
         )
 

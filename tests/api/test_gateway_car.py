@@ -182,7 +182,7 @@ async def test_a_client_sees_the_connection_break(world: World, path: str) -> No
     world.damage(last)
     server = uvicorn.Server(uvicorn.Config(world.app, interface="asgi3", port=0, lifespan="off", log_config=None))
     serving = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn has a flag, no event
+    while not server.started:
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:

@@ -5,7 +5,7 @@ Their statements are written here as they were: they name `intents`, `intent_pro
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx2
 import pytest
@@ -70,7 +70,7 @@ async def test_rows_of_both_releases_are_numbered_in_the_order_of_commits(
 async def test_the_statements_of_the_release_before_meet_nothing_of_the_second_form(context: Context) -> None:
     second = await of_both(context)
 
-    async def fetch(sql: str, *values: object) -> list[Row]:
+    async def fetch(sql: LiteralString, *values: object) -> list[Row]:
         return await context.database.fetch(sql, values)
 
     assert len(await fetch(LISTED)) == 3

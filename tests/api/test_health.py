@@ -147,7 +147,7 @@ async def test_the_sweep_survives_a_database_that_does_not_answer(context: Conte
 
     async with lifespan(Application(context, sweeps=(settle,), sweep_seconds=0.01)):
         async with asyncio.timeout(60):
-            while len(turns) <= 2:  # noqa: ASYNC110 - a sweep tells nobody
+            while len(turns) <= 2:
                 await asyncio.sleep(0.01)
 
 

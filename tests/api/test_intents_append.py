@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx2
 import pytest
@@ -168,7 +168,7 @@ async def test_a_full_intent_refuses_new_entries_and_accepts_known_ones(
     nothing_stored: NothingStored,
     kind: str,
     make: Any,
-    table: str,
+    table: LiteralString,
     holds: int,
 ) -> None:
     of = await operator.recorded()
@@ -176,15 +176,15 @@ async def test_a_full_intent_refuses_new_entries_and_accepts_known_ones(
     unique = "hash" if kind == "proposals" else "identity"
     extra = ", status" if kind == "proposals" else ""
     values = ", 'received'" if kind == "proposals" else ""
-    ((seq, record),) = await context.database.fetch(f"SELECT intent_seq, record FROM {table}")  # noqa: S608 - our tables
+    ((seq, record),) = await context.database.fetch(f"SELECT intent_seq, record FROM {table}")
 
     async def fill(tx: Any) -> None:
         for n in range(2, holds + 1):
             await tx.execute(
-                f"INSERT INTO {table} (intent_seq, n, {unique}{extra}, record) VALUES (?, ?, ?{values}, ?)",  # noqa: S608 - our tables
+                f"INSERT INTO {table} (intent_seq, n, {unique}{extra}, record) VALUES (?, ?, ?{values}, ?)",
                 (seq, n, n.to_bytes(32), record),
             )
-        await tx.execute(f"UPDATE intents SET {kind[:-1]}_count = {holds}")  # noqa: S608 - our tables
+        await tx.execute(f"UPDATE intents SET {kind[:-1]}_count = {holds}")
 
     await context.database.write(fill)
     async with nothing_stored():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx2
 import pytest
@@ -142,7 +142,9 @@ async def test_a_sweep_looks_only_at_intents_that_have_expired(database: SqliteD
 
 
 @pytest.mark.parametrize("kind", [SUBMITTED, ENQUEUED, CLAIMED])
-async def test_receipts_are_looked_for_without_a_look_at_other_intents(database: SqliteDatabase, kind: str) -> None:
+async def test_receipts_are_looked_for_without_a_look_at_other_intents(
+    database: SqliteDatabase, kind: LiteralString
+) -> None:
     await fill(database, range(MANY))
     await database.write(lambda tx: tx.execute("UPDATE intents SET chain_status = status WHERE status = 'succeeded'"))
     with steps(database._view._connection) as counted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import cast
+from typing import LiteralString, cast
 
 from intents_world import intent_body, operations_body, record, record_at
 
@@ -87,7 +87,7 @@ class Counted:
         self._database = database
         self.asked = 0
 
-    async def fetch_slow(self, sql: str, parameters: Sequence[object] = (), *, client: str = "") -> list[Row]:
+    async def fetch_slow(self, sql: LiteralString, parameters: Sequence[object] = (), *, client: str = "") -> list[Row]:
         self.asked += 1
         return await self._database.fetch_slow(sql, parameters, client=client)
 

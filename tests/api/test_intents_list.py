@@ -37,7 +37,7 @@ MIXES = 80
 @pytest.fixture
 async def shelf(context: Context, clock: Clock) -> Shelf:
     """Intents of every kind and both forms; some created in the same millisecond, some with the clock set back."""
-    chance = random.Random(11)  # noqa: S311 - the same table in every run
+    chance = random.Random(11)
     rows: list[Row] = []
     timed: list[tuple[int, dict[str, Any]]] = []
     now_ms, created_ms = NOW_MS - 4 * HOUR * 1_000, {"1": 0, "2": 0}
@@ -86,7 +86,7 @@ async def hashes(client: httpx2.AsyncClient, query: dict[str, Any]) -> list[str]
 async def test_every_filter_and_every_pair_answers_what_the_model_answers(
     client: httpx2.AsyncClient, world: Shelf
 ) -> None:
-    chance = random.Random(12)  # noqa: S311 - the same queries in every run
+    chance = random.Random(12)
     seen = 0
     for names in [(), *itertools.combinations(FILTERS, 1), *itertools.combinations(FILTERS, 2)]:
         for _ in range(4):
@@ -102,7 +102,7 @@ async def test_every_filter_and_every_pair_answers_what_the_model_answers(
 async def test_mixes_of_filters_answer_what_the_model_answers_on_every_page(
     client: httpx2.AsyncClient, world: Shelf
 ) -> None:
-    chance = random.Random(13)  # noqa: S311 - the same queries in every run
+    chance = random.Random(13)
     seen = 0
     for _ in range(MIXES):
         drawn = {name: value for name, value in world.draw(chance).items() if chance.random() < 0.3}
@@ -120,7 +120,7 @@ async def test_pages_behind_a_long_offset_answer_what_the_model_answers(
     client: httpx2.AsyncClient, world: Shelf, generation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "OFFSET_QUICK_MAX", 1)
-    chance = random.Random(14)  # noqa: S311 - the same queries in every run
+    chance = random.Random(14)
     for offset, sort in itertools.product((2, 5, 30, 200), (1, -1)):
         drawn = {name: value for name, value in world.draw(chance).items() if chance.random() < 0.2}
         query = {**drawn, "generation": generation, "sort": sort}
@@ -222,7 +222,7 @@ async def test_a_bad_parameter_is_refused_by_name(
 
 
 async def test_a_parameter_given_twice_is_refused(client: httpx2.AsyncClient, shelf: Shelf) -> None:
-    given = {**shelf.draw(random.Random(1)), "limit": 5, "offset": 0, "sort": 1, "cursor": Cursor.after(1)}  # noqa: S311 - the same in every run
+    given = {**shelf.draw(random.Random(1)), "limit": 5, "offset": 0, "sort": 1, "cursor": Cursor.after(1)}
     for name, value in given.items():
         response = await client.get("/intents", params=[(name, value), (name, value)])
         check_refusal(response, 400, "invalid-parameter", parameter=name)

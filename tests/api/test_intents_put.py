@@ -36,7 +36,7 @@ async def operator(client: httpx2.AsyncClient, context: Context) -> OperatorClie
 async def written(context: Context) -> dict[str, Any]:
     """Every row about intents; the audit log names repetitions too."""
     tables = ("intents", "intent_proposals", "intent_logs")
-    return {name: await context.database.fetch(f"SELECT * FROM {name}") for name in tables}  # noqa: S608 - our tables
+    return {name: await context.database.fetch(f"SELECT * FROM {name}") for name in tables}
 
 
 async def test_an_intent_is_answered_with_every_field_of_the_interface(operator: OperatorClient) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import LiteralString, cast
 
 import pytest
 
@@ -17,7 +17,7 @@ from muniment.storage.database import Database, Row, Transaction
 
 pytestmark = pytest.mark.spoils_events("rows are filled in by SQL")
 ROWS = 600
-SHARED = (
+SHARED: tuple[LiteralString, ...] = (
     "hash", "settler", "deadline", "status", "standing", "proposal_count", "log_count", "created_at_ms", "record",
 )  # fmt: skip
 
@@ -27,10 +27,12 @@ class Explained:
 
     def __init__(self, context: Context) -> None:
         self._database = context.database
-        self._explain = "EXPLAIN QUERY PLAN" if context.settings.database_url.startswith("sqlite") else "EXPLAIN"
+        self._explain: LiteralString = (
+            "EXPLAIN QUERY PLAN" if context.settings.database_url.startswith("sqlite") else "EXPLAIN"
+        )
         self.plans: list[str] = []
 
-    async def fetch_slow(self, sql: str, parameters: Sequence[object] = (), *, client: str = "") -> list[Row]:
+    async def fetch_slow(self, sql: LiteralString, parameters: Sequence[object] = (), *, client: str = "") -> list[Row]:
         rows = await self._database.fetch_slow(f"{self._explain} {sql}", parameters, client=client)
         self.plans.append("\n".join(str(row[-1]) for row in rows))
         return []
@@ -41,9 +43,16 @@ async def fill(tx: Transaction) -> None:
     for n in range(ROWS):
         at_ms, key = NOW_MS - n * HOUR_MS, n.to_bytes(32)
         shared = zip(SHARED, (key, b"s" * 20, b"\xff" * 32, "created", "created", 0, 0, at_ms, "{}"), strict=True)
-        row, sig = dict[str, object](shared), key + key + b"\x1b"
-        first = {**row, "seq": 2 * n + 1, "user_address": key[:20], "config_sig": sig, "op": 1}
-        second = {**row, "seq": 2 * n + 2, "trigger_sig": sig, "operation_count": 1}
+        row: dict[LiteralString, object] = dict(shared)
+        sig = key + key + b"\x1b"
+        first: dict[LiteralString, object] = {
+            **row,
+            "seq": 2 * n + 1,
+            "user_address": key[:20],
+            "config_sig": sig,
+            "op": 1,
+        }
+        second: dict[LiteralString, object] = {**row, "seq": 2 * n + 2, "trigger_sig": sig, "operation_count": 1}
         await insert_rows(tx, f"intents ({', '.join(first)})", [tuple(first.values())])
         await insert_rows(tx, f"intents_2 ({', '.join(second)})", [tuple(second.values())])
         entry = (at_ms, "o", "move to enqueued", key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, LiteralString, NamedTuple, cast
 
 import httpx2
 import pytest
@@ -137,12 +137,12 @@ class Recorder:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.asked: list[tuple[str, Sequence[object]]] = []
+        self.asked: list[tuple[LiteralString, Sequence[object]]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
 
-    async def fetch_slow(self, sql: str, parameters: Sequence[object] = (), *, client: str = "") -> list[Any]:
+    async def fetch_slow(self, sql: LiteralString, parameters: Sequence[object] = (), *, client: str = "") -> list[Any]:
         self.asked.append((sql, parameters))
         return await self._database.fetch_slow(sql, parameters, client=client)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, LiteralString
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -154,7 +154,7 @@ async def under_way(url: str, sig: str) -> AsyncGenerator[None]:
     driver = asyncpg
     connection = await driver.connect(url)
     try:
-        await connection.execute(f"CREATE TEMP TABLE held AS SELECT * FROM triggers WHERE sig = '\\x{sig[2:]}'::bytea")  # noqa: S608 - a signature
+        await connection.execute(f"CREATE TEMP TABLE held AS SELECT * FROM triggers WHERE sig = '\\x{sig[2:]}'::bytea")
         await connection.execute("DELETE FROM triggers WHERE sig IN (SELECT sig FROM held)")
         await connection.execute("BEGIN; UPDATE held SET seq = next_seq(); INSERT INTO triggers SELECT * FROM held")
         yield
@@ -188,7 +188,7 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
 
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         self.asked.append(sql)
         return await self._database.fetch(sql, parameters)
 

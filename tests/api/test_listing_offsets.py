@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, LiteralString
 
 import asyncpg
 import httpx2
@@ -45,7 +45,7 @@ class Listening:
         self.asked: list[tuple[str, str]] = []
         fetch_slow = context.database.fetch_slow
 
-        async def listen(sql: str, parameters: Any = (), *, client: str = "") -> Any:
+        async def listen(sql: LiteralString, parameters: Any = (), *, client: str = "") -> Any:
             self.asked.append((sql, client))
             return await fetch_slow(sql, parameters, client=client)
 

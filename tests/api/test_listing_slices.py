@@ -214,7 +214,7 @@ async def test_a_client_that_follows_cursors_over_long_pages_gets_every_row_once
     tables = ("triggers", "function_creators", "functions")
     for lengths, limit, sort in drawn:
         for table in tables:
-            await context.database.write(lambda tx, table=table: tx.execute(f"DELETE FROM {table}"))  # noqa: S608 - ours
+            await context.database.write(lambda tx, table=table: tx.execute(f"DELETE FROM {table}"))
         expected = [json.loads(each) for each in (await fill(context, lengths))[::sort]]
         if sort == 1:
             assert await walk(caller, f"{path}?sort=1&limit={limit}&cursor={Cursor.after(0)}") == expected

@@ -82,7 +82,7 @@ async def test_a_page_of_one_filter_costs_the_same_among_few_and_many(
 
     async def empty(tx: Transaction) -> None:
         for table in ("intents", "intent_users_2", "intent_ops_2", "intents_2"):
-            await tx.execute(f"DELETE FROM {table}")  # noqa: S608 - our tables
+            await tx.execute(f"DELETE FROM {table}")
 
     await database.write(empty)
     for each in (fill_first, fill):

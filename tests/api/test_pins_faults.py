@@ -17,6 +17,7 @@ from muniment.app import Application
 from muniment.context import Context
 from muniment.pins.worker import PinLimits
 from muniment.storage import open_database
+from muniment.storage.sql import number_text
 from pin_node import PinNode, pin_node
 from postgres import Cluster
 
@@ -103,7 +104,7 @@ async def test_a_bundle_that_fails_again_and_again_waits_longer_each_time(
     waits: list[float] = []
     async with working(pinning):
         for failures in range(1, 15):
-            await until_rows(pinning, f"failures = {failures} AND taken = 0")
+            await until_rows(pinning, f"failures = {number_text(failures)} AND taken = 0")
             (due,) = await row(pinning, "due_at_ms")
             assert isinstance(due, int)
             waits.append((due - clock()) / 1000)
@@ -157,7 +158,8 @@ async def test_a_node_that_cannot_be_used_is_charged_to_no_bundle(
     await deploy(uploads)
     node.look_status = status
     async with working(pinning):
-        await until_rows(pinning, f"error = '{error}' AND failures = 0 AND taken = 0")
+        await until_rows(pinning, "error IS NOT NULL AND failures = 0 AND taken = 0")
+        assert await row(pinning, "error") == (error,)
         assert not node.imports
         node.look_status = 200
         await until_rows(pinning, "pinned_at_ms IS NOT NULL AND error IS NULL")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import replace
+from typing import LiteralString
 
 import pytest
 from tlog_world import KEY, add_triggers, entries_of, epoch_of, shown, turn
@@ -99,7 +100,7 @@ async def test_a_host_that_has_signed_for_a_log_that_the_database_does_not_know(
     )  # fmt: skip
 
 
-DAMAGES = {
+DAMAGES: dict[str, tuple[LiteralString, object, str]] = {
     "an entry": ("UPDATE tlog_tail SET entry = ? WHERE leaf_index = 257", b"other\n", "has another root"),
     "a lost entry": (
         "DELETE FROM tlog_tail WHERE leaf_index = 257 AND length(entry) > ?",

@@ -45,7 +45,7 @@ class Site:
         """Wait until the replica has all that the primary has."""
         ((position,),) = await self.primary.execute("SELECT pg_current_wal_flush_lsn()::text")
         received = f"SELECT 1 WHERE pg_last_wal_replay_lsn() >= '{position}'"
-        while not await self.replica.execute(received):  # noqa: ASYNC110 - nothing tells it
+        while not await self.replica.execute(received):
             await asyncio.sleep(0.01)
 
     async def cut(self) -> None:
@@ -53,7 +53,7 @@ class Site:
         await self.catch_up()
         await self.replica.execute("ALTER SYSTEM SET primary_conninfo = ''")
         await self.replica.execute("SELECT pg_reload_conf()")
-        while await self.replica.execute("SELECT 1 FROM pg_stat_wal_receiver"):  # noqa: ASYNC110 - nothing tells it
+        while await self.replica.execute("SELECT 1 FROM pg_stat_wal_receiver"):
             await asyncio.sleep(0.01)
 
     async def fail_over(self) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import LiteralString, TypeAlias
 
 import pytest
 from tlog_world import KEY, Kept, add_triggers, epoch_of, turn
@@ -19,7 +20,8 @@ from muniment.tlog.sequencing.mark import read_mark
 # 302 entries are shown, and 602 are stored: two full bundles, the second of which has entries that wait.
 SHOWN, STORED = 302, 602
 SECOND_BUNDLE, LAST_ENTRY = "WHERE level = -1 AND n = 1", "WHERE leaf_index = 601"
-HALTED = {
+Place: TypeAlias = tuple[LiteralString, LiteralString, LiteralString]
+HALTED: dict[Place, str] = {
     ("tlog_epochs", "epoch", ""): "has not the entries 512 to 602",
     ("tlog_epochs", "origin", ""): "which the database does not know",
     ("tlog_epochs", "place", ""): "it is not where the log was last open",
@@ -36,12 +38,13 @@ HALTED = {
     ("tlog_tiles", "data", "WHERE level = 1"): "the stored tree",
 }
 # They need no person: the log is not signed, and goes on when its row is repaired.
-UNSIGNED = [("tlog_epochs", "vkeys", ""), ("tlog_epochs", "state", "")]
+UNSIGNED: list[Place] = [("tlog_epochs", "vkeys", ""), ("tlog_epochs", "state", "")]
 # Nothing is computed from them, or nothing more: what is signed later is right.
-HARMLESS = [
+COUNTED: tuple[LiteralString, ...] = ("kind", "first_seq", "first_index", "count")
+HARMLESS: list[Place] = [
     ("tlog_epochs", "old_trigger", ""), ("tlog_epochs", "taken_over", ""), ("tlog_epochs", "opened_at_ms", ""),
     ("tlog_tiles", "data", "WHERE level = -1 AND n = 0"), ("tlog_tiles", "data", "WHERE level = 0 AND n = 0"),
-    *[("tlog_runs", column, "WHERE first_index = 302") for column in ("kind", "first_seq", "first_index", "count")],
+    *[("tlog_runs", column, "WHERE first_index = 302") for column in COUNTED],
 ]  # fmt: skip
 
 
@@ -59,9 +62,9 @@ def flipped(value: int | str | bytes, at: int) -> int | str | bytes:
     return data.decode("latin-1") if isinstance(value, str) else bytes(data)
 
 
-async def flip(context: Context, table: str, column: str, where: str, at: int) -> None:
-    ((value,),) = await context.database.fetch(f"SELECT {column} FROM {table} {where}")  # noqa: S608 - our names
-    sql = f"UPDATE {table} SET {column} = ? {where}"  # noqa: S608 - our names
+async def flip(context: Context, table: LiteralString, column: LiteralString, where: LiteralString, at: int) -> None:
+    ((value,),) = await context.database.fetch(f"SELECT {column} FROM {table} {where}")
+    sql = f"UPDATE {table} SET {column} = ? {where}"
     await context.database.write(lambda tx: tx.execute(sql, (flipped(value, at),)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import LiteralString
 
 import pytest
 from tlog_witness_world import (
@@ -111,7 +112,7 @@ async def test_a_database_that_went_back_is_halted_by_what_the_witnesses_have(
     old = await context.database.fetch("SELECT size, root, after_trigger, note, note_size FROM tlog_epochs")
     await grow(context, clock, integrator, 3)
 
-    async def go_back(sql: str, values: tuple[object, ...]) -> None:
+    async def go_back(sql: LiteralString, values: tuple[object, ...]) -> None:
         await context.database.write(lambda tx: tx.execute(sql, values))
 
     await go_back("UPDATE tlog_epochs SET size = ?, root = ?, after_trigger = ?, note = ?, note_size = ?", old[0])

@@ -6,7 +6,7 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx2
 import pytest
@@ -126,10 +126,10 @@ async def test_a_trigger_that_ended_since_the_last_sweep_is_no_longer_active(
 async def test_an_offset_without_a_filter_counts_entries_of_an_index_and_reads_no_row_on_its_way(
     client: httpx2.AsyncClient, database: SqliteDatabase, sort: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, Any]] = []
+    asked: list[tuple[LiteralString, Any]] = []
     fetch = SqliteDatabase.fetch_slow
 
-    async def listen(self: SqliteDatabase, sql: str, parameters: Any = (), *, client: str) -> Any:
+    async def listen(self: SqliteDatabase, sql: LiteralString, parameters: Any = (), *, client: str) -> Any:
         asked.append((sql, parameters))
         return await fetch(self, sql, parameters, client=client)
 

@@ -86,5 +86,5 @@ def waits_once(site: WitnessSite, body: bytes) -> Reply:
 
 async def until_it_is_asked(site: WitnessSite, times: int) -> None:
     async with asyncio.timeout(10):
-        while len(site.bodies) < times:  # noqa: ASYNC110 - they come in another thread
+        while len(site.bodies) < times:
             await asyncio.sleep(0.01)

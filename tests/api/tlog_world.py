@@ -110,17 +110,17 @@ class Kept:
     async def of(cls, context: Context) -> Kept:
         rows = dict[str, list[tuple[Any, ...]]]()
         for table in TABLES:
-            found = await context.database.fetch(f"SELECT * FROM {table} ORDER BY 1, 2, 3")  # noqa: S608 - our tables
+            found = await context.database.fetch(f"SELECT * FROM {table} ORDER BY 1, 2, 3")
             rows[table] = list(map(tuple, found))
         return cls(context, rows)
 
     async def put_back(self) -> None:
         async def work(transaction: Any) -> None:
             for table, rows in self._rows.items():
-                await transaction.execute(f"DELETE FROM {table}")  # noqa: S608 - our tables
+                await transaction.execute(f"DELETE FROM {table}")
                 for row in rows:
                     values = ", ".join("?" * len(row))
-                    await transaction.execute(f"INSERT INTO {table} VALUES ({values})", row)  # noqa: S608 - our tables
+                    await transaction.execute(f"INSERT INTO {table} VALUES ({values})", row)
 
         await self._context.database.write(work)
         for path in self._context.settings.data_dir.glob("*tlog-*"):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import LiteralString
 
 import asyncpg
 import pytest
@@ -23,7 +24,7 @@ from muniment.storage.sqlite import copying as sqlite_copying
 from postgres import Cluster
 
 ADDRESS = b"\xaa" * 20
-USERS = [
+USERS: list[tuple[LiteralString, tuple[bytes, int]]] = [
     ("INSERT INTO users (address, created_at_ms) VALUES (?, ?)", (number.to_bytes(20), number))
     for number in range(1, 31)
 ]
@@ -81,7 +82,8 @@ def refused(source: Place, target: Place, *arguments: str) -> str:
 
 def test_a_second_copy_is_refused_and_changes_nothing(source: Place, target: Place) -> None:
     assert copy(source, target).exit_code == 0
-    source.change(*((sql, (b"\xff" + address[1:], at)) for sql, (address, at) in USERS))  # pyright: ignore[reportIndexIssue] - addresses
+    for sql, (address, at) in USERS:
+        source.change((sql, (b"\xff" + address[1:], at)))
     before = target.rows()
     assert "TO holds a registry: there are rows in users, pins, executions" in refused(source, target)
     assert target.rows() == before
@@ -90,7 +92,7 @@ def test_a_second_copy_is_refused_and_changes_nothing(source: Place, target: Pla
 
 @pytest.mark.parametrize("fact", FACTS[1:], ids=lambda fact: fact[0].split()[2])
 def test_a_single_row_of_any_kind_is_a_registry(
-    file: Place, target: Place, fact: tuple[str, tuple[object, ...]]
+    file: Place, target: Place, fact: tuple[LiteralString, tuple[object, ...]]
 ) -> None:
     target.change(fact)
     before = target.rows()
@@ -236,7 +238,7 @@ def test_a_server_that_is_lost_on_the_way_ends_it_and_leaves_nothing(
     source.change(*USERS, *FACTS)
     target = Place.at(postgres_url, tmp_path)
     name = (source if lost == "FROM" else target).url.rpartition("/")[2]
-    cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"  # noqa: S608 - a name of ours
+    cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
     monkeypatch.setattr(postgres_copying, "ROWS_PER_BATCH", 3)
     after_rows(monkeypatch, 7, lambda: asyncio.run(cluster.execute(cut)))
     assert refused(source, target).startswith(f"{lost} fails: ")
@@ -281,7 +283,7 @@ def test_nothing_is_seen_of_it_before_it_is_complete(
     ids=["a new row", "another", "one that went"],
 )
 def test_who_writes_meanwhile_is_noticed_and_not_followed(
-    source: Place, target: Place, monkeypatch: pytest.MonkeyPatch, change: tuple[str, tuple[object, ...]]
+    source: Place, target: Place, monkeypatch: pytest.MonkeyPatch, change: tuple[LiteralString, tuple[object, ...]]
 ) -> None:
     before = source.rows()
     after_rows(monkeypatch, 1, lambda: source.change(change))

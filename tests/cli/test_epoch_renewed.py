@@ -174,7 +174,7 @@ def test_a_copy_to_a_place_that_served_before_begins_another_epoch(place: Place,
     at(filled(target), lambda client: register_more(client, "other"))
     theirs = at(target, lambda client: end_of(client, "/triggers?sort=1&limit=100"))
     for table in ("triggers", "function_creators", "functions", "users", "used_nonces", "events"):
-        target.change((f"DELETE FROM {table}", ()))  # noqa: S608 - our tables
+        target.change((f"DELETE FROM {table}", ()))
     ours = at(place, link_of)
     told = copy_all(place, target)
     assert "TO was a registry before: earlier cursors are refused (410 cursor-too-old)" in told.stdout

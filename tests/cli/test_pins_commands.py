@@ -58,7 +58,7 @@ def fill_queue(made: Place) -> list[str]:
             f"taken = 1, turn = 1, due_at_ms = {LATE_MS}",
         )
         for (digest, _), change in zip(rows, changes, strict=True):
-            sql = f"UPDATE pins SET {change} WHERE digest = ?"  # noqa: S608 - text of the test
+            sql = f"UPDATE pins SET {change} WHERE digest = ?"
             await context.database.write(lambda tx, sql=sql, digest=digest: tx.execute(sql, (digest,)))
         return [json.loads(record)["CID"] for _, record in rows]
 

@@ -211,7 +211,7 @@ TAMPERED = {
 @pytest.mark.parametrize("what", TAMPERED)
 def test_a_tampered_deactivation_is_named(registry: Registry, what: str) -> None:
     column, value = TAMPERED[what]
-    registry.sql(f"UPDATE deactivations SET {column} = ?", value)  # noqa: S608 - names of our own columns
+    registry.sql(f"UPDATE deactivations SET {column} = ?", value)
     wrong = registry.wrong()
     consent = f"0x{value.hex()}" if column == "signature" and isinstance(value, bytes) else registry.consent
     assert wrong[-1].startswith(f"deactivation {consent}: ")

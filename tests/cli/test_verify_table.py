@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import LiteralString
 
 import httpx2
 import pytest
@@ -48,7 +49,7 @@ async def deployed(context: Context) -> str:
         return await deploy(client, Bundle())
 
 
-def changed(settings: Settings, sql: str, *parameters: object) -> None:
+def changed(settings: Settings, sql: LiteralString, *parameters: object) -> None:
     async def change(context: Context) -> str:
         assert await context.database.write(lambda tx: tx.execute(sql, parameters)) == 1
         return ""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from facades_world import Calls, calls_of, signer
 
-from middle import Answered, Asked, Behaviour, Forward, Middle, before, bytes_of
+from middle import Answered, Asked, Behaviour, Forward, Middle, always, before, bytes_of
 from service import Service
 
 HTML = b"<html><h1>502 Bad Gateway</h1></html>"
@@ -47,7 +47,7 @@ FACADES = pytest.mark.parametrize("facade", ["sync", "aio"])
 
 def refusing(status: int, retry_after: str = "", content: bytes = b"") -> Behaviour:
     headers = {"retry-after": retry_after} if retry_after else {}
-    return lambda asked, forward: Answered(status, headers, content)  # noqa: ARG005 - it asks nobody
+    return always(Answered(status, headers, content))
 
 
 def cut_before(asked: Asked, forward: Forward) -> None:

@@ -12,7 +12,7 @@ from facades_world import bundle, calls_of, hash_of, new_intent, new_proposal, s
 from faults_world import FACADES, PASSING, Site, at_first, client, faulty_site, refusing
 
 from cpu_time import cpu_within
-from middle import Answered, Asked, Forward, before
+from middle import Answered, Asked, Forward, always, before
 from muniment.client import Forged, Retry, Unreachable, drivers
 from muniment.errors import Limited, Unavailable
 
@@ -120,7 +120,7 @@ def test_an_answer_that_does_not_end_is_given_up(site: Site, facade: str, monkey
 def test_a_redirect_is_not_followed(site: Site, facade: str, status: int) -> None:
     with before(site.middle.behind) as elsewhere, client(site, facade, api_key="mnk_secret") as calls:
         lead = Answered(status, {"location": f"{elsewhere.url}/functions"}, b"")
-        with site.middle.behaving(lambda asked, forward: lead):  # noqa: ARG005
+        with site.middle.behaving(always(lead)):
             for operation, given in (("intents.put", new_intent()), ("functions.deploy", bundle())):
                 with pytest.raises(Forged):
                     calls.do(operation, given)

@@ -61,7 +61,7 @@ def running(site: Site, mode: str, directory: Path) -> Generator[subprocess.Pope
 
 def killed_until(site: Site, mode: str, directory: Path, done: Callable[[], int]) -> int:
     """Kill the program at any time, until `done` counts all intents; how often."""
-    chance, deadline = random.Random(9), time.monotonic() + SECONDS_MAX  # noqa: S311 - times of kills are no secrets
+    chance, deadline = random.Random(9), time.monotonic() + SECONDS_MAX
     kills = 0
     while done() < INTENTS:
         begun = done()

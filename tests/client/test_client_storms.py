@@ -27,7 +27,7 @@ class Storm:
     """A proxy that has any fault at any time, the same ones in every run as far as threads allow."""
 
     def __init__(self) -> None:
-        self._chance = random.Random(16)  # noqa: S311 - faults are no secrets
+        self._chance = random.Random(16)
         self._lock = threading.Lock()
         self.faults = 0
 

@@ -133,7 +133,7 @@ class Rpc:
                 self.end_headers()
                 self.wfile.write(content)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+            def log_message(self, format: str, *args: object) -> None:
                 """Say nothing."""
 
         with LocalServer(("127.0.0.1", 0), Handler) as server:

@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import httpx2
 import pytest
@@ -94,7 +94,7 @@ def _wide_lines(text: str) -> list[int]:
     ]  # fmt: skip
 
 
-_CATALOGUES = {
+_CATALOGUES: dict[str, LiteralString] = {
     "sqlite": "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c "
     "WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.cid",
     "postgres": "SELECT table_name::text, column_name::text FROM information_schema.columns "

@@ -66,7 +66,7 @@ def browsing(home: Path, streams: dict[str, str]) -> Generator[Browser]:
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+        def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
     with LocalServer(("127.0.0.1", 0), Handler) as server:

@@ -41,9 +41,9 @@ class Prometheus:
     async def wait_for_scrapes(self, targets: int) -> None:
         """Until so many targets were scraped some times, and rules were evaluated."""
         async with asyncio.timeout(_START_SECONDS_MAX):
-            while len(await self.query(f"sum_over_time(up[5m]) >= {_SCRAPES}")) < targets:  # noqa: ASYNC110 - another process
+            while len(await self.query(f"sum_over_time(up[5m]) >= {_SCRAPES}")) < targets:
                 await asyncio.sleep(0.2)
-            while {rule["health"] for rule in await self.rules()} == {"unknown"}:  # noqa: ASYNC110 - likewise
+            while {rule["health"] for rule in await self.rules()} == {"unknown"}:
                 await asyncio.sleep(0.2)
 
 

@@ -47,7 +47,7 @@ class Recorder(BaseHTTPRequestHandler):
                 break
             self.rfile.read(int(line, 16) + 2)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+    def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
 

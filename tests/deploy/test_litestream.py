@@ -80,7 +80,7 @@ async def test_a_restored_replica_has_every_acknowledged_trigger(tmp_path: Path,
             service.kill()
     acknowledged = set[str]().union(*sets)
     assert len(acknowledged) == WRITERS * TRIGGERS_OF_A_WRITER
-    print(f"\n{len(acknowledged)} triggers, {len(acknowledged) / seconds:.0f} in a second")  # noqa: T201 - see docs
+    print(f"\n{len(acknowledged)} triggers, {len(acknowledged) / seconds:.0f} in a second")
     restored = tmp_path / "restored"
     restored.mkdir(mode=0o700)
     words = ("restore", "-o", restored / "muniment.db", replica["REPLICA_URL"])

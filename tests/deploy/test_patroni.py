@@ -166,7 +166,7 @@ async def test_no_acknowledged_write_is_lost_and_no_follower_misses_a_row(tmp_pa
         for path, seen in (("/triggers", triggers), ("/intents", intents)):
             rows = [each.get("sig") or each["hash"] async for each in listed(site.urls[0], f"{path}?limit=100&sort=1")]
             async with asyncio.timeout(60):
-                while len(seen) < len(rows):  # noqa: ASYNC110 - the follower runs beside
+                while len(seen) < len(rows):
                     await asyncio.sleep(0.05)
             assert seen == rows
         assert "everything matches its signatures and hashes" in await asyncio.to_thread(site.command, "verify")

@@ -14,7 +14,7 @@ def main(directory: Path) -> None:
     """Run `npm ci` unless what the lock file says is installed already."""
     npm = shutil.which("npm")
     if npm is None:
-        print("Node.js is not here: the tests with JavaScript programs are left out")  # noqa: T201 - said to a person
+        print("Node.js is not here: the tests with JavaScript programs are left out")
         return
     lock, marker = directory / "package-lock.json", directory / "node_modules" / ".package-lock.json"
     if not lock.exists() or (marker.exists() and marker.stat().st_mtime >= lock.stat().st_mtime):

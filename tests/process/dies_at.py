@@ -46,4 +46,4 @@ for line in sys.stdin:
         die_at(step)
         main(words)
     _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201 - the answer, to the test that asked
+    print(os.waitstatus_to_exitcode(status), flush=True)

@@ -79,7 +79,7 @@ class Writers:
     async def wait_for_more(self) -> None:
         triggers, functions = len(self.triggers), len(self.functions)
         async with asyncio.timeout(60):
-            while len(self.triggers) < triggers + WRITES_BETWEEN or len(self.functions) < functions + 3:  # noqa: ASYNC110 - the writers tell nobody how far they are
+            while len(self.triggers) < triggers + WRITES_BETWEEN or len(self.functions) < functions + 3:
                 await asyncio.sleep(0.01)
 
 

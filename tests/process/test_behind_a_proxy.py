@@ -57,7 +57,7 @@ async def test_parked_refusals_of_one_client_delay_no_other_of_the_same_proxy(tm
         statuses: list[int] = []
         attackers = [asyncio.create_task(refused(proxy.url, statuses)) for _ in range(PARKED)]
         try:
-            while statuses.count(429) < PARKED:  # noqa: ASYNC110 - a list tells nobody
+            while statuses.count(429) < PARKED:
                 await asyncio.sleep(0.05)
             seconds = await read(proxy.url)
         finally:

@@ -123,7 +123,7 @@ async def _check_while_wrong(
 async def _until(client: httpx2.AsyncClient, status: int) -> str:
     """What `/readyz` says once its status is this one."""
     async with asyncio.timeout(60):
-        while (answer := await client.get("/readyz")).status_code != status:  # noqa: ASYNC110 - it tells nobody
+        while (answer := await client.get("/readyz")).status_code != status:
             await asyncio.sleep(0.05)
     return answer.text
 

@@ -104,7 +104,7 @@ def kill_again_and_again(service: Service, answers: list[Path], dice: random.Ran
 
 def test_no_acknowledged_write_is_lost_however_often_the_service_is_killed(tmp_path: Path) -> None:
     seed = int(os.environ.get("CRASH_SEED") or secrets.randbits(32))
-    print(f"CRASH_SEED={seed}")  # noqa: T201 - to run it again
+    print(f"CRASH_SEED={seed}")
     port = free_port()
     service = Service(tmp_path / "data", workers=2, port=port)
     with service:
@@ -115,9 +115,9 @@ def test_no_acknowledged_write_is_lost_however_often_the_service_is_killed(tmp_p
             for number in range(1, TRIGGER_WRITERS + 1)
         ]
         answers.append(writers.enter_context(writing(port, tmp_path, "functions", function_requests(api_key))))
-        rounds = kill_again_and_again(service, answers, random.Random(seed))  # noqa: S311 - dice, not secrets
+        rounds = kill_again_and_again(service, answers, random.Random(seed))
     written = acknowledged(answers)
-    print(f"{len(written)} writes acknowledged in {rounds} rounds")  # noqa: T201 - shown with -s, and when the test fails
+    print(f"{len(written)} writes acknowledged in {rounds} rounds")
     assert {status for status, _ in written} == {200}
     assert_sound(tmp_path / "data")
     with service:

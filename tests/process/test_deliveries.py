@@ -85,7 +85,7 @@ async def test_a_killed_process_is_followed_by_another_one_and_repeats_a_second_
         await until(lambda: taker.ids[-1] == expected[-1])
     again = taker.ids.index(taker.ids[before]) if taker.ids[before] in taker.ids[:before] else before
     repeated_s = taker.at[before - 1] - taker.at[again] if again < before else 0
-    print(f"{before - again} events repeated, of {repeated_s:.2f} s")  # noqa: T201 - shown with -s
+    print(f"{before - again} events repeated, of {repeated_s:.2f} s")
     assert taker.ids[:before] == expected[:before]
     assert taker.ids[:again] + taker.ids[before:] == expected
     assert repeated_s <= 1.2  # one second, and the answer that was on its way
@@ -180,6 +180,6 @@ async def test_serving_processes_deliver_too_unless_the_setting_is_off(registry:
             await registry.add(1)
             await until(lambda: len(taker.ids) >= 11)
             took_s = time.monotonic() - began
-    print(f"an event came after {took_s:.2f} s")  # noqa: T201 - shown with -s
+    print(f"an event came after {took_s:.2f} s")
     assert taker.ids == await registry.ids()
     assert took_s < 5

@@ -63,7 +63,7 @@ async def shown(registry: Registry, hook_id: WebhookId) -> dict[str, Any]:
 async def until_status(registry: Registry, hook_id: WebhookId, status: str) -> None:
     """Wait until the row of the hook has this status."""
     async with asyncio.timeout(SECONDS_MAX):
-        while (await managing.get(registry.context, None, hook_id)).status != status:  # noqa: ASYNC110 - only the database knows
+        while (await managing.get(registry.context, None, hook_id)).status != status:
             await asyncio.sleep(0.05)
 
 

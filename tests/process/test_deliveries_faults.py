@@ -38,7 +38,7 @@ def status(line: str) -> Answer:
 
 
 async def hang(writer: asyncio.StreamWriter) -> None:
-    while not writer.is_closing():  # noqa: ASYNC110 - the end of the test closes it
+    while not writer.is_closing():
         await asyncio.sleep(0.2)
 
 
@@ -107,7 +107,7 @@ async def test_receivers_that_fail_cost_only_themselves(registry: Registry) -> N
         await asyncio.sleep(17)  # the longest attempt, and the store behind it
         shown = {name: await registry.shown(hook) for name, hook in hooks.items()}
         at_end = await registry.shown(endless)
-    print(f"{EVENTS} events to the good receiver in {took_s:.2f} s")  # noqa: T201 - shown with -s
+    print(f"{EVENTS} events to the good receiver in {took_s:.2f} s")
     assert seen == await registry.ids()
     assert took_s < 10  # no receiver waited for another one, of which one takes 15 seconds
     for name, (_, wanted, word, state) in FAULTS.items():

@@ -134,7 +134,7 @@ async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 # A connection that is cut while it is opened has no owner who could close it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_followers_that_are_cut_off_see_each_event_of_their_slice_once(site: Site) -> None:
-    dice = random.Random(11)  # noqa: S311 - dice, not secrets
+    dice = random.Random(11)
     key = await asyncio.to_thread(site.command, "operators", "add", "relayer")
     async with httpx2.AsyncClient(base_url=site.urls[0], timeout=60) as client:
         for number in range(INTENTS):
@@ -142,7 +142,7 @@ async def test_followers_that_are_cut_off_see_each_event_of_their_slice_once(sit
             answer = await client.put(f"/intents/{draft.hash}", json=draft.body, headers={"x-operator-key": key})
             assert answer.status_code == 200, answer.text
         start = (await client.get("/events")).headers["link"].split("cursor=")[1].split(">")[0]
-    followers = [Follower(number, site.urls, start, random.Random(number)) for number in range(FOLLOWERS)]  # noqa: S311 - dice
+    followers = [Follower(number, site.urls, start, random.Random(number)) for number in range(FOLLOWERS)]
     tasks = [asyncio.create_task(each.follow()) for each in followers]
     database = site.database()
     writing = asyncio.create_task(write_events(database, EVENTS))

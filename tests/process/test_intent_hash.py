@@ -64,7 +64,7 @@ def operations_settler(chain: LocalChain) -> Address:
 
 
 def dice_of(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 - the same intents in every run
+    return random.Random(seed)
 
 
 def hex_of(dice: random.Random, size: int) -> str:

@@ -89,7 +89,7 @@ def run(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_package_is_small(bare: Path) -> None:
     [packages] = bare.glob("lib/python3.*/site-packages")
     mib = sum(each.stat().st_size for each in packages.rglob("*") if each.is_file()) / 2**20
-    print(f"a bare installation has {mib:.1f} MiB")  # noqa: T201 - shown with -s
+    print(f"a bare installation has {mib:.1f} MiB")
     assert mib < MIB_MAX
 
 

@@ -58,7 +58,7 @@ async def test_every_session_has_every_bound(bounds_url: str, opened: list[Any])
     # A write keeps its own until all are there.
     first = asyncio.create_task(database.write(stay))
     async with asyncio.timeout(60):
-        while len(opened) < SESSIONS - 1:  # noqa: ASYNC110 - a connection that is opened tells nobody
+        while len(opened) < SESSIONS - 1:
             await asyncio.sleep(0.01)
         await asyncio.gather(first, database.write(stay))
     assert len(opened) == SESSIONS
@@ -70,7 +70,7 @@ async def test_every_session_has_every_bound(bounds_url: str, opened: list[Any])
         assert all(0 < value <= 10_000 and unit == "ms" for _, value, unit in rows)
     driver: Any = asyncpg
     admin = await driver.connect(bounds_url, timeout=5, command_timeout=5)
-    sql = f"SELECT count(*) FROM pg_stat_activity WHERE datname = 'bounds' AND {OURS}"  # noqa: S608 - our own words
+    sql = f"SELECT count(*) FROM pg_stat_activity WHERE datname = 'bounds' AND {OURS}"
     assert await admin.fetchval(sql) == SESSIONS
     await admin.close()
     await database.close()

@@ -63,12 +63,12 @@ async def test_with_an_asynchronous_replica_only_writes_that_it_had_not_received
             await load.until(lambda: load.is_of_every_kind(TRIGGERS_MIN))
             safe = set(load.triggers)
             ((position,),) = await site.cluster.execute("SELECT pg_current_wal_flush_lsn()::text")
-            received = f"SELECT 1 FROM pg_stat_wal_receiver WHERE flushed_lsn >= '{position}'"  # noqa: S608 - a position
-            while not await replica.execute(received):  # noqa: ASYNC110 - nothing tells it
+            received = f"SELECT 1 FROM pg_stat_wal_receiver WHERE flushed_lsn >= '{position}'"
+            while not await replica.execute(received):
                 await asyncio.sleep(0.01)
             await replica.execute("ALTER SYSTEM SET primary_conninfo = ''")  # the link is cut, and the primary goes on
             await replica.execute("SELECT pg_reload_conf()")
-            while await replica.execute("SELECT 1 FROM pg_stat_wal_receiver"):  # noqa: ASYNC110 - nothing tells it
+            while await replica.execute("SELECT 1 FROM pg_stat_wal_receiver"):
                 await asyncio.sleep(0.01)
             cut = len(load.triggers)
             await load.until(lambda: len(load.triggers) > cut + TRIGGERS_MIN)

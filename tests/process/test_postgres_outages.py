@@ -86,7 +86,7 @@ async def test_a_server_restarted_under_load_is_503_until_it_is_back(site: Site)
             await load.until(lambda refused=refused: load.refused > refused)
             await asyncio.to_thread(site.cluster.start)
             started = time.monotonic()
-            print(f"a write {await load.recovery(started):.2f} s after the server answered")  # noqa: T201 - shown with -s
+            print(f"a write {await load.recovery(started):.2f} s after the server answered")
             await until(says(readiness, 200, started))
     await load.check()
     assert {status for _, status, _ in readiness} == {200, 503}
@@ -106,12 +106,12 @@ async def test_a_server_that_hangs_is_503_within_a_bound_until_it_goes_on(
         writes = [caller.post("/triggers", json=body) for _ in range(10)]
         reads = [caller.get(f"/triggers/{record['sig']}"), caller.get("/functions"), caller.get("/readyz")]
         await assert_unavailable(*writes, *reads)
-        print(f"all refused after {time.monotonic() - began:.1f} s")  # noqa: T201 - shown with -s
+        print(f"all refused after {time.monotonic() - began:.1f} s")
         began = time.monotonic()
         await assert_unavailable(*(caller.get("/readyz") for _ in range(5)))
         assert (await caller.get("/healthz")).status_code == 200
     finally:
         site.cluster.resume()
-    print(f"ready {await until_it_is_ready(caller):.2f} s after it went on")  # noqa: T201 - shown with -s
+    print(f"ready {await until_it_is_ready(caller):.2f} s after it went on")
     assert (await caller.get(f"/triggers/{record['sig']}")).json() == record
     assert (await caller.post("/triggers", json=body)).status_code == 200

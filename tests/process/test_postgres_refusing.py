@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 async def until_not_ready(caller: httpx2.AsyncClient, why: str) -> None:
     """Which a process must say within five seconds; a busy machine may need as long again."""
     async with asyncio.timeout(10):
-        while (refused := await caller.get("/readyz")).status_code == 200:  # noqa: ASYNC110 - another process makes it so
+        while (refused := await caller.get("/readyz")).status_code == 200:
             await asyncio.sleep(0.05)
     assert (refused.status_code, refused.json()["code"]) == (503, "not-ready")
     assert why in refused.json()["detail"]
@@ -104,7 +104,7 @@ async def test_while_others_use_up_the_connections_requests_are_503(
 ) -> None:
     held: list[Any] = []
     driver: Any = asyncpg
-    ours = f"SELECT count(*) FROM pg_stat_activity WHERE {OURS}"  # noqa: S608 - our own words
+    ours = f"SELECT count(*) FROM pg_stat_activity WHERE {OURS}"
     while not held or await admin.fetchval(ours):  # until the service has none that it made in between
         await end_our_sessions(admin)
         with suppress(asyncpg.TooManyConnectionsError):
@@ -115,7 +115,7 @@ async def test_while_others_use_up_the_connections_requests_are_503(
     await assert_unavailable(caller.get(f"/triggers/{body['sig']}"))
     for connection in held:
         await connection.close()
-    print(f"ready {await until_it_is_ready(caller):.2f} s after connections were free")  # noqa: T201 - shown with -s
+    print(f"ready {await until_it_is_ready(caller):.2f} s after connections were free")
     assert (await caller.post("/triggers", json=body)).status_code == 200
     gc.collect()  # leaves a socket to the collector
 

@@ -38,7 +38,7 @@ async def test_a_client_that_is_cut_off_again_and_again_misses_nothing_and_sees_
     connect: Connect,
 ) -> None:
     site = start()
-    chance = random.Random(15)  # noqa: S311 - cuts at chance, the same in each run
+    chance = random.Random(15)
     stream = await connect(site.urls[0])
     begin = last = (await stream.block()).id
 

@@ -145,9 +145,9 @@ async def test_at_sigterm_1000_streams_end_within_the_delay(start: Start, connec
     retries = [retry_ms for _, retry_ms in ends]
     assert 2_000 <= min(retries) < 3_000, "at different moments"
     assert 9_000 < max(retries) <= 10_000
-    print(f"{len(streams)} streams ended within {seconds[-1]:.2f} s")  # noqa: T201 - shown with -s
+    print(f"{len(streams)} streams ended within {seconds[-1]:.2f} s")
     assert seconds[250] > 0.3, "not all together"
     assert seconds[-1] < 3 + 2
     assert await asyncio.to_thread(process.wait, 20) == 0
-    print(f"the process ended after {time.monotonic() - begun:.2f} s")  # noqa: T201 - shown with -s
+    print(f"the process ended after {time.monotonic() - begun:.2f} s")
     assert time.monotonic() - begun < 3 + 2

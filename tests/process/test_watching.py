@@ -162,7 +162,7 @@ async def test_following_again_changes_nothing(watched: Registry, chain: LocalCh
     before = await watched.find(intent), await watched.executions()
     # Also when every block is read again: as if the progress had been lost.
     for table in ("chain_progress", "chain_blocks"):
-        await watched.context.database.write(lambda tx, table=table: tx.execute(f"DELETE FROM {table}"))  # noqa: S608 - our tables
+        await watched.context.database.write(lambda tx, table=table: tx.execute(f"DELETE FROM {table}"))
     await watched.follow()
     assert (await watched.find(intent), await watched.executions()) == before
 

@@ -235,7 +235,7 @@ async def test_a_fault_of_one_chain_does_not_stop_another(tmp_path: Path, chain:
 
 async def until(watched: Registry, intent: str, status: str) -> None:
     async with asyncio.timeout(60):
-        while await watched.status(intent) != status:  # noqa: ASYNC110 - nothing tells it
+        while await watched.status(intent) != status:
             await asyncio.sleep(0.05)
 
 
@@ -243,7 +243,7 @@ async def asked_again(proxy: RpcProxy) -> None:
     """Wait until the watcher has asked twice from now on: it asks one thing after the other."""
     before = len(proxy.requests)
     async with asyncio.timeout(60):
-        while len(proxy.requests) < before + 2:  # noqa: ASYNC110 - nothing tells it
+        while len(proxy.requests) < before + 2:
             await asyncio.sleep(0.01)
 
 

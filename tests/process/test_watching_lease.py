@@ -181,7 +181,7 @@ async def test_a_fact_that_is_taken_back_as_its_intent_arrives_has_no_effect(
             await other.execute("DELETE FROM executions")
             arriving = asyncio.create_task(watched.record(body))
             # No longer than until it waits: it does so for two seconds at most.
-            while not (arriving.done() or await other.fetchval(WAITS)):  # noqa: ASYNC110 - a lock that is waited for tells nobody
+            while not (arriving.done() or await other.fetchval(WAITS)):
                 await asyncio.sleep(0.01)
         await arriving
         await other.close()

@@ -200,7 +200,7 @@ async def test_the_watcher_itself_survives_a_lie_and_a_restart_within_it(
 
     async def until(condition: Callable[[], Any]) -> None:
         async with asyncio.timeout(60):
-            while not await condition():  # noqa: ASYNC110 - the database signals no change
+            while not await condition():
                 await asyncio.sleep(0.05)
 
     async def is_led_away() -> bool:

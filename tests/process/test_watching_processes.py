@@ -109,7 +109,7 @@ async def world(tmp_path: Path, chain: LocalChain) -> AsyncIterator[World]:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(SECONDS_MAX):
-        while not await condition():  # noqa: ASYNC110 - nothing tells it
+        while not await condition():
             await asyncio.sleep(0.01)
 
 

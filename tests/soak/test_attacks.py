@@ -72,7 +72,7 @@ def served(folder: Path, engine: str, workers: int) -> Generator[Service]:
 
 @pytest.mark.parametrize(("engine", "workers"), [("sqlite", 1), ("sqlite", 2), ("postgres", 1)])
 def test_honest_clients_are_served_beside_every_attack(tmp_path: Path, engine: str, workers: int) -> None:
-    print(f"\n{engine}, {workers} process(es), {SECONDS:g} s each\n\n{HEAD}")  # noqa: T201 - what this is for
+    print(f"\n{engine}, {workers} process(es), {SECONDS:g} s each\n\n{HEAD}")
     with served(tmp_path, engine, workers) as service:
         cid, sig = asyncio.run(prepare(service.url))
         rows = {name: asyncio.run(_beside(service, name, cid, sig)) for name in ("nothing", *attacking.NAMES)}
@@ -97,7 +97,7 @@ async def _beside(service: Service, attack: str, cid: str, sig: str) -> Felt:
     async with httpx2.AsyncClient(base_url=service.url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
         for written in felt.written:
             felt.lost += (await client.get(f"/triggers/{written}")).status_code != 200
-    print(felt.row(attack), flush=True)  # noqa: T201 - a row of the table
+    print(felt.row(attack), flush=True)
     return felt
 
 

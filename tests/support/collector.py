@@ -58,7 +58,7 @@ class Collector:
                 self.send_header("content-length", "0")
                 self.end_headers()
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the signature is http.server's
+            def log_message(self, format: str, *args: object) -> None:
                 pass
 
         self._server = LocalServer(("127.0.0.1", 0), Handler)

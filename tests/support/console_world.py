@@ -87,7 +87,7 @@ async def fill(
 ) -> World:  # fmt: skip
     """Fill the registry of `context`; `set_time` moves its clock, which stands at the present again at the end."""
     world, now_ms = World(), context.now_ms()
-    chance = random.Random(7)  # noqa: S311 - the same registry each time
+    chance = random.Random(7)
     set_time(now_ms - 30 * HOUR_MS)
     for number, bundle in enumerate((SWEEP, THRESHOLD, REFILL, Bundle("Hostile", "1.0.0", HOSTILE))):
         world.cids[bundle.name] = await deploy(client, bundle, OWNERS[number % len(OWNERS)])

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, LiteralString, Self, TypeVar
 
 import httpx2
 from click.testing import CliRunner, Result
@@ -47,7 +47,7 @@ OWNERS = (Wallet(201), Wallet(202))
 NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
 INPUTS = {"limit": "uint256"}
 # Rows as the watcher, an import and a worker of pins leave them.
-FACTS = (
+FACTS: tuple[tuple[LiteralString, tuple[object, ...]], ...] = (
     ("INSERT INTO executions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
      (8453, 17, b"\x01" * 32, b"\x02" * 32, 3, b"\x03" * 20, b"\x04" * 32, "succeeded")),
     ("INSERT INTO executions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -105,13 +105,13 @@ class Place:
 
         async def read(context: Context) -> dict[str, list[Row]]:
             return {
-                each.name: await context.database.fetch(f"SELECT * FROM {each.name} ORDER BY {each.order}")  # noqa: S608 - our tables
+                each.name: await context.database.fetch(f"SELECT * FROM {each.name} ORDER BY {each.order}")
                 for each in TABLES
             }
 
         return self.do(read, migrates=False)
 
-    def change(self, *statements: tuple[str, tuple[object, ...]]) -> None:
+    def change(self, *statements: tuple[LiteralString, tuple[object, ...]]) -> None:
         """Run statements, each of which changes something."""
 
         async def change(context: Context) -> None:

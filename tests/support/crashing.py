@@ -113,8 +113,8 @@ class Course:
 async def kill_again_and_again(site: Site, rounds: int) -> Course:
     """Rounds under load, then a look at everything: no promise is broken, and what is stored proves itself."""
     seed = int(os.environ.get("CRASH_SEED") or secrets.randbits(32))
-    print(f"CRASH_SEED={seed}")  # noqa: T201 - to run it again
-    course = Course(random.Random(seed))  # noqa: S311 - dice, not secrets
+    print(f"CRASH_SEED={seed}")
+    course = Course(random.Random(seed))
     began = time.monotonic()
     async with await site.load() as load:
         for _ in range(rounds):
@@ -128,7 +128,7 @@ async def kill_again_and_again(site: Site, rounds: int) -> Course:
     await database.close()
     said = site.command("verify")
     assert "everything matches its signatures and hashes" in said, said
-    print(  # noqa: T201 - shown with -s, and when the test fails
+    print(
         f"{rounds} rounds in {seconds:.0f} s: {len(load.answered_at)} writes acknowledged, {events} events, "
         f"{len(load.answered_at) / seconds:.0f} a second, {load.refused} answers 503, longest {load.longest:.2f} s; "
         f"{_shown('service', course.of_services)}; {_shown('server', course.of_server)}"

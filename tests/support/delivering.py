@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 from feed_writing import add_events
 from muniment.app import build_context
@@ -97,7 +97,7 @@ class Registry:
         """Add so many events to the feed."""
         await add_events(self.data_dir, self.url, count, owner)
 
-    async def write(self, sql: str, *parameters: object) -> None:
+    async def write(self, sql: LiteralString, *parameters: object) -> None:
         """Run a statement in a transaction of its own."""
         await self.context.database.write(lambda tx: tx.execute(sql, parameters))
 

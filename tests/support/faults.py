@@ -34,7 +34,7 @@ async def assert_unavailable(*requests: Any, code: str = "database-unavailable")
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """Wait for something that comes by itself."""
     async with asyncio.timeout(RECOVERY_SECONDS_MAX):
-        while not await holds():  # noqa: ASYNC110 - another process makes it so
+        while not await holds():
             await asyncio.sleep(0.02)
 
 
@@ -47,11 +47,11 @@ async def configure(admin: Any, sql: str) -> None:
 
 
 async def end_our_sessions(admin: Any) -> None:
-    await admin.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {OURS}")  # noqa: S608 - our own words
+    await admin.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {OURS}")
 
 
 async def until_none_of_ours(admin: Any) -> None:
-    await until(lambda: admin.fetchval(f"SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}"))  # noqa: S608 - our own words
+    await until(lambda: admin.fetchval(f"SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}"))
 
 
 @contextmanager

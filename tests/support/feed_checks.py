@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any
+from typing import Any, LiteralString
 
 from muniment.feed.events import Kind
 from muniment.storage.database import Database, Row
@@ -57,11 +57,11 @@ async def _check_functions(database: Database, by_kind: dict[int, list[Row]]) ->
 
 
 async def _check_intents(
-    database: Database, of_intent: dict[bytes, list[Row]], generation: int, table: str, columns: str
+    database: Database, of_intent: dict[bytes, list[Row]], generation: int, table: LiteralString, columns: LiteralString
 ) -> int:
     """Each intent has an event for each of its versions, and the last one tells its present state."""
     intents = await database.fetch(
-        "SELECT hash, COALESCE(chain_status, status), version, proposal_count, log_count, deadline, "  # noqa: S608 - text of ours
+        "SELECT hash, COALESCE(chain_status, status), version, proposal_count, log_count, deadline, "
         f"COALESCE(chain_transaction_hash, transaction_hash), settler, seq, {columns} FROM {table}"
     )
     for intent_hash, status, version, proposals, logs, deadline, transaction, settler, seq, user, origin in intents:

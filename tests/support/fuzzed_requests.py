@@ -73,7 +73,7 @@ class Course:
 
 def courses(seed: int, requests: int) -> Iterator[Course]:
     """Connections that together have at least so many requests."""
-    dice = random.Random(seed)  # noqa: S311 - dice, not secrets
+    dice = random.Random(seed)
     made = 0
     while made < requests:
         course = _course(dice, made)

@@ -73,9 +73,9 @@ def judge_server(folder: Path, way: str, *, seed: int, requests: int) -> None:
         url = stack.enter_context(reached(service.url, way, folder / "nginx"))
         findings = asyncio.run(fuzz(url, courses(seed, requests), is_proxied=way != "direct"))
         said = f"FUZZ_SEED={seed}, {way}: {findings}"
-        print(said)  # noqa: T201 - shown with -s, and when the test fails
+        print(said)
         for fault, course in findings.faults[:5]:
-            print(fault, course.end, course.pause, [each[:2_000] for each in course.pieces])  # noqa: T201 - to repeat it
+            print(fault, course.end, course.pause, [each[:2_000] for each in course.pieces])
         assert not findings.faults, f"{said}; {len(findings.faults)} faults"
         assert httpx2.get(f"{service.url}/readyz").status_code == 200
 

@@ -168,7 +168,7 @@ async def until_it_is_ready(client: httpx2.AsyncClient) -> float:
     """Wait until a process says so, as it must before long, by itself; how long that took."""
     began = time.monotonic()
     async with asyncio.timeout(RECOVERY_SECONDS_MAX):
-        while (await client.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - another process makes it so
+        while (await client.get("/readyz")).status_code != 200:
             await asyncio.sleep(0.02)
     return time.monotonic() - began
 

@@ -46,6 +46,16 @@ def honest(asked: Asked, forward: Forward) -> Answered:
     return forward()
 
 
+def always(answer: Answered) -> Behaviour:
+    """The same answer to every request; nobody behind it is asked."""
+
+    def behave(asked: Asked, forward: Forward) -> Answered:
+        del asked, forward
+        return answer
+
+    return behave
+
+
 @dataclass
 class Middle:
     """The proxy. `behave` decides about each request; `asked` has all of them."""
@@ -117,7 +127,7 @@ def before(url: str) -> Generator[Middle]:
 
         do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815 - the names of the library
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the library
+        def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
     with LocalServer(("127.0.0.1", 0), Handler) as server:

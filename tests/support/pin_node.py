@@ -215,7 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
+    def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
 
 

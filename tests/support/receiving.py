@@ -70,7 +70,7 @@ class Receiver:
                 self.end_headers()
                 self.wfile.write(content)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+            def log_message(self, format: str, *args: object) -> None:
                 del format, args
 
         with LocalServer(("127.0.0.1", port), Handler) as server:

@@ -46,7 +46,7 @@ class RpcProxy:
                 self.end_headers()
                 self.wfile.write(content)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the signature is http.server's
+            def log_message(self, format: str, *args: object) -> None:
                 pass
 
         self._server = LocalServer(("127.0.0.1", 0), Handler)

@@ -81,7 +81,7 @@ async def gauge(client: httpx2.AsyncClient, url: str, name: str) -> float:
 
 async def until_gauge(client: httpx2.AsyncClient, url: str, name: str, value: float, seconds: float = 30) -> None:
     async with asyncio.timeout(seconds):
-        while await gauge(client, url, name) != value:  # noqa: ASYNC110 - only the service knows
+        while await gauge(client, url, name) != value:
             await asyncio.sleep(0.1)
 
 

@@ -187,7 +187,7 @@ def listening(site: WitnessSite) -> Generator[WitnessSite]:
                     self.wfile.write(b"\xe2\x80\x94 endless\n" * 1000)
             self.close_connection = True
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+        def log_message(self, format: str, *args: object) -> None:
             del format, args
 
     with LocalServer(("127.0.0.1", 0), Handler) as server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, LiteralString, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ class TracedReader:
         self._system = system
 
     @property
-    def visible_before(self) -> str:
+    def visible_before(self) -> LiteralString:
         """That of the reader."""
         return self._reader.visible_before
 
@@ -49,24 +49,24 @@ class TracedReader:
         """That of the reader."""
         return self._reader.times_differ_ms
 
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows."""
         with self._tracer.child(*_described(sql, self._system)):
             return await self._reader.fetch(sql, parameters)
 
-    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+    async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
         """The first row."""
         with self._tracer.child(*_described(sql, self._system)):
             return await self._reader.fetch_one(sql, parameters)
 
     async def fetch_some(
-        self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
+        self, sql: LiteralString, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
         """The first rows."""
         with self._tracer.child(*_described(sql, self._system)):
             return await self._reader.fetch_some(sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
 
-    async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
+    async def fetch_slow(self, sql: LiteralString, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows of a long read."""
         with self._tracer.child(*_described(sql, self._system)):
             return await self._reader.fetch_slow(sql, parameters, client=client)
@@ -125,7 +125,7 @@ def traced(
 
 
 @lru_cache(_STATEMENTS_KEPT)
-def _described(sql: str, system: str) -> tuple[str, Attributes]:
+def _described(sql: LiteralString, system: str) -> tuple[str, Attributes]:
     """The name of a statement's span, and its attributes: the operation and the first table, never a value."""
     operation = sql.split(None, 1)[0].upper()
     attributes: Attributes = {"db.system.name": system, "db.operation.name": operation}

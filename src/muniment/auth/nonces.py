@@ -16,7 +16,7 @@ from muniment.auth.secrets import Ring, ring_of
 from muniment.errors import TooManyLogins
 from muniment.evm.signature import Signature, personal_digest, recover
 from muniment.limits.headers import refusal_facts
-from muniment.storage.sql import SWEPT_PER_BATCH
+from muniment.storage.sql import SWEPT_PER_BATCH, number_text
 
 if TYPE_CHECKING:
     from muniment.context import Context
@@ -32,15 +32,16 @@ SECRETS_TRIED: Final = 2
 # counted, because a bound on the time would let a clock that is ahead delete nonces too early.
 WINDOWS_KEPT: Final = 24 * 12
 # The latest window before those. Each window costs one look into an index: SELECT DISTINCT would read every row.
+_KEPT: Final = number_text(WINDOWS_KEPT)
 _OLDER: Final = f"""
 WITH RECURSIVE latest (n, nonce_window) AS (
   SELECT 1, MAX(nonce_window) FROM used_nonces
   UNION ALL
   SELECT n + 1, (SELECT MAX(u.nonce_window) FROM used_nonces u WHERE u.nonce_window < latest.nonce_window)
-  FROM latest WHERE n <= {WINDOWS_KEPT} AND nonce_window IS NOT NULL
+  FROM latest WHERE n <= {_KEPT} AND nonce_window IS NOT NULL
 )
-SELECT nonce_window FROM latest WHERE n = {WINDOWS_KEPT} + 1 AND nonce_window IS NOT NULL
-"""  # noqa: S608 - a number of ours
+SELECT nonce_window FROM latest WHERE n = {_KEPT} + 1 AND nonce_window IS NOT NULL
+"""
 # A number below that of every window.
 _NEVER: Final = -(2**62)
 # Addresses whose last slot is kept in memory: devices of one owner that ask at the same time get different slots.

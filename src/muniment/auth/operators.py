@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, LiteralString, Self
 
 from muniment.auth.caller import only
 from muniment.context import Context
 from muniment.errors import ConflictingCredentials, InvalidOperatorKey, MissingCredential, Refusal
+from muniment.storage.sql import Where
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,12 +131,13 @@ async def audited(
     database: Database, *, operator: str | None, intent_hash: bytes | None, limit: int
 ) -> list[AuditEntry]:
     """The newest `limit` entries of the audit log, newest first; only those by `operator`, or about an intent."""
-    given = {"operator = ?": operator, "subject = ?": intent_hash}
-    wanted = {clause: value for clause, value in given.items() if value is not None}
-    where = f"WHERE {' AND '.join(wanted)}" if wanted else ""
+    given: dict[LiteralString, object] = {"operator = ?": operator, "subject = ?": intent_hash}
+    where = Where()
+    for clause, value in given.items():
+        where.add_if(clause, value)
     rows = await database.fetch_slow(
-        f"SELECT at_ms, operator, action, subject FROM audit_entries {where} ORDER BY seq DESC LIMIT ?",  # noqa: S608 - clauses of ours
-        (*wanted.values(), limit),
+        f"SELECT at_ms, operator, action, subject FROM audit_entries{where.sql} ORDER BY seq DESC LIMIT ?",
+        (*where.parameters, limit),
     )
     return [AuditEntry(*row) for row in rows]
 
@@ -148,7 +150,7 @@ async def moves_of(reader: Reader, intent_hash: bytes, client: str) -> list[tupl
     """
     rows = await reader.fetch_slow(
         f"""SELECT min(at_ms), action FROM audit_entries WHERE subject = ? AND action LIKE '{MOVE}%'
-            GROUP BY action ORDER BY min(seq)""",  # noqa: S608 - text of ours
+            GROUP BY action ORDER BY min(seq)""",
         (intent_hash,),
         client=client,
     )

@@ -149,7 +149,7 @@ class S3BlockStore:
                 # The library does not say that a listing was refused for its credentials; it says so of this request.
                 _get(self._store, _ABSENT)
             # Its other form of answer, which is not used, has a type of a library that is not installed.
-            pages = obstore.list(self._store, prefix=name)  # pyright: ignore[reportUnknownMemberType]
+            pages = obstore.list(self._store, prefix=name)  # pyright: ignore[reportUnknownMemberType] - its stubs leave the return untyped
             for page in pages:
                 count += len(page)
                 if count > OBJECTS_PER_FOLDER_MAX:

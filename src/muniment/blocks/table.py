@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeVar
 
 from muniment import durable
 from muniment.blocks.disk import Spool, disk_failures
@@ -118,13 +118,13 @@ class TableBlockStore:
         if rows:
             self._wait(lambda: self._database.write(put))
 
-    def _row(self, sql: str, digest: bytes) -> Row:
+    def _row(self, sql: LiteralString, digest: bytes) -> Row:
         rows = self._fetch(sql, digest)
         if not rows:
             raise ContentNotFound(f"block {digest.hex()} is not held here")
         return rows[0]
 
-    def _fetch(self, sql: str, *parameters: object) -> list[Row]:
+    def _fetch(self, sql: LiteralString, *parameters: object) -> list[Row]:
         return self._wait(lambda: self._database.fetch(sql, parameters))
 
     def _wait(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -34,6 +34,7 @@ PRICE_MIN: Final = 1e-18
 
 # Chainlink feeds have 8 or 18 decimals; no feed has more than 36.
 FEED_DECIMALS_MAX: Final = 36
+_CHAIN_ID_DIGITS_MAX: Final = 19  # of 2^63 - 1
 # latestRoundData(): uint80 roundId, int256 answer, uint256 startedAt, uint256 updatedAt, uint80 answeredInRound.
 _ROUND_BYTES: Final = 5 * 32
 # For different clocks, and for the block in which a round at the heartbeat is stored.
@@ -172,7 +173,7 @@ def _static_prices(value: object) -> dict[Coin, float]:
 
 def _coin(name: str) -> Coin:
     chain_id, _, address = name.partition(":")
-    if not (chain_id.isascii() and chain_id.isdecimal() and len(chain_id) < 20):  # noqa: PLR2004 - digits of 2^63
+    if not (chain_id.isascii() and chain_id.isdecimal() and len(chain_id) <= _CHAIN_ID_DIGITS_MAX):
         raise ValueError(f"{name[:80]}: expected chainId:address")
     try:
         return int(chain_id), Address.parse(address)

@@ -27,7 +27,7 @@ def chains() -> None:
 @json_option
 def check_chains(config: Path | None, *, as_json: bool, **flags: object) -> None:
     """Send the requests of the service to every configured node, and print each fault."""
-    from muniment.maintenance.check_chains import check_configured  # noqa: PLC0415 - `--help` is quick
+    from muniment.maintenance.check_chains import check_configured
 
     settings = named_registry_of(config, **flags)
     with output.errors_on_one_line():

@@ -1,7 +1,5 @@
 """`muniment operators`."""
 
-# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
-
 from __future__ import annotations
 
 import secrets

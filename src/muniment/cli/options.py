@@ -1,7 +1,5 @@
 """The options that commands share, and the settings that result from them."""
 
-# ruff: noqa: PLC0415 - imports are inside functions, so that `--help` is quick
-
 from __future__ import annotations
 
 from pathlib import Path

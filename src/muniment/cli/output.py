@@ -56,7 +56,7 @@ def print_summary(summary: object, *, as_json: bool) -> None:
 
 def print_json(value: Any, *, err: bool = False) -> None:
     """Print a result for programs, as JSON on one line; with `err` on standard error."""
-    from muniment.wire import encode  # noqa: PLC0415 - `--help` does without
+    from muniment.wire import encode
 
     click.echo(encode(value).decode(), err=err)
 

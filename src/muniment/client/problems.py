@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muniment import errors
@@ -43,7 +44,8 @@ def refusal_of(reply: Reply) -> Refusal:
     problem = _problem(reply.content)
     code = problem.get("code")
     kind = refusals_by_code().get(code) if isinstance(code, str) else None
-    kind = kind or FAMILIES.get(reply.status) or (errors.Broken if reply.status >= 500 else errors.Invalid)  # noqa: PLR2004 - 5xx
+    of_others = errors.Broken if reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR else errors.Invalid
+    kind = kind or FAMILIES.get(reply.status) or of_others
     faults = [_fault(cast("dict[str, Any]", each)) for each in _list(problem.get("errors")) if isinstance(each, dict)]
     facts = {name: value for name, value in problem.items() if name not in _MEMBERS}
     detail = problem.get("detail")

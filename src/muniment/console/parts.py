@@ -26,6 +26,8 @@ _PLACE: Final = frozenset({"cursor", "offset", "limit", "sort", "generation"})
 # Characters at the beginning and the end of a shortened identifier: enough that no two look alike by chance.
 _KEPT: Final = 6
 _KEPT_OF_ADDRESS: Final = 4
+# `0x` and 40 digits.
+_ADDRESS_LENGTH: Final = 42
 
 
 def identifier(text: str, href: str = "", *, whole: bool = False) -> Html:
@@ -46,7 +48,7 @@ def shortened(text: str) -> str:
     """The beginning and the end of an identifier."""
     if not text.startswith("0x"):
         return text if len(text) <= 2 * _KEPT + 1 else f"{text[:_KEPT]}…{text[-_KEPT:]}"
-    kept = _KEPT_OF_ADDRESS if len(text) == 42 else _KEPT  # noqa: PLR2004 - 0x and 40 digits are an address
+    kept = _KEPT_OF_ADDRESS if len(text) == _ADDRESS_LENGTH else _KEPT
     return text if len(text) <= 2 * kept + 3 else f"{text[: 2 + kept]}…{text[-kept:]}"
 
 

@@ -26,6 +26,8 @@ _WEEKDAYS: Final = {
     **{str(number): f"on {name}" for number, name in enumerate(_DAYS)}, "1-5": "on Mondays to Fridays",
 }  # fmt: skip
 _DAYS_OF_EVERY_MONTH: Final = 28
+# 2^256 has 78 digits; a sign may come before them.
+_DIGITS_MAX: Final = 79
 _WEI: Final = 10**18
 # Amounts from here on are probably in the smallest unit of a token of 18 decimals: a hint beside the number.
 _HINTED_FROM: Final = 10**14
@@ -130,7 +132,7 @@ def value_of(value: Any, kind: str, chains: Mapping[int, Chain], name: str) -> H
     if kind == "address":
         return identifier(str(Address.parse(str(value))), whole=True)
     text = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-    if text.isdecimal() and kind != "string" and len(text) < 80:  # noqa: PLR2004 - 2^256 has 78 digits
+    if text.isdecimal() and kind != "string" and len(text) <= _DIGITS_MAX:
         return _number(int(text), chains, name)
     return strange(text) if kind == "string" else html("<code>{}</code>", strange(text))
 

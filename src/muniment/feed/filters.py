@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, LiteralString, Self
 
 from msgspec import Meta
 
@@ -12,7 +12,7 @@ from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.feed.events import ABOUT_INTENTS, ABOUT_TRIGGERS, ADDRESS_BYTES, EVENT_TYPES, KINDS, Event, Kind
 from muniment.ipfs.cid import BundleCid
-from muniment.storage.sql import Condition, placeholders
+from muniment.storage.sql import Condition, number_text, placeholders
 from muniment.wire import ProvedText, Record
 
 if TYPE_CHECKING:
@@ -129,8 +129,9 @@ class EventFilter:
         if self.settlers is not None:
             made.append(_is_one_of("settler", sorted(self.settlers)))
         if self.owners is not None:
-            first, values = _is_one_of(f"substr(owners, 1, {ADDRESS_BYTES})", sorted(self.owners))
-            made.append(Condition(f"({first} OR length(owners) > {ADDRESS_BYTES})", values))
+            length = number_text(ADDRESS_BYTES)
+            first, values = _is_one_of(f"substr(owners, 1, {length})", sorted(self.owners))
+            made.append(Condition(f"({first} OR length(owners) > {length})", values))
         return made
 
 
@@ -139,7 +140,7 @@ EVERYTHING: Final = EventFilter()
 _NO_KIND: Final = frozenset({0})
 
 
-def _is_one_of(column: str, listed: Sequence[object]) -> Condition:
+def _is_one_of(column: LiteralString, listed: Sequence[object]) -> Condition:
     count = next(each for each in _STEPS if each >= len(listed))
     return Condition(f"{column} IN ({placeholders(count)})", (*listed, *[listed[-1]] * (count - len(listed))))
 

@@ -233,8 +233,8 @@ class Hub:
         """The number behind which there are as many events as are kept in memory."""
         database = self.context.database
         visible = f" WHERE seq < {database.visible_before}" if database.visible_before else ""
-        kept = f"SELECT seq FROM events{visible} ORDER BY seq DESC LIMIT ?"  # noqa: S608 - text of ours
-        ((first_seq,),) = await database.fetch(f"SELECT min(seq) FROM ({kept}) kept", (RECENT_EVENTS_MAX,))  # noqa: S608 - text of ours
+        kept = f"SELECT seq FROM events{visible} ORDER BY seq DESC LIMIT ?"
+        ((first_seq,),) = await database.fetch(f"SELECT min(seq) FROM ({kept}) kept", (RECENT_EVENTS_MAX,))
         return await newest(database) if first_seq is None else first_seq - 1
 
     async def _look(self) -> Sequence[Event]:

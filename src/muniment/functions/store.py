@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, LiteralString, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -154,7 +154,7 @@ async def count_joined(database: Reader, first: int, before: int) -> int:
     return (await database.fetch(sql, (first, before)))[0][0]
 
 
-def table_of_numbers(query: FunctionQuery) -> str:
+def table_of_numbers(query: FunctionQuery) -> LiteralString:
     """The table whose sequence numbers give the order of a page."""
     return "functions" if query.creator is None else "function_creators"
 

@@ -50,6 +50,8 @@ _PREAMBLE: Final = b"\0asm\1\0\0\0"
 _MAGIC: Final = _PREAMBLE[:4]
 # The second half of the version field is the layer: 1 is a component (component model, Binary.md).
 _COMPONENT_LAYER: Final = b"\1\0"
+# The tag of a function type (core specification, section 5.3.7).
+_FUNCTION_TYPE: Final = 0x60
 _NUMBER_TYPES: Final = bytes((0x7F, 0x7E, 0x7D, 0x7C, 0x7B, 0x70, 0x6F))
 _REFERENCE_TYPES: Final = (0x70, 0x6F)
 _U32_MAX: Final = 2**32 - 1
@@ -123,7 +125,7 @@ class _Scan:
     def _types(self) -> None:
         values = 0
         for _ in range(self._at_most(TYPES_MAX, "types")):
-            if self._byte() != 0x60:  # noqa: PLR2004 - the tag of a function type
+            if self._byte() != _FUNCTION_TYPE:
                 raise self._wrong("a type is not that of a function")
             for limit, what in ((PARAMS_MAX, "parameters"), (RESULTS_MAX, "results")):
                 count = self._at_most(limit, what)
@@ -229,7 +231,7 @@ class _Scan:
         for shift in range(0, 35, 7):
             byte = self._byte()
             value |= (byte & 0x7F) << shift
-            if byte < 0x80:  # noqa: PLR2004 - the continuation bit
+            if not byte & 0x80:  # no byte follows
                 break
         else:
             raise self._wrong("an integer has more than 5 bytes")

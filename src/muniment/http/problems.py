@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -150,9 +151,9 @@ def _said(fault: Fault) -> str:
 def problem_headers(refusal: Refusal, status: int) -> list[tuple[bytes, bytes]]:
     """The header fields that RFC 9110 requires with a status."""
     headers: list[tuple[bytes, bytes]] = []
-    if status == 401:  # noqa: PLR2004 - section 15.5.2: a challenge; browsers show no dialogue for this scheme
+    if status == HTTPStatus.UNAUTHORIZED:  # section 15.5.2: a challenge; browsers show no dialogue for this scheme
         headers.append((b"www-authenticate", b'Bearer realm="muniment"'))
-    if status == 503:  # noqa: PLR2004 - section 10.2.3
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:  # section 10.2.3
         seconds = RETRY_OVERLOADED_S if isinstance(refusal, errors.Overloaded) else RETRY_AFTER_S
         headers.append((b"retry-after", b"%d" % refusal.facts.get("retryAfter", seconds)))
     if isinstance(refusal, errors.NotLoggedYet):

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, cast
 
 from muniment.intents import logs, proposals
 from muniment.intents.generations import GENERATIONS, Generation, IntentKey
 from muniment.intents.lifecycle import CAN_EXPIRE, REFUTABLE, Claim, Moment, Outcome, status_as_read
 from muniment.intents.rules import check_log
 from muniment.intents.types import LogLevel, LogText, NewLog
-from muniment.storage.sql import placeholders
+from muniment.storage.sql import number_text, placeholders
 
 if TYPE_CHECKING:
     from muniment.storage.database import Row, Transaction
@@ -67,16 +67,17 @@ _NOT_SUCCEEDED: Final = "(i.chain_status IS NULL OR i.chain_status = 'failed')"
 # A failed receipt has an effect only on intents of these statuses. Others would stand before those that wait for one.
 _REFUTABLE: Final = ", ".join(f"'{each}'" for each in REFUTABLE)
 _NOT_REFUTED: Final = f"(i.chain_status IS NULL AND i.status IN ({_REFUTABLE}))"
+_NO_LOG: Final = number_text(RECEIPT_INDEX)
 # By generation: the statement for the facts about an intent.
-_FACTS: Final = {
+_FACTS: Final[dict[Generation, LiteralString]] = {
     each: f"""
     SELECT chain_id, block_number, block_hash, transaction_hash, log_index, settler, subject, outcome
-    FROM executions WHERE (settler = ? OR log_index = {RECEIPT_INDEX}) AND subject IN (
+    FROM executions WHERE (settler = ? OR log_index = {_NO_LOG}) AND subject IN (
       SELECT hash FROM {each.intents} WHERE seq = ?
       UNION SELECT transaction_hash FROM {each.intents} WHERE seq = ?
       UNION SELECT hash FROM {each.proposals} WHERE intent_seq = ?
       UNION SELECT transaction_hash FROM {each.proposals} WHERE intent_seq = ?)
-    ORDER BY chain_id, block_number, log_index, block_hash, transaction_hash"""  # noqa: S608 - table names of ours
+    ORDER BY chain_id, block_number, log_index, block_hash, transaction_hash"""
     for each in GENERATIONS
 }
 
@@ -119,7 +120,7 @@ async def _touched(tx: Transaction, subjects: Iterable[bytes]) -> set[IntentKey]
                 f"""SELECT seq FROM {each.intents} WHERE hash IN ({marks})
                     UNION SELECT seq FROM {each.intents} WHERE transaction_hash IN ({marks})
                     UNION SELECT intent_seq FROM {each.proposals} WHERE hash IN ({marks})
-                    UNION SELECT intent_seq FROM {each.proposals} WHERE transaction_hash IN ({marks})""",  # noqa: S608 - ? only
+                    UNION SELECT intent_seq FROM {each.proposals} WHERE transaction_hash IN ({marks})""",
                 part * 4,
             )
             intents.update(IntentKey(seq, each) for (seq,) in rows)
@@ -140,24 +141,23 @@ async def apply_late_facts(tx: Transaction, chain_id: int, from_block: int, mome
     return len(intents)
 
 
-def _late(generation: Generation) -> str:
+def _late(generation: Generation) -> LiteralString:
     """The statement for the intents of facts that have had no effect."""
     of_intent = f"JOIN {generation.intents} i ON i"
     of_proposal = f"JOIN {generation.intents} i ON i.seq = p.intent_seq"
-    arms = [
-        f"""SELECT i.seq FROM executions e {join} AND (i.settler = e.settler OR e.log_index = {RECEIPT_INDEX})
-            WHERE e.chain_id = ? AND e.block_number >= ? AND {without_effect}"""  # noqa: S608 - text of ours
-        for join, without_effect in (
-            (f"{of_intent}.hash = e.subject", _NOT_SUCCEEDED),
-            (f"{of_intent}.transaction_hash = e.subject", f"e.outcome = 'failed' AND {_NOT_REFUTED}"),
-            (f"JOIN {generation.proposals} p ON p.hash = e.subject {of_proposal}", _NOT_SUCCEEDED),
-            (
-                f"JOIN {generation.proposals} p ON p.transaction_hash = e.subject {of_proposal}",
-                f"e.outcome = 'failed' AND (p.chain_status IS NULL OR {_NOT_REFUTED})",
-            ),
-        )
-    ]
-    return f"{' UNION '.join(arms)} LIMIT ?"
+    without_effect: dict[LiteralString, LiteralString] = {
+        f"{of_intent}.hash = e.subject": _NOT_SUCCEEDED,
+        f"{of_intent}.transaction_hash = e.subject": f"e.outcome = 'failed' AND {_NOT_REFUTED}",
+        f"JOIN {generation.proposals} p ON p.hash = e.subject {of_proposal}": _NOT_SUCCEEDED,
+        f"JOIN {generation.proposals} p ON p.transaction_hash = e.subject {of_proposal}":
+            f"e.outcome = 'failed' AND (p.chain_status IS NULL OR {_NOT_REFUTED})",
+    }  # fmt: skip
+    arms = " UNION ".join(
+        f"""SELECT i.seq FROM executions e {join} AND (i.settler = e.settler OR e.log_index = {_NO_LOG})
+            WHERE e.chain_id = ? AND e.block_number >= ? AND {condition}"""
+        for join, condition in without_effect.items()
+    )
+    return f"{arms} LIMIT ?"
 
 
 async def _apply_each(tx: Transaction, intents: Iterable[IntentKey], moment: Moment, lost: str) -> None:
@@ -167,7 +167,7 @@ async def _apply_each(tx: Transaction, intents: Iterable[IntentKey], moment: Mom
 
 
 async def _lock(tx: Transaction, intent: IntentKey) -> bool:
-    sql = f"UPDATE {intent.generation.intents} SET version = version WHERE seq = ?"  # noqa: S608 - a table name of ours
+    sql = f"UPDATE {intent.generation.intents} SET version = version WHERE seq = ?"
     return await tx.execute(sql, (intent.seq,)) == 1
 
 
@@ -180,14 +180,14 @@ async def apply_chain_facts(tx: Transaction, key: IntentKey, moment: Moment, *, 
     """
     seq, generation = key
     row = await tx.fetch_one(
-        f"SELECT {_SUBJECT_COLUMNS}, settler, deadline FROM {generation.intents} WHERE seq = ?",  # noqa: S608 - names of ours
+        f"SELECT {_SUBJECT_COLUMNS}, settler, deadline FROM {generation.intents} WHERE seq = ?",
         (seq,),
     )
     if row is None:
         return
     intent, settler, deadline = _Subject.of(row[:6]), cast("bytes", row[6]), int.from_bytes(row[7])
     rows = await tx.fetch(
-        f"SELECT n, {_SUBJECT_COLUMNS} FROM {generation.proposals} WHERE intent_seq = ? ORDER BY n",  # noqa: S608 - names of ours
+        f"SELECT n, {_SUBJECT_COLUMNS} FROM {generation.proposals} WHERE intent_seq = ? ORDER BY n",
         (seq,),
     )
     numbered = [(cast("int", row[0]), _Subject.of(row[1:])) for row in rows]
@@ -201,7 +201,7 @@ async def apply_chain_facts(tx: Transaction, key: IntentKey, moment: Moment, *, 
     before, after = intent.decided[0] or claimed, fact.outcome if fact else claimed
     if _decision(fact) != intent.decided:
         await tx.execute(
-            f"UPDATE {generation.intents} SET chain_status = ?, chain_transaction_hash = ?, standing = ? WHERE seq = ?",  # noqa: S608 - names of ours
+            f"UPDATE {generation.intents} SET chain_status = ?, chain_transaction_hash = ?, standing = ? WHERE seq = ?",
             (*_decision(fact), after, seq),
         )
         is_changed = True
@@ -209,7 +209,7 @@ async def apply_chain_facts(tx: Transaction, key: IntentKey, moment: Moment, *, 
         await _log(tx, key, _line(fact, before, after, lost), moment.now_ms)
     if is_changed:
         sql = f"""UPDATE {generation.intents}
-                  SET version = version + 1, changed_version = version + 1, changed_at_ms = ? WHERE seq = ?"""  # noqa: S608 - a table name of ours
+                  SET version = version + 1, changed_version = version + 1, changed_at_ms = ? WHERE seq = ?"""
         await tx.execute(sql, (moment.now_ms, seq))
 
 
@@ -291,8 +291,8 @@ async def _log(tx: Transaction, intent: IntentKey, line: tuple[LogLevel, str], n
     checked = check_log(NewLog(level=level, data=LogText.parse(text)), now_ms)
     seq, generation = intent
     ((last,),) = await tx.fetch(
-        f"SELECT COALESCE(MAX(n), 0) FROM {generation.logs} WHERE intent_seq = ?",  # noqa: S608 - a table name of ours
+        f"SELECT COALESCE(MAX(n), 0) FROM {generation.logs} WHERE intent_seq = ?",
         (seq,),
     )
     if await logs.append(tx, intent, last + 1, checked):
-        await tx.execute(f"UPDATE {generation.intents} SET log_count = ? WHERE seq = ?", (last + 1, seq))  # noqa: S608 - a table name of ours
+        await tx.execute(f"UPDATE {generation.intents} SET log_count = ? WHERE seq = ?", (last + 1, seq))

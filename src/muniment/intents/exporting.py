@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 
 from muniment.intents import store
 from muniment.intents.generations import GENERATIONS, LAST_NUMBERS, Generation
 from muniment.intents.lifecycle import Moment
 from muniment.intents.store import Head, head_columns
 from muniment.intents.types import LOGS_MAX
+from muniment.storage.sql import number_text
 
 if TYPE_CHECKING:
     from muniment.storage.database import Database
 
 # Heads in memory; each has at most 256 KiB.
-_HEADS_PER_READ: Final = 64
+_HEADS_PER_READ: Final = number_text(64)
 
 
 @dataclass(slots=True)
@@ -46,19 +47,19 @@ async def lines(database: Database, exported: Exported) -> AsyncIterator[bytes]:
         exported.logs += head.log_count
 
 
-def _next_heads(generation: Generation) -> str:
+def _next_heads(generation: Generation) -> LiteralString:
     return (
-        f"SELECT * FROM (SELECT {head_columns(generation)}, COALESCE(i.chain_status, i.status) "  # noqa: S608 - text of ours
+        f"SELECT * FROM (SELECT {head_columns(generation)}, COALESCE(i.chain_status, i.status) "
         f"FROM {generation.intents} i WHERE i.seq > ? AND i.seq <= ? ORDER BY i.seq LIMIT {_HEADS_PER_READ}) heads"
     )
 
 
 # Each generation's next heads are found by its own index, and merged.
-_HEADS: Final = f"{' UNION ALL '.join(map(_next_heads, GENERATIONS))} ORDER BY 2 LIMIT {_HEADS_PER_READ}"
+_HEADS: Final = f"{' UNION ALL '.join(_next_heads(each) for each in GENERATIONS)} ORDER BY 2 LIMIT {_HEADS_PER_READ}"
 
 
 async def _heads(database: Database) -> AsyncIterator[Head]:
-    newest = await database.fetch_one(f"SELECT COALESCE(MAX(seq), 0) FROM {LAST_NUMBERS}")  # noqa: S608 - text of ours
+    newest = await database.fetch_one(f"SELECT COALESCE(MAX(seq), 0) FROM {LAST_NUMBERS}")
     last = newest[0] if newest else 0
     done = 0
     while rows := await database.fetch(_HEADS, (done, last, done, last)):

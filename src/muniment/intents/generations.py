@@ -7,7 +7,7 @@ tables have the same columns except those for filters, so the same code reads an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, LiteralString, NamedTuple
 
 from muniment.intents.types import AnyNewIntent, AnyNewProposal, NewIntent, NewProposal
 
@@ -17,9 +17,9 @@ class Generation:
     """A generation of intents: its number on the wire, and its tables."""
 
     number: int
-    intents: str
-    proposals: str
-    logs: str
+    intents: LiteralString
+    proposals: LiteralString
+    logs: LiteralString
 
 
 FIRST: Final = Generation(1, "intents", "intent_proposals", "intent_logs")

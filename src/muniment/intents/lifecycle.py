@@ -55,9 +55,13 @@ PROPOSAL: Final[Mapping[ProposalStatus, Stage[ProposalStatus]]] = MappingProxyTy
 INTENT_MOVES: Final[Diagram] = MappingProxyType({status: stage.moves for status, stage in INTENT.items()})
 PROPOSAL_MOVES: Final[Diagram] = MappingProxyType({status: stage.moves for status, stage in PROPOSAL.items()})
 # The statuses that the deadline ends, and the one that ends later: its transaction may be on its way.
-AT_DEADLINE: Final = tuple(status for status, stage in INTENT.items() if stage.expires == "at the deadline")
-(AFTER_GRACE,) = (status for status, stage in INTENT.items() if stage.expires == "after the grace")
-CAN_EXPIRE: Final = (*AT_DEADLINE, AFTER_GRACE)
+AT_DEADLINE: Final[tuple[IntentStatus, ...]] = tuple(
+    status for status, stage in INTENT.items() if stage.expires == "at the deadline"
+)
+AFTER_GRACE: Final[IntentStatus] = next(
+    status for status, stage in INTENT.items() if stage.expires == "after the grace"
+)
+CAN_EXPIRE: Final[tuple[IntentStatus, ...]] = (*AT_DEADLINE, AFTER_GRACE)
 # Claims about an intent that failed receipts refute. An intent of an earlier status may have no transaction yet.
 REFUTABLE: Final[tuple[IntentStatus, ...]] = ("submitted", "succeeded")
 # A solver carries out a proposal of these statuses.

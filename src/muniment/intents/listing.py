@@ -11,7 +11,7 @@ A page of both generations merges the first rows of each.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 
 from msgspec.structs import replace
 
@@ -114,7 +114,7 @@ class _Search:
                 return filters
         return ()
 
-    def _statement(self, within: Scope, parts: tuple[Part, ...]) -> tuple[str, list[object]]:
+    def _statement(self, within: Scope, parts: tuple[Part, ...]) -> tuple[LiteralString, list[object]]:
         """The statement for the rows that are chosen from `parts`, and its parameters."""
         generation = self.plan.generation
         keys, parameters = page_keys(LISTED[generation], Rows(parts), within, self.query)
@@ -122,7 +122,7 @@ class _Search:
             return keys, parameters
         direction = _direction(self.query)
         sql = (
-            f"SELECT {head_columns(generation)} FROM ({keys}) page "  # noqa: S608 - text of ours
+            f"SELECT {head_columns(generation)} FROM ({keys}) page "
             f"JOIN {generation.intents} i ON i.seq = page.seq ORDER BY i.seq {direction}"
         )
         return sql, parameters
@@ -165,7 +165,7 @@ async def _end(database: Reader, query: IntentQuery) -> int:
     if query.sort == 1 and database.visible_before:
         ((end,),) = await database.fetch(f"SELECT {database.visible_before}")
         return end
-    ((last,),) = await database.fetch(f"SELECT max(seq) FROM {LAST_NUMBERS}")  # noqa: S608 - text of ours
+    ((last,),) = await database.fetch(f"SELECT max(seq) FROM {LAST_NUMBERS}")
     return (last or 0) + 1
 
 
@@ -181,9 +181,9 @@ async def _heads(database: Reader, query: IntentQuery, numbers: Sequence[int]) -
     return await database.fetch(f"{arms} ORDER BY 2 {_direction(query)}", [*numbers] * len(GENERATIONS))
 
 
-def _by_number(generation: Generation, count: int) -> str:
-    return f"SELECT {head_columns(generation)} FROM {generation.intents} i WHERE i.seq IN ({placeholders(count)})"  # noqa: S608 - text of ours, and ?
+def _by_number(generation: Generation, count: int) -> LiteralString:
+    return f"SELECT {head_columns(generation)} FROM {generation.intents} i WHERE i.seq IN ({placeholders(count)})"
 
 
-def _direction(query: IntentQuery) -> str:
+def _direction(query: IntentQuery) -> LiteralString:
     return "ASC" if query.sort == 1 else "DESC"

@@ -31,7 +31,7 @@ async def append(tx: Transaction, intent: IntentKey, n: int, log: CheckedLog) ->
     """Add one line under the number `n`; False when the intent has a line of this identity."""
     added = await tx.execute(
         f"""INSERT INTO {intent.generation.logs} (intent_seq, n, identity, record) VALUES (?, ?, ?, ?)
-            ON CONFLICT (intent_seq, identity) DO NOTHING""",  # noqa: S608 - a table name of ours
+            ON CONFLICT (intent_seq, identity) DO NOTHING""",
         (intent.seq, n, log.identity, shown(log)),
     )
     return added == 1
@@ -53,7 +53,7 @@ async def merge(tx: Transaction, intent: IntentKey, count: int, logs: Sequence[C
         identities = {identity for each in part for identity in (each.identity, timeless(each))}
         rows = await tx.fetch(
             f"""SELECT identity, record FROM {intent.generation.logs}
-                WHERE intent_seq = ? AND identity IN ({placeholders(len(identities))})""",  # noqa: S608 - ? only
+                WHERE intent_seq = ? AND identity IN ({placeholders(len(identities))})""",
             (intent.seq, *identities),
         )
         known.update(dict(rows))
@@ -66,7 +66,7 @@ async def merge(tx: Transaction, intent: IntentKey, count: int, logs: Sequence[C
 
 async def recorded(tx: Transaction, intent: IntentKey, identity: bytes) -> str:
     """A line that is recorded, as JSON."""
-    sql = f"SELECT record FROM {intent.generation.logs} WHERE intent_seq = ? AND identity = ?"  # noqa: S608 - a table name of ours
+    sql = f"SELECT record FROM {intent.generation.logs} WHERE intent_seq = ? AND identity = ?"
     ((record,),) = await tx.fetch(sql, (intent.seq, identity))
     return record
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         errors.ClockInDoubt,
     ),
 )  # fmt: skip
-async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: AnyNewIntent) -> Ready[AnyIntent]:  # noqa: A002 - the path's name for it
+async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: AnyNewIntent) -> Ready[AnyIntent]:
     """Record an intent of either form.
 
     The hash is computed again from the fields. Recorded values stay: the status only moves forward, by one
@@ -61,7 +61,7 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
 async def append_proposal(
     context: Context,
     caller: OperatorCaller,
-    hash: Bytes32,  # noqa: A002 - the path's name for it
+    hash: Bytes32,
     body: AnyNewProposal,
 ) -> Ready[AnyProposal]:
     """Append a proposal to an intent.
@@ -90,7 +90,7 @@ async def append_proposal(
     sheds=Shed.NEVER,
     refuses=(IntentNotFound, errors.InvalidIntent, errors.IntentFull),
 )
-async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, body: NewLog) -> Ready[Log]:  # noqa: A002 - the path's name for it
+async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, body: NewLog) -> Ready[Log]:
     """Append a log line to an intent.
 
     Its identity is its `id`, or else its time, level and text: the same line again is answered with the one that is
@@ -110,7 +110,7 @@ async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, bo
         IntentNotFound, errors.ProposalNotFound, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers,
     ),
 )  # fmt: skip
-async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: StatusChange) -> Ready[AnyIntent]:  # noqa: A002 - the path's name for it
+async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: StatusChange) -> Ready[AnyIntent]:
     """Move an intent, or a proposal of it.
 
     An intent moves by one step: created to enqueued or discarded, enqueued to submitted or discarded, submitted to

@@ -7,7 +7,7 @@ second form have several users and types of operations, in tables of their own: 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 
 from muniment.intents import store
 from muniment.intents.generations import FIRST, SECOND, Generation
@@ -46,7 +46,7 @@ _HAS_OP: Final = (
 class Filter:
     """A filter: the condition that an index of `tables` answers, and the same condition on a row of the listing."""
 
-    tables: str
+    tables: LiteralString
     index: Condition
     test: Condition
     # Whether another index has the rows of the filter and of one `standing`.
@@ -59,7 +59,7 @@ class Plan:
 
     generation: Generation
     # The tables and conditions that one index answers, in order; whether each row is tested for others besides.
-    tables: str
+    tables: LiteralString
     walked: tuple[Condition, ...]
     tests_rows: bool
     # The rows to choose from. Only the first part is a walk.
@@ -131,14 +131,14 @@ def _op(query: IntentQuery, generation: Generation) -> tuple[Filter, ...]:
     return (Filter(_BY_OP, Condition("op = ?", (query.op,)), Condition(_HAS_OP, (query.op,))),)
 
 
-def _deadline(query: IntentQuery, table: str) -> tuple[Filter, ...]:
+def _deadline(query: IntentQuery, table: LiteralString) -> tuple[Filter, ...]:
     if query.deadline_after is None and query.deadline_before is None:
         return ()
     first, last = query.deadlines[0], query.deadlines[-1]
     return (_plain(table, "deadline >= ? AND deadline <= ?", first.to_bytes(32), last.to_bytes(32)),)
 
 
-def _plain(table: str, sql: str, *values: object, has_standing: bool = False) -> Filter:
+def _plain(table: LiteralString, sql: LiteralString, *values: object, has_standing: bool = False) -> Filter:
     """A filter on a column of the intents themselves."""
     condition = Condition(sql, values)
     return Filter(table, condition, condition, has_standing)

@@ -41,7 +41,7 @@ async def fetch(tx: Transaction, intent: IntentKey, hashes: Sequence[bytes]) -> 
     for part in in_parts(hashes):
         rows = await tx.fetch(
             f"""SELECT hash, n, status, transaction_hash, dest_transaction_hash, chain_status, chain_transaction_hash
-                FROM {intent.generation.proposals} WHERE intent_seq = ? AND hash IN ({placeholders(len(part))})""",  # noqa: S608 - ? only
+                FROM {intent.generation.proposals} WHERE intent_seq = ? AND hash IN ({placeholders(len(part))})""",
             (intent.seq, *part),
         )
         for proposal_hash, n, status, transaction_hash, dest_hash, chain_status, chain_hash in rows:
@@ -104,21 +104,21 @@ async def update(tx: Transaction, intent: IntentKey, row: ProposalRow, claim: Cl
     await tx.execute(
         f"""UPDATE {intent.generation.proposals}
             SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, record = ?
-            WHERE intent_seq = ? AND n = ?""",  # noqa: S608 - a table name of ours
+            WHERE intent_seq = ? AND n = ?""",
         (*claim, with_members(record, **shown), intent.seq, row.n),
     )
     return True
 
 
 async def _record(tx: Transaction, intent: IntentKey, n: int) -> str:
-    sql = f"SELECT record FROM {intent.generation.proposals} WHERE intent_seq = ? AND n = ?"  # noqa: S608 - a table name of ours
+    sql = f"SELECT record FROM {intent.generation.proposals} WHERE intent_seq = ? AND n = ?"
     ((record,),) = await tx.fetch(sql, (intent.seq, n))
     return record
 
 
 async def recorded(tx: Transaction, intent: IntentKey, proposal_hash: bytes) -> str:
     """A proposal that is recorded, as JSON."""
-    sql = f"SELECT record FROM {intent.generation.proposals} WHERE hash = ?"  # noqa: S608 - a table name of ours
+    sql = f"SELECT record FROM {intent.generation.proposals} WHERE hash = ?"
     ((record,),) = await tx.fetch(sql, (proposal_hash,))
     return record
 
@@ -130,14 +130,14 @@ async def name_transaction(tx: Transaction, intent: IntentKey, transaction_hash:
     """
     table = intent.generation.proposals
     if await tx.fetch(
-        f"SELECT 1 FROM {table} WHERE intent_seq = ? AND transaction_hash = ? LIMIT 1",  # noqa: S608 - a table name of ours
+        f"SELECT 1 FROM {table} WHERE intent_seq = ? AND transaction_hash = ? LIMIT 1",
         (intent.seq, transaction_hash.raw),
     ):
         return False
     marks = placeholders(len(PROPOSAL_UNDER_WAY))
     rows = await tx.fetch(
         f"""SELECT hash FROM {table}
-            WHERE intent_seq = ? AND COALESCE(chain_status, status) IN ({marks}) LIMIT 2""",  # noqa: S608 - ? only
+            WHERE intent_seq = ? AND COALESCE(chain_status, status) IN ({marks}) LIMIT 2""",
         (intent.seq, *PROPOSAL_UNDER_WAY),
     )
     if len(rows) != 1:
@@ -170,7 +170,7 @@ async def set_chain_outcome(
             record[name] = HexString.from_raw(value)
     await tx.execute(
         f"""UPDATE {intent.generation.proposals} SET chain_status = ?, chain_transaction_hash = ?, record = ?
-            WHERE intent_seq = ? AND n = ?""",  # noqa: S608 - a table name of ours
+            WHERE intent_seq = ? AND n = ?""",
         (outcome, transaction_hash, encode(record).decode(), intent.seq, n),
     )
 

@@ -7,7 +7,7 @@ fact stays, and a repetition is accepted and changes nothing. Proposals and logs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
 
 import msgspec
 
@@ -95,7 +95,7 @@ async def append_log(tx: Transaction, intent_hash: bytes, log: CheckedLog, autho
         if count >= LOGS_MAX:
             raise logs.full()
         sql = (
-            f"UPDATE {key.generation.intents} SET log_count = ?, version = version + 1, changed_at_ms = ? WHERE seq = ?"  # noqa: S608 - a table name of ours
+            f"UPDATE {key.generation.intents} SET log_count = ?, version = version + 1, changed_at_ms = ? WHERE seq = ?"
         )
         await tx.execute(sql, (count + 1, now_ms, key.seq))
     else:
@@ -108,7 +108,7 @@ async def _locked_for_log(tx: Transaction, intent_hash: bytes) -> tuple[IntentKe
     """Lock an intent; its key, and the count of its log lines."""
     for generation in GENERATIONS:
         rows = await tx.fetch(
-            f"SELECT seq, log_count FROM {generation.intents} WHERE hash = ?{tx.for_update}",  # noqa: S608 - text of ours
+            f"SELECT seq, log_count FROM {generation.intents} WHERE hash = ?{tx.for_update}",
             (intent_hash,),
         )
         for seq, count in rows:
@@ -160,7 +160,7 @@ async def _lock(tx: Transaction, generation: Generation, intent_hash: bytes, mom
     rows = await tx.fetch(
         f"""SELECT seq, status, transaction_hash, dest_transaction_hash, chain_status, deadline,
                    chain_transaction_hash, proposal_count, log_count
-            FROM {generation.intents} WHERE hash = ?{tx.for_update}""",  # noqa: S608 - text of ours
+            FROM {generation.intents} WHERE hash = ?{tx.for_update}""",
         (intent_hash,),
     )
     for seq, status, transaction_hash, dest_hash, chain_status, deadline, chain_hash, *counts in rows:
@@ -203,22 +203,22 @@ async def _insert_or_merge(
 async def _insert(tx: Transaction, generation: Generation, checked: CheckedIntent, moment: Moment) -> IntentKey | None:
     """Record an intent with its proposals and logs; its key, or None when another writer has recorded it."""
     new = checked.new
-    newest = await tx.fetch_one(
-        f"SELECT created_at_ms FROM {generation.intents} ORDER BY created_at_ms DESC LIMIT 1"  # noqa: S608 - a table name of ours
-    )
+    newest = await tx.fetch_one(f"SELECT created_at_ms FROM {generation.intents} ORDER BY created_at_ms DESC LIMIT 1")
     created_at_ms = await date_row(tx, moment.now_ms, newest[0] if newest else 0)
     # `expired` is computed, never stored: the intent was created, and its deadline makes it read as expired.
     claim = Claim.of("created" if new.status in (None, "expired") else new.status, new)
     standing = status_as_read(claim.status, int(new.deadline), moment)
-    values: dict[str, object] = {
+    values: dict[LiteralString, object] = {
         "hash": checked.hash, "settler": new.settler.raw, "deadline": int(new.deadline).to_bytes(32),
-        **claim._asdict(), "standing": standing, "proposal_count": len(checked.proposals),
-        "log_count": len(checked.logs), "created_at_ms": created_at_ms, "record": _record_of(checked, created_at_ms),
+        "status": claim.status, "transaction_hash": claim.transaction_hash,
+        "dest_transaction_hash": claim.dest_transaction_hash, "standing": standing,
+        "proposal_count": len(checked.proposals), "log_count": len(checked.logs), "created_at_ms": created_at_ms,
+        "record": _record_of(checked, created_at_ms),
         **_filtered(new),
     }  # fmt: skip
     rows = await tx.fetch(
         f"""INSERT INTO {generation.intents} ({", ".join(values)}) VALUES ({placeholders(len(values))})
-            ON CONFLICT (hash) DO NOTHING RETURNING seq""",  # noqa: S608 - names of ours, and ?
+            ON CONFLICT (hash) DO NOTHING RETURNING seq""",
         list(values.values()),
     )
     for (seq,) in rows:
@@ -231,7 +231,7 @@ async def _insert(tx: Transaction, generation: Generation, checked: CheckedInten
     return None
 
 
-def _filtered(new: AnyNewIntent) -> dict[str, object]:
+def _filtered(new: AnyNewIntent) -> dict[LiteralString, object]:
     """The columns of an intent's row that only its form has, most of them for filters."""
     if isinstance(new, NewIntent):
         return {"user_address": new.user.raw, "config_sig": new.config_sig.raw, "op": new.op}
@@ -276,14 +276,14 @@ async def _set_execution_hash(tx: Transaction, key: IntentKey, execution_hash: H
     if execution_hash == "0x":
         return False
     table = key.generation.intents
-    ((record,),) = await tx.fetch(f"SELECT record FROM {table} WHERE seq = ?", (key.seq,))  # noqa: S608 - a table name of ours
+    ((record,),) = await tx.fetch(f"SELECT record FROM {table} WHERE seq = ?", (key.seq,))
     known = msgspec.json.decode(record, type=dict[str, Any])["executionHash"]
     if known == execution_hash:
         return False
     if known != "0x":
         raise IntentDiffers(f"recorded with the executionHash {known}, which stays", pointer="/executionHash")
     changed = with_members(record, executionHash=execution_hash)
-    await tx.execute(f"UPDATE {table} SET record = ? WHERE seq = ?", (changed, key.seq))  # noqa: S608 - a table name of ours
+    await tx.execute(f"UPDATE {table} SET record = ? WHERE seq = ?", (changed, key.seq))
     return True
 
 
@@ -295,6 +295,6 @@ async def _update(tx: Transaction, intent: _LockedIntent, claim: Claim, now_ms: 
         f"""UPDATE {intent.key.generation.intents}
             SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?, proposal_count = ?,
                 log_count = ?, version = version + 1, changed_version = version + 1, changed_at_ms = ?
-            WHERE seq = ?""",  # noqa: S608 - a table name of ours
+            WHERE seq = ?""",
         (*claim, standing, intent.proposal_count, intent.log_count, now_ms, intent.key.seq),
     )

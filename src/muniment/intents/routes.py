@@ -47,7 +47,7 @@ async def list_intents(context: Context, request: Request, query: IntentQuery) -
     "GET", "/intents/{hash}", cost=CONTENT, sheds=Shed.READ, refuses=(IntentNotFound,),
     answers=TAGGED, headers_read={"if-none-match": "ETags that the client has"},
 )  # fmt: skip
-async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready[AnyIntent] | Streamed:  # noqa: A002 - the name is the path parameter's
+async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready[AnyIntent] | Streamed:
     """Read an intent with all its proposals and logs.
 
     The ETag changes with each of them, with the status, and when the intent expires.

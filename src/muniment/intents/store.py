@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, TypeVar
 
 import msgspec
 
 from muniment.intents.generations import FIRST, GENERATIONS, SECOND, Generation
 from muniment.intents.lifecycle import AFTER_GRACE, AT_DEADLINE, CAN_EXPIRE, Moment, passed_until, status_as_read
 from muniment.intents.types import NEWEST_SHOWN
-from muniment.storage.sql import SWEPT_PER_BATCH, placeholders
+from muniment.storage.sql import SWEPT_PER_BATCH, number_text, placeholders
 from muniment.wire import encode
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _quoted(statuses: Sequence[str]) -> str:
+def _quoted(statuses: Sequence[LiteralString]) -> LiteralString:
     """An IN list of statuses as SQL text."""
     return ", ".join(f"'{status}'" for status in statuses)
 
@@ -66,9 +66,9 @@ _PROPOSAL_WEIGHT: Final = _LOGS_PER_PIECE // _PROPOSALS_PER_PIECE
 class _Numbered(NamedTuple):
     """A table whose rows are numbered within an intent; the table of these intents, and its column that counts them."""
 
-    table: str
-    intents: str
-    counted_by: str
+    table: LiteralString
+    intents: LiteralString
+    counted_by: LiteralString
 
 
 def _proposals(generation: Generation) -> _Numbered:
@@ -126,9 +126,9 @@ class Head:
         return f'{self.record[:-1]},"status":"{self.status}"{known},"generation":{number},"proposals":['
 
 
-def head_columns(generation: Generation) -> str:
+def head_columns(generation: Generation) -> LiteralString:
     """The columns of a `Head`, of the table with the alias `i`."""
-    return f"{generation.number}, {_HEAD_COLUMNS}"
+    return f"{number_text(generation.number)}, {_HEAD_COLUMNS}"
 
 
 def expiry(moment: Moment) -> tuple[bytes, bytes]:
@@ -149,8 +149,7 @@ def _bound(seconds: int) -> bytes:
 
 
 _BY_HASH: Final = " UNION ALL ".join(
-    f"SELECT {head_columns(each)} FROM {each.intents} i WHERE i.hash = ?"  # noqa: S608 - text of ours
-    for each in GENERATIONS
+    f"SELECT {head_columns(each)} FROM {each.intents} i WHERE i.hash = ?" for each in GENERATIONS
 )
 
 
@@ -184,8 +183,8 @@ async def _add_newest(
     """Add the newest records of each intent to `found`, the oldest of them first."""
     if seqs:
         rows = await database.fetch(
-            f"SELECT r.intent_seq, r.record FROM {numbered.intents} i JOIN {numbered.table} r "  # noqa: S608 - text of ours, and ?
-            f"ON r.intent_seq = i.seq AND r.n > i.{numbered.counted_by} - {NEWEST_SHOWN} "
+            f"SELECT r.intent_seq, r.record FROM {numbered.intents} i JOIN {numbered.table} r "
+            f"ON r.intent_seq = i.seq AND r.n > i.{numbered.counted_by} - {number_text(NEWEST_SHOWN)} "
             f"WHERE i.seq IN ({placeholders(len(seqs))}) ORDER BY r.intent_seq, r.n",
             seqs,
         )
@@ -220,7 +219,7 @@ async def pieces(database: Reader, head: Head) -> AsyncIterator[bytes]:
 
 async def _records(database: Reader, seq: int, numbered: _Numbered, count: int, size: int) -> AsyncIterator[bytes]:
     """The first `count` records of an intent, `size` in a piece, with a comma between any two."""
-    sql = f"SELECT record FROM {numbered.table} WHERE intent_seq = ? AND n > ? AND n <= ? ORDER BY n"  # noqa: S608 - text of ours
+    sql = f"SELECT record FROM {numbered.table} WHERE intent_seq = ? AND n > ? AND n <= ? ORDER BY n"
     for start in range(0, count, size):
         rows = await database.fetch(sql, (seq, start, min(start + size, count)))
         yield (("," if start else "") + ",".join(record for (record,) in rows)).encode()
@@ -234,28 +233,28 @@ async def mark_expired(tx: Transaction, moment: Moment, count: int = SWEPT_PER_B
     return max([await _mark_expired(tx, each.intents, moment, count) for each in GENERATIONS])
 
 
-async def _mark_expired(tx: Transaction, table: str, moment: Moment, count: int) -> int:
+async def _mark_expired(tx: Transaction, table: LiteralString, moment: Moment, count: int) -> int:
     # Each condition occurs twice: an intent that changed while a statement waited for its row is checked again.
     ended = expiry(moment)
     marked = await tx.execute(
-        f"UPDATE {table} SET standing = 'expired' WHERE {ENDED} "  # noqa: S608 - text of ours
+        f"UPDATE {table} SET standing = 'expired' WHERE {ENDED} "
         f"AND seq IN (SELECT seq FROM {table} WHERE {ENDED} LIMIT ?)",
         (*ended, *ended, count),
     )
-    arms = " UNION ALL ".join([f"SELECT seq FROM {table} WHERE {EARLY}"] * len(CAN_EXPIRE))  # noqa: S608 - text of ours
+    arms = " UNION ALL ".join(f"SELECT seq FROM {table} WHERE {EARLY}" for _ in CAN_EXPIRE)
     unmarked = await tx.execute(
-        f"UPDATE {table} SET standing = status WHERE standing = 'expired' "  # noqa: S608 - text of ours
+        f"UPDATE {table} SET standing = status WHERE standing = 'expired' "
         f"AND seq IN (SELECT seq FROM ({arms}) early LIMIT ?)",
         (*(value for status in CAN_EXPIRE for value in early(status, ended)), count),
     )
     return max(marked, unmarked)
 
 
-async def insert_rows(tx: Transaction, into: str, rows: Sequence[tuple[object, ...]]) -> None:
+async def insert_rows(tx: Transaction, into: LiteralString, rows: Sequence[tuple[object, ...]]) -> None:
     """Add rows, many in a statement; `into` is the table with its columns as SQL text."""
     for part in in_parts(rows):
         values = ", ".join(f"({placeholders(len(row))})" for row in part)
-        await tx.execute(f"INSERT INTO {into} VALUES {values}", [value for row in part for value in row])  # noqa: S608 - ? only
+        await tx.execute(f"INSERT INTO {into} VALUES {values}", [value for row in part for value in row])
 
 
 def in_parts(listed: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -13,7 +13,7 @@ from typing import IO, Final
 from muniment.errors import Integrity
 from muniment.ipfs.block import BLOCK_SIZE_MAX, check_block
 from muniment.ipfs.cid import DIGEST_LENGTH_MAX, CidParts, decode_cid_bytes
-from muniment.ipfs.varint import VARINT_BYTES_MAX, decode_varint, encode_varint
+from muniment.ipfs.varint import CONTINUES, VARINT_BYTES_MAX, decode_varint, encode_varint
 
 # More roots than any request has. A count up to 23 fits into the first byte of a CBOR array.
 ROOTS_MAX: Final = 23
@@ -77,7 +77,7 @@ def _sections(stream: IO[bytes]) -> Iterator[tuple[CidParts, bytes]]:
 def _read_led(stream: IO[bytes], limit: int) -> bytes | None:
     """The bytes after the next length; None at the regular end of the file."""
     lead = b""
-    while not lead or lead[-1] > 0x7F:  # noqa: PLR2004 -- the continuation bit of a varint
+    while not lead or lead[-1] & CONTINUES:
         byte = stream.read(1)
         if not byte and not lead:
             return None

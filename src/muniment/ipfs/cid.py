@@ -27,6 +27,8 @@ SHA2_256_LENGTH: Final = 32
 DIGEST_LENGTH_MAX: Final = 128
 # The text of a CIDv1 of such a digest: 1 byte version, 9 codec, 9 hash code, 2 length, 128 digest in base32.
 CID_LENGTH_MAX: Final = 240
+# Of a character (RFC 4648).
+_BASE32_BITS: Final = 5
 # Few functions are in use, and each trigger names its function several times. Under 2 MB.
 _CIDS_KEPT: Final = 4_096
 
@@ -217,8 +219,8 @@ def _base58_bytes(text: str) -> bytes:
 
 
 def _base32_bytes(text: str) -> bytes:
-    length, spare = divmod(5 * len(text), 8)
+    length, spare = divmod(_BASE32_BITS * len(text), 8)
     number = int(text.translate(_TO_INT_DIGITS), 32)
-    if spare >= 5 or number & ((1 << spare) - 1):  # noqa: PLR2004 -- five spare bits are a superfluous digit
+    if spare >= _BASE32_BITS or number & ((1 << spare) - 1):  # a superfluous digit, or bits of no byte
         raise ValueError("the last base32 characters are not canonical (RFC 4648 section 3.5)")
     return (number >> spare).to_bytes(length, "big")

@@ -24,6 +24,8 @@ from muniment.ipfs.varint import encode_varint
 
 # With larger chunks, the fields around a chunk could make its block too large.
 CHUNK_SIZE_MAX: Final = BLOCK_SIZE_MAX - 1024
+# The tag of the size of a child: each child has one.
+_REPEATED: Final = (0x20,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for an impossible profile, which is a programmer's mistake."""
-        if self.cid_version not in {0, 1} or not 1 <= self.chunk_size <= CHUNK_SIZE_MAX or self.width < 2:  # noqa: PLR2004 -- a tree needs two children
+        if self.cid_version not in {0, 1} or not 1 <= self.chunk_size <= CHUNK_SIZE_MAX or self.width <= 1:
             raise ValueError(f"profile {self.name} cannot be built")
 
 
@@ -179,7 +181,7 @@ def _decode_unixfs(message: bytes) -> UnixFsData:
     child_sizes: list[int] = []
     last = 0
     for tag, value in decode_fields(message):
-        if tag < last or (tag == last and tag != 0x20):  # noqa: PLR2004 -- the tag of a child's size, the one that repeats
+        if tag < last or (tag == last and tag not in _REPEATED):
             raise ValueError("fields are repeated or out of order")
         last = tag
         match tag, value:

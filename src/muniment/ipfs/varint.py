@@ -9,15 +9,17 @@ from typing import Final
 
 # unsigned-varint, section "Practical maximum of 9 bytes (for security)".
 VARINT_BYTES_MAX: Final = 9
+# The bit of a byte that says that another one follows.
+CONTINUES: Final = 0x80
 
 
 def encode_varint(number: int) -> bytes:
     """`number`, which is not negative, with seven bits per byte, lowest first."""
-    if number < 0x80:  # noqa: PLR2004 -- the continuation bit of a varint
+    if not number >> 7:
         return bytes((number,))
     encoded = bytearray()
-    while number > 0x7F:  # noqa: PLR2004 -- as above
-        encoded.append(number & 0x7F | 0x80)
+    while number >> 7:
+        encoded.append(number & 0x7F | CONTINUES)
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
@@ -31,7 +33,7 @@ def decode_varint(data: bytes, at: int = 0) -> tuple[int, int]:
     number = 0
     for index, byte in enumerate(data[at : at + VARINT_BYTES_MAX]):
         number |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:  # noqa: PLR2004 -- the continuation bit
+        if not byte & CONTINUES:
             if byte == 0 and index > 0:
                 raise ValueError("a varint is not in its shortest form")
             return number, at + index + 1

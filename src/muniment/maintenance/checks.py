@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import msgspec
 
 from muniment.errors import Refusal, Unavailable
+from muniment.storage.sql import number_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -31,11 +32,11 @@ def fault_of(check: Callable[..., None], *of: object) -> str | None:
     return None
 
 
-async def rows(context: Context, select: str) -> AsyncIterator[Row]:
+async def rows(context: Context, select: LiteralString) -> AsyncIterator[Row]:
     """All rows of a table, in the order of `seq`, which is the first column of `select`."""
     last: Any = 0
     while found := await context.database.fetch_slow(
-        f"{select} WHERE seq > ? ORDER BY seq LIMIT {_ROWS_PER_READ}", (last,)
+        f"{select} WHERE seq > ? ORDER BY seq LIMIT {number_text(_ROWS_PER_READ)}", (last,)
     ):
         for row in found:
             yield row

@@ -27,6 +27,8 @@ _ANSWER_SECONDS_MAX: Final = _WAIT_SECONDS + 30
 # Pauses after the first, the second, … failure in a row; the last one repeats.
 _PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _RETRY_AFTER_SECONDS_MAX: Final = 300
+# Of seconds: more are no wait that anybody means.
+_RETRY_DIGITS_MAX: Final = 8
 _PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 _POSITION: Final = re.compile("[A-Za-z0-9_-]*")
 # Positions have 40 characters; those of a later release may have more.
@@ -200,7 +202,7 @@ def _detail(answer: _Answer) -> str:
 def _retry_after(headers: Mapping[str, str]) -> float:
     """The seconds of `Retry-After` (RFC 9110 section 10.2.3); 0 for none, or for a date."""
     text = headers.get("retry-after", "")
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0  # noqa: PLR2004 - digits
+    return float(text) if text.isascii() and text.isdigit() and len(text) <= _RETRY_DIGITS_MAX else 0
 
 
 def _read_position(path: Path) -> str | None:

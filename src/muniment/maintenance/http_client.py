@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -57,6 +58,6 @@ class Client:
         finally:
             connection.close()
         answer: Any = json.loads(data) if data else None
-        if response.status >= 400:  # noqa: PLR2004 - a problem document
+        if response.status >= HTTPStatus.BAD_REQUEST:  # a problem document
             raise RequestFailed(f"{method} {path} → {response.status} {answer['code']}: {answer['detail']}")
         return answer

@@ -170,7 +170,7 @@ async def listed(database: Database, *, is_pinned: bool, limit: int) -> list[Pin
     state = "NOT NULL ORDER BY p.pinned_at_ms DESC" if is_pinned else "NULL ORDER BY p.waits_since_ms"
     rows = await database.fetch_slow(
         f"""SELECT f.record, p.waits_since_ms, p.due_at_ms, p.taken, p.failures, p.error, p.pinned_at_ms
-            FROM pins p JOIN functions f ON f.digest = p.digest WHERE p.pinned_at_ms IS {state}, p.digest LIMIT ?""",  # noqa: S608 - one of two texts
+            FROM pins p JOIN functions f ON f.digest = p.digest WHERE p.pinned_at_ms IS {state}, p.digest LIMIT ?""",
         (limit,),
     )
     return [
@@ -188,7 +188,7 @@ async def retry(tx: Transaction, now_ms: int, digests: Sequence[bytes] = ()) -> 
     return await tx.execute(
         f"""UPDATE pins SET due_at_ms = ?, failures = 0 WHERE digest IN (
               SELECT digest FROM pins WHERE pinned_at_ms IS NULL AND (taken = 0 OR due_at_ms <= ?){chosen}
-              ORDER BY digest {tx.for_update})""",  # noqa: S608 - ? only
+              ORDER BY digest {tx.for_update})""",
         (now_ms, now_ms, *digests),
     )
 
@@ -197,6 +197,6 @@ async def recheck(tx: Transaction, now_ms: int) -> int:
     """Let the workers ask the node again about every bundle that is pinned; their number."""
     return await tx.execute(
         f"""UPDATE pins SET pinned_at_ms = NULL, waits_since_ms = ?, due_at_ms = ? WHERE digest IN (
-              SELECT digest FROM pins WHERE pinned_at_ms IS NOT NULL ORDER BY digest {tx.for_update})""",  # noqa: S608 - text of ours
+              SELECT digest FROM pins WHERE pinned_at_ms IS NOT NULL ORDER BY digest {tx.for_update})""",
         (now_ms, now_ms),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, LiteralString, Protocol, TypeVar
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -39,7 +39,7 @@ class Transaction(Protocol):
     """An open transaction. Other transactions see all of its changes or none; all of them are stored or none."""
 
     @property
-    def for_update(self) -> str:
+    def for_update(self) -> LiteralString:
         """The end of a query that locks its rows against other writers; empty where there is one writer at a time.
 
         A query that locks several rows needs an ORDER BY that all writers share; otherwise two could deadlock.
@@ -51,19 +51,19 @@ class Transaction(Protocol):
         """Whether the database itself adds the event of a new trigger; otherwise the caller adds it."""
         ...
 
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query."""
         ...
 
-    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+    async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
         """The first row of a query, if there is one."""
         ...
 
-    async def execute(self, sql: str, parameters: Parameters = ()) -> int:
+    async def execute(self, sql: LiteralString, parameters: Parameters = ()) -> int:
         """Run a statement; the number of rows that it changed."""
         ...
 
-    async def add_last(self, sql: str, parameters: Parameters = ()) -> bool:
+    async def add_last(self, sql: LiteralString, parameters: Parameters = ()) -> bool:
         """Add one row with `INSERT … ON CONFLICT DO NOTHING`; whether it was inserted.
 
         The caller promises that the work ends if the row was inserted: it returns then, without an error and without
@@ -84,7 +84,7 @@ class Reader(Protocol):
     """
 
     @property
-    def visible_before(self) -> str:
+    def visible_before(self) -> LiteralString:
         """SQL for the sequence number below which no more rows will appear; empty if rows always appear in order.
 
         A client that follows a table gets only the rows below it. All other clients see the rows above it too.
@@ -115,11 +115,11 @@ class Reader(Protocol):
         """
         ...
 
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query that an index answers in microseconds."""
         ...
 
-    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+    async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
         """The first row of such a query, if there is one. If a replica has none, the primary is asked too.
 
         So use it for a row that usually exists, and `fetch` for a row that usually does not.
@@ -127,7 +127,7 @@ class Reader(Protocol):
         ...
 
     async def fetch_some(
-        self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
+        self, sql: LiteralString, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
         """The first rows of a query up to the row that fills `bytes_max`, and the UTF-8 length of their records.
 
@@ -136,7 +136,7 @@ class Reader(Protocol):
         """
         ...
 
-    async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
+    async def fetch_slow(self, sql: LiteralString, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows of a query that may take long, off the event loop. Raises `DeadlineExceeded` at the engine's limit.
 
         `client` is the address of the waiting client, empty for the service itself. A client has one such read at a

@@ -8,7 +8,7 @@ begins with the migration; its cursors carry no epoch.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ class Epochs:
         self._highest: dict[str, int] = {}
         self._settled, self._settled_until = 0, float("-inf")
 
-    def numbers(self, reader: Reader, table: str) -> Numbers:
+    def numbers(self, reader: Reader, table: LiteralString) -> Numbers:
         """The sequence numbers of `table` for a request that is answered from `reader`."""
         return Numbers(self, reader, table)
 
@@ -71,7 +71,7 @@ class Epochs:
             await self._read(self._database)  # this process or the replica may be behind
         return number == self._number
 
-    async def has_given(self, reader: Reader, table: str, epoch: int | None, seq: int) -> bool:
+    async def has_given(self, reader: Reader, table: LiteralString, epoch: int | None, seq: int) -> bool:
         """Whether `table` has a row with this or a higher number in this epoch; always true for 0."""
         if epoch != await self.current(reader):
             await self._read(self._database)  # this process or the replica may be behind
@@ -106,8 +106,8 @@ class Epochs:
         self._highest.clear()
         self._until = until
 
-    async def _read_highest(self, reader: Reader, table: str) -> int:
-        ((highest,),) = await reader.fetch(f"SELECT max(seq) FROM {table}")  # noqa: S608 - a table name of a store
+    async def _read_highest(self, reader: Reader, table: LiteralString) -> int:
+        ((highest,),) = await reader.fetch(f"SELECT max(seq) FROM {table}")
         self._highest[table] = highest or 0
         return highest or 0
 
@@ -122,7 +122,7 @@ class Numbers(NamedTuple):
 
     epochs: Epochs
     reader: Reader
-    table: str
+    table: LiteralString
 
     async def epoch(self) -> int | None:
         """The epoch of new cursors, None in the first epoch."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, LiteralString, NamedTuple
 
 from muniment.storage.pages import PageStatements, RecordSource
 from muniment.storage.scopes import SEQ_MAX, PageRequest, Scope, TimedPageRequest
@@ -40,14 +40,14 @@ NOW: Final = object()
 class Listed(NamedTuple):
     """The table of a listing, or joined tables, with the columns of the number and of the record."""
 
-    tables: str
-    seq: str = "seq"
-    record: str = "record"
+    tables: LiteralString
+    seq: LiteralString = "seq"
+    record: LiteralString = "record"
     # The columns that conditions name; a subquery for `Part.few` selects only these.
-    columns: str = "*"
+    columns: LiteralString = "*"
     # The table with its index on the time. If times follow the order and the time is the only filter, the page walks
     # this index, and an offset skips entries of the index, not rows. None: there is no such index.
-    by_time: str | None = None
+    by_time: LiteralString | None = None
 
 
 class Part(NamedTuple):
@@ -59,7 +59,7 @@ class Part(NamedTuple):
     conditions: tuple[Condition, ...] = ()
     few: Condition | None = None
     # The tables with the index, where they are others than those of the listing, such as a join.
-    tables: str | None = None
+    tables: LiteralString | None = None
 
 
 class Rows(NamedTuple):
@@ -99,12 +99,14 @@ def in_order(listed: Listed, rows: Rows, within: Scope, request: PageRequest) ->
     return _statements(listed, keys, records, parameters, request)
 
 
-def page_keys(listed: Listed, rows: Rows, within: Scope, request: PageRequest) -> tuple[str, list[object]]:
+def page_keys(listed: Listed, rows: Rows, within: Scope, request: PageRequest) -> tuple[LiteralString, list[object]]:
     """The statement for the numbers of a page's rows and one row more, with its parameters."""
     return merged_page_keys([(listed, rows, within)], request)
 
 
-def merged_page_keys(listings: Sequence[tuple[Listed, Rows, Scope]], request: PageRequest) -> tuple[str, list[object]]:
+def merged_page_keys(
+    listings: Sequence[tuple[Listed, Rows, Scope]], request: PageRequest
+) -> tuple[LiteralString, list[object]]:
     """The same for a page of several listings whose rows have no number in common, in one order."""
     chosen = [_chosen(listed, part, rows, within) for listed, rows, within in listings for part in rows.parts]
     sql = _keys(tuple(tables for tables, _ in chosen), request.sort)
@@ -120,17 +122,17 @@ def unindexed(*conditions: Condition) -> tuple[Condition, ...]:
     return tuple(Condition(f"CASE WHEN {sql} THEN 1 ELSE 0 END = 1", values) for sql, values in conditions)
 
 
-def _by_time(listed: Listed, tables: str, within: Scope, request: TimedPageRequest) -> PageStatements:
+def _by_time(listed: Listed, tables: LiteralString, within: Scope, request: TimedPageRequest) -> PageStatements:
     where = Where()
     where.add_if("created_at_ms > ?", request.created_after)
     where.add_if("created_at_ms <= ?", request.created_before)
     direction = _direction(request.sort)
-    keys = f"SELECT seq FROM {tables}{where} ORDER BY created_at_ms {direction}, seq {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
+    keys = f"SELECT seq FROM {tables}{where.sql} ORDER BY created_at_ms {direction}, seq {direction} LIMIT ? OFFSET ?"
     return _with_records(listed, keys, [*where.parameters, request.limit + 1, request.offset], within, request)
 
 
 def _with_records(
-    listed: Listed, keys: str, parameters: list[object], within: Scope, request: PageRequest
+    listed: Listed, keys: LiteralString, parameters: list[object], within: Scope, request: PageRequest
 ) -> PageStatements:
     """SQLite would sort, and so read, all records before it returns the first; so there they are read by key."""
     records = None if within.merges_unions else _joined(listed, keys, request.sort)
@@ -138,49 +140,55 @@ def _with_records(
 
 
 def _statements(
-    listed: Listed, keys: str, records: str | None, parameters: Sequence[object], request: PageRequest
+    listed: Listed,
+    keys: LiteralString,
+    records: LiteralString | None,
+    parameters: Sequence[object],
+    request: PageRequest,
 ) -> PageStatements:
     source = RecordSource(listed.tables, listed.seq, listed.record, request.sort)
     paged = (*parameters, request.limit + 1, request.offset)
     return PageStatements(keys, records, source, paged, request.limit, request.bytes_max, is_long=request.is_long)
 
 
-def _chosen(listed: Listed, part: Part, rows: Rows, within: Scope) -> tuple[str, list[object]]:
+def _chosen(listed: Listed, part: Part, rows: Rows, within: Scope) -> tuple[LiteralString, list[object]]:
     """The SQL after FROM for the rows of a part, and its parameters."""
     where = Where.all_of(*rows.everywhere, *within.conditions(listed.seq), *part.conditions)
     tables = part.tables or listed.tables
     if part.few is None:
-        return f"{tables}{where}", where.parameters
-    few = f"(SELECT {listed.columns} FROM {tables} WHERE {part.few.sql} {_FENCE}) few"  # noqa: S608 - text of ours
-    return f"{few}{where}", [*part.few.values, *where.parameters]
+        return f"{tables}{where.sql}", where.parameters
+    few = f"(SELECT {listed.columns} FROM {tables} WHERE {part.few.sql} {_FENCE}) few"
+    return f"{few}{where.sql}", [*part.few.values, *where.parameters]
 
 
 @lru_cache(maxsize=_STATEMENTS_KEPT)
-def _in_order(listed: Listed, chosen: tuple[str, ...], sort: int) -> tuple[str, str]:
-    keys, records = (
-        " UNION ALL ".join(f"SELECT {columns} FROM {each}" for each in chosen)  # noqa: S608 - text of ours
-        + f" ORDER BY 1 {_direction(sort)} LIMIT ? OFFSET ?"
-        for columns in (listed.seq, f"{listed.seq}, {listed.record}")
-    )
-    return keys, records
+def _in_order(listed: Listed, chosen: tuple[LiteralString, ...], sort: int) -> tuple[LiteralString, LiteralString]:
+    return _merged(listed.seq, chosen, sort), _merged(f"{listed.seq}, {listed.record}", chosen, sort)
+
+
+def _merged(columns: LiteralString, chosen: tuple[LiteralString, ...], sort: int) -> LiteralString:
+    arms = " UNION ALL ".join(f"SELECT {columns} FROM {each}" for each in chosen)
+    return f"{arms} ORDER BY 1 {_direction(sort)} LIMIT ? OFFSET ?"
 
 
 @lru_cache(maxsize=_STATEMENTS_KEPT)
-def _keys(chosen: tuple[str, ...], sort: int) -> str:
+def _keys(chosen: tuple[LiteralString, ...], sort: int) -> LiteralString:
     direction = _direction(sort)
     if len(chosen) == 1:  # the offset applies directly to the index
-        return f"SELECT seq FROM {chosen[0]} ORDER BY seq {direction} LIMIT ? OFFSET ?"  # noqa: S608 - text of ours
-    parts = [f"SELECT * FROM (SELECT seq FROM {each} ORDER BY seq {direction} LIMIT ?) part" for each in chosen]  # noqa: S608 - text of ours
-    return f"{' UNION ALL '.join(parts)} ORDER BY 1 {direction} LIMIT ? OFFSET ?"
+        return f"SELECT seq FROM {chosen[0]} ORDER BY seq {direction} LIMIT ? OFFSET ?"
+    parts = " UNION ALL ".join(
+        f"SELECT * FROM (SELECT seq FROM {each} ORDER BY seq {direction} LIMIT ?) part" for each in chosen
+    )
+    return f"{parts} ORDER BY 1 {direction} LIMIT ? OFFSET ?"
 
 
 @lru_cache(maxsize=_STATEMENTS_KEPT)
-def _joined(listed: Listed, keys: str, sort: int) -> str:
+def _joined(listed: Listed, keys: LiteralString, sort: int) -> LiteralString:
     return (
-        f"SELECT t.{listed.seq}, t.{listed.record} FROM ({keys}) page JOIN {listed.tables} t ON t.seq = page.seq "  # noqa: S608 - text of ours
+        f"SELECT t.{listed.seq}, t.{listed.record} FROM ({keys}) page JOIN {listed.tables} t ON t.seq = page.seq "
         f"ORDER BY t.seq {_direction(sort)}"
     )
 
 
-def _direction(sort: int) -> str:
+def _direction(sort: int) -> LiteralString:
     return "ASC" if sort == 1 else "DESC"

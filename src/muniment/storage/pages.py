@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, Self, TypeAlias
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage.sql import placeholders
@@ -30,9 +30,9 @@ PageRead: TypeAlias = "tuple[list[str], int | None, bool, AsyncIterator[list[str
 class RecordSource(NamedTuple):
     """The tables from which records are read by key: `seq` and `record` are columns, `sort` is 1 for ascending keys."""
 
-    tables: str
-    seq: str
-    record: str
+    tables: LiteralString
+    seq: LiteralString
+    record: LiteralString
     sort: int
 
 
@@ -44,8 +44,8 @@ class PageStatements(NamedTuple):
     record before it returns the first; then the records are read from `source` by key.
     """
 
-    keys: str
-    records: str | None
+    keys: LiteralString
+    records: LiteralString | None
     source: RecordSource
     parameters: Sequence[object]
     limit: int
@@ -136,14 +136,11 @@ async def _first_records(
 
 
 @lru_cache(maxsize=128)  # three sources, two orders, ten counts
-def _by_key(source: RecordSource, count: int) -> str:
+def _by_key(source: RecordSource, count: int) -> LiteralString:
     """The statement for the records of `count` keys."""
     tables, seq, record, sort = source
     direction = "ASC" if sort == 1 else "DESC"
-    return (
-        f"SELECT {seq}, {record} FROM {tables} WHERE {seq} IN ({placeholders(count)}) "  # noqa: S608 - text of ours
-        f"ORDER BY {seq} {direction}"
-    )
+    return f"SELECT {seq}, {record} FROM {tables} WHERE {seq} IN ({placeholders(count)}) ORDER BY {seq} {direction}"
 
 
 def _count_within(rows: Sequence[Row], bytes_max: int) -> int:

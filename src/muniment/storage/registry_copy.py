@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, LiteralString, Protocol
 
 from muniment.storage.migrate import migrations, missing
 
@@ -26,53 +26,51 @@ ROWS_PER_BATCH: Final = 250
 class Table:
     """A table to copy, and its key columns, which give the order of its rows."""
 
-    name: str
-    key: tuple[str, ...]
+    name: LiteralString
+    key: tuple[LiteralString, ...]
 
     @property
-    def order(self) -> str:
+    def order(self) -> LiteralString:
         """The columns for ORDER BY."""
         return ", ".join(self.key)
 
 
 # A table comes before the tables that refer to it.
-TABLES: Final = tuple(
-    Table(name, tuple(key.split()))
-    for name, key in (
-        ("users", "address"),
-        ("used_nonces", "address nonce_window slot"),
-        ("functions", "seq"),
-        ("function_creators", "seq"),
-        ("pins", "digest"),
-        ("triggers", "seq"),
-        ("deactivations", "signature"),
-        ("intents", "seq"),
-        ("intent_proposals", "intent_seq n"),
-        ("intent_logs", "intent_seq n"),
-        ("intents_2", "seq"),
-        ("intent_users_2", "user_address seq"),
-        ("intent_ops_2", "op seq"),
-        ("intent_proposals_2", "intent_seq n"),
-        ("intent_logs_2", "intent_seq n"),
-        ("executions", "chain_id block_hash transaction_hash log_index"),
-        ("chain_progress", "chain_id settler"),
-        ("chain_blocks", "chain_id number"),
-        ("leases", "name"),
-        ("imports", "source"),
-        ("operators", "name"),
-        ("audit_entries", "seq"),
-        ("time_differences", "differ_ms"),
-        ("events", "seq"),
-        ("tlog_epochs", "epoch"),
-        ("tlog_tail", "epoch leaf_index"),
-        ("tlog_tiles", "epoch level n"),
-        ("tlog_runs", "epoch kind first_seq"),
-        ("webhooks", "id"),
-        ("webhook_attempts", "hook n"),
-        ("webhook_dead_letters", "hook epoch seq"),
-        ("forgotten_nonces", "id"),
-    )
-)
+_KEYS: Final[dict[LiteralString, LiteralString]] = {
+    "users": "address",
+    "used_nonces": "address nonce_window slot",
+    "functions": "seq",
+    "function_creators": "seq",
+    "pins": "digest",
+    "triggers": "seq",
+    "deactivations": "signature",
+    "intents": "seq",
+    "intent_proposals": "intent_seq n",
+    "intent_logs": "intent_seq n",
+    "intents_2": "seq",
+    "intent_users_2": "user_address seq",
+    "intent_ops_2": "op seq",
+    "intent_proposals_2": "intent_seq n",
+    "intent_logs_2": "intent_seq n",
+    "executions": "chain_id block_hash transaction_hash log_index",
+    "chain_progress": "chain_id settler",
+    "chain_blocks": "chain_id number",
+    "leases": "name",
+    "imports": "source",
+    "operators": "name",
+    "audit_entries": "seq",
+    "time_differences": "differ_ms",
+    "events": "seq",
+    "tlog_epochs": "epoch",
+    "tlog_tail": "epoch leaf_index",
+    "tlog_tiles": "epoch level n",
+    "tlog_runs": "epoch kind first_seq",
+    "webhooks": "id",
+    "webhook_attempts": "hook n",
+    "webhook_dead_letters": "hook epoch seq",
+    "forgotten_nonces": "id",
+}
+TABLES: Final = tuple(Table(name, tuple(key.split())) for name, key in _KEYS.items())
 # Tables that are not copied, and why.
 LEFT: Final = {
     "schema_migrations": "each database has its own ledger of migrations",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 
 if TYPE_CHECKING:
     from muniment.storage.database import Reader
@@ -16,7 +16,7 @@ _INTEGER_MAX: Final = 2**63 - 1
 
 
 async def has_row_behind(
-    database: Reader, table: str, offset: int, client: str, *, step: int = _STEP, long_step: int = _LONG_STEP
+    database: Reader, table: LiteralString, offset: int, client: str, *, step: int = _STEP, long_step: int = _LONG_STEP
 ) -> bool:
     """Whether `table` has more than `offset` rows. It counts the rows that were added since the last call.
 
@@ -25,10 +25,7 @@ async def has_row_behind(
     """
     counted = database.rows_counted
     visible = f"AND seq < {database.visible_before} " if database.visible_before else ""
-    sql = (
-        f"SELECT count(*), max(seq) FROM (SELECT seq FROM {table} WHERE seq > ? {visible}"  # noqa: S608 - text of a store
-        "ORDER BY seq LIMIT ?) added"
-    )
+    sql = f"SELECT count(*), max(seq) FROM (SELECT seq FROM {table} WHERE seq > ? {visible}ORDER BY seq LIMIT ?) added"
     fetch = database.fetch
     while True:
         last, count = counted.get(table, (0, 0))
@@ -45,6 +42,6 @@ async def has_row_behind(
     if count > offset or not visible:
         return count > offset
     # More rows may still appear among the others, so the others are counted each time.
-    sql = f"SELECT count(*) FROM (SELECT seq FROM {table} WHERE seq > ? ORDER BY seq LIMIT ?) uncounted"  # noqa: S608 - text of a store
+    sql = f"SELECT count(*) FROM (SELECT seq FROM {table} WHERE seq > ? ORDER BY seq LIMIT ?) uncounted"
     ((uncounted,),) = await database.fetch_slow(sql, (last, min(offset - count + 1, _INTEGER_MAX)), client=client)
     return count + uncounted > offset

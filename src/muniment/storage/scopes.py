@@ -10,7 +10,7 @@ row 77, so the page begins after row 77. If times may differ by 15 s, it begins 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, Protocol
 
 from muniment.storage.dating import times_differ
 from muniment.storage.sql import Condition, Where
@@ -89,13 +89,13 @@ class Scope(NamedTuple):
     # The exact times that the client wants, if the bounds are wider.
     exact_times: tuple[Condition, ...] = ()
     # SQL for a further bound, above which rows may still appear (see `Reader.visible_before`); empty for none.
-    visible_before: str = ""
+    visible_before: LiteralString = ""
     # Whether the times of rows follow their order without exception.
     times_follow: bool = False
     # See `Reader.merges_unions`.
     merges_unions: bool = False
 
-    def conditions(self, seq: str = "seq") -> list[Condition]:
+    def conditions(self, seq: LiteralString = "seq") -> list[Condition]:
         """The scope as conditions on a row; `seq` is the column of the number."""
         chosen = list(self.exact_times)
         if self.above > 0:
@@ -117,7 +117,9 @@ def scope(database: Reader, request: PageRequest) -> Scope:
     return Scope(above, below, (), visible_before, merges_unions=database.merges_unions)
 
 
-async def timed_scope(database: Reader, table: str, request: TimedPageRequest, *, has_time_walk: bool = False) -> Scope:
+async def timed_scope(
+    database: Reader, table: LiteralString, request: TimedPageRequest, *, has_time_walk: bool = False
+) -> Scope:
     """The scope of a listing of `table`, whose rows have times.
 
     `has_time_walk`: the table has an index on the time for pages with an offset (see `Listed.by_time`), so
@@ -147,24 +149,24 @@ async def timed_scope(database: Reader, table: str, request: TimedPageRequest, *
     )
 
 
-async def _first_seq(database: Reader, table: str, condition: str, time_ms: int) -> int | None:
+async def _first_seq(database: Reader, table: LiteralString, condition: LiteralString, time_ms: int) -> int | None:
     """The number of the first row whose `created_at_ms` fulfils a condition; None when no row does."""
-    sql = f"SELECT seq FROM {table} WHERE created_at_ms {condition} LIMIT 1"  # noqa: S608 - text of ours
+    sql = f"SELECT seq FROM {table} WHERE created_at_ms {condition} LIMIT 1"
     rows = await database.fetch(sql, (time_ms,))
     return rows[0][0] if rows else None
 
 
-async def are_few(database: Reader, table: str, conditions: Sequence[Condition], rows_max: int) -> bool:
+async def are_few(database: Reader, table: LiteralString, conditions: Sequence[Condition], rows_max: int) -> bool:
     """Whether each of `conditions`, which all have an index, holds for at most `rows_max` rows of `table`."""
     for condition, values in conditions:
-        sql = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1 OFFSET ?"  # noqa: S608 - text of ours
+        sql = f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1 OFFSET ?"
         if await database.fetch(sql, (*values, rows_max)):
             return False
     return True
 
 
 async def first_rows(
-    database: Reader, table: str, conditions: Sequence[Condition], within: Scope, *, sort: int, count: int
+    database: Reader, table: LiteralString, conditions: Sequence[Condition], within: Scope, *, sort: int, count: int
 ) -> Scope:
     """The part of `within` up to its row number `count` + 1 that fulfils `conditions`, which an index answers.
 
@@ -172,7 +174,7 @@ async def first_rows(
     """
     where = Where.all_of(*within.conditions(), *conditions)
     direction = "ASC" if sort == 1 else "DESC"
-    sql = f"SELECT seq FROM {table}{where} ORDER BY seq {direction} LIMIT 1 OFFSET ?"  # noqa: S608 - text of ours
+    sql = f"SELECT seq FROM {table}{where.sql} ORDER BY seq {direction} LIMIT 1 OFFSET ?"
     rows = await database.fetch(sql, (*where.parameters, count))
     if not rows:
         return within

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, LiteralString, NamedTuple, cast
 
 # Rows that one sweep marks: a few milliseconds of the writer.
 SWEPT_PER_BATCH: Final = 500
@@ -11,7 +11,7 @@ SWEPT_PER_BATCH: Final = 500
 class Condition(NamedTuple):
     """A condition on a row: its SQL, and a value for each `?` in it."""
 
-    sql: str
+    sql: LiteralString
     values: tuple[object, ...] = ()
 
 
@@ -20,15 +20,15 @@ class Where:
 
     def __init__(self) -> None:
         """Begin without conditions: every row."""
-        self._clauses: list[str] = []
+        self._clauses: list[LiteralString] = []
         self.parameters: list[object] = []
 
-    def add(self, clause: str, *parameters: object) -> None:
+    def add(self, clause: LiteralString, *parameters: object) -> None:
         """Require `clause`, which has one `?` for each of `parameters`."""
         self._clauses.append(clause)
         self.parameters.extend(parameters)
 
-    def add_if(self, clause: str, parameter: object | None) -> None:
+    def add_if(self, clause: LiteralString, parameter: object | None) -> None:
         """Require `clause`, which has one `?`, unless `parameter` is None."""
         if parameter is not None:
             self.add(clause, parameter)
@@ -41,10 +41,18 @@ class Where:
             where.add(sql, *values)
         return where
 
-    def __str__(self) -> str:
+    @property
+    def sql(self) -> LiteralString:
+        """The conditions as SQL, with WHERE before them; empty where there is none."""
         return " WHERE " + " AND ".join(self._clauses) if self._clauses else ""
 
 
-def placeholders(count: int) -> str:
+def placeholders(count: int) -> LiteralString:
     """`count` parameters for an IN list: `?, ?, ?`."""
-    return ", ".join("?" * count)
+    return ("?, " * count).removesuffix(", ")
+
+
+def number_text(number: int) -> LiteralString:
+    """A number of ours as SQL text, such as a bound that is part of an index and so cannot be a parameter."""
+    # Whatever the number is, its digits are no SQL: only here a text becomes SQL that the type checker has not seen.
+    return cast("LiteralString", str(int(number)))

@@ -24,6 +24,8 @@ from muniment.wire import ProvedText
 
 # As many triggers as one deactivation may name (`muniment.triggers.types`).
 _SIGS_MAX: Final = 100
+# Four values, and then the signatures.
+_DEACTIVATION_LINES: Final = range(5, 4 + _SIGS_MAX + 1)
 # `LogFact.previous` of the first epoch.
 NO_EPOCH: Final = ("-", "0", "-")
 # Why an epoch of the log began: it is the first, its key was replaced, or an older state of the registry came back.
@@ -118,7 +120,7 @@ class DeactivationFact(Fact, frozen=True):
     @classmethod
     def of_lines(cls, lines: list[str]) -> Self:
         """As `Fact`."""
-        if not 5 <= len(lines) <= 4 + _SIGS_MAX:  # noqa: PLR2004 - four values before the list
+        if len(lines) not in _DEACTIVATION_LINES:
             raise ValueError(f"a deactivation names 1 to {_SIGS_MAX} triggers")
         signature, signer, created_at, domain, *sigs = lines
         return cls(

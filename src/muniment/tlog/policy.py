@@ -20,6 +20,10 @@ _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 # A name with an optional URL: how many words stand behind a log and a witness.
 _LOG_WORDS: Final = (1, 2)
 _WITNESS_WORDS: Final = (2, 3)
+# A name, a threshold and a member.
+_GROUP_WORDS_MIN: Final = 3
+# A threshold is at most WITNESSES_MAX + GROUPS_MAX.
+_DIGITS_MAX: Final = 4
 
 
 class Party(NamedTuple):
@@ -105,14 +109,14 @@ class _Reading:
     def witness(self, words: list[str]) -> None:
         if len(words) not in _WITNESS_WORDS:
             raise ValueError("a witness is: witness NAME VKEY [URL]")
-        name, key = self._new(words[0]), parse_verifier_key(words[1])
+        name, key, *urls = self._new(words[0]), parse_verifier_key(words[1]), *words[2:]
         if key.kind != COSIGNATURE:
             raise ValueError("a witness has a key for timestamped Ed25519 signatures (type 4)")
         _add_key(key, self._witness_keys, WITNESSES_MAX)
-        self.witnesses[name] = Party(key, words[2] if len(words) > 2 else None)  # noqa: PLR2004 - behind name and key
+        self.witnesses[name] = Party(key, next(iter(urls), None))
 
     def group(self, words: list[str]) -> None:
-        if len(words) < 3:  # noqa: PLR2004 - a name, a threshold, a member
+        if len(words) < _GROUP_WORDS_MIN:
             raise ValueError("a group is: group NAME all|any|NUMBER MEMBER…")
         name, count, *members = words
         self._new(name)
@@ -157,7 +161,6 @@ def _add_key(key: VerifierKey, keys: set[bytes], most: int) -> None:
 def _threshold(count: str, members: int) -> int:
     if count in {"all", "any"}:
         return members if count == "all" else 1
-    # At most WITNESSES_MAX + GROUPS_MAX, so four digits are enough.
-    if not (count.isascii() and count.isdigit()) or len(count) > 4 or not 1 <= int(count) <= members:  # noqa: PLR2004
+    if not (count.isascii() and count.isdigit() and len(count) <= _DIGITS_MAX) or not 1 <= int(count) <= members:
         raise ValueError(f"the number of a group is all, any, or from 1 to {members}, its members")
     return int(count)

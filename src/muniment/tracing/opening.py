@@ -24,7 +24,7 @@ def open_tracer(endpoint: str, ratio: float) -> Tracer | None:
         return None
     try:
         from muniment.tracing.export import Exporter  # noqa: PLC0415 - the packages are those of an extra
-        from muniment.tracing.tracer import Tracer  # noqa: PLC0415
+        from muniment.tracing.tracer import Tracer  # noqa: PLC0415 - likewise
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise

@@ -56,11 +56,11 @@ _ENDED_SINCE: Final = Condition(ENDED, (NOW,))
 # SQLite makes a list of them once, and searches it. PostgreSQL does so only if it expects the list to fit into memory;
 # otherwise it reads the list from end to end for every row. A join would read more rows than it saves.
 _LIVE_IN_INDEX: Final = Condition(
-    f"live = 1 AND seq NOT IN (SELECT seq FROM triggers WHERE {ENDED})",  # noqa: S608 - text of ours
+    f"live = 1 AND seq NOT IN (SELECT seq FROM triggers WHERE {ENDED})",
     (NOW,),
 )
 _OVER_IN_INDEX: Final = Condition(
-    f"live = 0 AND seq NOT IN (SELECT seq FROM triggers WHERE {EARLY})",  # noqa: S608 - text of ours
+    f"live = 0 AND seq NOT IN (SELECT seq FROM triggers WHERE {EARLY})",
     (NOW,),
 )
 # The indexes have `live` before `seq`: without a condition on `live`, they give the rows in two parts.

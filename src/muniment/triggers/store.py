@@ -135,7 +135,7 @@ async def _known(transaction: Transaction, new: NewRow) -> str:
 async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[Stored]:
     """The triggers with these signatures. Raises `TriggerNotFound`, which names the first unknown signature."""
     rows = await transaction.fetch(
-        f"SELECT sig, signer, protocol, deactivated, record FROM triggers WHERE sig IN ({placeholders(len(sigs))}) "  # noqa: S608 - ? only
+        f"SELECT sig, signer, protocol, deactivated, record FROM triggers WHERE sig IN ({placeholders(len(sigs))}) "
         f"ORDER BY sig{transaction.for_update}",
         [sig.raw for sig in sigs],
     )
@@ -150,7 +150,7 @@ async def fetch_listed(transaction: Transaction, sigs: list[Signature]) -> list[
 async def fetch_protocols(database: Reader, sigs: list[Signature]) -> set[str]:
     """The protocol names under which these triggers were signed; unregistered ones are ignored."""
     rows = await database.fetch(
-        f"SELECT protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})",  # noqa: S608 - ? only
+        f"SELECT protocol FROM triggers WHERE sig IN ({placeholders(len(sigs))})",
         [sig.raw for sig in sigs],
     )
     return {protocol for (protocol,) in rows}
@@ -220,14 +220,14 @@ async def mark_ended(transaction: Transaction, now_ms: int) -> int:
     row.
     """
     # In the order of the partial index: without it, a planner that expects many rows would walk the table.
-    ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"  # noqa: S608 - text of ours
+    ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"
     marked = await transaction.execute(
-        f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})",  # noqa: S608 - text of ours
+        f"UPDATE triggers SET live = 0 WHERE seq IN ({ended})",
         (now_ms, SWEPT_PER_BATCH),
     )
-    early = f"SELECT seq FROM triggers WHERE {EARLY} ORDER BY end_date_ms LIMIT ?"  # noqa: S608 - text of ours
+    early = f"SELECT seq FROM triggers WHERE {EARLY} ORDER BY end_date_ms LIMIT ?"
     unmarked = await transaction.execute(
-        f"UPDATE triggers SET live = 1 WHERE live = 0 AND deactivated = 0 AND seq IN ({early})",  # noqa: S608 - text of ours
+        f"UPDATE triggers SET live = 1 WHERE live = 0 AND deactivated = 0 AND seq IN ({early})",
         (now_ms, SWEPT_PER_BATCH),
     )
     return max(marked, unmarked)

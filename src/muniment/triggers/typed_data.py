@@ -185,7 +185,7 @@ def _read_members(given: object, struct: str) -> list[tuple[str, str]]:
     for index, item in enumerate(cast("list[object]", given)):
         member = cast("dict[str, object]", item) if isinstance(item, dict) else {}
         name, word = member.get("name"), member.get("type")
-        if len(member) != 2 or not isinstance(name, str) or not isinstance(word, str):  # noqa: PLR2004 - name and type
+        if member.keys() != {"name", "type"} or not isinstance(name, str) or not isinstance(word, str):
             detail = "a member is an object of exactly name and type, both strings"
             raise InvalidTypedData(detail, pointer=f"/types/{struct}/{index}")
         pairs.append((name, word))

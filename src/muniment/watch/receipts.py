@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple
 
 from muniment.chains.rpc import Call
 from muniment.intents.chain_facts import RECEIPT_INDEX, Fact
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 class _Round:
     """Repeated rounds through a settler's intents of one kind (a condition in SQL)."""
 
-    kind: str
+    kind: LiteralString
     rest_s: float = 0.0
     after_seq: int = 0
     begins_s: float = 0.0
@@ -105,16 +105,17 @@ class Receipts:
 
 
 async def named_transactions(
-    database: Database, settler: bytes, kind: str, after_seq: int, count: int = WATCH_LIMITS.intents_per_turn
+    database: Database, settler: bytes, kind: LiteralString, after_seq: int, count: int = WATCH_LIMITS.intents_per_turn
 ) -> Part:
     """The named transactions, still without a receipt, of the next `count` intents of a kind after `after_seq`."""
-    arms = [
-        f"SELECT * FROM (SELECT seq FROM {each} WHERE settler = ? AND {kind} AND seq > ? ORDER BY seq LIMIT ?) part"  # noqa: S608 - text of ours
-        for each in ("intents", "intents_2")
-    ]
+    tables: tuple[LiteralString, ...] = ("intents", "intents_2")
+    arms = " UNION ALL ".join(
+        f"SELECT * FROM (SELECT seq FROM {each} WHERE settler = ? AND {kind} AND seq > ? ORDER BY seq LIMIT ?) part"
+        for each in tables
+    )
     rows = await database.fetch(
-        f"{' UNION ALL '.join(arms)} ORDER BY 1 LIMIT ?",
-        (*(settler, after_seq, count) * len(arms), count),
+        f"{arms} ORDER BY 1 LIMIT ?",
+        (*(settler, after_seq, count) * len(tables), count),
     )
     seqs = [seq for (seq,) in rows]
     if not seqs:
@@ -129,7 +130,7 @@ async def named_transactions(
               UNION SELECT transaction_hash FROM intent_proposals_2
                 WHERE intent_seq IN ({marks}) AND transaction_hash IS NOT NULL) AS named
             WHERE NOT EXISTS (
-              SELECT 1 FROM executions e WHERE e.subject = named.transaction_hash AND e.log_index = ?)""",  # noqa: S608 - ? only
+              SELECT 1 FROM executions e WHERE e.subject = named.transaction_hash AND e.log_index = ?)""",
         (*seqs * 4, RECEIPT_INDEX),
     )
     return Part([name for (name,) in named], seqs[-1] if len(seqs) == count else None)

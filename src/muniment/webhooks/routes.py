@@ -66,7 +66,7 @@ async def list_webhooks(context: Context, caller: HookCaller) -> Ready[list[Webh
 
 
 @operation("GET", "/webhooks/{id}", cost=TOKEN_READ, sheds=Shed.READ, refuses=(WebhookNotFound,))
-async def get_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:  # noqa: A002 - the path's name for it
+async def get_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:
     """Read a webhook.
 
     With its `deadLetters`, the events that its receiver refused; GET /events shows them again.
@@ -78,7 +78,7 @@ async def get_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Re
 async def update_webhook(
     context: Context,
     caller: HookCaller,
-    id: WebhookId,  # noqa: A002 - the path's name for it
+    id: WebhookId,
     body: WebhookUpdate,
 ) -> Ready[Webhook]:
     """Change a webhook.
@@ -90,7 +90,7 @@ async def update_webhook(
 
 
 @operation("DELETE", "/webhooks/{id}", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
-async def remove_webhook(context: Context, caller: HookCaller, id: WebhookId) -> None:  # noqa: A002 - the path's name for it
+async def remove_webhook(context: Context, caller: HookCaller, id: WebhookId) -> None:
     """Remove a webhook.
 
     A delivery that has begun may still arrive.
@@ -101,7 +101,7 @@ async def remove_webhook(context: Context, caller: HookCaller, id: WebhookId) ->
 @operation(
     "POST", "/webhooks/{id}/resume", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound, WebhookNotConfirmed)
 )
-async def resume_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:  # noqa: A002 - the path's name for it
+async def resume_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:
     """Resume a webhook.
 
     One that is disabled is active again, goes on at its cursor, and forgets its dead letters; so is one that was
@@ -116,7 +116,7 @@ async def resume_webhook(context: Context, caller: HookCaller, id: WebhookId) ->
 async def replay_webhook(
     context: Context,
     caller: HookCaller,
-    id: WebhookId,  # noqa: A002 - the path's name for it
+    id: WebhookId,
     body: Replay,
 ) -> Ready[Webhook]:
     """Deliver events again, or skip some.
@@ -134,7 +134,7 @@ async def replay_webhook(
 
 
 @operation("POST", "/webhooks/{id}/rotate", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
-async def rotate_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[WebhookSecret]:  # noqa: A002 - the path's name for it
+async def rotate_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[WebhookSecret]:
     """Give a webhook new keys.
 
     The answer has the new secret, which is not shown again. For 24 hours each request is signed with the keys before
@@ -148,7 +148,7 @@ async def rotate_webhook(context: Context, caller: HookCaller, id: WebhookId) ->
     "POST", "/webhooks/{id}/test", cost=_TEST, sheds=Shed.EARLY,
     refuses=(WebhookNotFound, WebhookNotConfirmed, Overloaded),
 )  # fmt: skip
-async def test_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[ChallengeResult]:  # noqa: A002 - the path's name for it
+async def test_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[ChallengeResult]:
     """Send a challenge to the receiver.
 
     A signed event of the type `muniment.webhook.challenge`. The receiver answers 2xx, with the text `data.challenge`
@@ -158,7 +158,7 @@ async def test_webhook(context: Context, caller: HookCaller, id: WebhookId) -> R
 
 
 @operation("GET", "/webhooks/{id}/attempts", cost=TOKEN_READ, sheds=Shed.READ, refuses=(WebhookNotFound,))
-async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> Ready[list[WebhookAttempt]]:  # noqa: A002 - the path's name for it
+async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> Ready[list[WebhookAttempt]]:
     """List the last requests to the receiver.
 
     At most 100, the newest first. What the receiver answered is not kept, only its status.
@@ -169,7 +169,7 @@ async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> 
 
 
 @operation("GET", "/.well-known/webhooks/{id}", cost=READ, sheds=Shed.READ, refuses=(WebhookNotFound, UnknownPath))
-async def get_webhook_keys(context: Context, id: WebhookId) -> Ready[WebhookKeys]:  # noqa: A002 - the path's name for it
+async def get_webhook_keys(context: Context, id: WebhookId) -> Ready[WebhookKeys]:
     """Read the public keys of a webhook.
 
     With them anybody checks the signatures `v1a`. For 24 hours after a rotation the keys before are listed too.

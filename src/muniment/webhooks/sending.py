@@ -26,6 +26,8 @@ RETRY_AFTER_S_MAX: Final = 3_600
 CONTENT_BYTES_MAX: Final = 4_096
 DELIVERED: Final = "delivered"
 _HTTPS_PORT: Final = 443
+# RFC 9110, section 15.3.
+_SUCCESSFUL: Final = range(200, 300)
 # Below it are the ports of mail servers and the like, which a request could be taken for a command by.
 _FREE_PORTS: Final = 1_024
 _DATE_LENGTH_MAX: Final = 64
@@ -92,7 +94,7 @@ async def send(
         return Sent(None, "forbidden-address", took_ms())
     except Unreachable as error:
         return Sent(None, error.reason, took_ms())
-    is_good = 200 <= receipt.status < 300  # noqa: PLR2004 - 2xx (RFC 9110 section 15.3)
+    is_good = receipt.status in _SUCCESSFUL
     outcome = DELIVERED if is_good else f"http-{receipt.status}"
     wait_s = retry_after_s(receipt.retry_after, context.now_ms())
     return Sent(receipt.status, outcome, took_ms(), wait_s, receipt.content)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import msgspec
 
@@ -117,7 +117,7 @@ async def add(tx: Transaction, hook: Hook, hooks_max: int) -> bool:
     if count >= HOOKS_MAX:
         return False
     condition, value = _made_by(hook.maker)
-    taken = {place for (place,) in await tx.fetch(f"SELECT place FROM webhooks WHERE {condition}", (value,))}  # noqa: S608 - a column of ours
+    taken = {place for (place,) in await tx.fetch(f"SELECT place FROM webhooks WHERE {condition}", (value,))}
     for place in range(hooks_max):
         if place not in taken and await _insert(tx, hook, place):
             return True
@@ -128,7 +128,7 @@ async def _insert(tx: Transaction, hook: Hook, place: int) -> bool:
     inserted = await tx.execute(
         f"""INSERT INTO webhooks (place, {_COLUMNS})
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-            ON CONFLICT DO NOTHING""",  # noqa: S608 - columns of ours
+            ON CONFLICT DO NOTHING""",
         (
             place, hook.id, hook.owner, hook.operator, hook.url, hook.types, hook.filters, int(hook.is_batched),
             hook.status, hook.reason, hook.secret_id, hook.generation, hook.old_secret_id, hook.old_until_ms,
@@ -141,13 +141,13 @@ async def _insert(tx: Transaction, hook: Hook, place: int) -> bool:
 
 async def find(reader: Reader | Transaction, hook_id: bytes) -> Hook | None:
     """The hook with this id."""
-    rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE id = ?", (hook_id,))  # noqa: S608 - columns of ours
+    rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE id = ?", (hook_id,))
     return _hook(rows[0]) if rows else None
 
 
 async def lock(tx: Transaction, hook_id: bytes) -> Hook | None:
     """The hook with this id, which no other transaction changes until this one ends."""
-    rows = await tx.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE id = ? {tx.for_update}", (hook_id,))  # noqa: S608 - columns of ours
+    rows = await tx.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE id = ? {tx.for_update}", (hook_id,))
     return _hook(rows[0]) if rows else None
 
 
@@ -155,7 +155,7 @@ async def made_by(reader: Reader, maker: Maker) -> list[Hook]:
     """The hooks of one maker, the oldest first."""
     condition, value = _made_by(maker)
     rows = await reader.fetch(
-        f"SELECT {_COLUMNS} FROM webhooks WHERE {condition} ORDER BY created_at_ms, id",  # noqa: S608 - columns of ours
+        f"SELECT {_COLUMNS} FROM webhooks WHERE {condition} ORDER BY created_at_ms, id",
         (value,),
     )
     return [_hook(row) for row in rows]
@@ -163,13 +163,13 @@ async def made_by(reader: Reader, maker: Maker) -> list[Hook]:
 
 async def everything(reader: Reader) -> list[Hook]:
     """All hooks, the oldest first."""
-    rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks ORDER BY created_at_ms, id")  # noqa: S608 - columns of ours
+    rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks ORDER BY created_at_ms, id")
     return [_hook(row) for row in rows]
 
 
 async def active(reader: Reader) -> list[Hook]:
     """All active hooks, the one that is due first in front; at most about `HOOKS_MAX`."""
-    rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE status = 'active' ORDER BY due_at_ms")  # noqa: S608 - columns of ours
+    rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE status = 'active' ORDER BY due_at_ms")
     return [_hook(row) for row in rows]
 
 
@@ -177,7 +177,7 @@ async def due(reader: Reader, now_ms: int, limit: int) -> list[Hook]:
     """At most `limit` active hooks whose next delivery may begin, the longest wait first."""
     rows = await reader.fetch(
         f"""SELECT {_COLUMNS} FROM webhooks WHERE status = 'active' AND (due_at_ms <= ? OR due_at_ms > ?)
-            ORDER BY due_at_ms LIMIT ?""",  # noqa: S608 - columns of ours
+            ORDER BY due_at_ms LIMIT ?""",
         (now_ms, now_ms + _DUE_MS_MAX, limit),
     )
     return [_hook(row) for row in rows]
@@ -245,7 +245,7 @@ async def remove(tx: Transaction, hook_id: bytes) -> bool:
     return await tx.execute("DELETE FROM webhooks WHERE id = ?", (hook_id,)) == 1
 
 
-def _made_by(maker: Maker) -> tuple[str, object]:
+def _made_by(maker: Maker) -> tuple[LiteralString, object]:
     return ("operator = ?", maker.operator) if maker.owner is None else ("owner = ?", maker.owner)
 
 

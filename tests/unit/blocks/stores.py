@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -49,11 +49,11 @@ class Table:
         # Listings have more digests than one read.
         return TableBlockStore(self.database, loop, spools=self.spools, digests_per_read=7)
 
-    def execute(self, sql: str, *parameters: object) -> int:
+    def execute(self, sql: LiteralString, *parameters: object) -> int:
         """How many rows a statement changed."""
         return self.portal.call(self.database.write, lambda tx: tx.execute(sql, parameters))
 
-    def fetch(self, sql: str, *parameters: object) -> list[Any]:
+    def fetch(self, sql: LiteralString, *parameters: object) -> list[Any]:
         return self.portal.call(self.database.fetch, sql, parameters)
 
     def damage(self, digest: bytes, data: bytes) -> None:

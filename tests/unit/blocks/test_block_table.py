@@ -132,7 +132,7 @@ def test_a_put_returns_only_after_the_commit(tmp_path: Path) -> None:
         store = TableBlockStore(database, asyncio.get_running_loop(), spools=tmp_path)
         putting = asyncio.create_task(asyncio.to_thread(lambda: (store.put_many([HELLO]), returned.set())))
         async with asyncio.timeout(60):
-            while not database.written:  # noqa: ASYNC110 - a write tells nobody
+            while not database.written:
                 await asyncio.sleep(0.01)
         assert database.written == [[HELLO]]
         assert not returned.is_set()

@@ -39,7 +39,7 @@ def foreign_server() -> Generator[ForeignServer]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     server = LocalServer(("127.0.0.1", 0), Handler)

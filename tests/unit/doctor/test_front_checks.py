@@ -54,7 +54,7 @@ class Front(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the library
+    def log_message(self, format: str, *args: Any) -> None:
         pass
 
 

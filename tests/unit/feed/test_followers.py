@@ -10,7 +10,7 @@ from muniment.feed.followers import Follower, Followers
 from muniment.feed.reading import Slice
 from muniment.feed.recent import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, RecentEvents, event_text
 
-CHANCE = random.Random(7)  # noqa: S311 - the same choices in each run
+CHANCE = random.Random(7)
 SOURCE = Source("muniment", 1, 0)
 OWNERS = [bytes([number]) * 20 for number in range(1, 6)]
 ORIGINS = [bytes([number]) * 32 for number in range(1, 4)]

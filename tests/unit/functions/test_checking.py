@@ -32,7 +32,7 @@ class Upload:
 
 async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 - threads have no event of the loop's
+        while not is_so():
             await asyncio.sleep(0.001)
 
 

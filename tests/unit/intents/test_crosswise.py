@@ -55,7 +55,7 @@ async def test_logs_of_many_intents_from_many_processes_meet_no_deadlock(machine
         await machines[0].write(lambda tx, checked=checked: recording.record(tx, checked, "test", now))
         hashes.append(checked.hash)
     before = await deadlocks(machines[0])
-    chance = random.Random(7)  # noqa: S311 - the same order in every run
+    chance = random.Random(7)
 
     async def append(number: int) -> None:
         to = chance.choice(hashes)
@@ -71,7 +71,7 @@ async def test_logs_of_many_intents_from_many_processes_meet_no_deadlock(machine
 @pytest.mark.slow
 async def test_imports_of_the_same_lines_in_other_orders_meet_no_deadlock(machines: list[Database]) -> None:
     lines = [json.dumps(IntentDraft(number).body).encode() + b"\n" for number in range(300)]
-    orders = [lines, lines[::-1], random.Random(7).sample(lines, len(lines))]  # noqa: S311 - the same in every run
+    orders = [lines, lines[::-1], random.Random(7).sample(lines, len(lines))]
     before = await deadlocks(machines[0])
     refused: list[Refusal] = []
 

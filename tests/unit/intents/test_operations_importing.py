@@ -63,7 +63,7 @@ async def test_an_import_elsewhere_gives_equal_answers_in_the_same_order(
 
     async def empty(tx: Transaction) -> None:
         for table in TABLES:
-            await tx.execute(f"DELETE FROM {table}")  # noqa: S608 - our tables
+            await tx.execute(f"DELETE FROM {table}")
 
     await world.context.database.write(empty)
     await world.run(exported)

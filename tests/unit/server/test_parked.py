@@ -30,7 +30,7 @@ async def test_a_refusal_is_parked_and_the_connection_is_not_read_meanwhile() ->
     wire.send(GET)
     await turns()
     assert (wire.transport.written, wire.transport.is_paused) == ([], True)
-    while not wire.transport.written:  # noqa: ASYNC110 - a wire tells nobody
+    while not wire.transport.written:
         await asyncio.sleep(0.005)
     assert time.monotonic() - started >= 0.1
     await turns()

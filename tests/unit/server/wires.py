@@ -112,7 +112,7 @@ class Wire:
         """Send a request and wait for its answer."""
         before = len(self.transport.written)
         self.send(request)
-        while len(self.transport.written) == before:  # noqa: ASYNC110 - a wire tells nobody
+        while len(self.transport.written) == before:
             await asyncio.sleep(0)
 
     def lose(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 
@@ -15,7 +15,7 @@ from muniment.storage.client_slots import network_of
 from muniment.storage.database import Database, DatabaseLimits
 from postgres import Cluster
 
-ENDLESS = {
+ENDLESS: dict[str, LiteralString] = {
     "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
     "postgres": "SELECT pg_sleep(60)",
 }

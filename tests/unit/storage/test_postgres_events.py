@@ -77,7 +77,7 @@ async def test_under_the_sequencer_the_number_is_taken_behind_the_wait(
 async def test_two_processes_that_change_the_same_intents_leave_every_version_in_order(
     url: str,
 ) -> None:
-    dice = random.Random(7)  # noqa: S311 - dice, not secrets
+    dice = random.Random(7)
     hashes = [number.to_bytes(32) for number in range(1, INTENTS + 1)]
     processes = [PostgresDatabase(url) for _ in range(2)]
     first = await asyncpg.connect(url)

@@ -114,7 +114,7 @@ async def test_after_a_kill_under_load_every_acknowledged_write_is_there(
         await asyncio.to_thread(own_cluster.start)
         await until_it_answers(database)
     async with asyncio.timeout(300):
-        while len(acknowledged) <= 100:  # noqa: ASYNC110 - on a slow disk not much is written between two kills
+        while len(acknowledged) <= 100:
             await asyncio.sleep(0.01)
     stopping.set()
     await asyncio.gather(*writers)

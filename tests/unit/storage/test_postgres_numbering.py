@@ -222,7 +222,7 @@ async def test_writers_of_the_same_rows_do_not_wait_for_each_other_in_a_circle(
     await add(databases[0], 1, 2)
 
     async def work(tx: Transaction, number: int, locked: int) -> None:
-        locking = f"SELECT 1 FROM triggers WHERE sig = ?{tx.for_update}"  # noqa: S608 - text of ours
+        locking = f"SELECT 1 FROM triggers WHERE sig = ?{tx.for_update}"
         await tx.fetch(locking, (locked.to_bytes(65),))
         await tx.fetch("SELECT pg_sleep(0.001), ?::bigint", (number,))
         await tx.execute(INSERT, values(number))
@@ -238,7 +238,7 @@ async def test_writers_of_the_same_rows_do_not_wait_for_each_other_in_a_circle(
     await asyncio.sleep(1.1)  # the server counts with a delay of up to a second
     for each in databases:
         await each.close()
-    deadlocks = await cluster.execute(f"SELECT deadlocks FROM pg_stat_database WHERE datname = '{name}'")  # noqa: S608 - the name of a test
+    deadlocks = await cluster.execute(f"SELECT deadlocks FROM pg_stat_database WHERE datname = '{name}'")
     assert deadlocks == [(0,)]
 
 

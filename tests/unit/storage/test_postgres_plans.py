@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, LiteralString, cast
 
 import pytest
 
@@ -52,17 +52,17 @@ class Explained:
         self._database = database
         self.plan = ""
 
-    async def fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
+    async def fetch(self, sql: LiteralString, parameters: Sequence[object] = ()) -> list[Any]:
         lines = await self._database.fetch_slow(f"EXPLAIN (COSTS OFF) {sql}", parameters)
         self.plan += "".join(f"{line}\n" for (line,) in lines)
         return []
 
     async def fetch_some(
-        self, sql: str, parameters: Sequence[object], *, rows_max: int, bytes_max: int
+        self, sql: LiteralString, parameters: Sequence[object], *, rows_max: int, bytes_max: int
     ) -> tuple[list[Any], int]:
         return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
 
-    async def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
+    async def execute(self, sql: LiteralString, parameters: Sequence[object] = ()) -> int:
         return len(await self.fetch(sql, parameters))
 
 

@@ -70,7 +70,7 @@ async def replayed(primary: Cluster, replica: Cluster) -> None:
     """Return once the replica has all that is at the primary."""
     ((position,),) = await primary.execute("SELECT pg_current_wal_insert_lsn()::text")
     async with asyncio.timeout(SECONDS_MAX):
-        while not await replica.execute(f"SELECT 1 WHERE pg_last_wal_replay_lsn() >= '{position}'"):  # noqa: ASYNC110 - nothing tells it
+        while not await replica.execute(f"SELECT 1 WHERE pg_last_wal_replay_lsn() >= '{position}'"):
             await asyncio.sleep(0.01)
 
 
@@ -115,7 +115,7 @@ async def test_a_client_that_wrote_waits_for_the_replica_and_others_do_not(
     database.wrote(CLIENT)
     await never_at_the_replica(database)
     async with asyncio.timeout(SECONDS_MAX):
-        while database.reader_for("192.0.2.2") is database:  # noqa: ASYNC110 - nothing tells it
+        while database.reader_for("192.0.2.2") is database:
             await asyncio.sleep(0.01)
     await replica.execute("SELECT pg_wal_replay_resume()")
     assert await (await at_the_replica(database)).fetch("SELECT 1 FROM triggers")
@@ -161,7 +161,7 @@ async def test_a_replica_is_used_no_longer_than_the_bound_without_the_primary(
     try:
         await at_the_replica(database)
         async with asyncio.timeout(SECONDS_MAX):
-            while brief.reader_for(CLIENT) is not brief:  # noqa: ASYNC110 - nothing tells it
+            while brief.reader_for(CLIENT) is not brief:
                 await asyncio.sleep(0.01)
         with pytest.raises(DatabaseUnavailable):
             await brief.reader_for(CLIENT).fetch("SELECT 1")

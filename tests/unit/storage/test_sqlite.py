@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import LiteralString
 
 import pytest
 from words import add, connection_of, opened, words, write_lock_held
@@ -42,7 +43,9 @@ async def test_the_writing_connection_flushes_every_commit(database: SqliteDatab
 
 
 @pytest.mark.parametrize(("name", "value"), [("synchronous", FULL), ("journal_mode", "wal"), ("foreign_keys", 1)])
-async def test_every_connection_is_made_in_one_way(database: SqliteDatabase, name: str, value: object) -> None:
+async def test_every_connection_is_made_in_one_way(
+    database: SqliteDatabase, name: LiteralString, value: object
+) -> None:
     sql = f"PRAGMA {name}"
     assert await database.fetch(sql) == [(value,)]
     assert await database.fetch_slow(sql) == [(value,)]

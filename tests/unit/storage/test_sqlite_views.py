@@ -79,7 +79,7 @@ async def test_reads_share_a_transaction_over_many_turns_until_a_commit(database
 async def test_without_reads_the_transaction_ends_by_itself(database: SqliteDatabase) -> None:
     await database.fetch(COUNT)
     async with asyncio.timeout(10):
-        while database._view._connection.in_transaction:  # noqa: ASYNC110 - it tells nobody
+        while database._view._connection.in_transaction:
             await asyncio.sleep(0.01)
 
 

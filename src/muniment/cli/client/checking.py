@@ -1,7 +1,5 @@
 """`muniment verify --url`: check everything that a service shows."""
 
-# ruff: noqa: PLC0415 - imports are inside functions, so that `--help` is quick
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

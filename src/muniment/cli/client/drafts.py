@@ -1,7 +1,5 @@
 """Options that make a draft of a trigger."""
 
-# ruff: noqa: PLC0415 - imports are inside functions, so that `--help` is quick
-
 from __future__ import annotations
 
 import json

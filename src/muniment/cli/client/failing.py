@@ -1,7 +1,5 @@
 """Errors of commands that use a service: one line, the next step, and an exit status that scripts can tell apart."""
 
-# ruff: noqa: PLC0415 - imports are inside functions, so that `--help` is quick
-
 from __future__ import annotations
 
 from collections.abc import Generator

@@ -1,7 +1,5 @@
 """Commands that follow a listing until a signal."""
 
-# ruff: noqa: PLC0415 - imports are inside functions, so that `--help` is quick
-
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping

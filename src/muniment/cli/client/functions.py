@@ -1,7 +1,5 @@
 """`muniment deploy` and `muniment functions`."""
 
-# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A file with every intent of a service, which grows with each download."""
 
-# ruff: noqa: PLC0415 - imports are inside functions, so that `--help` is quick
-
 from __future__ import annotations
 
 import os

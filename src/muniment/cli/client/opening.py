@@ -1,7 +1,5 @@
 """The options of every command that uses a service, and the client that results from them."""
 
-# ruff: noqa: PLC0415 - imports are inside functions, so that `--help` is quick
-
 from __future__ import annotations
 
 import os

@@ -1,7 +1,5 @@
 """Records on a terminal: aligned columns and relative times. Programs get a JSON object a line."""
 
-# ruff: noqa: PLC0415 - imports are inside functions, so that `--help` is quick
-
 from __future__ import annotations
 
 import json

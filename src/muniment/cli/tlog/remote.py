@@ -1,7 +1,5 @@
 """`muniment verify --remote`: what a registry lists is what its log has, and the other way round."""
 
-# ruff: noqa: PLC0415 - a command imports its work when it runs, so that `--help` is quick
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

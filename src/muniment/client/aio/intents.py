@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 class AsyncIntents(Part):
     """Intents of a registry; an operator writes them."""
 
-    async def get(self, hash: str) -> AnyIntent:  # noqa: A002 - the interface's name for it
+    async def get(self, hash: str) -> AnyIntent:
         """An intent. Raises `IntentNotFound`."""
         return await self._driver.run(intents.get(self._session, hash))
 
-    async def moves(self, hash: str) -> Sequence[Move]:  # noqa: A002 - the interface's name for it
+    async def moves(self, hash: str) -> Sequence[Move]:
         """When an intent got each of its statuses, as the service says. Raises `IntentNotFound`."""
         return await self._driver.run(intents.moves(self._session, hash))
 
@@ -65,17 +65,17 @@ class AsyncIntents(Part):
         """Record an intent."""
         return await self._driver.run(intents.put(self._session, intent))
 
-    async def propose(self, hash: str, offer: AnyNewProposal) -> AnyProposal:  # noqa: A002 - the interface's name for it
+    async def propose(self, hash: str, offer: AnyNewProposal) -> AnyProposal:
         """Append a proposal to an intent."""
         return await self._driver.run(intents.propose(self._session, hash, offer))
 
-    async def log(self, hash: str, level: LogLevel, data: str, *, id: str | None = None) -> Log:  # noqa: A002 - the interface's names
+    async def log(self, hash: str, level: LogLevel, data: str, *, id: str | None = None) -> Log:
         """Append a line to the log of an intent."""
         return await self._driver.run(intents.log(self._session, hash, intents.new_line(level, data, id)))
 
     async def move(
         self,
-        hash: str,  # noqa: A002 - the interface's name for it
+        hash: str,
         status: str,
         *,
         proposal: str | None = None,

@@ -39,17 +39,17 @@ class Writer:
         hash_ = "0x" + intent_hash(intent).hex()
         await self._add(hash_, "intent", lambda: self._intents.put(intent))
 
-    async def propose(self, hash: str, offer: AnyNewProposal) -> None:  # noqa: A002 - the interface's name for it
+    async def propose(self, hash: str, offer: AnyNewProposal) -> None:
         """Queue a proposal to an intent."""
         await self._add(hash, "proposal to", lambda: self._intents.propose(hash, offer))
 
-    async def log(self, hash: str, level: LogLevel, data: str, *, id: str | None = None) -> None:  # noqa: A002 - the interface's names
+    async def log(self, hash: str, level: LogLevel, data: str, *, id: str | None = None) -> None:
         """Queue a line for the log of an intent."""
         await self._add(hash, "line for", lambda: self._intents.log(hash, level, data, id=id))
 
     async def move(
         self,
-        hash: str,  # noqa: A002 - the interface's name for it
+        hash: str,
         status: str,
         *,
         proposal: str | None = None,

@@ -65,7 +65,7 @@ class TriggerDraft(TriggerParams, frozen=True, kw_only=True):
         function_cid: str,
         *,
         config: Mapping[str, Any],
-        input: Mapping[str, Any] | None = None,  # noqa: A002 - the interface's name for it
+        input: Mapping[str, Any] | None = None,
         version: str = "1.0.0",
         execution_fee_limit: str = "0",
         min_validations: int = 1,

@@ -186,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
         if is_taken:
             self._exchange.is_acknowledged.set()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the standard library
+    def log_message(self, format: str, *args: object) -> None:
         """Say nothing: the terminal belongs to the command."""
 
     @property

@@ -19,6 +19,7 @@ from muniment.evm.hashing import keccak256
 
 # A file has less than a kilobyte.
 _BYTES_MAX: Final = 64 * 1024
+_VERSION: Final = 3
 # Four times the cost of the usual files (n=262144, r=8, p=1: 256 MiB, a second), so that a hostile file cannot hold a
 # machine for long.
 _SCRYPT_BYTES_MAX: Final = 1024**3
@@ -93,7 +94,7 @@ def keystore_path(name: str) -> Path:
 def decrypted(content: Mapping[str, Any], password: bytes) -> bytes:
     """The private key, 32 bytes, of the JSON object of a file. Raises `CannotSign`, for a wrong password too."""
     crypto = _object(content, "crypto") if "crypto" in content else _object(content, "Crypto")
-    if content.get("version") != 3 or crypto.get("cipher") != "aes-128-ctr":  # noqa: PLR2004 - the version
+    if content.get("version") != _VERSION or crypto.get("cipher") != "aes-128-ctr":
         raise CannotSign("the file is no keystore of version 3 with aes-128-ctr")
     derived = _derived(crypto, password)
     text = _bytes(crypto, "ciphertext")

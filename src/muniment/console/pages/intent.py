@@ -32,13 +32,15 @@ _PROPOSAL: Final = ("Proposal", "Solver", "Status", "Offers", "Fees", "Signature
 _VERIFIED: Final = {True: "valid", False: "not valid", None: "cannot be told"}
 # `2026-11-20 19:48:00`, and its clock.
 _DATED, _CLOCK = 19, 8
+# `0x` and 130 digits.
+_SIGNATURE_LENGTH: Final = 132
 # Chains of a settlement contract that are named; others are counted.
 _NAMED_MAX: Final = 3
 _UNDECIDED: Final = ("created", "enqueued", "submitted")
 
 
 @page("/console/intents/{hash}")
-async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page:  # noqa: A002 - the name is the path parameter's
+async def intent_page(context: Context, request: Request, hash: Bytes32) -> Page:
     """One intent. Its script tells when it has changed.
 
     It shows the newest 50 proposals and logs, as a listing does: an intent may have thousands, which
@@ -151,7 +153,7 @@ class _Shown:
     def facts(self, now_ms: int) -> Html:
         intent = self._intent
         trigger = str(intent.config_sig if isinstance(intent, Intent) else intent.trigger_sig)
-        has_trigger = len(trigger) == 132  # noqa: PLR2004 - 0x and the 130 digits of a signature
+        has_trigger = len(trigger) == _SIGNATURE_LENGTH
         fees = [(each.amount, each.token) for each in intent.max_fees]
         return facts([
             ("Hash", identifier(intent.hash, whole=True)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html import escape
+from http import HTTPStatus
 from typing import Any, Final
 
 from muniment.errors import UnknownPath
@@ -187,7 +188,7 @@ def _curl(method: str, path: str, described: Json, document: Json) -> str:
 def _answers(responses: Json, document: Json) -> str:
     rows: list[str] = []
     for status, answer in responses.items():
-        if int(status) >= 400:  # noqa: PLR2004 - problems are listed by their codes
+        if int(status) >= HTTPStatus.BAD_REQUEST:  # problems are listed by their codes
             codes = answer["$ref"].rpartition("/")[2] if "$ref" in answer else answer["description"]
             links = (f'<a href="errors/{escape(code)}"><code>{escape(code)}</code></a>' for code in codes.split(" · "))
             rows.append(f"<tr><td>{status}<td>{' · '.join(links)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from muniment.errors import DeadlineExceeded
 from muniment.intents.generations import GENERATIONS
 from muniment.intents.store import STATUS_AS_READ, expiry
+from muniment.storage.sql import number_text
 
 if TYPE_CHECKING:
     from muniment.clock import Clock
@@ -38,8 +39,8 @@ async def count_by_hour(database: Database, moment: Moment) -> list[Hour]:
     since = min(found)
     for generation in GENERATIONS:
         rows = await database.fetch_slow(
-            f"SELECT created_at_ms / {HOUR_MS} AS hour, {STATUS_AS_READ} AS seen, count(*) FROM {generation.intents} "  # noqa: S608 - text of ours
-            "WHERE created_at_ms >= ? GROUP BY 1, 2",
+            f"SELECT created_at_ms / {number_text(HOUR_MS)} AS hour, {STATUS_AS_READ} AS seen, count(*) "
+            f"FROM {generation.intents} WHERE created_at_ms >= ? GROUP BY 1, 2",
             (*expiry(moment), since),
         )
         for hour, status, count in rows:

@@ -19,6 +19,7 @@ from muniment.intents.lifecycle import AT_DEADLINE, INTENT, Moment, Outcome, sta
 from muniment.intents.logs import OF_CHAIN
 from muniment.intents.types import IntentStatus, Move
 from muniment.limits.costs import Cost, Shed
+from muniment.storage.sql import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from muniment.storage.database import Reader
 
 _BY_HASH: Final = " UNION ALL ".join(
-    "SELECT created_at_ms, COALESCE(chain_status, status), deadline, chain_status, chain_transaction_hash, seq, "  # noqa: S608 - text of ours
-    f"{index} FROM {each.intents} WHERE hash = ?"
+    "SELECT created_at_ms, COALESCE(chain_status, status), deadline, chain_status, chain_transaction_hash, seq, "
+    f"{number_text(index)} FROM {each.intents} WHERE hash = ?"
     for index, each in enumerate(GENERATIONS)
 )
 # The entries of the audit log about an intent, and its log lines, are read in a thread.
@@ -44,7 +45,7 @@ class Lifetime(NamedTuple):
 
 
 @operation("GET", "/intents/{hash}/moves", cost=_COST, sheds=Shed.READ, refuses=(IntentNotFound, DeadlineExceeded))
-async def list_moves(context: Context, request: Request, hash: Bytes32) -> list[Move]:  # noqa: A002 - the name is the path parameter's
+async def list_moves(context: Context, request: Request, hash: Bytes32) -> list[Move]:
     """Read when an intent got each of its statuses.
 
     Each status comes once, in order; the last is the present one. The time of `created` is the arrival, that of
@@ -69,7 +70,7 @@ async def _decided(
 ) -> list[tuple[int, str]]:
     """When the chain decided: the time of the newest log line about it. There is none if operators said so before."""
     rows = await reader.fetch_slow(
-        f"SELECT record FROM {intent.generation.logs} WHERE intent_seq = ? AND record LIKE ? ORDER BY n DESC LIMIT 1",  # noqa: S608 - a table name of ours
+        f"SELECT record FROM {intent.generation.logs} WHERE intent_seq = ? AND record LIKE ? ORDER BY n DESC LIMIT 1",
         (intent.seq, f"%: {OF_CHAIN[outcome]} 0x{transaction.hex()}%"),
         client=client,
     )

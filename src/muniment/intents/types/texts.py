@@ -9,6 +9,8 @@ from muniment.errors import InvalidSignature, InvalidText, InvalidTimestamp
 from muniment.wire import Amount, ProvedText
 
 LOG_BYTES_MAX: Final = 4_096
+SHORT_TEXT_MAX: Final = 1_000
+LOG_ID_MAX: Final = 100
 # Unix seconds have ten digits until the year 2286; a number of this size is a time in milliseconds.
 _LOOKS_LIKE_MS: Final = range(10**12, 10**14 + 1)
 _TRIGGER_SIG: Final = re.compile(r"0x[0-9a-fA-F]{130}")
@@ -96,7 +98,8 @@ class ShortText(ProvedText):
     __slots__ = ()
 
     schema: ClassVar[dict[str, Any]] = {
-        "type": "string", "maxLength": 1_000, "pattern": r"^[^\u0000]*$", "description": "At most 1000 characters",
+        "type": "string", "maxLength": SHORT_TEXT_MAX, "pattern": r"^[^\u0000]*$",
+        "description": f"At most {SHORT_TEXT_MAX} characters",
         "examples": ["0.3 % better than the last"],
     }  # fmt: skip
     refuses = InvalidText
@@ -104,8 +107,8 @@ class ShortText(ProvedText):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises `InvalidText`."""
-        if len(text) > 1_000:  # noqa: PLR2004 - as the schema above says
-            raise InvalidText("at most 1000 characters")
+        if len(text) > SHORT_TEXT_MAX:
+            raise InvalidText(f"at most {SHORT_TEXT_MAX} characters")
         if "\0" in text:
             raise InvalidText("a text has no U+0000")
         return cls(text)
@@ -117,13 +120,13 @@ class LogId(ShortText):
     __slots__ = ()
 
     schema: ClassVar[dict[str, Any]] = {
-        "type": "string", "minLength": 1, "maxLength": 100, "pattern": r"^[^\u0000]*$",
+        "type": "string", "minLength": 1, "maxLength": LOG_ID_MAX, "pattern": r"^[^\u0000]*$",
         "description": "The writer's own name for a log; the same twice is one log", "examples": ["relayer-1/42"],
     }  # fmt: skip
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises `InvalidText`."""
-        if not 1 <= len(text) <= 100:  # noqa: PLR2004 - as the schema above says
-            raise InvalidText("an id has 1 to 100 characters")
+        if not 1 <= len(text) <= LOG_ID_MAX:
+            raise InvalidText(f"an id has 1 to {LOG_ID_MAX} characters")
         return super().parse(text)

@@ -19,6 +19,7 @@ from muniment.maintenance.checks import fault_of
 from muniment.maintenance.doctor.daemon import in_daemon
 from muniment.maintenance.doctor.findings import Finding, fail, ok
 from muniment.maintenance.verifying.verify import check_trigger
+from muniment.storage.sql import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -34,7 +35,7 @@ _SILENT_REMEDY: Final = "look at the server of the blocks, its bucket, and the c
 
 async def check_blocks(settings: Settings, database: Database) -> Finding:
     """Whether the blocks of the newest functions are there, and have their hashes."""
-    sql = f"SELECT digest FROM functions ORDER BY seq DESC LIMIT {BLOCKS_CHECKED}"  # noqa: S608 - a number of ours
+    sql = f"SELECT digest FROM functions ORDER BY seq DESC LIMIT {number_text(BLOCKS_CHECKED)}"
     repair = "run `muniment verify`; mount the volume, or upload the bundles again to repair them"
     try:
         get_block = await in_daemon(partial(_reader, settings, database, asyncio.get_running_loop()))
@@ -93,7 +94,7 @@ async def check_signature(database: Database) -> Finding:
     """Whether the newest trigger has the hash and the signer that its row says."""
     columns = "seq, sig, signer, digest, function_digest, protocol, deactivated, end_date_ms, record"
     try:
-        row = await database.fetch_one(f"SELECT {columns} FROM triggers ORDER BY seq DESC LIMIT 1")  # noqa: S608 - names of ours
+        row = await database.fetch_one(f"SELECT {columns} FROM triggers ORDER BY seq DESC LIMIT 1")
         if row is None:
             return ok("signature", "no trigger is registered")
         fault = fault_of(check_trigger, row, await find_inputs(database, row[4]) or {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 import msgspec
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 # Events of one read, and as many records that they tell of.
 _EVENTS_PER_READ: Final = 500
-_TABLES: Final = {
+_TABLES: Final[dict[Kind, LiteralString]] = {
     Kind.TRIGGER_CREATED: "SELECT sig, deactivated FROM triggers WHERE sig",
     Kind.FUNCTION_CREATED: "SELECT digest, 0 FROM functions WHERE digest",
     Kind.INTENT_CREATED: "SELECT hash, version FROM intents WHERE hash",
 }
+_SECOND_GENERATION: Final = "SELECT hash, version FROM intents_2 WHERE hash"
 
 
 async def check_events(context: Context) -> AsyncIterator[str | None]:
@@ -49,7 +50,7 @@ async def _stored(context: Context, events: Sequence[Event]) -> dict[bytes, int]
     """For the subject of each event whether it is deactivated, or its version."""
     stored: dict[bytes, int] = {}
     subjects = sorted({event.subject for event in events})
-    for select in (*_TABLES.values(), _TABLES[Kind.INTENT_CREATED].replace("intents", "intents_2")):
+    for select in (*_TABLES.values(), _SECOND_GENERATION):
         if subjects:
             rows: list[Row] = await context.database.fetch_slow(
                 f"{select} IN ({placeholders(len(subjects))})", subjects

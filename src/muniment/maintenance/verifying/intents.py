@@ -5,7 +5,8 @@ The columns and rows by which listings and the watcher find an intent must say t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final, LiteralString, TypeAlias
 
 import msgspec
 
@@ -43,7 +44,7 @@ class _NamedOperationsProposal(NewOperationsProposal, frozen=True, kw_only=True)
 _AnyIntent: TypeAlias = type[_Named | _NamedOperations]
 _AnyProposal: TypeAlias = type[_NamedProposal | _NamedOperationsProposal]
 # The tables of intents and of their proposals, with the forms of their records, and the columns of `_columns_of`.
-_FORMS: Final[tuple[tuple[str, _AnyIntent, str, str, _AnyProposal], ...]] = (
+_FORMS: Final[tuple[tuple[LiteralString, _AnyIntent, LiteralString, LiteralString, _AnyProposal], ...]] = (
     ("intents", _Named, "settler, config_sig, deadline, user_address, op", "intent_proposals", _NamedProposal),
     (
         "intents_2", _NamedOperations, "settler, trigger_sig, deadline, operation_count",
@@ -55,7 +56,7 @@ _FORMS: Final[tuple[tuple[str, _AnyIntent, str, str, _AnyProposal], ...]] = (
 async def check_intents(context: Context) -> AsyncIterator[str | None]:
     """A fault, or None, for each intent and each proposal."""
     for intents, form, columns, proposals, proposal_form in _FORMS:
-        select = f"SELECT seq, hash, record, {columns} FROM {intents}"  # noqa: S608 - names of ours
+        select = f"SELECT seq, hash, record, {columns} FROM {intents}"
         async for seq, digest, record, *found in rows(context, select):
             wrong = fault_of(_check_intent, form, digest, record, found)
             if wrong is None and form is _NamedOperations:
@@ -63,7 +64,7 @@ async def check_intents(context: Context) -> AsyncIterator[str | None]:
             yield f"intent {HexString.from_raw(digest)}: {wrong}" if wrong else None
             # At most 1,000 of at most 64 KiB; usually a handful.
             for proposal_digest, proposed in await context.database.fetch_slow(
-                f"SELECT hash, record FROM {proposals} WHERE intent_seq = ? ORDER BY n",  # noqa: S608 - a table name of ours
+                f"SELECT hash, record FROM {proposals} WHERE intent_seq = ? ORDER BY n",
                 (seq,),
             ):
                 wrong = fault_of(_check_proposal, proposal_form, digest, proposal_digest, proposed)
@@ -90,9 +91,12 @@ async def _filter_fault(context: Context, seq: int, record: str) -> str | None:
     intent = msgspec.json.decode(record, type=_NamedOperations, dec_hook=decode_text)
     users = {intent.fee_payer.raw, *(each.user.raw for each in intent.operations)}
     ops = {each.op_type for each in intent.operations}
-    for table, column, values in (("intent_users_2", "user_address", users), ("intent_ops_2", "op", ops)):
+    named: dict[tuple[LiteralString, LiteralString], Collection[object]] = {
+        ("intent_users_2", "user_address"): users, ("intent_ops_2", "op"): ops,
+    }  # fmt: skip
+    for (table, column), values in named.items():
         ((count,),) = await context.database.fetch_slow(
-            f"SELECT count(*) FROM {table} WHERE {column} IN ({placeholders(len(values))}) AND seq = ?",  # noqa: S608 - names of ours, and ?
+            f"SELECT count(*) FROM {table} WHERE {column} IN ({placeholders(len(values))}) AND seq = ?",
             (*values, seq),
         )
         if count != len(values):

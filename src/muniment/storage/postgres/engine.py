@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, LiteralString, TypeVar
 
 import asyncpg
 
@@ -45,7 +45,7 @@ TIMES_DIFFER_MS_MAX: Final = 15_000
 class PostgresDatabase:
     """A `Database` on a server."""
 
-    visible_before: str = "settled_seq()"
+    visible_before: LiteralString = "settled_seq()"
     merges_unions: bool = False
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 
@@ -80,22 +80,22 @@ class PostgresDatabase:
         """The number of connections made so far."""
         return self._connector.connections_made
 
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows; sent in one batch with the equal reads in the queue."""
         return await self._read_queue.fetch(sql, parameters)
 
-    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+    async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
         """The first row; sent like `fetch`."""
         rows = await self._read_queue.fetch(sql, parameters)
         return rows[0] if rows else None
 
     async def fetch_some(
-        self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
+        self, sql: LiteralString, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
         """The first rows; sent like `fetch`."""
         return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
 
-    async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
+    async def fetch_slow(self, sql: LiteralString, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, on a slot for long reads; cancelled at the deadline."""
         statement, values = self._statements.find(sql, parameters)
         seconds_max, begun = self._limits.slow_read_seconds_max, time.perf_counter()

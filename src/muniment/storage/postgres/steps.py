@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Generator
 from enum import IntEnum, auto
 from types import coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,27 +39,27 @@ def _answer_to(statement: Statement, values: Parameters, expects: Expects) -> Ge
 class PostgresTransaction:
     """A `Transaction` that yields its statements to the `StepRunner` of the work."""
 
-    for_update: str = " FOR UPDATE"
+    for_update: LiteralString = " FOR UPDATE"
     adds_events: bool = True
 
     def __init__(self, statements: Statements) -> None:
         """`statements` gives the statement for each SQL text."""
         self._statements = statements
 
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query."""
         return await _answer_to(*self._statements.find(sql, parameters), Expects.ROWS)
 
-    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+    async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
         """The first row of a query, if there is one."""
         rows: list[Row] = await _answer_to(*self._statements.find(sql, parameters), Expects.ROWS)
         return rows[0] if rows else None
 
-    async def execute(self, sql: str, parameters: Parameters = ()) -> int:
+    async def execute(self, sql: LiteralString, parameters: Parameters = ()) -> int:
         """Run a statement; the number of rows that it changed."""
         return await _answer_to(*self._statements.find(sql, parameters), Expects.COUNT)
 
-    async def add_last(self, sql: str, parameters: Parameters = ()) -> bool:
+    async def add_last(self, sql: LiteralString, parameters: Parameters = ()) -> bool:
         """Insert a row; whether it was inserted. If it was, the work ends (see `Transaction.add_last`)."""
         return bool(await _answer_to(*self._statements.find(sql, parameters), Expects.IS_LAST))
 

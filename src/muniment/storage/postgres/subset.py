@@ -8,9 +8,10 @@ reading it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 
 from muniment.storage.pages import utf8_length
+from muniment.storage.sql import number_text
 
 if TYPE_CHECKING:
     from muniment.storage.database import Parameters, Row
@@ -20,8 +21,8 @@ _USUAL_BYTES_MAX: Final = 4 * 1024
 
 
 async def fetch_some(
-    fetch: Callable[[str, Parameters], Awaitable[list[Row]]],
-    sql: str,
+    fetch: Callable[[LiteralString, Parameters], Awaitable[list[Row]]],
+    sql: LiteralString,
     parameters: Parameters,
     *,
     rows_max: int,
@@ -31,16 +32,14 @@ async def fetch_some(
     record_bytes_max = bytes_max // rows_max
     if record_bytes_max >= _USUAL_BYTES_MAX:
         # Most pages fit: comparing each length is cheap, and a sum costs the server half as much as a usual page.
-        rows = await fetch(
-            f"SELECT seq, CASE WHEN octet_length(record) < {record_bytes_max} THEN record END FROM ({sql}) page",  # noqa: S608 - text of a store
-            parameters,
-        )
+        usual = f"octet_length(record) < {number_text(record_bytes_max)}"
+        rows = await fetch(f"SELECT seq, CASE WHEN {usual} THEN record END FROM ({sql}) page", parameters)  # noqa: S608 - a `LiteralString`
         if all(record is not None for _, record in rows):
             return rows, _length(rows)
     rows = await fetch(
-        "SELECT seq, record FROM (SELECT seq, record, "  # noqa: S608 - text of a store
+        "SELECT seq, record FROM (SELECT seq, record, "  # noqa: S608 - likewise
         "sum(octet_length(record)) OVER (ROWS UNBOUNDED PRECEDING) - octet_length(record) AS before "
-        f"FROM ({sql}) page) measured WHERE before < {bytes_max}",
+        f"FROM ({sql}) page) measured WHERE before < {number_text(bytes_max)}",
         parameters,
     )
     return rows, _length(rows)

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 
 import structlog
 
@@ -77,7 +77,7 @@ class Replica:
             and self._connections == self._database.connections_made
         )
 
-    async def fetch(self, sql: str, parameters: Parameters) -> list[Row] | None:
+    async def fetch(self, sql: LiteralString, parameters: Parameters) -> list[Row] | None:
         """All rows; None when the replica fails."""
         connections = self._database.connections_made
         try:
@@ -88,7 +88,7 @@ class Replica:
             return None
         return rows if connections == self._database.connections_made else None
 
-    async def fetch_slow(self, sql: str, parameters: Parameters, client: str) -> list[Row] | None:
+    async def fetch_slow(self, sql: LiteralString, parameters: Parameters, client: str) -> list[Row] | None:
         """All rows of a long read; None when the replica fails. Raises `DeadlineExceeded`."""
         connections = self._database.connections_made
         task = asyncio.get_running_loop().create_task(self._database.fetch_slow(sql, parameters, client=client))

@@ -7,7 +7,7 @@ sees an older state than an earlier one. A client also stays with its replica, a
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, LiteralString
 from zlib import crc32
 
 from muniment.metrics.database import DatabaseMetrics
@@ -69,7 +69,7 @@ class ReplicatedDatabase(PostgresDatabase):
 class _RequestReader:
     """The `Reader` of one request: a replica until that fails or lacks a row, then the primary."""
 
-    visible_before: str = PostgresDatabase.visible_before
+    visible_before: LiteralString = PostgresDatabase.visible_before
     merges_unions: bool = PostgresDatabase.merges_unions
     times_differ_ms: int = TIMES_DIFFER_MS_MAX
 
@@ -81,7 +81,7 @@ class _RequestReader:
         self.rows_counted = primary.rows_counted
         self._replica: Replica | None = replica
 
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows."""
         if self._replica is not None:
             rows = await self._replica.fetch(sql, parameters)
@@ -90,7 +90,7 @@ class _RequestReader:
             self._replica = None
         return await self._primary.fetch(sql, parameters)
 
-    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+    async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
         """The first row. If the replica has none, ask the primary: the row may be new."""
         rows = await self.fetch(sql, parameters)
         if rows or self._replica is None:
@@ -99,12 +99,12 @@ class _RequestReader:
         return await self._primary.fetch_one(sql, parameters)
 
     async def fetch_some(
-        self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
+        self, sql: LiteralString, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
         """The first rows."""
         return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
 
-    async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
+    async def fetch_slow(self, sql: LiteralString, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows of a long read."""
         if self._replica is not None:
             rows = await self._replica.fetch_slow(sql, parameters, client)

@@ -14,7 +14,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, LiteralString, TypeVar
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.metrics.database import DatabaseMetrics
@@ -24,6 +24,7 @@ from muniment.storage.last_commit import LastCommit
 from muniment.storage.migrate import migrations
 from muniment.storage.pages import utf8_length
 from muniment.storage.probe import ANSWER_AGE_SECONDS_MAX, Probe
+from muniment.storage.sql import number_text
 from muniment.storage.sqlite.commits import LOG_BYTES, Commits
 from muniment.storage.sqlite.connection import BUSY_TIMEOUT_MS, connect
 from muniment.storage.sqlite.files import Files
@@ -51,7 +52,7 @@ _STEPS_PER_LOOK: Final = 10_000
 class SqliteDatabase:
     """A `Database` in one file, with the files `-wal`, `-shm` and `-commits` next to it."""
 
-    visible_before: str = ""
+    visible_before: LiteralString = ""
     merges_unions: bool = True
     times_differ_ms: int
 
@@ -96,7 +97,7 @@ class SqliteDatabase:
         self._client_slots = ClientSlots()
         self.rows_counted: dict[str, tuple[int, int]] = {}
 
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows, read on the event loop."""
         begun = time.perf_counter()
         try:
@@ -106,7 +107,7 @@ class SqliteDatabase:
         self._metrics.reads.observe(time.perf_counter() - begun)
         return rows
 
-    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+    async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
         """The first row, read on the event loop."""
         begun = time.perf_counter()
         try:
@@ -117,7 +118,7 @@ class SqliteDatabase:
         return row
 
     async def fetch_some(
-        self, sql: str, parameters: Parameters, *, rows_max: int, bytes_max: int
+        self, sql: LiteralString, parameters: Parameters, *, rows_max: int, bytes_max: int
     ) -> tuple[list[Row], int]:
         """The first rows, read on the event loop one by one."""
         del rows_max  # only PostgreSQL needs it: here rows are read one by one
@@ -137,7 +138,7 @@ class SqliteDatabase:
         self._metrics.reads.observe(time.perf_counter() - begun)
         return rows, length
 
-    async def fetch_slow(self, sql: str, parameters: Parameters = (), *, client: str = "") -> list[Row]:
+    async def fetch_slow(self, sql: LiteralString, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, read in a thread on a new connection, and interrupted at the deadline."""
         loop, seconds_max = asyncio.get_running_loop(), self._limits.slow_read_seconds_max
         await asyncio.sleep(0)  # a cancelled caller ends here, before its read begins
@@ -157,7 +158,7 @@ class SqliteDatabase:
         self._metrics.long_reads.observe(time.perf_counter() - begun)
         return rows
 
-    def _fetch_until(self, is_over: threading.Event, sql: str, parameters: Parameters) -> list[Row]:
+    def _fetch_until(self, is_over: threading.Event, sql: LiteralString, parameters: Parameters) -> list[Row]:
         if is_over.is_set():  # its caller left while it waited for a thread
             return []
         self._writer.commits.files.check()
@@ -272,7 +273,7 @@ class SqliteDatabase:
 async def _write_first_page(tx: Transaction) -> None:
     """Write the page of the file that holds the user version, without changing it."""
     row = await tx.fetch_one("PRAGMA user_version")
-    await tx.execute(f"PRAGMA user_version={row[0] if row else 0}")
+    await tx.execute(f"PRAGMA user_version={number_text(row[0] if row else 0)}")
 
 
 def _migrate(path: Path) -> list[str]:

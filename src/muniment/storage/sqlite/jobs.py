@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, LiteralString, TypeVar, cast
 
 if TYPE_CHECKING:
     from muniment.storage.database import Parameters, Row, Transaction, Work
@@ -51,7 +51,7 @@ async def _done(_: Transaction) -> None:
 class SqliteTransaction:
     """A `Transaction` whose methods never suspend the coroutine that awaits them."""
 
-    for_update: str = ""
+    for_update: LiteralString = ""
     adds_events: bool = False
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -59,20 +59,20 @@ class SqliteTransaction:
         self._connection = connection
         self.has_executed = False
 
-    async def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows of a query."""
         return self._connection.execute(sql, parameters).fetchall()
 
-    async def fetch_one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+    async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
         """The first row of a query, if there is one."""
         return self._connection.execute(sql, parameters).fetchone()
 
-    async def execute(self, sql: str, parameters: Parameters = ()) -> int:
+    async def execute(self, sql: LiteralString, parameters: Parameters = ()) -> int:
         """Run a statement; the number of rows that it changed."""
         self.has_executed = True
         return self._connection.execute(sql, parameters).rowcount
 
-    async def add_last(self, sql: str, parameters: Parameters = ()) -> bool:
+    async def add_last(self, sql: LiteralString, parameters: Parameters = ()) -> bool:
         """Add a row; whether it went in."""
         return await self.execute(sql, parameters) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, LiteralString, Self
 
 from muniment import durable
 from muniment.errors import DatabaseUnavailable, Integrity
@@ -77,7 +77,7 @@ class StillDatabase:
         missing(known, applied)
         return sorted(applied.keys() - {migration.name for migration in known})
 
-    def fetch(self, sql: str, parameters: Parameters = ()) -> Iterator[Row]:
+    def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> Iterator[Row]:
         """The rows of a query, one by one."""
         try:
             yield from self._connection.execute(sql, parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 
 import msgspec
 
@@ -57,7 +57,7 @@ _TRIGGER_RECORD: Final = msgspec.json.Decoder(_TriggerRecord)
 
 async def last_numbers(database: Reader) -> dict[int, int]:
     """The last number of each kind of fact."""
-    statements = {
+    statements: dict[int, LiteralString] = {
         FUNCTION: functions.LAST_JOINED, TRIGGER: triggers.LAST_REGISTERED, DEACTIVATION: triggers.LAST_ENDED,
     }  # fmt: skip
     return {kind: (await database.fetch(sql))[0][0] for kind, sql in statements.items()}

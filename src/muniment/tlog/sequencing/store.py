@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, LiteralString
 
 import msgspec
 
+from muniment.storage.sql import placeholders
 from muniment.tlog.growth import Edge, Grown, StoredTile
 from muniment.tlog.tiles import HEIGHT, WIDTH
 from muniment.tlog.types import State
@@ -17,7 +18,11 @@ FUNCTION: Final = 1
 TRIGGER: Final = 2
 DEACTIVATION: Final = 3
 _RUN_MAX: Final = 256
-_AFTER: Final = {FUNCTION: "after_function", TRIGGER: "after_trigger", DEACTIVATION: "after_deactivation"}
+_AFTER: Final[dict[int, LiteralString]] = {
+    FUNCTION: "after_function",
+    TRIGGER: "after_trigger",
+    DEACTIVATION: "after_deactivation",
+}
 _COLUMNS: Final = (
     "epoch, origin, vkeys, state, why, place, size, root, after_function, after_trigger, after_deactivation, "
     "old_function, old_trigger, old_deactivation, taken_over, note, note_size, opened_at_ms"
@@ -77,26 +82,26 @@ class Overtaken(Exception):
 
 async def newest(database: Reader) -> Epoch | None:
     """The newest epoch; None: the log has never begun."""
-    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs ORDER BY epoch DESC LIMIT 1")  # noqa: S608 - names of our columns
+    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs ORDER BY epoch DESC LIMIT 1")
     return Epoch(*rows[0]) if rows else None
 
 
 async def all_epochs(database: Reader) -> list[Epoch]:
     """All epochs, the newest first."""
-    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs ORDER BY epoch DESC")  # noqa: S608 - as above
+    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs ORDER BY epoch DESC")
     return [Epoch(*row) for row in rows]
 
 
 async def find_epoch(database: Reader, number: int) -> Epoch | None:
     """The epoch with this number."""
-    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs WHERE epoch = ?", (number,))  # noqa: S608 - as above
+    rows = await database.fetch(f"SELECT {_COLUMNS} FROM tlog_epochs WHERE epoch = ?", (number,))
     return Epoch(*rows[0]) if rows else None
 
 
 async def epoch_with(database: Reader, kind: int, seq: int) -> Epoch | None:
     """The epoch whose tree has the fact with this number; None: no tree has it yet."""
     rows = await database.fetch(
-        f"SELECT {_COLUMNS} FROM tlog_epochs WHERE {_AFTER[kind]} >= ? ORDER BY epoch LIMIT 1",  # noqa: S608 - as above
+        f"SELECT {_COLUMNS} FROM tlog_epochs WHERE {_AFTER[kind]} >= ? ORDER BY epoch LIMIT 1",
         (seq,),
     )
     return Epoch(*rows[0]) if rows else None
@@ -111,7 +116,7 @@ async def begin(transaction: Transaction, new: Epoch, edge: Edge) -> None:
     """Store a new epoch with the entries of `edge`. Raises `Overtaken` when it is there already."""
     row = msgspec.structs.astuple(new)
     added = await transaction.execute(
-        f"INSERT INTO tlog_epochs ({_COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING",  # noqa: S608 - as above
+        f"INSERT INTO tlog_epochs ({_COLUMNS}) VALUES ({placeholders(len(row))}) ON CONFLICT DO NOTHING",
         row,
     )
     if not added:

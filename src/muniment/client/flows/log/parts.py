@@ -41,9 +41,11 @@ def keys_of(origin: str, vkeys: Sequence[str]) -> tuple[VerifierKey, VerifierKey
         keys = [parse_verifier_key(each) for each in vkeys]
     except ValueError as error:
         raise Forged(f"a key of the log is none: {error}") from error
-    if len(keys) != 2 or any(each.name != origin for each in keys):  # noqa: PLR2004 - one each
-        raise Forged(f"the log {origin} has not two keys of its own name")
-    return keys[0], keys[1]
+    match keys:
+        case [of_tree, of_time] if of_tree.name == of_time.name == origin:
+            return of_tree, of_time
+        case _:
+            raise Forged(f"the log {origin} has not two keys of its own name")
 
 
 def checkpoint(session: Session, prefix: str) -> Flow[Note]:
