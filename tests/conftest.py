@@ -30,7 +30,7 @@ from postgres import Cluster
 from service import Service
 
 # Fixtures of tests that spoil a service and its server: beside this file, since modules share the name `conftest`.
-pytest_plugins = ["sites", "browser_site", "page_site"]
+pytest_plugins = ["sites", "browser_site", "page_site", "witnessed"]
 
 # 2026-11-20T19:48:00.123Z
 NOW_MS = 1_795_204_080_123

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import LiteralString
 
 import pytest
 from tlog_witness_world import (
-    KEYS,
-    LOG,
     grow,
+    one_thinks,
     restarted,
     signers,
-    until_it_is_asked,
-    waits_once,
-    watched,
-    witnesses_of_log,
 )
 from tlog_world import epoch_of
 
@@ -32,34 +25,21 @@ from muniment.tlog.sequencing.mark import MARK_FILE
 from muniment.tlog.witnessing.knowing import known_checkpoints
 from muniment.tlog.witnessing.policies import read_policy
 from witness_site import Lie, WitnessSite, larger, status
+from witnessed import KEYS, LOG
 
 
 @pytest.fixture
-def quorum() -> str:
-    return "all"
+def settings(watched: Settings) -> Settings:
+    return watched
 
 
-@pytest.fixture
-def count() -> int:
-    return 2
+two_of_three = pytest.mark.parametrize(("count", "quorum"), [(3, "2")])
 
 
-@pytest.fixture
-def witnesses(clock: Clock, count: int) -> Iterator[list[WitnessSite]]:
-    with witnesses_of_log(count, clock) as found:
-        yield found
-
-
-@pytest.fixture
-def settings(settings: Settings, tmp_path: Path, witnesses: list[WitnessSite], quorum: str) -> Settings:
-    return watched(settings, tmp_path / "policy", witnesses, quorum)
-
-
-@pytest.fixture
-async def integrator(context: Context) -> AsyncIterator[Integrator]:
-    made = Integrator(context)
-    yield made
-    await made.close()
+def show_nothing(witnesses: list[WitnessSite]) -> None:
+    """Let no witness show the checkpoint that it has."""
+    for site in witnesses:
+        site.shows_checkpoints = False
 
 
 def another_tree(size: int, keys: tuple[SigningKey, ...] = KEYS) -> Note:
@@ -197,15 +177,13 @@ async def test_two_liars_halt_nothing_while_the_quorum_agrees(
     assert (epoch.state, set(signers(epoch, witnesses))) == ("open", {2})
 
 
-@pytest.mark.parametrize("count", [3])
-@pytest.mark.parametrize("quorum", ["2"])
+@two_of_three
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_witnesses_that_are_asked_at_different_times_are_one_quorum(
     context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
 ) -> None:
     await grow(context, clock, integrator)
-    for site in witnesses:
-        site.shows_checkpoints = False
+    show_nothing(witnesses)
     witnesses[0].lie, witnesses[1].lie = status(422), status(500)
     witnesses[2].lie = status(500)
     assert (await grow(context, clock, integrator, 1)).state == "open"
@@ -217,15 +195,13 @@ async def test_witnesses_that_are_asked_at_different_times_are_one_quorum(
     assert after.why == f"a quorum of witnesses (w1, w2) {OPPOSED}"
 
 
-@pytest.mark.parametrize("count", [3])
-@pytest.mark.parametrize("quorum", ["2"])
+@two_of_three
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_witness_that_was_ahead_contradicts_no_larger_tree(
     context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
 ) -> None:
     await grow(context, clock, integrator)
-    for site in witnesses:
-        site.shows_checkpoints = False
+    show_nothing(witnesses)
     witnesses[0].lie = larger  # 9 leaves
     assert (await grow(context, clock, integrator)).state == "open"
     clock.advance(seconds=60)
@@ -241,16 +217,9 @@ async def test_a_proof_that_came_while_the_log_grew_is_asked_for_again_before_th
     context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
 ) -> None:
     await grow(context, clock, integrator)
-    clock.advance(seconds=61)
-    site = witnesses[0]
-    site.lie = waits_once
-    turn = asyncio.create_task(integrator.turn())
-    await until_it_is_asked(site, 2)
-    async with restarted(context) as second:
+    async with one_thinks(clock, integrator, witnesses[0]), restarted(context) as second:
         before = await grow(context, clock, second, 3)
-    site.notes[LOG.name] = another_tree(9)
-    site.released.set()
-    await turn
+        witnesses[0].notes[LOG.name] = another_tree(9)
     assert await epoch_of(context) == before
     after = await grow(context, clock, integrator, 1, 10)
     assert (after.state, after.note) == ("halted", before.note)

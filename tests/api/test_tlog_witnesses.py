@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tlog_witness_world import (
-    LOG,
     answers,
     grow,
+    one_thinks,
     restarted,
     signers,
-    until_it_is_asked,
-    waits_once,
-    watched,
-    witnesses_of_log,
 )
 from tlog_world import epoch_of, shown
 
@@ -40,31 +33,14 @@ from witness_site import (
     slow,
     status,
 )
+from witnessed import LOG
 
 NOW_S = NOW_MS // 1000
 
 
 @pytest.fixture
-def quorum() -> str:
-    return "all"
-
-
-@pytest.fixture
-def witnesses(clock: Clock) -> Iterator[list[WitnessSite]]:
-    with witnesses_of_log(2, clock) as found:
-        yield found
-
-
-@pytest.fixture
-def settings(settings: Settings, tmp_path: Path, witnesses: list[WitnessSite], quorum: str) -> Settings:
-    return watched(settings, tmp_path / "policy", witnesses, quorum)
-
-
-@pytest.fixture
-async def integrator(context: Context) -> AsyncIterator[Integrator]:
-    made = Integrator(context)
-    yield made
-    await made.close()
+def settings(watched: Settings) -> Settings:
+    return watched
 
 
 async def test_each_checkpoint_is_cosigned_after_a_proof_from_the_one_before(
@@ -191,16 +167,9 @@ async def test_what_another_process_shows_while_a_witness_thinks_is_not_replaced
     context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
 ) -> None:
     await grow(context, clock, integrator)
-    clock.advance(seconds=61)
-    site = witnesses[0]
-    site.lie = waits_once
-    turn = asyncio.create_task(integrator.turn())
-    await until_it_is_asked(site, 2)
-    async with restarted(context) as second:
+    async with one_thinks(clock, integrator, witnesses[0]), restarted(context) as second:
         epoch = await grow(context, clock, second)
     assert signers(epoch, witnesses) == {0: NOW_S + 63, 1: NOW_S + 63}
-    site.released.set()
-    await turn
     assert await epoch_of(context) == epoch
 
 
@@ -209,16 +178,9 @@ async def test_a_witness_that_has_seen_a_later_checkpoint_of_another_process_hal
     context: Context, clock: Clock, integrator: Integrator, witnesses: list[WitnessSite]
 ) -> None:
     await grow(context, clock, integrator)
-    clock.advance(seconds=61)
-    site = witnesses[0]
-    site.lie = waits_once
-    turn = asyncio.create_task(integrator.turn())
-    await until_it_is_asked(site, 2)
-    async with restarted(context) as second:
+    async with one_thinks(clock, integrator, witnesses[0]), restarted(context) as second:
         epoch = await grow(context, clock, second, 3)
     assert (epoch.note_size, set(signers(epoch, witnesses))) == (5, {0, 1})
-    site.released.set()
-    await turn
     assert answers(context, "w1") == {"cosigned": 1, "ahead": 1}
     assert await epoch_of(context) == epoch
     clock.advance(seconds=60)

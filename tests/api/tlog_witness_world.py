@@ -3,45 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
-from tlog_world import KEY, add_triggers, epoch_of
+from tlog_world import add_triggers, epoch_of
 
 from applications import another_process
 from conftest import Clock
 from muniment.context import Context
 from muniment.metrics.text import render
-from muniment.settings import Settings
 from muniment.storage.database import DATABASE_LIMITS
-from muniment.tlog.keys import keys_of_log
 from muniment.tlog.notes import parse_note, verified
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.store import Epoch
 from muniment.tlog.witnessing.asking import Outcome
 from scraped import Scraped
-from witness_site import Reply, WitnessSite, sites, write_policy
-
-NAME = "registry.example"
-KEYS = keys_of_log(f"{NAME}/log/1", bytes.fromhex(KEY))
-LOG = KEYS[0].verifier
-
-
-@contextmanager
-def witnesses_of_log(count: int, clock: Clock) -> Generator[list[WitnessSite]]:
-    """Witnesses that listen and know the log."""
-    with sites(count, lambda: clock() // 1000) as found:
-        for site in found:
-            site.trust(LOG)
-        yield found
-
-
-def watched(settings: Settings, path: Path, witnesses: list[WitnessSite], quorum: str) -> Settings:
-    """The settings of a log whose policy, at `path`, has these witnesses."""
-    write_policy(path, witnesses, quorum)
-    return replace(settings, tlog="on", tlog_name=NAME, tlog_key=KEY, tlog_policy=str(path))
+from witness_site import Reply, WitnessSite
 
 
 async def grow(context: Context, clock: Clock, integrator: Integrator, count: int = 0, first: int = 1) -> Epoch:
@@ -82,6 +59,18 @@ def waits_once(site: WitnessSite, body: bytes) -> Reply:
     site.lie = None
     site.released.wait(30)
     return site.add(body)
+
+
+@asynccontextmanager
+async def one_thinks(clock: Clock, integrator: Integrator, site: WitnessSite) -> AsyncGenerator[None]:
+    """A turn of `integrator`, a minute later, waits for a witness, which answers at the end of what is inside."""
+    clock.advance(seconds=61)
+    site.lie = waits_once
+    turn = asyncio.create_task(integrator.turn())
+    await until_it_is_asked(site, 2)
+    yield
+    site.released.set()
+    await turn
 
 
 async def until_it_is_asked(site: WitnessSite, times: int) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from muniment.settings import SettingError, Settings, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+
+    from muniment.context import Context
+
+T = TypeVar("T")
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,3 +103,24 @@ def require_database(url: str, settings: Settings) -> None:
         return
     if path is not None and not path.is_file():
         raise NoRegistryError(f"there is no registry: no file {path}")
+
+
+def in_registry(config: Path | None, flags: dict[str, object], work: Callable[[Context], Awaitable[T]]) -> T:
+    """The result of `work` in a registry whose secrets and database are there. Raises its errors, and `Refusal`."""
+    import asyncio
+
+    settings = secrets_of(config, **flags)
+    require_database(settings.database_url, settings)
+
+    async def run() -> T:
+        from muniment.app import build_context
+
+        context = build_context(settings)
+        try:
+            await context.database.check()
+            return await work(context)
+        finally:
+            await context.outgoing_webhooks.close()
+            await context.database.close()
+
+    return asyncio.run(run())

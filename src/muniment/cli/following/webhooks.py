@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from muniment.cli import output
 from muniment.cli.following.delivering import deliver_events
 from muniment.cli.following.filters import filter_options, take_filters
-from muniment.cli.options import common_options, json_option, require_database, secrets_of
+from muniment.cli.options import common_options, in_registry, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from muniment.webhooks.store import Hook
     from muniment.webhooks.types import Webhook, WebhookId
 
-T = TypeVar("T")
 # The maker of webhooks that are added here, unless --operator names another.
 OPERATOR: Final = "cli"
 
@@ -64,7 +63,7 @@ def add_webhook(
     with output.errors_on_one_line():
         maker = Maker(operator=check_name(operator))
         new = decode_record(body, NewWebhook)
-        webhook, secret = _run(config, flags, lambda context: _added(context, managing.add(context, maker, new)))
+        webhook, secret = in_registry(config, flags, lambda context: _added(context, managing.add(context, maker, new)))
     if as_json:
         output.print_json({"webhook": webhook, "secret": secret})
     else:
@@ -83,7 +82,7 @@ def list_webhooks(config: Path | None, *, as_json: bool, **flags: object) -> Non
         return [(_maker(hook), managing.shown(context, hook)) for hook in hooks]
 
     with output.errors_on_one_line():
-        found = _run(config, flags, read)
+        found = in_registry(config, flags, read)
     if as_json:
         output.print_json([{"maker": maker, "webhook": webhook} for maker, webhook in found])
     else:
@@ -109,7 +108,7 @@ def show_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
         }
 
     with output.errors_on_one_line():
-        output.print_json(_run(config, flags, read))
+        output.print_json(in_registry(config, flags, read))
 
 
 @webhooks.command("remove")
@@ -120,7 +119,7 @@ def remove_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
     from muniment.webhooks import managing
 
     with output.errors_on_one_line():
-        _run(config, flags, lambda context: managing.remove(context, None, _id(hook_id)))
+        in_registry(config, flags, lambda context: managing.remove(context, None, _id(hook_id)))
     output.print_text(f"{hook_id} is removed")
 
 
@@ -152,7 +151,7 @@ def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: obje
         return managing.shown(context, hook)
 
     with output.errors_on_one_line():
-        webhook = _run(config, flags, replay)
+        webhook = in_registry(config, flags, replay)
     output.print_text(f"{webhook.id} goes on behind {webhook.cursor}")
 
 
@@ -169,7 +168,7 @@ def rotate_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags:
         return await _added(context, changed)
 
     with output.errors_on_one_line():
-        webhook, secret = _run(config, flags, rotate)
+        webhook, secret = in_registry(config, flags, rotate)
     if as_json:
         output.print_json({"webhook": webhook, "secret": secret})
     else:
@@ -186,7 +185,7 @@ def test_webhook(config: Path | None, hook_id: str, *, as_json: bool, **flags: o
     from muniment.webhooks.sending import DELIVERED
 
     with output.errors_on_one_line():
-        result = _run(config, flags, lambda context: run_test(context, None, _id(hook_id)))
+        result = in_registry(config, flags, lambda context: run_test(context, None, _id(hook_id)))
     if as_json:
         output.print_json(result)
     else:
@@ -202,7 +201,7 @@ def _change(config: Path | None, flags: dict[str, object], hook_id: str, edit: C
         return managing.shown(context, hook)
 
     with output.errors_on_one_line():
-        webhook = _run(config, flags, change)
+        webhook = in_registry(config, flags, change)
     output.print_text(f"{webhook.id} is {webhook.status}")
 
 
@@ -224,24 +223,3 @@ def _maker(hook: Hook) -> str:
     from muniment.evm.address import Address
 
     return hook.operator or Address.from_raw(hook.owner or b"")
-
-
-def _run(config: Path | None, flags: dict[str, object], work: Callable[[Context], Awaitable[T]]) -> T:
-    """The result of `work` with the registry, whose secrets and database are there. Raises `Refusal`, `ValueError`."""
-    import asyncio
-
-    settings = secrets_of(config, **flags)
-    require_database(settings.database_url, settings)
-
-    async def run() -> T:
-        from muniment.app import build_context
-
-        context = build_context(settings)
-        try:
-            await context.database.check()
-            return await work(context)
-        finally:
-            await context.outgoing_webhooks.close()
-            await context.database.close()
-
-    return asyncio.run(run())

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from muniment.cli import output
-from muniment.cli.options import common_options, json_option, require_database, secrets_of
+from muniment.cli.options import common_options, in_registry, json_option
 from muniment.cli.tlog.group import tlog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from muniment.context import Context
     from muniment.tlog.sequencing.store import Epoch
 
-T = TypeVar("T")
 # A checkpoint with the signatures of many witnesses.
 _NOTE_BYTES_MAX = 1_000_000
 
@@ -30,7 +27,7 @@ def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
     from muniment.tlog.operating.status import look, shown
 
     with output.errors_on_one_line():
-        state = _run(config, flags, look)
+        state = in_registry(config, flags, look)
     if as_json:
         output.print_json(shown(state))
     else:
@@ -47,7 +44,7 @@ def freeze_log(config: Path | None, **flags: object) -> None:
     from muniment.tlog.operating.standing import freeze
 
     with output.errors_on_one_line():
-        _tell(_run(config, flags, freeze))
+        _tell(in_registry(config, flags, freeze))
 
 
 @tlog.command("resume")
@@ -70,7 +67,8 @@ def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_publis
 
     with output.errors_on_one_line():
         notes = [_note(path) for path in seen]
-        _tell(_run(config, flags, lambda context: resume(context, notes, is_nothing_published=is_nothing_published)))
+        work = partial(resume, seen=notes, is_nothing_published=is_nothing_published)
+        _tell(in_registry(config, flags, work))
 
 
 @tlog.command("begin")
@@ -84,7 +82,7 @@ def begin_epoch(config: Path | None, **flags: object) -> None:
     from muniment.tlog.operating.succession import begin
 
     with output.errors_on_one_line():
-        _tell(_run(config, flags, begin))
+        _tell(in_registry(config, flags, begin))
 
 
 @tlog.command("rotate")
@@ -99,7 +97,7 @@ def rotate_key(config: Path | None, **flags: object) -> None:
     from muniment.tlog.operating.succession import rotate
 
     with output.errors_on_one_line():
-        _tell(_run(config, flags, rotate))
+        _tell(in_registry(config, flags, rotate))
 
 
 def _note(path: Path) -> bytes:
@@ -109,23 +107,3 @@ def _note(path: Path) -> bytes:
 
 def _tell(epoch: Epoch) -> None:
     output.print_text(f"{epoch.origin} is {epoch.state}, with {epoch.size} entries\n{epoch.vkey}")
-
-
-def _run(config: Path | None, flags: dict[str, object], work: Callable[[Context], Awaitable[T]]) -> T:
-    """The result of `work` with the registry. Raises `Refusal`, `ValueError` and `OSError`."""
-    import asyncio
-
-    settings = secrets_of(config, **flags)
-    require_database(settings.database_url, settings)
-
-    async def run() -> T:
-        from muniment.app import build_context
-
-        context = build_context(settings)
-        try:
-            await context.database.check()
-            return await work(context)
-        finally:
-            await context.database.close()
-
-    return asyncio.run(run())
