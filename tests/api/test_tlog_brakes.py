@@ -105,7 +105,7 @@ DAMAGES: dict[str, tuple[LiteralString, object, str]] = {
     "a lost entry": (
         "DELETE FROM tlog_tail WHERE leaf_index = 257 AND length(entry) > ?",
         0,
-        "has not the entries 256",
+        "lacks the entries 256",
     ),
     "a hash": ("UPDATE tlog_tiles SET data = ? WHERE level = 0", bytes(32 * 256), "does not begin with the 2 entries"),
     "a hash above": ("UPDATE tlog_tiles SET data = ? WHERE level = 1", bytes(32), "has another root"),

@@ -22,16 +22,16 @@ SHOWN, STORED = 302, 602
 SECOND_BUNDLE, LAST_ENTRY = "WHERE level = -1 AND n = 1", "WHERE leaf_index = 601"
 Place: TypeAlias = tuple[LiteralString, LiteralString, LiteralString]
 HALTED: dict[Place, str] = {
-    ("tlog_epochs", "epoch", ""): "has not the entries 512 to 602",
+    ("tlog_epochs", "epoch", ""): "lacks the entries 512 to 602",
     ("tlog_epochs", "origin", ""): "which the database does not know",
     ("tlog_epochs", "place", ""): "it is not where the log was last open",
-    ("tlog_epochs", "size", ""): "has not the entries 512 to 603",
+    ("tlog_epochs", "size", ""): "lacks the entries 512 to 603",
     ("tlog_epochs", "root", ""): "has another root",
     ("tlog_epochs", "note", ""): "",
     ("tlog_epochs", "note_size", ""): "the stored checkpoint has 302 entries, and not 303",
     ("tlog_tail", "entry", "WHERE leaf_index = 512"): "has another root",
     ("tlog_tail", "entry", LAST_ENTRY): "has another root",
-    ("tlog_tail", "epoch", LAST_ENTRY): "has not the entries 512 to 602",
+    ("tlog_tail", "epoch", LAST_ENTRY): "lacks the entries 512 to 602",
     ("tlog_tiles", "data", SECOND_BUNDLE): "",
     ("tlog_tiles", "epoch", SECOND_BUNDLE): "the log lacks tile -1/1",
     ("tlog_tiles", "data", "WHERE level = 0 AND n = 1"): "",

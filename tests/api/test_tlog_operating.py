@@ -52,7 +52,7 @@ async def refused(work: Callable[[], Awaitable[object]], why: str, context: Cont
     assert await epoch_of(context) == before
 
 
-async def test_a_frozen_log_stands_until_it_is_resumed(context: Context, clock: Clock) -> None:
+async def test_a_frozen_log_stays_stopped_until_it_is_resumed(context: Context, clock: Clock) -> None:
     await turn(context, clock)
     before = await freeze(context)
     assert (before.state, before.why) == ("frozen", "an operator has frozen it")
@@ -63,7 +63,7 @@ async def test_a_frozen_log_stands_until_it_is_resumed(context: Context, clock: 
     await resume(context, [], is_nothing_published=False)  # the mark of this host is known
     after = await turn(context, clock)
     assert (after.state, after.why, after.size, after.note_size) == ("open", None, 5, 5)
-    await refused(lambda: resume(context, [], is_nothing_published=True), "the log is open: nothing holds", context)
+    await refused(lambda: resume(context, [], is_nothing_published=True), "the log is open: nothing stops", context)
 
 
 async def test_a_log_that_moved_goes_on_when_its_followers_have_seen_nothing_else(

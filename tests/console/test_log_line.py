@@ -1,4 +1,4 @@
-"""The overview and the page of the service say how the transparency log stands."""
+"""The overview and the page of the service say the state of the transparency log."""
 
 from __future__ import annotations
 

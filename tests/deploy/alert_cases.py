@@ -136,7 +136,7 @@ CASES: Final = (
         "muniment_webhook_backlog_seconds", ("400x60", "299x60"),
     ),
     _gauge(
-        "MunimentLogHalted", "The transparency log of registry:8787 stands: new records are not logged",
+        "MunimentLogHalted", "The transparency log of registry:8787 has stopped: new records are not logged",
         "muniment_tlog_halted", ("1x60", "0x60"),
     ),
     Case(

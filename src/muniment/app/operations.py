@@ -85,7 +85,7 @@ async def get_readiness(context: Context) -> Ready[ReadyShown]:
 
     The database answers, has every migration and takes writes, there is room on the disk, the block store takes
     uploads, and the process is not stopping. `notes` names what an operator should look at meanwhile, such as a
-    transparency log that stands.
+    transparency log that is frozen or halted.
     """
     notes = await context.check_ready()
     return Ready(encode(ReadyShown(status="ok", notes=list(notes) if notes else UNSET)))

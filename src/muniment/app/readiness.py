@@ -65,7 +65,7 @@ async def check_clock(context: Context) -> None:
 
 
 async def note_log(context: Context) -> str | None:
-    """Whether the transparency log stands: requests are served all the same."""
+    """Whether the transparency log is frozen or halted: requests are served all the same."""
     if context.settings.tlog == "off" or (epoch := await store.newest(context.database)) is None:
         return None
     return f"the transparency log is {epoch.state}: {epoch.why}" if epoch.state in {"frozen", "halted"} else None

@@ -1,4 +1,4 @@
-"""How the transparency log stands, as `GET /log` tells it."""
+"""The state of the transparency log, as `GET /log` tells it."""
 
 from __future__ import annotations
 

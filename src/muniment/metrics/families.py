@@ -85,7 +85,7 @@ _FEED: Final = (
     Family("tlog_entries", Kind.LATEST, "Entries of the transparency log."),
     Family("tlog_signed_entries", Kind.LATEST, "Entries of its last checkpoint."),
     Family("tlog_checkpoint_timestamp_seconds", Kind.LATEST, "Time of its last checkpoint."),
-    Family("tlog_halted", Kind.LATEST, "1 while the transparency log stands, frozen or halted, otherwise 0."),
+    Family("tlog_halted", Kind.LATEST, "1 while the transparency log is frozen or halted, otherwise 0."),
     Family("feed_streams", Kind.SUM, "Streams of the change feed, and polls that wait for it."),
     Family("feed_events_sent_total", Kind.COUNTER, "Events that were sent to streams."),
     Family("feed_streams_aborted_total", Kind.COUNTER, "Streams whose clients did not read."),

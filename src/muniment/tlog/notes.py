@@ -79,7 +79,7 @@ def verified(note: Note, keys: Iterable[VerifierKey]) -> Mapping[VerifierKey, in
     known = dict[tuple[str, bytes], VerifierKey]()
     for key in keys:
         if known.setdefault((key.name, key.key_id), key) != key:
-            raise ValueError(f"two keys of {key.name} have one id")
+            raise ValueError(f"two keys of {key.name} have the same id")
     found = dict[VerifierKey, int]()
     for each in note.signatures:
         key = known.get((each.name, each.key_id))

@@ -124,7 +124,7 @@ class _Reading:
             raise ValueError(f"a policy has at most {GROUPS_MAX} groups")
         for member in members:
             if member not in self.witnesses and member not in self.groups:
-                raise ValueError("a member of a group is a witness or a group of a line before")
+                raise ValueError("a member of a group is a witness or a group of an earlier line")
             if member in self._members:
                 raise ValueError("a witness or a group is a member once")
             self._members.add(member)
@@ -136,12 +136,12 @@ class _Reading:
         if self.quorum is not None:
             raise ValueError("a policy has one quorum")
         if words[0] != _NONE and words[0] not in self.witnesses and words[0] not in self.groups:
-            raise ValueError("the quorum is none, or a witness or a group of a line before")
+            raise ValueError("the quorum is `none`, or a witness or a group of an earlier line")
         self.quorum = words[0]
 
     def _new(self, name: str) -> str:
         if name == _NONE or name in self.witnesses or name in self.groups:
-            raise ValueError("the name is none, or is taken by a line before")
+            raise ValueError("the name is `none`, or an earlier line has it")
         return name
 
 
@@ -152,7 +152,7 @@ _READERS: Final[Mapping[str, Callable[[_Reading, list[str]], None]]] = {
 
 def _add_key(key: VerifierKey, keys: set[bytes], most: int) -> None:
     if key.public_key in keys:
-        raise ValueError("the key stands in a line before")
+        raise ValueError("an earlier line has this key")
     if len(keys) == most:
         raise ValueError(f"a policy has at most {most} logs and as many witnesses")
     keys.add(key.public_key)

@@ -48,7 +48,7 @@ def parse_proof(data: bytes) -> Proof:
     except UnicodeDecodeError:
         raise ValueError("the lines of a proof before its checkpoint are ASCII") from None
     if not empty or lines.pop(0) != _HEAD:
-        raise ValueError(f"a proof begins with {_HEAD}, and an empty line stands before its checkpoint")
+        raise ValueError(f"a proof begins with {_HEAD}, and an empty line comes before its checkpoint")
     extra = None
     if lines and lines[0].startswith("extra "):
         extra = bytes_of(lines.pop(0).removeprefix("extra "), "the extra data of the proof")

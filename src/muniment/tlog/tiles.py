@@ -173,5 +173,5 @@ def split_entries(bundle: bytes, width: int = WIDTH) -> Sequence[bytes]:
             raise ValueError("a bundle of entries is cut short")
         entries.append(bundle[start:at])
     if len(entries) != width or at != len(bundle):
-        raise ValueError(f"a bundle has other than {width} entries")
+        raise ValueError(f"a bundle does not have {width} entries")
     return entries

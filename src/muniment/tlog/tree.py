@@ -112,7 +112,7 @@ def consistency_ranges(old: int, size: int) -> list[Range]:
     """
     _check_size(size)
     if not 0 <= old <= size:
-        raise ValueError(f"a tree of {old} leaves is no beginning of a tree of {size} leaves")
+        raise ValueError(f"a tree of {old} leaves is not the beginning of a tree of {size} leaves")
     if old in {0, size}:
         return []
     found, start, end = list[Range](), 0, size
@@ -157,7 +157,7 @@ def check_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: 
     _check_proof(proof, len(due), (old_root, root))
     if not old:
         if old_root != EMPTY_ROOT or (not size and root != EMPTY_ROOT):
-            raise ValueError("the root of an empty tree is another one")
+            raise ValueError("an empty tree has another root")
         return
     pairs = list(zip(due, proof, strict=True))
     # The first range lies within the old tree, unless the old tree is itself a node of the new one.

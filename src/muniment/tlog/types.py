@@ -25,7 +25,10 @@ class LogEpoch(Record, frozen=True):
     prefix: Annotated[str, Meta(description="Where its checkpoint and tiles are, relative to the registry's URL")]
     state: Annotated[
         State,
-        Meta(description="`open`: it grows; `frozen` and `halted`: it stands; `closed`: the next epoch goes on"),
+        Meta(
+            description="`open`: it grows; `frozen`: an operator has stopped it; `halted`: it has stopped itself; "
+            "`closed`: the next epoch follows"
+        ),
     ]
     why: Annotated[str | None, Meta(description="Why it is halted or frozen")]
     size: Annotated[int, Meta(description="Leaves of the last signed tree; 0: none is signed")]

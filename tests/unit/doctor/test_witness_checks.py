@@ -91,4 +91,6 @@ async def test_a_policy_of_no_use_is_found(context: Context, clock: Clock, site:
     policy.write_text("quorum other\n")
     (found,) = await check_witnesses(context.settings, context.database)
     assert found.level is Level.FAIL
-    assert found.message.endswith("line 1 of the policy: the quorum is none, or a witness or a group of a line before")
+    assert found.message.endswith(
+        "line 1 of the policy: the quorum is `none`, or a witness or a group of an earlier line"
+    )

@@ -109,7 +109,7 @@ def test_a_time_beyond_2_63_is_refused() -> None:
 def test_two_keys_with_one_id_are_refused() -> None:
     one, another = (VerifierKey("a", ED25519, n.to_bytes(32)) for n in (65_227, 67_083))
     assert one.key_id == another.key_id
-    with pytest.raises(ValueError, match="two keys of a have one id"):
+    with pytest.raises(ValueError, match="two keys of a have the same id"):
         verified(parse_note(BOTH), [one, another])
 
 

@@ -124,7 +124,7 @@ def test_an_empty_tree_is_the_beginning_of_every_tree() -> None:
     for old_root, size, root, proof in (
         (bytes(32), 5, EMPTY_ROOT, []), (EMPTY_ROOT, 0, bytes(32), []), (EMPTY_ROOT, 5, EMPTY_ROOT, [bytes(32)]),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"empty tree is another|has 1 hashes in place of 0"):
+        with pytest.raises(ValueError, match=r"empty tree has another root|has 1 hashes in place of 0"):
             check_consistency(0, old_root, size, root, proof)
 
 
@@ -132,7 +132,7 @@ def test_an_empty_tree_is_the_beginning_of_every_tree() -> None:
 def test_an_index_beyond_the_tree_has_no_proof(index: int, size: int) -> None:
     with pytest.raises(ValueError, match=r"has no leaf|is below 2\^63"):
         inclusion_ranges(index, size)
-    with pytest.raises(ValueError, match=r"no beginning of|is below 2\^63"):
+    with pytest.raises(ValueError, match=r"not the beginning of|is below 2\^63"):
         consistency_ranges(size + 1, size)
 
 

@@ -110,8 +110,8 @@ def test_the_witnesses_of_a_policy_are_those_with_a_url(tmp_path: Path) -> None:
     [
         (None, "tlog_policy cannot be read: .*: No such file or directory"),
         ("quorum", "line 1 of the policy: the quorum is: quorum NAME"),
-        ("witness w KEY ftp://w.example\nquorum w", "the URL of the witness w is no http or https URL"),
-        ("witness w KEY http://a:b@w.example\nquorum w", "the URL of the witness w is no http or https URL"),
+        ("witness w KEY ftp://w.example\nquorum w", "the URL of the witness w is not an http or https URL"),
+        ("witness w KEY http://a:b@w.example\nquorum w", "the URL of the witness w is not an http or https URL"),
         ("witness w KEY\nquorum w", "the witnesses with a URL are too few for the quorum"),
     ],
 )

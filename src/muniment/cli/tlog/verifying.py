@@ -96,7 +96,7 @@ def _note(path: Path) -> Note:
     try:
         return parse_note(_bytes_of(path))
     except ValueError as error:
-        raise ValueError(f"{path} is no checkpoint: {error}") from None
+        raise ValueError(f"{path} is not a checkpoint: {error}") from None
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -115,7 +115,7 @@ def read_seen(path: Path | None) -> Seen | None:
     try:
         return msgspec.json.decode(_bytes_of(path), type=Seen)
     except msgspec.DecodeError:
-        raise ValueError(f"{path} is not what this command has kept") from None
+        raise ValueError(f"{path} is not a file of this command") from None
 
 
 def write_seen(path: Path, seen: Seen) -> None:

@@ -1,4 +1,4 @@
-"""A log that stands: stopped by a person, and let go on when nobody was shown another tree than ours."""
+"""Stop a log, and let it go on when nobody was shown another tree than ours."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def resume(context: Context, seen: list[bytes], *, is_nothing_published: b
     if epoch.state == "closed":
         raise ValueError("the newest epoch is closed; `muniment tlog begin` begins the next one")
     if epoch.state in {"open", "closing"} and not await opening.find_brake(context, epoch, mark, place):
-        raise ValueError(f"the log is {epoch.state}: nothing holds it")
+        raise ValueError(f"the log is {epoch.state}: nothing stops it")
     known = await _known(context, epoch, mark, seen)
     if not known and not is_nothing_published:
         raise ValueError(

@@ -94,7 +94,7 @@ def _secret_in(context: Context, name: str) -> bytes:
     except ValueError:
         secret = b""
     if len(secret) != HASH_BYTES:
-        raise ValueError(f"{name} in the data directory has not 64 hex digits")
+        raise ValueError(f"{name} in the data directory does not have 64 hex digits")
     return secret
 
 

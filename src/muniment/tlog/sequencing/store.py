@@ -135,7 +135,7 @@ async def read_edge(database: Reader, epoch: Epoch) -> Edge:
     )
     first = epoch.size - epoch.size % WIDTH
     if [index for index, _ in rows] != list(range(first, epoch.size)):
-        raise ValueError(f"the log has not the entries {first} to {epoch.size}")
+        raise ValueError(f"the log lacks the entries {first} to {epoch.size}")
     tiles, level, count = dict[int, bytes](), 1, epoch.size >> HEIGHT
     while count:
         if count % WIDTH:
@@ -251,7 +251,7 @@ async def freeze(transaction: Transaction, epoch: Epoch, why: str) -> bool:
 
 
 async def resume(transaction: Transaction, epoch: Epoch, state: State, place: str) -> None:
-    """Let a log that stands go on at `place`. Raises `Overtaken` when it has changed meanwhile."""
+    """Let a stopped log go on at `place`. Raises `Overtaken` when it has changed meanwhile."""
     resumed = await transaction.execute(
         "UPDATE tlog_epochs SET state = ?, why = NULL, place = ? WHERE epoch = ? AND state = ? AND size = ?",
         (state, place, epoch.epoch, epoch.state, epoch.size),

@@ -30,7 +30,7 @@ def read_policy(settings: Settings) -> Policy | None:
         raise ValueError(f"tlog_policy {path}: {error}") from None
     for name, party in policy.witnesses.items():
         if party.url is not None and not is_base_url(party.url):
-            raise ValueError(f"tlog_policy {path}: the URL of the witness {_printed(name)} is no http or https URL")
+            raise ValueError(f"tlog_policy {path}: the URL of the witness {_printed(name)} is not an http or https URL")
     if not policy.is_met([witness.key for witness in witnesses_of(policy)]):
         raise ValueError(f"tlog_policy {path}: the witnesses with a URL are too few for the quorum")
     return policy

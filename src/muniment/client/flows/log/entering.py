@@ -49,7 +49,7 @@ class Entries:
         except ValueError as error:
             return self._blame(index, str(error))
         if isinstance(self.last, CloseFact):
-            self._blame(index, "it stands behind the last entry")
+            self._blame(index, "it comes after the last entry")
         if isinstance(fact, LogFact) != (index == 0):
             self._blame(index, "the first entry, and no other, is about the log itself")
         elif isinstance(fact, LogFact):

@@ -40,12 +40,12 @@ def keys_of(origin: str, vkeys: Sequence[str]) -> tuple[VerifierKey, VerifierKey
     try:
         keys = [parse_verifier_key(each) for each in vkeys]
     except ValueError as error:
-        raise Forged(f"a key of the log is none: {error}") from error
+        raise Forged(f"the log names a malformed key: {error}") from error
     match keys:
         case [of_tree, of_time] if of_tree.name == of_time.name == origin:
             return of_tree, of_time
         case _:
-            raise Forged(f"the log {origin} has not two keys of its own name")
+            raise Forged(f"the log {origin} does not have exactly two keys of its own name")
 
 
 def checkpoint(session: Session, prefix: str) -> Flow[Note]:
@@ -54,7 +54,7 @@ def checkpoint(session: Session, prefix: str) -> Flow[Note]:
     try:
         return parse_note(reply.content)
     except ValueError as error:
-        raise Forged(f"the checkpoint is none: {error}") from error
+        raise Forged(f"the checkpoint is malformed: {error}") from error
 
 
 def tile(session: Session, prefix: str, wanted: Tile) -> Flow[bytes]:
@@ -73,4 +73,4 @@ def bundle(session: Session, prefix: str, n: int, width: int) -> Flow[Sequence[b
     try:
         return split_entries(unpacked(reply.content) if is_packed else reply.content, width)
     except ValueError as error:
-        raise Forged(f"tile {wanted.path} is none: {error}") from error
+        raise Forged(f"tile {wanted.path} is malformed: {error}") from error
