@@ -12,7 +12,7 @@ from muniment.storage.sql import Condition, Where, placeholders
 
 
 def test_without_conditions_there_is_no_where_clause() -> None:
-    assert str(Where()) == ""
+    assert Where().sql == ""
     assert Where().parameters == []
 
 
@@ -20,7 +20,7 @@ def test_conditions_are_joined_with_and_in_their_order() -> None:
     where = Where()
     where.add("a = ?", 1)
     where.add("b BETWEEN ? AND ?", 2, 3)
-    assert str(where) == " WHERE a = ? AND b BETWEEN ? AND ?"
+    assert where.sql == " WHERE a = ? AND b BETWEEN ? AND ?"
     assert where.parameters == [1, 2, 3]
 
 
@@ -29,13 +29,13 @@ def test_only_none_leaves_a_condition_out(falsy: object) -> None:
     where = Where()
     where.add_if("a = ?", falsy)
     where.add_if("b = ?", None)
-    assert str(where) == " WHERE a = ?"
+    assert where.sql == " WHERE a = ?"
     assert where.parameters == [falsy]
 
 
 def test_conditions_keep_their_order_and_their_values() -> None:
     where = Where.all_of(Condition("a = ?", (1,)), Condition("b"), Condition("c IN (?, ?)", (2, 3)))
-    assert str(where) == " WHERE a = ? AND b AND c IN (?, ?)"
+    assert where.sql == " WHERE a = ? AND b AND c IN (?, ?)"
     assert where.parameters == [1, 2, 3]
 
 
