@@ -61,7 +61,7 @@ async def test_each_fact_becomes_the_entry_that_its_record_says(
     domain = "Mimic Protocol - Registry"
     found = [parse_entry(each) for each in await entries_of(context)]
     assert found[:5] == [
-        LogFact(f"{NAME}/log/1", epoch.vkey, NO_EPOCH, "new", began_at),
+        LogFact(f"{NAME}/log/1", epoch.vkey, NO_EPOCH, "new", began_at, epoch.vkeys.split("\n")[1]),
         TakenOverFact(began_at),
         FunctionFact(cid, ALICE.address, function["creator"], function["createdAt"]),
         FunctionFact(cid, BOB.address, function["creator"], function["createdAt"]),

@@ -10,7 +10,8 @@ import pytest
 from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch, trigger_fact
 from muniment.client import Forged, Forked, Late, NotAnnounced, Progress, Rules, Seen
 from muniment.tlog.entries import CloseFact, Entry, TakenOverFact, parse_entry
-from muniment.tlog.keys import COSIGNATURE, signing_key
+from muniment.tlog.keys import COSIGNATURE, keys_of_log, signing_key
+from muniment.tlog.notes import sign_note
 from muniment.tlog.policy import parse_policy
 from muniment.tlog.tiles import BUNDLE_BYTES_MAX
 from muniment.wire import iso_time
@@ -109,14 +110,21 @@ def test_no_flipped_bit_is_believed(site: LogSite) -> None:
     site.grow(700)
     site.asked.clear()
     follow(site, seen)
-    check_flips(site, seen, 7)
+    check_flips(site, seen, 6)
     site.asked.clear()
     follow(site)
     check_flips(site, None, 8)
 
 
 def check_flips(site: LogSite, seen: Seen | None, count: int) -> None:
-    """Whatever bit is flipped in one of the answers that were asked for, the log is not believed."""
+    """Whatever bit is flipped in one of the answers that were asked for, the log is not believed.
+
+    Nor is an entry handed out that the log does not have.
+    """
+    first = 300 if seen else 0
+    honest = [(at, parse_entry(entry)) for at, entry in enumerate(site.newest.entries[first:], first)]
+    heard: list[tuple[int, Entry | None]] = []
+    rules = replace(RULES, on_entry=lambda at, fact: heard.append((at, fact)))
     paths = {path for path in site.asked if path != "/log"}
     assert len(paths) == count
     for path in sorted(paths):
@@ -128,8 +136,10 @@ def check_flips(site: LogSite, seen: Seen | None, count: int) -> None:
                 return bytes(changed) if asked == path else content
 
             site.lie = flipped
+            heard.clear()
             with pytest.raises(Forged):
-                follow(site, seen)
+                follow(site, seen, rules)
+            assert heard == honest[: len(heard)]
     site.lie = lambda _, content: content
 
 
@@ -146,6 +156,33 @@ def test_entries_of_another_tree_are_not_believed(site: LogSite) -> None:
 def test_a_first_entry_of_another_key_is_told(site: LogSite) -> None:
     site.newest.secret = b"\x99" * 32
     assert follow(site).faults == ["entry 0 of site.example/log/1: it names another log, or another key"]
+
+
+def test_another_key_for_the_time_than_in_the_first_entry_is_not_believed(site: LogSite) -> None:
+    site.grow(300)
+    seen = follow(site).seen
+    mine = keys_of_log("site.example/log/2", b"\x99" * 32)[1]
+    site.newest.entries.append(CloseFact(opened_epoch(2).keys[0].verifier.text).data)
+    new = opened_epoch(2, "rotated", site.newest)
+    site.epochs.append(new)
+    stale = new.note()
+    text, new.at_s = new.keys[1].verifier.text, NOW_S + 7200  # an old checkpoint, with a time that the log did not sign
+    answers = {
+        "/log": lambda content: content.replace(text.encode(), mine.verifier.text.encode()),
+        "/log/2/checkpoint": lambda _: sign_note(stale.text, [new.keys[0], mine], NOW_S + 7200).data,
+    }  # fmt: skip
+    site.lie = lambda path, content: answers.get(path, lambda same: same)(content)
+    for each in (seen, None):
+        with pytest.raises(Forged, match=r"another key for the time of site\.example/log/2"):
+            follow(site, each, Rules(NOW_S + 7200))
+
+
+def test_what_comes_after_the_last_entry_is_told_at_the_end_of_a_bundle_too(site: LogSite) -> None:
+    site.grow(255)
+    site.newest.entries.append(CloseFact(site.newest.keys[0].verifier.text).data)
+    seen = follow(site).seen
+    site.newest.entries.append(trigger_fact(1).data)
+    assert follow(site, seen).faults == ["entry 256 of site.example/log/1: it comes after the last entry"]
 
 
 ANSWERS = {

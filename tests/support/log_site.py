@@ -76,13 +76,14 @@ class SiteEpoch:
 def opened_epoch(number: int = 1, reason: str = "new", before: SiteEpoch | None = None) -> SiteEpoch:
     """An epoch with its first two entries."""
     epoch = SiteEpoch(number, secret=bytes((number,)) * 32)
-    key = epoch.keys[0].verifier
+    key, time_key = (each.verifier for each in epoch.keys)
     previous = NO_EPOCH
     if before is not None:
         size = len(before.entries)
         previous = previous_epoch(before.keys[0].verifier.name, size, before.root(size))
-    fact = LogFact(key.name, key.text, previous, reason, iso_time(NOW_S * 1000))  # type: ignore[arg-type] - tests use other words too
-    epoch.entries = [fact.data, TakenOverFact(iso_time(NOW_S * 1000)).data]
+    at = iso_time(NOW_S * 1000)
+    fact = LogFact(key.name, key.text, previous, reason, at, time_key.text)
+    epoch.entries = [fact.data, TakenOverFact(at).data]
     return epoch
 
 

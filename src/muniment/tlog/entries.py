@@ -130,9 +130,10 @@ class DeactivationFact(Fact, frozen=True):
 
 
 class LogFact(Fact, frozen=True):
-    """The first entry of an epoch: its origin and key, and what is known of the epoch before it.
+    """The first entry of an epoch: its origin and keys, and what is known of the epoch before it.
 
-    `previous` is the origin, the size and the root in base64 of the epoch before; `-`, `0` and `-` in the first one.
+    `key` signs the tree, and `time_key` its time: who trusts the one learns the other here. `previous` is the origin,
+    the size and the root in base64 of the epoch before; `-`, `0` and `-` in the first one.
     """
 
     kind: ClassVar[str] = "muniment/log/v1"
@@ -142,25 +143,26 @@ class LogFact(Fact, frozen=True):
     previous: tuple[str, str, str]
     reason: str
     at: str
+    time_key: str
 
     @property
     def lines(self) -> list[str]:
         """As `Fact`."""
-        return [self.origin, self.key, *self.previous, self.reason, self.at]
+        return [self.origin, self.key, *self.previous, self.reason, self.at, self.time_key]
 
     @classmethod
     def of_lines(cls, lines: list[str]) -> Self:
         """As `Fact`."""
-        origin, key, before, size, root, reason, at = _taken(lines, 7)
+        origin, key, before, size, root, reason, at, time_key = _taken(lines, 8)
         if (before, size, root) != NO_EPOCH:
             check_line(before, "the origin of the epoch before")
             number_of(size, "the size of the epoch before")
             hash_of(root, "the root of the epoch before")
-        if parse_verifier_key(key).name != origin:
-            raise ValueError("the key of the log has another name than its origin")
+        if {parse_verifier_key(each).name for each in (key, time_key)} != {origin}:
+            raise ValueError("a key of the log has another name than its origin")
         if reason not in get_args(Reason):
             raise ValueError("an epoch is new, rotated or restored")
-        return cls(origin, key, (before, size, root), reason, _time(at))
+        return cls(origin, key, (before, size, root), reason, _time(at), time_key)
 
 
 class TakenOverFact(Fact, frozen=True):

@@ -35,8 +35,9 @@ CID = str(cid_v0(bytes(32)))
 NEW_CID = str(cid_v1(0x70, bytes(32)))
 AT = "2026-11-20T19:48:00.123Z"
 DOMAIN = "Mimic Protocol - Registry"
-KEY, _ = keys_of_log("registry.example/log/1", bytes(32))
-NEXT_KEY, _ = keys_of_log("registry.example/log/2", bytes(32))
+FIRST_KEYS, NEXT_KEYS = (
+    [key.verifier.text for key in keys_of_log(f"registry.example/log/{number}", bytes(32))] for number in (1, 2)
+)
 BEFORE = f"registry.example/log/1\n7\n{'A' * 43}="
 HASH = "0x" + hashlib.sha256("Every six hours ☂".encode()).hexdigest()
 
@@ -51,18 +52,18 @@ ENTRIES: dict[str, tuple[Entry, str]] = {
         f"muniment/deactivation/v1\n{OTHER_SIG}\n{ALICE}\n{AT}\n{DOMAIN}\n{SIG}\n{OTHER_SIG}\n",
     ),
     "first log": (
-        LogFact("registry.example/log/1", KEY.verifier.text, NO_EPOCH, "new", AT),
-        f"muniment/log/v1\nregistry.example/log/1\n{KEY.verifier.text}\n-\n0\n-\nnew\n{AT}\n",
+        LogFact("registry.example/log/1", FIRST_KEYS[0], NO_EPOCH, "new", AT, FIRST_KEYS[1]),
+        f"muniment/log/v1\nregistry.example/log/1\n{FIRST_KEYS[0]}\n-\n0\n-\nnew\n{AT}\n{FIRST_KEYS[1]}\n",
     ),
     "next log": (
         LogFact(
-            "registry.example/log/2", NEXT_KEY.verifier.text,
-            previous_epoch("registry.example/log/1", 7, bytes(32)), "restored", AT,
+            "registry.example/log/2", NEXT_KEYS[0],
+            previous_epoch("registry.example/log/1", 7, bytes(32)), "restored", AT, NEXT_KEYS[1],
         ),
-        f"muniment/log/v1\nregistry.example/log/2\n{NEXT_KEY.verifier.text}\n{BEFORE}\nrestored\n{AT}\n",
+        f"muniment/log/v1\nregistry.example/log/2\n{NEXT_KEYS[0]}\n{BEFORE}\nrestored\n{AT}\n{NEXT_KEYS[1]}\n",
     ),
     "taken over": (TakenOverFact(AT), f"muniment/taken-over/v1\n{AT}\n"),
-    "close": (CloseFact(NEXT_KEY.verifier.text), f"muniment/close/v1\n{NEXT_KEY.verifier.text}\n"),
+    "close": (CloseFact(NEXT_KEYS[0]), f"muniment/close/v1\n{NEXT_KEYS[0]}\n"),
 }  # fmt: skip
 
 
@@ -130,10 +131,12 @@ def swapped(name: str, old: str, new: str) -> bytes:
         (swapped("deactivation", f"{SIG}\n{OTHER_SIG}\n", ""), "names 1 to 100"),
         (swapped("first log", "new", "old"), "new, rotated or restored"),
         (swapped("first log", "log/1\nregistry", "log/2\nregistry"), "another name than its origin"),
+        (swapped("first log", FIRST_KEYS[1], NEXT_KEYS[1]), "another name than its origin"),
+        (swapped("first log", FIRST_KEYS[1], "key"), "NAME+ID+KEY"),
         (swapped("first log", "-\n0\n-", "-\n1\n-"), "is not base64"),
         (swapped("next log", "\n7\n", "\n07\n"), "is not a decimal number"),
         (swapped("next log", "A" * 43, "A" * 39), "bytes in place of 32"),
-        (swapped("close", NEXT_KEY.verifier.text, "key"), "NAME+ID+KEY"),
+        (swapped("close", NEXT_KEYS[0], "key"), "NAME+ID+KEY"),
     ],
 )
 def test_a_malformed_entry_of_a_known_kind_is_refused(data: bytes, reason: str) -> None:

@@ -61,8 +61,9 @@ async function proofOf(path, entry) {
   const { vkeys } = epochs.find((/** @type {{origin: string}} */ each) => each.origin === checkpoint.origin) ?? {};
   if (!vkeys) throw new Error("The registry does not name the log of its proof.");
   const kept = localStorage.getItem(`log ${checkpoint.origin}`);
-  if (kept && kept !== vkeys[0]) throw new Error(`The log has another key than this browser has seen before: ${kept}`);
-  localStorage.setItem(`log ${checkpoint.origin}`, vkeys[0]);
+  const keys = vkeys.join(" ");
+  if (kept && kept !== keys) throw new Error(`The log has other keys than this browser has seen before: ${kept}`);
+  localStorage.setItem(`log ${checkpoint.origin}`, keys);
   return { checkpoint, index, vkeys };
 }
 

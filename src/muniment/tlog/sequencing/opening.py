@@ -15,7 +15,7 @@ from muniment.tlog.checkpoints import Checkpoint, parse_checkpoint
 from muniment.tlog.entries import NO_EPOCH, LogFact, Reason, previous_epoch
 from muniment.tlog.fields import HASH_BYTES
 from muniment.tlog.growth import EMPTY, grow
-from muniment.tlog.keys import SigningKey, keys_of_log
+from muniment.tlog.keys import keys_of_log
 from muniment.tlog.notes import parse_note
 from muniment.tlog.sequencing import store
 from muniment.tlog.sequencing.facts import last_numbers
@@ -152,13 +152,13 @@ async def begin_epoch(
         return None
     number = before.epoch + 1 if before else 1
     keys = keys_of_log(origin_of(context, number), secret)
-    key: SigningKey = keys[0]
+    key, time_key = (each.verifier for each in keys)
     now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
-    fact = LogFact(key.verifier.name, key.verifier.text, _previous(before, mark), reason, iso_time(now_ms))
+    fact = LogFact(key.name, key.text, _previous(before, mark), reason, iso_time(now_ms), time_key.text)
     edge, old = grow(EMPTY, [fact.data]).edge, await last_numbers(context.database)
     after = before.after if before else dict.fromkeys(old, 0)
     new = Epoch(
-        epoch=number, origin=key.verifier.name, vkeys="\n".join(each.verifier.text for each in keys),
+        epoch=number, origin=key.name, vkeys=f"{key.text}\n{time_key.text}",
         state="open", why=None, place=place,
         size=edge.size, root=edge.root,
         after_function=after[FUNCTION], after_trigger=after[TRIGGER], after_deactivation=after[DEACTIVATION],

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from muniment.client.failures import Forged
 from muniment.tlog.entries import (
     CloseFact,
     DeactivationFact,
@@ -31,10 +32,11 @@ class Entries:
 
     `signed_ms` is the time of the checkpoint that has them, and `seen_ms` that of the one that was seen before: an
     entry that is new since then is at most ten minutes older than that, or it came too late, or is dated back.
+    `vkeys` are the keys for the tree and for the time. Nobody has signed the second one but the first entry.
     """
 
     origin: str
-    vkey: str
+    vkeys: tuple[str, str]
     signed_ms: int
     seen_ms: int | None
     on_entry: OnEntry | None = None
@@ -43,7 +45,7 @@ class Entries:
     faults: list[str] = field(default_factory=list[str])
 
     def add(self, index: int, data: bytes) -> None:
-        """Look at an entry, in the order of the log."""
+        """Look at an entry, in the order of the log. Raises `Forged` where it names another key for the time."""
         try:
             fact = parse_entry(data)
         except ValueError as error:
@@ -54,8 +56,10 @@ class Entries:
             self._blame(index, "the first entry, and no other, is about the log itself")
         elif isinstance(fact, LogFact):
             self.first = fact
-            if (fact.origin, fact.key) != (self.origin, self.vkey):
+            if (fact.origin, fact.key) != (self.origin, self.vkeys[0]):
                 self._blame(index, "it names another log, or another key")
+            elif fact.time_key != self.vkeys[1]:
+                raise Forged(f"the registry shows another key for the time of {self.origin} than the log has")
         self._check_time(index, fact)
         self.last = fact
         if self.on_entry is not None:

@@ -11,12 +11,11 @@ from muniment.client.failures import Forged
 from muniment.client.flows.log import parts
 from muniment.client.flows.log.comparing import Late, Signed, compare, opened
 from muniment.client.flows.log.entering import Entries, OnEntry
+from muniment.client.flows.log.tiles import Tiles
 from muniment.tlog.checkpoints import open_checkpoint
 from muniment.tlog.entries import NO_EPOCH, CloseFact, previous_epoch
-from muniment.tlog.growth import EMPTY, Edge, grow
 from muniment.tlog.notes import Note, parse_note, verified
-from muniment.tlog.tiles import HEIGHT, WIDTH, Tile
-from muniment.tlog.tree import leaf_hash
+from muniment.tlog.tiles import WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +47,8 @@ class Rules:
     """How to follow. `now_s` is the time in Unix seconds; `policy` names witnesses that must have signed.
 
     `against` are notes of the log that somebody else has seen. With `accepts`, another log is followed although it is
-    not announced. `on_entry` gets each new entry. Who has seen nothing begins with the newest epoch, or with
-    `from_start` with the oldest.
+    not announced. `on_entry` gets each new entry once the tree has proved it. Who has seen nothing begins with the
+    newest epoch, or with `from_start` with the oldest.
     """
 
     now_s: int
@@ -162,53 +161,26 @@ def _check_age(shown: LogEpoch, at_s: int, now_s: int) -> None:
 
 
 def _walk(session: Session, epoch: _Epoch, known: Seen | None, rules: Rules, *, is_newest: bool) -> Flow[Entries]:
-    """Read the entries from the bundle on that was not seen whole, and check that they make the signed tree."""
-    prefix, checkpoint = epoch.shown.prefix, epoch.signed.checkpoint
+    """Read the new entries of an epoch, and of one that ended at least the last."""
+    checkpoint = epoch.signed.checkpoint
     seen = _opened_seen(known) if known else None
     seen_at = verified(seen.note, [epoch.keys[1]]).values() if seen else ()
     entries = Entries(
-        epoch.shown.origin, epoch.keys[0].text, epoch.at_s * 1000, max(seen_at, default=0) * 1000 if seen else None,
-        rules.on_entry,
+        epoch.shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.at_s * 1000,
+        max(seen_at, default=0) * 1000 if seen else None, rules.on_entry,
     )  # fmt: skip
     first = seen.checkpoint.size if seen else 0
-    # The last entry of an epoch that ended says which one follows, also when it was seen before.
-    begin = first if is_newest else min(first, checkpoint.size - 1)
-    edge = yield from _edge(session, prefix, begin // WIDTH)
-    while edge.size < checkpoint.size:
-        n = edge.size // WIDTH
-        width = min(WIDTH, checkpoint.size - edge.size)
-        bundle = yield from parts.bundle(session, prefix, n, width)
-        hashes = yield from parts.tile(session, prefix, Tile(0, n, width))
-        if b"".join(map(leaf_hash, bundle)) != hashes:
-            raise Forged(f"the entries of bundle {n} have other hashes than tile 0/{n}")
-        for index, entry in enumerate(bundle, edge.size):
+    if is_newest and first == checkpoint.size:
+        return entries
+    tiles = yield from Tiles.below(session, epoch.shown.prefix, checkpoint)
+    # The entry before the first new one may be the last one of the epoch.
+    for n in range(max(first - 1, 0) // WIDTH, -(-checkpoint.size // WIDTH)):
+        for index, entry in enumerate((yield from tiles.entries(n)), n * WIDTH):
             if index >= first:
                 entries.add(index, entry)
             else:
                 entries.pass_over(entry)
-        edge = grow(edge, list(bundle)).edge
-    yield from _check_root(session, prefix, edge, checkpoint.root)
     return entries
-
-
-def _edge(session: Session, prefix: str, bundles: int) -> Flow[Edge]:
-    """The edge of the tree of so many full bundles, from tiles that are not proved before the root is compared."""
-    tiles, level, count = dict[int, bytes](), 1, bundles
-    while count:
-        if count % WIDTH:
-            tiles[level] = yield from parts.tile(session, prefix, Tile(level, count // WIDTH, count % WIDTH))
-        level, count = level + 1, count >> HEIGHT
-    return Edge(bundles * WIDTH, (), tiles) if bundles else EMPTY
-
-
-def _check_root(session: Session, prefix: str, edge: Edge, root: bytes) -> Flow[None]:
-    """Check that the entries make the tree that was signed, and that the tiles above them are those of the tree."""
-    if edge.size and edge.root != root:
-        raise Forged(f"the {edge.size} entries of the log make another tree than its checkpoint says")
-    for level, data in edge.tiles.items():
-        n = edge.size // WIDTH >> (HEIGHT * level)
-        if data != (yield from parts.tile(session, prefix, Tile(level, n, len(data) // 32))):
-            raise Forged(f"tile {level}/{n} is not that of the tree")
 
 
 def _check_succession(before: _Epoch, epoch: _Epoch, entries: Entries, rules: Rules) -> None:
