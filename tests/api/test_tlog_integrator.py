@@ -24,7 +24,7 @@ from muniment.tlog.entries import (
     description_hash,
     parse_entry,
 )
-from muniment.tlog.sequencing import store
+from muniment.tlog.sequencing import runs, store
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.store import Overtaken
 from muniment.triggers.typed_data import registry_domain
@@ -100,7 +100,7 @@ async def test_a_fact_has_the_index_that_its_run_says(context: Context, clock: C
     rows = await context.database.fetch("SELECT seq, sig FROM triggers ORDER BY seq")
     entries = await entries_of(context)
     for seq, sig in rows:
-        run = await store.find_run(context.database, epoch.epoch, store.TRIGGER, seq)
+        run = await runs.find(context.database, epoch.epoch, store.TRIGGER, seq)
         assert run
         behind = sum(run.first_seq <= other < seq for other, _ in rows)
         assert behind < run.count <= 256

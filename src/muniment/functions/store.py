@@ -126,6 +126,8 @@ class Joined(NamedTuple):
 
 # The last number of a creator who joined a function.
 LAST_JOINED: Final = "SELECT coalesce(max(seq), 0) FROM function_creators"
+# The number of the creator who comes so many places after that with a number.
+NTH_JOINED: Final = "SELECT seq FROM function_creators WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
 
 
 async def read_joined(database: Reader, after: int, before: int, limit: int) -> list[Joined]:

@@ -34,6 +34,9 @@ class Ended(NamedTuple):
 # The last numbers of both.
 LAST_REGISTERED: Final = "SELECT coalesce(max(seq), 0) FROM triggers"
 LAST_ENDED: Final = "SELECT coalesce(max(seq), 0) FROM deactivations"
+# The number of the trigger, or the deactivation, that comes so many places after that with a number.
+NTH_REGISTERED: Final = "SELECT seq FROM triggers WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
+NTH_ENDED: Final = "SELECT seq FROM deactivations WHERE seq >= ? ORDER BY seq LIMIT 1 OFFSET ?"
 
 
 async def read_registered(database: Reader, after: int, before: int, limit: int) -> list[Registered]:

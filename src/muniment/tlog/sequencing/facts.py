@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 
@@ -111,6 +111,10 @@ def deactivation_entry(row: triggers.Ended) -> Waiting:
     return Waiting(DEACTIVATION, row.seq, row.created_at_ms, fact.data)
 
 
+# How many facts of a kind have numbers from one on and below another.
+COUNT: Final[Mapping[int, Callable[[Reader, int, int], Awaitable[int]]]] = {
+    FUNCTION: functions.count_joined, TRIGGER: triggers.count_registered, DEACTIVATION: triggers.count_ended,
+}  # fmt: skip
 _READ: Final[dict[int, Callable[[Reader, int, int, int], Awaitable[list[Any]]]]] = {
     FUNCTION: functions.read_joined, TRIGGER: triggers.read_registered, DEACTIVATION: triggers.read_ended,
 }  # fmt: skip

@@ -19,9 +19,11 @@ from muniment.tlog.notes import parse_note, sign_note, verified
 from muniment.tlog.sequencing import opening, store
 from muniment.tlog.sequencing.checking import check_beginning, check_stored, read_whole_edge
 from muniment.tlog.sequencing.cosigning import Cosigning
+from muniment.tlog.sequencing.cursors import check_cursors
 from muniment.tlog.sequencing.facts import Waiting, read_waiting
 from muniment.tlog.sequencing.mark import raise_mark, read_mark
-from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch, Overtaken, Run
+from muniment.tlog.sequencing.runs import Run
+from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch, Overtaken
 from muniment.tlog.sequencing.times import signed_at_ms
 from muniment.wire import iso_time
 
@@ -105,6 +107,7 @@ class Integrator:
             await asyncio.to_thread(raise_mark, self._context.settings.data_dir, epoch.note)
         edge: Edge | None = None
         if epoch.state == "open":
+            await check_cursors(self._context.database, epoch)
             edge = await read_whole_edge(self._context.database, epoch)
         while edge is not None:
             epoch, edge = await self._integrate(epoch, edge)

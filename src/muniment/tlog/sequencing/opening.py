@@ -18,6 +18,7 @@ from muniment.tlog.growth import EMPTY, grow
 from muniment.tlog.keys import keys_of_log
 from muniment.tlog.notes import parse_note
 from muniment.tlog.sequencing import store
+from muniment.tlog.sequencing.cursors import signed_cursors
 from muniment.tlog.sequencing.facts import last_numbers
 from muniment.tlog.sequencing.mark import Mark, claim_place, read_mark
 from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER, Epoch
@@ -144,8 +145,8 @@ async def begin_epoch(
 ) -> Epoch | None:
     """Begin the epoch after `before`, the first one after None. The result is the epoch; None: no key is at hand.
 
-    Without `secret` it is that of this process. Raises `Overtaken` when another process was faster, `ValueError` and
-    `OSError`.
+    It goes on behind what `before` has signed: entries that were not signed come into the new tree. Without `secret`
+    it is that of this process. Raises `Overtaken` when another process was faster, `ValueError` and `OSError`.
     """
     secret = secret or secret_of(context)
     if secret is None:
@@ -156,7 +157,7 @@ async def begin_epoch(
     now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
     fact = LogFact(key.name, key.text, _previous(before, mark), reason, iso_time(now_ms), time_key.text)
     edge, old = grow(EMPTY, [fact.data]).edge, await last_numbers(context.database)
-    after = before.after if before else dict.fromkeys(old, 0)
+    after = await signed_cursors(context.database, before) if before else dict.fromkeys(old, 0)
     new = Epoch(
         epoch=number, origin=key.name, vkeys=f"{key.text}\n{time_key.text}",
         state="open", why=None, place=place,

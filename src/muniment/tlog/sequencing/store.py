@@ -8,16 +8,17 @@ import msgspec
 
 from muniment.storage.sql import placeholders
 from muniment.tlog.growth import Edge, Grown, StoredTile
+from muniment.tlog.sequencing import runs
 from muniment.tlog.tiles import HEIGHT, WIDTH
 from muniment.tlog.types import State
 
 if TYPE_CHECKING:
     from muniment.storage.database import Reader, Transaction
+    from muniment.tlog.sequencing.runs import Run
 
 FUNCTION: Final = 1
 TRIGGER: Final = 2
 DEACTIVATION: Final = 3
-_RUN_MAX: Final = 256
 _AFTER: Final[dict[int, LiteralString]] = {
     FUNCTION: "after_function",
     TRIGGER: "after_trigger",
@@ -67,15 +68,6 @@ class Epoch(msgspec.Struct, frozen=True):
         return {FUNCTION: self.old_function, TRIGGER: self.old_trigger, DEACTIVATION: self.old_deactivation}
 
 
-class Run(msgspec.Struct, frozen=True):
-    """`count` facts of a kind that follow each other in their table and in the tree."""
-
-    kind: int
-    first_seq: int
-    first_index: int
-    count: int
-
-
 class Overtaken(Exception):
     """Another process has changed the epoch: this transaction has stored nothing."""
 
@@ -113,7 +105,10 @@ async def has_origin(database: Reader, origin: str) -> bool:
 
 
 async def begin(transaction: Transaction, new: Epoch, edge: Edge) -> None:
-    """Store a new epoch with the entries of `edge`. Raises `Overtaken` when it is there already."""
+    """Store a new epoch with the entries of `edge`, and close the one before where the new one goes on.
+
+    Raises `Overtaken` when it is there already.
+    """
     row = msgspec.structs.astuple(new)
     added = await transaction.execute(
         f"INSERT INTO tlog_epochs ({_COLUMNS}) VALUES ({placeholders(len(row))}) ON CONFLICT DO NOTHING",
@@ -122,7 +117,9 @@ async def begin(transaction: Transaction, new: Epoch, edge: Edge) -> None:
     if not added:
         raise Overtaken
     await transaction.execute(
-        "UPDATE tlog_epochs SET state = 'closed' WHERE epoch < ? AND state <> 'closed'", (new.epoch,)
+        """UPDATE tlog_epochs SET state = 'closed', after_function = ?, after_trigger = ?, after_deactivation = ?
+           WHERE epoch < ? AND state <> 'closed'""",
+        (new.after_function, new.after_trigger, new.after_deactivation, new.epoch),
     )
     await _add_tail(transaction, new.epoch, 0, edge.tail)
 
@@ -169,7 +166,7 @@ async def read_tail(database: Reader, epoch: int, first: int) -> list[bytes]:
     return [entry for _, entry in rows] if rows and rows[0][0] == first else []
 
 
-async def append(transaction: Transaction, epoch: Epoch, grown: Grown, new: Epoch, runs: list[Run]) -> None:
+async def append(transaction: Transaction, epoch: Epoch, grown: Grown, new: Epoch, added: list[Run]) -> None:
     """Store the tree behind new entries; `new` is the row of the epoch then. Raises `Overtaken`."""
     changed = await transaction.execute(
         """UPDATE tlog_epochs SET size = ?, root = ?, after_function = ?, after_trigger = ?, after_deactivation = ?,
@@ -188,8 +185,8 @@ async def append(transaction: Transaction, epoch: Epoch, grown: Grown, new: Epoc
         await transaction.execute("DELETE FROM tlog_tail WHERE epoch = ?", (epoch.epoch,))
     for tile in grown.tiles:
         await _put_tile(transaction, epoch.epoch, tile)
-    for run in runs:
-        await _add_run(transaction, epoch.epoch, run)
+    for run in added:
+        await runs.add(transaction, epoch.epoch, run)
 
 
 async def _add_tail(transaction: Transaction, epoch: int, first: int, entries: tuple[bytes, ...]) -> None:
@@ -205,20 +202,6 @@ async def _put_tile(transaction: Transaction, epoch: int, tile: StoredTile) -> N
            ON CONFLICT (epoch, level, n) DO UPDATE SET data = excluded.data""",
         (epoch, tile.level, tile.n, tile.data),
     )
-
-
-async def _add_run(transaction: Transaction, epoch: int, run: Run) -> None:
-    """Add a run, or make the last one longer if it ends where this one begins."""
-    longer = await transaction.execute(
-        """UPDATE tlog_runs SET count = count + ? WHERE epoch = ? AND kind = ? AND first_index + count = ?
-           AND count + ? <= ? AND first_seq = (SELECT max(first_seq) FROM tlog_runs WHERE epoch = ? AND kind = ?)""",
-        (run.count, epoch, run.kind, run.first_index, run.count, _RUN_MAX, epoch, run.kind),
-    )
-    if not longer:
-        await transaction.execute(
-            "INSERT INTO tlog_runs (epoch, kind, first_seq, first_index, count) VALUES (?, ?, ?, ?, ?)",
-            (epoch, *msgspec.structs.astuple(run)),
-        )
 
 
 async def publish(transaction: Transaction, epoch: Epoch, note: str, size: int) -> bool:
@@ -271,13 +254,3 @@ async def settled_before(database: Reader) -> int:
         return 2**63 - 1
     ((before,),) = await database.fetch(f"SELECT {database.visible_before}")
     return before
-
-
-async def find_run(database: Reader, epoch: int, kind: int, seq: int) -> Run | None:
-    """The run that may have the fact with this number; None: it is not in the tree."""
-    rows = await database.fetch(
-        """SELECT kind, first_seq, first_index, count FROM tlog_runs
-           WHERE epoch = ? AND kind = ? AND first_seq <= ? ORDER BY first_seq DESC LIMIT 1""",
-        (epoch, kind, seq),
-    )
-    return Run(*rows[0]) if rows else None

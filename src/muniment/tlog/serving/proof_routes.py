@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -27,9 +26,8 @@ from muniment.http.request import Request
 from muniment.ipfs.cid import RAW, Cid
 from muniment.limits.costs import Cost, Shed
 from muniment.storage.database import Reader
-from muniment.tlog.sequencing import store
-from muniment.tlog.sequencing.facts import Waiting, deactivation_entry, function_entry, trigger_entry
-from muniment.tlog.sequencing.store import DEACTIVATION, FUNCTION, TRIGGER
+from muniment.tlog.sequencing import runs, store
+from muniment.tlog.sequencing.facts import COUNT, Waiting, deactivation_entry, function_entry, trigger_entry
 from muniment.tlog.serving import routes
 from muniment.tlog.serving.reading import read_proof
 from muniment.triggers import order as triggers
@@ -55,9 +53,6 @@ class _Creator(msgspec.Struct):
 
 
 _CREATOR: Final = msgspec.json.Decoder(_Creator)
-_COUNT: Final[Mapping[int, Callable[[Reader, int, int], Awaitable[int]]]] = {
-    FUNCTION: functions.count_joined, TRIGGER: triggers.count_registered, DEACTIVATION: triggers.count_ended,
-}  # fmt: skip
 
 
 @operation(
@@ -147,10 +142,10 @@ async def _place(reader: Reader, fact: Waiting) -> _Place | None:
     epoch = await store.epoch_with(reader, fact.kind, fact.seq)
     if epoch is None or epoch.note is None:
         return None
-    run = await store.find_run(reader, epoch.epoch, fact.kind, fact.seq)
+    run = await runs.find(reader, epoch.epoch, fact.kind, fact.seq)
     if run is None:
         return None
-    index = run.first_index + await _COUNT[fact.kind](reader, run.first_seq, fact.seq)
+    index = run.first_index + await COUNT[fact.kind](reader, run.first_seq, fact.seq)
     return _Place(epoch, epoch.note, index) if index < epoch.note_size else None
 
 

@@ -1,0 +1,152 @@
+"""No fact is left out of the log, or comes into it twice: neither by a damaged cursor, nor where an epoch ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import LiteralString
+
+import httpx2
+import pytest
+from tlog_world import KEY, add_triggers, entries_of, epoch_of, kinds, turn
+
+from builders import Bundle, TriggerDraft, Wallet, deploy, register
+from conftest import Clock
+from muniment.context import Context
+from muniment.settings import Settings
+from muniment.tlog.growth import Edge
+from muniment.tlog.keys import parse_verifier_key
+from muniment.tlog.operating.succession import begin
+from muniment.tlog.proofs import check_proof, parse_proof
+from muniment.tlog.sequencing import store
+from muniment.tlog.sequencing.integrator import Integrator
+from muniment.tlog.sequencing.mark import MARK_FILE
+from muniment.tlog.sequencing.store import Epoch
+from muniment.tlog.tree import leaf_hash
+
+NAMED, GENERATED = "registry.example", ""
+CURSORS: list[LiteralString] = ["after_function", "after_trigger", "after_deactivation"]
+
+
+@pytest.fixture(params=[NAMED, GENERATED], ids=["named", "generated"])
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def settings(settings: Settings, name: str) -> Settings:
+    return replace(settings, tlog="on", tlog_name=name, tlog_key=KEY)
+
+
+async def unsigned(context: Context, clock: Clock) -> Epoch:
+    """Bring what waits into the log, as a process does that ends before it signs."""
+    clock.advance(seconds=1)
+    epoch = await epoch_of(context)
+    edge: Edge | None = await store.read_edge(context.database, epoch)
+    while edge:
+        epoch, edge = await Integrator(context)._integrate(epoch, edge)
+    return epoch
+
+
+async def lose_place(context: Context) -> None:
+    """Bring the database elsewhere, as a restored backup is."""
+    (context.settings.data_dir / MARK_FILE).unlink(missing_ok=True)
+    await context.database.write(lambda tx: tx.execute("UPDATE tlog_epochs SET place = ?", ("another",)))
+
+
+@pytest.mark.parametrize("name", [NAMED], indirect=True)
+@pytest.mark.parametrize("column", CURSORS)
+@pytest.mark.parametrize("other", [-1, 2**40, 2**62])
+async def test_a_moved_cursor_halts_the_log(context: Context, clock: Clock, column: LiteralString, other: int) -> None:
+    await turn(context, clock)
+    await add_triggers(context, 300)
+    before = await turn(context, clock)
+    moved = await _move(context, column, other)
+    await add_triggers(context, 1, first=301)
+    after = await turn(context, clock)
+    assert (after.state, after.size, after.note) == ("halted", before.size, before.note), moved
+    assert "does not go on with the" in (after.why or "")
+    # The next epoch goes on behind what was signed, and not at the moved cursor.
+    assert (await begin(context)).after == before.after
+    assert kinds(await entries_of(context)) == ["log"]
+    assert (await turn(context, clock)).size == 3
+    assert kinds(await entries_of(context)) == ["log", "trigger", "taken-over"]
+
+
+DAMAGED_RUNS: list[LiteralString] = [
+    "kind = 3", "kind = 1", "count = count - 1", "count = count + 1", "first_seq = first_seq + 1", "first_index = 7",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [NAMED], indirect=True)
+@pytest.mark.parametrize("damage", DAMAGED_RUNS)
+async def test_an_epoch_behind_damaged_runs_leaves_nothing_out(
+    context: Context, clock: Clock, damage: LiteralString
+) -> None:
+    await turn(context, clock)
+    await add_triggers(context, 300)
+    await turn(context, clock)
+    await context.database.write(lambda tx: tx.execute(f"UPDATE tlog_runs SET {damage} WHERE first_index > 255"))
+    await add_triggers(context, 3, first=301)
+    await lose_place(context)
+    assert (await turn(context, clock)).state == "halted"
+    await begin(context)
+    await turn(context, clock)
+    sigs = {entry.decode().split("\n")[1] for entry in await entries_of(context)}
+    assert sigs >= {"0x" + n.to_bytes(32).hex() * 2 + "1b" for n in (301, 302, 303)}
+    last = await context.database.fetch("SELECT after_trigger, after_function, after_deactivation FROM tlog_epochs")
+    assert [row[1:] for row in last] == [(0, 0), (0, 0)]
+
+
+async def _move(context: Context, column: LiteralString, by: int) -> int:
+    ((value,),) = await context.database.fetch(f"SELECT {column} FROM tlog_epochs")
+    await context.database.write(lambda tx: tx.execute(f"UPDATE tlog_epochs SET {column} = ?", (value + by,)))
+    return value + by
+
+
+@pytest.mark.parametrize("signed", [0, 2, 300])
+async def test_facts_that_were_not_signed_come_into_the_next_epoch(
+    context: Context, client: httpx2.AsyncClient, clock: Clock, name: str, signed: int
+) -> None:
+    owner = Wallet(5)
+    cid = await deploy(client, Bundle(), wallet=owner)
+    sigs = [(await register(client, TriggerDraft(cid, owner, version=f"{n}.0.0")))["sig"] for n in (1, 2)]
+    await turn(context, clock)
+    if signed > 2:
+        await add_triggers(context, signed)
+        await turn(context, clock)
+    elif not signed:
+        await context.database.write(lambda tx: tx.execute("UPDATE tlog_epochs SET note = NULL, note_size = 0"))
+    sigs += [(await register(client, TriggerDraft(cid, owner, version=f"{n}.0.0")))["sig"] for n in (3, 4)]
+    ending = str(owner.sign_deactivation(sigs[1:3]))
+    consent = {"triggerSigs": sigs[1:3], "signature": ending}
+    assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
+    stored = await unsigned(context, clock)
+    assert stored.size > stored.note_size
+    await lose_place(context)
+    if name:
+        assert (await turn(context, clock)).state == "halted"
+        await begin(context)
+    after = await turn(context, clock)
+    assert (after.epoch, after.state, after.note_size) == (2, "open", after.size)
+    facts = kinds(await entries_of(context))
+    assert sorted(facts) == sorted(
+        [
+            "log",
+            "taken-over",
+            "deactivation",
+            "trigger",
+            "trigger",
+            *([] if signed else ["function", "trigger", "trigger"]),
+        ]
+    )
+    for path in [f"/functions/{cid}", *[f"/triggers/{sig}" for sig in sigs], f"/deactivations/{ending}"]:
+        await _check_proof(context, await client.get(f"{path}/proof"))
+
+
+async def _check_proof(context: Context, answer: httpx2.Response) -> None:
+    assert answer.status_code == 200, answer.text
+    proof = parse_proof(answer.content)
+    keys = {each.origin: each.vkey for each in await store.all_epochs(context.database)}
+    origin = proof.checkpoint.text.partition("\n")[0]
+    assert proof.extra is not None
+    check_proof(proof, leaf_hash(proof.extra), parse_verifier_key(keys[origin]))
