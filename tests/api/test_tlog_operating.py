@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from tlog_world import KEY, add_triggers, entries_of, epoch_of, turn
+from tlog_world import KEY, Kept, add_triggers, entries_of, epoch_of, turn
 
 from conftest import Clock
 from muniment.context import Context
@@ -120,6 +120,30 @@ async def test_a_new_epoch_says_what_was_signed_before(context: Context, clock: 
     assert isinstance(first, LogFact)
     assert (first.previous, first.reason) == (previous_epoch(before.origin, 9, bytes(32)), "restored")
     assert await context.database.fetch("SELECT state FROM tlog_epochs WHERE epoch = 1") == [("closed",)]
+
+
+async def test_an_epoch_that_the_database_has_lost_keeps_its_number(context: Context, clock: Clock) -> None:
+    """An older backup comes back into the place of a log whose key was replaced meanwhile."""
+    await turn(context, clock)
+    kept = await Kept.of(context)
+    await rotate(context)
+    after = replace_key(context, NEXT_KEY, "")
+    await add_triggers(after, 3)
+    lost = await turn(after, clock)
+    assert (lost.origin, lost.note_size) == (f"{NAME}/log/2", 5)
+    mark = (context.settings.data_dir / MARK_FILE).read_bytes()
+    await kept.put_back()
+    (context.settings.data_dir / MARK_FILE).write_bytes(mark)
+    halted = await turn(after, clock)
+    assert (halted.epoch, halted.state) == (1, "halted")
+    await refused(lambda: resume(after, [], is_nothing_published=True), "`muniment tlog begin` begins another", after)
+    assert (await begin(after)).origin == f"{NAME}/log/3"
+    new = await turn(after, clock)
+    assert (new.origin, new.state, new.note_size) == (f"{NAME}/log/3", "open", 5)
+    first = parse_entry((await entries_of(after))[0])
+    assert isinstance(first, LogFact)
+    assert first.previous == previous_epoch(lost.origin, 5, lost.root)
+    assert (await turn(after, clock)).state == "open"
 
 
 async def test_no_epoch_is_begun_where_nothing_was_lost(context: Context, clock: Clock) -> None:

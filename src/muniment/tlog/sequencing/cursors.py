@@ -58,5 +58,5 @@ async def signed_cursors(database: Reader, epoch: Epoch) -> dict[int, int]:
 
 async def _begun(database: Reader, epoch: Epoch) -> dict[int, int]:
     """The cursors with which an epoch began."""
-    before = await store.find_epoch(database, epoch.epoch - 1)
+    before = await store.epoch_before(database, epoch.epoch)
     return before.after if before else dict.fromkeys(_NAMES, 0)

@@ -134,6 +134,8 @@ async def find_brake(context: Context, epoch: Epoch, mark: Mark | None, place: s
     if signed is None or signed.origin != epoch.origin:
         if signed is None or await store.has_origin(context.database, signed.origin):
             return None
+        if 0 < _number_of(signed.origin, epoch.origin) < epoch.epoch:  # lost, and another one was begun for it
+            return None
         return Brake(f"this host has signed checkpoints of {signed.origin}, which the database does not know")
     if epoch.size < signed.size:
         return Brake(f"this host has signed {signed.size} entries, and the database has {epoch.size}")
@@ -151,7 +153,7 @@ async def begin_epoch(
     secret = secret or secret_of(context)
     if secret is None:
         return None
-    number = before.epoch + 1 if before else 1
+    number = _next_number(before, mark)
     keys = keys_of_log(origin_of(context, number), secret)
     key, time_key = (each.verifier for each in keys)
     now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
@@ -172,6 +174,20 @@ async def begin_epoch(
 
     await context.database.write(work)
     return new
+
+
+def _next_number(before: Epoch | None, mark: Mark | None) -> int:
+    """The number of the epoch after `before`, and after one that the database has lost: no origin has two trees."""
+    if before is None:
+        return 1
+    lost = _number_of(mark.checkpoint.origin, before.origin) if mark and mark.checkpoint else 0
+    return max(before.epoch, lost) + 1
+
+
+def _number_of(origin: str, other: str) -> int:
+    """The number in the name of an epoch, which `origin_of` makes; 0: its log has another name than that of `other`."""
+    name, _, number = origin.rpartition("/")
+    return int(number) if name == other.rpartition("/")[0] and number.isdecimal() else 0
 
 
 def origin_of(context: Context, number: int) -> str:
@@ -206,8 +222,11 @@ def _previous(before: Epoch | None, mark: Mark | None) -> tuple[str, str, str]:
     """What the first entry says of the epoch before: the largest tree that this host knows to be signed."""
     if before is None:
         return NO_EPOCH
+    known = mark.checkpoint if mark else None
+    if known and _number_of(known.origin, before.origin) > before.epoch:  # of an epoch that the database has lost
+        return previous_epoch(known.origin, known.size, known.root)
     signed = [parse_checkpoint(parse_note(before.note.encode()).text)] if before.note else list[Checkpoint]()
-    if mark and mark.checkpoint and mark.checkpoint.origin == before.origin:
-        signed.append(mark.checkpoint)
+    if known and known.origin == before.origin:
+        signed.append(known)
     last = max(signed, key=lambda each: each.size, default=Checkpoint(before.origin, 0, EMPTY.root))
     return previous_epoch(before.origin, last.size, last.root)

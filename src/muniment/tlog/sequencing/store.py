@@ -90,6 +90,14 @@ async def find_epoch(database: Reader, number: int) -> Epoch | None:
     return Epoch(*rows[0]) if rows else None
 
 
+async def epoch_before(database: Reader, number: int) -> Epoch | None:
+    """The last epoch before this number."""
+    rows = await database.fetch(
+        f"SELECT {_COLUMNS} FROM tlog_epochs WHERE epoch < ? ORDER BY epoch DESC LIMIT 1", (number,)
+    )
+    return Epoch(*rows[0]) if rows else None
+
+
 async def epoch_with(database: Reader, kind: int, seq: int) -> Epoch | None:
     """The epoch whose tree has the fact with this number; None: no tree has it yet."""
     rows = await database.fetch(
