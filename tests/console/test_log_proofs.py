@@ -84,6 +84,10 @@ def test_entries_are_those_of_the_log() -> None:
         "signature": "0xs", "signer": "0xA", "createdAt": function["createdAt"], "triggerSigs": ["0x1b", "0x2b"],
         "domain": {"name": "Mimic Protocol - Registry"},
     }  # fmt: skip
+    shifted = {**ended, "signature": "0xs\n0xA", "signer": ended["createdAt"], "triggerSigs": ["0x2b"]}
+    shifted |= {"createdAt": "Mimic Protocol - Registry", "domain": {"name": "0x1b"}}
+    [broken] = prove(("deactivationEntry", shifted))
+    assert isinstance(broken, Failed), "values with line breaks would make the same entry of another record"
     asked = ("triggerEntry", record, "0xd", "Mimic Protocol - Registry")
     trigger, deployed, end = prove(asked, ("functionEntry", function), ("deactivationEntry", ended))
     end_fact = DeactivationFact("0xs", "0xA", function["createdAt"], "Mimic Protocol - Registry", ("0x1b", "0x2b"))

@@ -47,6 +47,7 @@ export function deactivationEntry({ signature, signer, createdAt, domain, trigge
  * @param {(string | undefined)[]} lines
  */
 function entry(kind, lines) {
+  if (lines.some((line) => line?.includes("\n"))) throw new TypeError("the record has a value with a line break");
   return [`muniment/${kind}/v1`, ...lines, ""].join("\n");
 }
 
