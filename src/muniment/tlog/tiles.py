@@ -63,7 +63,7 @@ def parse_path(path: str) -> Tile:
     tile = Tile(
         ENTRIES if level == "entries" else int(level), int(n.replace("x", "").replace("/", "")), int(width or WIDTH)
     )
-    if tile.path != path:  # leading groups of zeros, or a partial tile of 256
+    if tile.path != path or tile.width > WIDTH:  # leading groups of zeros, or a partial tile of 256 and more
         raise ValueError("a tile has one path only, without leading x000 and with a partial width below 256")
     if tile.level > _LEVEL_MAX or tile.n << (HEIGHT * (max(tile.level, 0) + 1)) > SIZE_MAX:
         raise ValueError("a tile lies beyond the largest tree, which has 2^63 - 1 leaves")
