@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import LiteralString, TypeAlias
 
 import pytest
-from tlog_world import KEY, Kept, add_triggers, epoch_of, turn
+from tlog_world import KEY, Kept, add_triggers, entries_of, epoch_of, turn
 
 from conftest import Clock
 from muniment.context import Context
 from muniment.settings import Settings
 from muniment.tlog.checkpoints import Checkpoint
 from muniment.tlog.growth import Edge
+from muniment.tlog.operating.succession import begin
 from muniment.tlog.sequencing import store
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.mark import read_mark
@@ -122,3 +123,18 @@ async def test_what_is_signed_already_or_not_at_all(context: Context, clock: Clo
         await flip(context, table, column, where, 0)
         after = await turn(context, clock)
         assert (after.state, after.root, after.note_size) == ("open", right, STORED + 3), (table, column)
+
+
+async def test_the_next_epoch_begins_behind_every_damage(context: Context, clock: Clock, kept: Kept) -> None:
+    """It has every trigger that no entry of the signed part before it tells."""
+    wanted = {f"0x{n.to_bytes(32).hex() * 2}1b" for n in range(SHOWN - 1, 601)}
+    for table, column, where in HALTED:
+        for at in (0, 31, -1):
+            await kept.put_back()
+            await flip(context, table, column, where, at)
+            assert (await turn(context, clock)).state == "halted"
+            await begin(context)
+            after = await turn(context, clock)
+            assert (after.state, after.note_size) == ("open", after.size), (table, column)
+            sigs = {entry.decode().split("\n")[1] for entry in await entries_of(context)}
+            assert sigs >= wanted, (table, column, len(wanted - sigs))

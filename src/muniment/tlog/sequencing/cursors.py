@@ -37,18 +37,18 @@ async def check_cursors(database: Reader, epoch: Epoch) -> None:
             raise ValueError(f"the log does not go on with the {_NAMES[kind]} behind its last entries")
 
 
-async def signed_cursors(database: Reader, epoch: Epoch) -> dict[int, int]:
-    """The cursors of the tree that an epoch shows. Entries behind it were never signed, and nobody can prove them.
+async def signed_cursors(database: Reader, epoch: Epoch, size: int) -> dict[int, int]:
+    """The cursors of the first `size` entries of an epoch: those behind were never signed, and nobody can prove them.
 
     Where its runs are damaged, so that they do not have all facts up to there, those with which the epoch began: a fact
     in two epochs does no harm, and one in none does.
     """
     found = await _begun(database, epoch)
     for kind, begun in found.items():
-        run = await runs.last(database, epoch.epoch, kind, epoch.note_size)
+        run = await runs.last(database, epoch.epoch, kind, size)
         if run is None:
             continue
-        signed = min(run.count, epoch.note_size - run.first_index)
+        signed = min(run.count, size - run.first_index)
         count = await runs.count_before(database, epoch.epoch, kind, run.first_index) + signed
         rows = await database.fetch(_NTH[kind], (run.first_seq, max(signed - 1, 0)))
         if rows and await COUNT[kind](database, begun + 1, rows[0][0] + 1) == count:

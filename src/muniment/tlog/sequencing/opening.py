@@ -11,11 +11,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muniment import durable
-from muniment.tlog.checkpoints import Checkpoint, parse_checkpoint
+from muniment.tlog.checkpoints import Checkpoint, open_checkpoint
 from muniment.tlog.entries import NO_EPOCH, LogFact, Reason, previous_epoch
 from muniment.tlog.fields import HASH_BYTES
 from muniment.tlog.growth import EMPTY, grow
-from muniment.tlog.keys import keys_of_log
+from muniment.tlog.keys import keys_of_log, parse_verifier_key
 from muniment.tlog.notes import parse_note
 from muniment.tlog.sequencing import store
 from muniment.tlog.sequencing.cursors import signed_cursors
@@ -159,7 +159,7 @@ async def begin_epoch(
     now_ms = context.now_ms() // 1000 * 1000  # the time of checkpoints is in seconds, and not before that of entries
     fact = LogFact(key.name, key.text, _previous(before, mark), reason, iso_time(now_ms), time_key.text)
     edge, old = grow(EMPTY, [fact.data]).edge, await last_numbers(context.database)
-    after = await signed_cursors(context.database, before) if before else dict.fromkeys(old, 0)
+    after = await signed_cursors(context.database, before, _shown_size(before)) if before else dict.fromkeys(old, 0)
     new = Epoch(
         epoch=number, origin=key.name, vkeys=f"{key.text}\n{time_key.text}",
         state="open", why=None, place=place,
@@ -225,8 +225,22 @@ def _previous(before: Epoch | None, mark: Mark | None) -> tuple[str, str, str]:
     known = mark.checkpoint if mark else None
     if known and _number_of(known.origin, before.origin) > before.epoch:  # of an epoch that the database has lost
         return previous_epoch(known.origin, known.size, known.root)
-    signed = [parse_checkpoint(parse_note(before.note.encode()).text)] if before.note else list[Checkpoint]()
+    signed = [shown] if (shown := _shown(before)) else []
     if known and known.origin == before.origin:
         signed.append(known)
     last = max(signed, key=lambda each: each.size, default=Checkpoint(before.origin, 0, EMPTY.root))
     return previous_epoch(before.origin, last.size, last.root)
+
+
+def _shown(epoch: Epoch) -> Checkpoint | None:
+    """The checkpoint that an epoch shows; None where there is none, or a damaged one."""
+    try:
+        return open_checkpoint(parse_note((epoch.note or "").encode()), parse_verifier_key(epoch.vkey))
+    except ValueError:
+        return None
+
+
+def _shown_size(epoch: Epoch) -> int:
+    """How many entries an epoch certainly shows."""
+    shown = _shown(epoch)
+    return min(shown.size, epoch.note_size) if shown else 0
