@@ -141,32 +141,6 @@ async def test_what_is_wrong_is_said_at_its_field_and_kept(chromium: Browser, re
         watch.expect_refusals()
 
 
-async def test_a_registry_that_wants_something_else_signed_is_caught(chromium: Browser, registry: Registry) -> None:
-    async def lie(route: Route) -> None:
-        answer = await (await route.fetch()).json()
-        answer["message"]["executionFeeLimit"] = "1000000000000000000"
-        await route.fulfill(json=answer)
-
-    async with opened(chromium, registry, "console") as (page, _):
-        await page.route("**/triggers/sign-params", lie)
-        await page.goto(wizard_of(registry))
-        await expect(page.locator(".preview")).to_contain_text("Do not sign")
-        await expect(page.get_by_role("button", name="Sign in the wallet")).to_be_disabled()
-
-
-async def test_a_forged_record_is_caught(chromium: Browser, registry: Registry) -> None:
-    sig = registry.world.triggers[2]["sig"]
-
-    async def lie(route: Route) -> None:
-        answer = await (await route.fetch()).json()
-        await route.fulfill(json={**answer, "executionFeeLimit": "1"})
-
-    async with opened(chromium, registry, "console") as (page, _):
-        await page.route(f"{registry.url}/triggers/{sig}", lie)
-        await page.goto(f"console/triggers/{sig}")
-        await expect(page.locator("#proof .verdict")).to_contain_text("No.")
-
-
 async def test_the_content_of_a_function_is_checked(chromium: Browser, registry: Registry) -> None:
     cid = registry.world.cids["Refill"]
     async with opened(chromium, registry, f"console/functions/{cid}") as (page, _):

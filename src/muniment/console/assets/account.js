@@ -9,7 +9,13 @@ const LIFETIME_SECONDS = 3600;
 
 const place = find("account");
 if (place) show(place);
-document.addEventListener("account", () => place && show(place));
+/** The log-in that the page tells of. A wallet that only connects changes nothing here, nor what a log-in has said. */
+let shownToken = session()?.token;
+document.addEventListener("account", () => {
+  if (!place || shownToken === session()?.token) return;
+  shownToken = session()?.token;
+  show(place);
+});
 
 /** @param {HTMLElement} shown */
 function show(shown) {

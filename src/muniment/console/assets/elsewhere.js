@@ -52,5 +52,5 @@ export function signElsewhere(read, onSigned, owner = "") {
 
 /** @param {TypedData} data */
 function withDomain(data) {
-  return { ...data, types: { EIP712Domain: DOMAIN_TYPES, ...data.types } };
+  return { ...data, types: { ...data.types, EIP712Domain: DOMAIN_TYPES } };
 }

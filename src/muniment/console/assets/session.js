@@ -5,6 +5,7 @@ import { call } from "./api.js";
 /** @typedef {{address: string, token: string, until: number}} Session */
 
 const KEY = "muniment-session";
+const NONCE = /^0x[0-9a-f]{64}$/;
 
 /**
  * The session of this tab, null when there is none or its token has ended.
@@ -36,6 +37,8 @@ export async function logIn(lifetimeSeconds, onText) {
   const { connect, signText } = await import("./wallet.js");
   const by = await connect();
   const { nonce } = await call("users/nonce", { method: "POST", body: { address: by.address } });
+  // Any other text might be a consent to something else, such as the end of triggers on another registry.
+  if (!NONCE.test(nonce)) throw new Error("The registry wants something else to be signed than a nonce. Nothing was signed.");
   onText?.(nonce);
   const signature = await signText(by, nonce);
   const body = { address: by.address, signature, lifetimeSeconds };

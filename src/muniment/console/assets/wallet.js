@@ -83,7 +83,7 @@ export async function signText(by, text) {
  */
 export async function signTypedData(by, data) {
   // Without its type, wallets hash an empty domain.
-  const types = { EIP712Domain: DOMAIN_TYPES, ...data.types };
+  const types = { ...data.types, EIP712Domain: DOMAIN_TYPES };
   const signature = await request(by.provider, "eth_signTypedData_v4", [by.address, JSON.stringify({ ...data, types })]);
   const signer = recovered(digest(data), signature);
   if (signer === by.address) return signature;

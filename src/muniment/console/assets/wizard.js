@@ -169,11 +169,14 @@ function shortTime(moment) {
  * @param {Record<string, unknown>} body
  */
 function compare(data, body) {
-  const found = { domain: data.domain, type: data.primaryType, ...data.message };
-  const wanted = { domain: { name: `${place?.dataset["protocol"]} Protocol - Registry`, version: "1" }, type: "Trigger", ...body };
-  for (const [member, value] of Object.entries(wanted)) {
-    if (plain(/** @type {any} */ (found)[member]) !== plain(value)) throw new Error(`The registry wants another ${member} to be signed than this form has. Do not sign.`);
-  }
+  const domain = { name: `${place?.dataset["protocol"]} Protocol - Registry`, version: "1" };
+  /** @type {Record<string, unknown>} */
+  const wanted = { ...body, domain, type: "Trigger" };
+  /** @type {Record<string, unknown>} */
+  const found = { ...data.message, domain: data.domain, type: data.primaryType };
+  const member = Object.keys(data.message).find((each) => !Object.hasOwn(body, each))
+    ?? Object.keys(wanted).find((each) => plain(found[each]) !== plain(wanted[each]));
+  if (member) throw new Error(`The registry wants another ${member} to be signed than this form has. Do not sign.`);
 }
 
 /**
