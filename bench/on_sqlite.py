@@ -23,7 +23,7 @@ import peer
 import seeding
 import two_processes
 import wrk
-from ours import check_answers, deploy, muniment, register
+from ours import check_answers, deploy, muniment, register, wait_for_log
 from samples import forged, signed_triggers
 from scale import Scale
 from server import HERE, Load, Server
@@ -53,7 +53,7 @@ def measure(scale: Scale) -> Measured:
         if not peer.is_installed():
             peers = {}
         seeded = signed_triggers(range(scale.registered))
-        with muniment(data) as service, httpx2.Client(base_url=service.url) as client:
+        with muniment(data, has_log=False) as service, httpx2.Client(base_url=service.url) as client:
             cid = deploy(client)
             seeded = signed_triggers(range(scale.registered), cid)
             register(service, seeded)
@@ -102,6 +102,7 @@ def _measure_loads(
     with ExitStack() as stack:
         servers = {"muniment": stack.enter_context(muniment(data))}
         with httpx2.Client(base_url=servers["muniment"].url) as client:
+            wait_for_log(client, scale.triggers)
             given = check_answers(client, bodies, new, wrong)
         answers.write_text(json.dumps({name: _kept(answer) for name, answer in given.items()}), "utf-8")
         servers["bare"] = stack.enter_context(Server([sys.executable, str(HERE / "bare.py"), str(answers)]))

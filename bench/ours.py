@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,14 +16,28 @@ from server import Server, post
 
 # The load generator is one client, and asks as fast as it can.
 NO_LIMITS = {f"MUNIMENT_RATE_LIMIT_{policy}": "off" for policy in ("CLIENT", "LOGIN", "OWNER", "STOP")}
+_LOG_SECONDS_MAX = 900.0
 _EMPTY_WASM = b"\0asm\1\0\0\0"
 _JSON = {"content-type": "application/json"}
 
 
-def muniment(data: Path, *, workers: int = 1, database_url: str | None = None) -> Server:
-    """`muniment serve` with its release settings but without rate limits; SQLite in `data` unless a URL is given."""
-    database = {"MUNIMENT_DATABASE_URL": database_url} if database_url else {}
-    return Server([*serve_command(data), "--workers", str(workers)], NO_LIMITS | database)
+def muniment(data: Path, *, workers: int = 1, database_url: str | None = None, has_log: bool = True) -> Server:
+    """`muniment serve` with its release settings but without rate limits; SQLite in `data` unless a URL is given.
+
+    Without a log for what is only there to be copied: a copy changes the numbers by which the log knows its records.
+    """
+    changed = {"MUNIMENT_DATABASE_URL": database_url} if database_url else {}
+    if not has_log:
+        changed["MUNIMENT_TLOG"] = "off"
+    return Server([*serve_command(data), "--workers", str(workers)], NO_LIMITS | changed)
+
+
+def wait_for_log(client: httpx2.Client, triggers: int) -> None:
+    """Wait until the log has the triggers that were there before it. It takes half of the process meanwhile."""
+    deadline = time.monotonic() + _LOG_SECONDS_MAX
+    while not (epochs := client.get("/log").json()["epochs"]) or epochs[0]["size"] <= triggers:
+        assert time.monotonic() < deadline, epochs
+        time.sleep(1)
 
 
 def serve_command(data: Path) -> list[str]:

@@ -33,6 +33,7 @@ const QUERY = {
     signer: ADDRESS,
     limit: { type: "integer", minimum: 1, maximum: 100, default: 10 },
     cursor: { type: "string", pattern: "^[A-Za-z0-9_-]{2,32}$" },
+    sort: { type: "integer", enum: [-1, 1], default: -1 },
   },
   required: ["signer"],
 };
@@ -66,16 +67,22 @@ app.get("/triggers/:sig", { schema: { params: exactly({ sig: SIG }) } }, async (
 });
 
 app.get("/triggers", { schema: { querystring: QUERY } }, async (request, reply) => {
-  const { signer, limit, cursor } = request.query;
-  const before = cursor ? seqOf(cursor) : Number.MAX_SAFE_INTEGER;
-  const rows = await database.page(hex(addressOf(signer).slice(2)), before, limit + 1);
+  const { signer, limit, cursor, sort } = request.query;
+  const isRising = sort === 1;
+  const from = cursor ? seqOf(cursor) : isRising ? 0 : Number.MAX_SAFE_INTEGER;
+  const rows = await database.page(hex(addressOf(signer).slice(2)), from, limit + 1, isRising);
   let json = "[";
   const shown = Math.min(rows.length, limit);
   for (let at = 0; at < shown; at++) json += at ? `,${rows[at][1]}` : rows[at][1];
-  if (rows.length > limit) {
-    const next = Buffer.from(`s-${rows[limit - 1][0]}`).toString("base64url");
-    reply.header("link", `</triggers?signer=${signer}&limit=${limit}&cursor=${next}>; rel="next"`);
-  }
+  const links = [];
+  const link = (order, seq, rel) => {
+    const behind = Buffer.from(`s-${seq}`).toString("base64url");
+    links.push(`</triggers?signer=${signer}&limit=${limit}${order}&cursor=${behind}>; rel="${rel}"`);
+  };
+  if (isRising) link("&sort=1", shown ? rows[shown - 1][0] : from, "next");
+  else if (rows.length > limit) link("", rows[limit - 1][0], "next");
+  if (!isRising && !cursor) link("&sort=1", shown ? rows[0][0] : 0, "prev");
+  if (links.length) reply.header("link", links.join(", "));
   return send(reply, `${json}]`);
 });
 

@@ -15,12 +15,18 @@ export async function openPostgres(url) {
   return {
     inputs: async (cid) => (await ask("inputs", "SELECT inputs FROM functions WHERE cid = $1", [cid]))[0]?.[0],
     one: async (sig) => (await ask("one", "SELECT record, deactivated FROM triggers WHERE sig = $1", [sig]))[0],
-    page: (signer, before, limit) =>
-      ask(
-        "page",
-        "SELECT seq, record FROM triggers WHERE signer = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3",
-        [signer, before, limit],
-      ),
+    page: (signer, from, limit, isRising) =>
+      isRising
+        ? ask(
+            "rising",
+            "SELECT seq, record FROM triggers WHERE signer = $1 AND seq > $2 ORDER BY seq LIMIT $3",
+            [signer, from, limit],
+          )
+        : ask(
+            "page",
+            "SELECT seq, record FROM triggers WHERE signer = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3",
+            [signer, from, limit],
+          ),
     known,
     store: async (rows) => {
       const stored = await ask(

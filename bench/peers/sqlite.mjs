@@ -14,6 +14,9 @@ export function openSqlite(path) {
   const page = database
     .prepare("SELECT seq, record FROM triggers WHERE signer = ? AND seq < ? ORDER BY seq DESC LIMIT ?")
     .raw();
+  const rising = database
+    .prepare("SELECT seq, record FROM triggers WHERE signer = ? AND seq > ? ORDER BY seq LIMIT ?")
+    .raw();
   const known = database.prepare("SELECT record, deactivated FROM triggers WHERE signer = ? AND digest = ?").raw();
   const insert = database.prepare(
     "INSERT INTO triggers (sig, signer, digest, created_at_ms, record) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -27,7 +30,7 @@ export function openSqlite(path) {
   return {
     inputs: (cid) => inputs.get(cid),
     one: (sig) => one.get(sig),
-    page: (signer, before, limit) => page.all(signer, before, limit),
+    page: (signer, from, limit, isRising) => (isRising ? rising : page).all(signer, from, limit),
     known: (signer, digest) => known.get(signer, digest),
     store: (rows) => store.immediate(rows),
     close: () => database.close(),
