@@ -31,7 +31,8 @@ Provable = Trigger | Function | RecordedDeactivation
 class Logged(NamedTuple):
     """Where a record is in a log: at the index `at` of `size` entries that the log has signed.
 
-    `signed_at_s` is the signed time of the checkpoint in Unix seconds; None: the key for the time is not known.
+    `signed_at_s` is the signed time of the checkpoint in Unix seconds; None: the key for the time is not known. It is
+    the key that the registry named first: `follow` proves it.
     """
 
     origin: str
