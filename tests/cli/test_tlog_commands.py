@@ -59,6 +59,9 @@ class Ahead:
     def now_ms(self) -> int:
         return self._clock.now_ms() + 1_000
 
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
     def doubt(self) -> None:
         return None
 

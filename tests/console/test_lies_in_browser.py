@@ -26,12 +26,14 @@ async def test_the_domain_has_the_type_that_was_hashed_here(chromium: Browser, r
         await route.fulfill(json=answer)
 
     wallet = InjectedWallet(KEY)
-    async with opened(chromium, registry, "console", wallet) as (page, _):
+    async with opened(chromium, registry, "console", wallet) as (page, watch):
         await page.route("**/triggers/sign-params", lie)
         await page.goto(wizard_of(registry, version="0.3.2"))
         await page.get_by_role("button", name="Sign in the wallet").click()
         async with page.expect_request(f"{registry.url}/triggers"):
             await choose(page, wallet)
+        await expect(page.locator(".status")).to_have_class("status bad")  # the registry refuses such types
+        watch.expect_refusals()
     asked = json.loads(wallet.asked[-1]["params"][1])
     assert [each["name"] for each in asked["types"]["EIP712Domain"]] == ["name", "version"]
 
