@@ -14,17 +14,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Connections accepted in one turn: ten to twenty milliseconds, for which other connections wait.
-_PER_TURN_MAX: Final = 256
+ALONE_PER_TURN: Final = 256
+# Beside other processes: who accepts all that wait leaves none to them, and a client that opens 32 connections at once
+# would have them all at one process, in half of the cases (`bench/two_processes.py`; with 16 in a quarter).
+SHARED_PER_TURN: Final = 4
 
 
 class Accepting:
     """Accepts the connections that wait at one listener."""
 
     def __init__(
-        self, listener: socket.socket, loop: asyncio.AbstractEventLoop, room: Callable[[], int] = lambda: sys.maxsize
+        self,
+        listener: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        room: Callable[[], int] = lambda: sys.maxsize,
+        per_turn: int = ALONE_PER_TURN,
     ) -> None:
         """`listener` does not block; `room` is the number of further connections that the process may have."""
         self._room = room
+        self._per_turn = per_turn
         self._listener = listener
         self._loop = loop
         self._begun: set[asyncio.Task[object]] = set()
@@ -38,7 +46,7 @@ class Accepting:
 
     def _accept(self, make_protocol: Callable[[], asyncio.Protocol]) -> None:
         self._is_planned = False
-        for _ in range(min(_PER_TURN_MAX, self._room() - len(self._begun))):
+        for _ in range(min(self._per_turn, self._room() - len(self._begun))):
             try:
                 accepted, _ = self._listener.accept()
             except OSError:  # no connection waits, or no descriptor is free, which the event loop handles

@@ -17,7 +17,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from muniment.http.asgi import AsgiAdapter
-from muniment.server.accepting import Accepting
+from muniment.server.accepting import ALONE_PER_TURN, SHARED_PER_TURN, Accepting
 from muniment.server.connection import Connection
 from muniment.server.shared import Answering, Shared
 
@@ -67,7 +67,8 @@ class Config(uvicorn.Config):
             self.listener.setblocking(False)
             # A few more than the limit are accepted, to be closed instead of left waiting.
             most = shared.connections_max + _DESCRIPTORS_RESERVED // 2
-            self.accepting = Accepting(self.listener, loop, lambda: most - shared.connections)
+            per_turn = ALONE_PER_TURN if self.workers == 1 else SHARED_PER_TURN
+            self.accepting = Accepting(self.listener, loop, lambda: most - shared.connections, per_turn)
         self.accepting.plan(make_protocol)
 
 
