@@ -10,7 +10,7 @@ UV := $(VENV)/bin/uv
 # Debian's Python has no pip to install uv with until python3-venv is there: a uv that is here already does as well.
 UV_HERE = $(shell command -v uv || realpath -e .venv/bin/uv 2>/dev/null)
 
-.PHONY: run setup test pictures unit soak fuzz deploy-test ha-test check format golden lock dist sbom bench bench-check clean
+.PHONY: run setup npm test test-long pictures unit soak fuzz deploy-test ha-test check types contracts format golden lock dist sbom bench bench-check clean
 
 run: $(VENV)/runtime
 	@$(VENV)/bin/muniment demo --data-dir $(DATA) --port $(PORT) $(if $(CHAINS),--chains $(CHAINS))
@@ -45,19 +45,29 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 # The tests of the files in deploy/ that take seconds; `make deploy-test` has the others.
 QUICK := $(addprefix tests/deploy/test_,caddy.py compose.py kustomize.py systemd.py workflows.py)
 
-test: $(VENV)/dev $(TOOLS)/done
+# Twice as many processes as cores: many tests wait for processes that they have started.
+TEST_WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+
+npm: $(VENV)/dev
 	@for folder in tests/node tests/console/vendored tests/console/browser; do \
 	  $(VENV)/bin/python tests/node/install.py $$folder || exit 1; done
-	$(VENV)/bin/pytest -n 2 --dist worksteal --timeout 600
+
+# What decides whether a change is right: no verdict depends on how fast the machine is.
+test: npm $(TOOLS)/done
+	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "not long" --timeout 600
 	$(VENV)/bin/pytest -q -p no:xdist --timeout 600 $(QUICK)
+
+# The rest, one at a time: promises about time, kills and outages of many seconds, hypothesis with more examples.
+test-long: npm
+	$(VENV)/bin/pytest -p no:xdist -m "long or hypothesis" --hypothesis-profile long --timeout 900
 
 # The pictures of the console in the README, of the pages as they are now. Needs Chromium.
 pictures: $(VENV)/dev
 	@PYTHONPATH=tests/support $(VENV)/bin/python tests/console/pictures.py docs/pictures
 
-# The rooms, without the service and without the slow tests: under a minute.
+# The rooms, without the service: half a minute.
 unit: $(VENV)/dev
-	$(VENV)/bin/pytest -q -n 2 --dist worksteal -m "not slow" tests/unit
+	$(VENV)/bin/pytest -q -n $(TEST_WORKERS) --dist worksteal -m "not long" tests/unit
 
 # A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many. Then honest
 # clients beside each attack of tests/support/attacking.py for a minute, as a table; ATTACK_SECONDS says how long.
@@ -83,7 +93,12 @@ ha-test: $(VENV)/dev
 
 check: $(VENV)/dev
 	@$(VENV)/bin/ruff check --quiet && $(VENV)/bin/ruff format --check --quiet
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync types contracts
+
+types: $(VENV)/dev
 	@$(VENV)/bin/basedpyright
+
+contracts: $(VENV)/dev
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(VENV)/bin/pytest -q -p no:xdist tests/contract/test_golden.py \
 	  tests/contract/test_docs.py tests/contract/test_house.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -18,8 +19,10 @@ import structlog
 from hypothesis import HealthCheck, settings as hypothesis_settings
 
 from applications import client_of
+from emptying import Emptying
 from feed_checks import check_events
 from limitless import unlimited_settings
+from memory_disk import use_memory
 from muniment.app import Application, build_context
 from muniment.context import Context
 from muniment.settings import Settings
@@ -39,11 +42,21 @@ NOW_MS = 1_795_204_080_123
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Examples are the same in every run, and a slow machine is no failure.
-hypothesis_settings.register_profile(
-    "muniment", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-hypothesis_settings.load_profile("muniment")
+_TEMPORARY_FILES = use_memory()
+
+
+def pytest_report_header() -> str:
+    """Where the files of this run are."""
+    return _TEMPORARY_FILES
+
+
+# Examples are the same in every run, and a slow machine is no failure. `make test-long` names the profile with more.
+for _profile, _examples in {"quick": 60, "long": 300}.items():
+    hypothesis_settings.register_profile(
+        _profile, deadline=None, derandomize=True, max_examples=_examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )  # fmt: skip
+hypothesis_settings.load_profile("quick")
 
 # A shell starts what runs in its background with SIGINT ignored, which every process under test would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -91,6 +104,20 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with every migration and no row, to copy: it is made in a fifteenth of a migration's time."""
+
+    async def migrated() -> None:
+        database = open_database(Settings().database_url, data_dir=directory)
+        await database.migrate()
+        await database.close()
+
+    directory = tmp_path_factory.mktemp("migrated")
+    asyncio.run(migrated())
+    return directory / "muniment.db"
+
+
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A PostgreSQL server of this test process."""
     with Cluster() as started:
@@ -111,10 +138,17 @@ def migrated_database(cluster: Cluster) -> str:
     return asyncio.run(migrated())
 
 
+@pytest.fixture(scope="session")
+def emptying(migrated_database: str) -> Iterator[Emptying]:
+    """Empties the migrated PostgreSQL database."""
+    with Emptying(migrated_database) as made:
+        yield made
+
+
 @pytest.fixture
-def postgres_url(migrated_database: str) -> str:
+def postgres_url(migrated_database: str, emptying: Emptying) -> str:
     """The URL of a PostgreSQL database with every migration and no row."""
-    asyncio.run(Cluster.empty(migrated_database))
+    emptying()
     return migrated_database
 
 
@@ -128,18 +162,26 @@ def sequencer_url(postgres_url: str) -> Iterator[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The tests of the API run on both engines, unless `parametrize("database_url", …, indirect=True)` says which.
+    """The engines on which a test of the API runs.
 
-    A module about cursors has `ENGINES`, so that it also runs where the sequencer numbers the rows.
+    Rows, their order, pages, concurrency and faults are shown on both engines. What is decided before a row is read or
+    written (decoders, signatures, types, sizes, formats of answers, access by the form of a credential) is one code for
+    both: such a test has the mark `one_engine` and runs on SQLite. A module about cursors has `ENGINES`, so that it
+    also runs where the sequencer numbers the rows. `parametrize("database_url", …, indirect=True)` says it itself.
     """
-    says = [mark for mark in metafunc.definition.iter_markers("parametrize") if mark.args[0] == "database_url"]
-    if "database_url" in metafunc.fixturenames and metafunc.definition.path.parent.name == "api" and not says:
-        metafunc.parametrize("database_url", getattr(metafunc.module, "ENGINES", ["sqlite", "postgres"]), indirect=True)
+    definition = metafunc.definition
+    says = [mark for mark in definition.iter_markers("parametrize") if mark.args[0] == "database_url"]
+    if "database_url" not in metafunc.fixturenames or definition.path.parent.name != "api" or says:
+        return
+    engines = getattr(metafunc.module, "ENGINES", ["sqlite", "postgres"])
+    if definition.get_closest_marker("one_engine") is not None:
+        engines = ["sqlite"]
+    metafunc.parametrize("database_url", engines, indirect=True)
 
 
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest) -> str:
-    """Where the application under test keeps its rows: an empty database of the engine that the parameter names."""
+    """Where the application under test keeps its rows: a migrated database of the engine that the parameter names."""
     engine: str = getattr(request, "param", "sqlite")
     return Settings().database_url if engine == "sqlite" else request.getfixturevalue(f"{engine}_url")
 
@@ -158,14 +200,20 @@ def database_limits() -> DatabaseLimits:
 
 @pytest.fixture
 async def context(
-    request: pytest.FixtureRequest, settings: Settings, clock: Clock, database_limits: DatabaseLimits
+    request: pytest.FixtureRequest,
+    settings: Settings,
+    clock: Clock,
+    database_limits: DatabaseLimits,
+    migrated_file: Path,
 ) -> AsyncIterator[Context]:
     """The outside world of the application. Each test ends with a look at the events: they tell what the tables hold.
 
     A test that writes rows as no release does, or removes some, says so by the mark `spoils_events`.
     """
+    if settings.database_url == Settings().database_url:
+        settings.data_dir.mkdir(mode=0o700, exist_ok=True)
+        shutil.copy2(migrated_file, settings.data_dir)
     made = build_context(settings, now_ms=clock, database_limits=database_limits)
-    await made.database.migrate()
     yield made
     try:
         if request.node.get_closest_marker("spoils_events") is None:

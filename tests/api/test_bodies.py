@@ -11,6 +11,8 @@ import pytest
 from builders import Wallet, log_in
 from conformance import operation_at
 
+pytestmark = pytest.mark.one_engine
+
 # Operations with a JSON body, each with a member that its body has.
 PATHS = {
     "/users/nonce": "address",

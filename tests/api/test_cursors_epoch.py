@@ -126,6 +126,7 @@ async def test_a_filter_that_nothing_passes_does_not_make_a_cursor_old(client: h
     assert (answer.status_code, answer.json()) == (200, [])
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "made_of",
     ["s-1-", "s-1-0badcaf", "s-1-0BADCAFE", "s-1-00badcafe", "s-1--badcafe", "s-1-0badcafe-", "s-01-0badcafe",

@@ -93,6 +93,7 @@ async def test_a_signature_that_ended_no_trigger_is_not_found(client: httpx2.Asy
     check_refusal(await client.get(f"/deactivations/{sigs[0]}"), 404, "deactivation-not-found")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("signature", ["0x12", "x", high_twin(OWNER.sign_text("x")), "0x" + "0" * 130])
 async def test_a_malformed_signature_is_refused(client: httpx2.AsyncClient, signature: str) -> None:
     check_refusal(await client.get(f"/deactivations/{signature}"), 400, "invalid-signature", parameter="signature")

@@ -10,6 +10,8 @@ import pytest
 from builders import Wallet, deploy
 from muniment.app import OPERATIONS
 
+pytestmark = pytest.mark.one_engine
+
 METHODS: defaultdict[str, set[str]] = defaultdict(set)
 for each in OPERATIONS:
     METHODS[each.path] |= {each.method, "OPTIONS"} | ({"HEAD"} if each.method == "GET" else set())

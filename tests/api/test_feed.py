@@ -159,6 +159,7 @@ async def test_a_poll_that_waited_in_vain_goes_on_where_it_has_looked(client: ht
     assert len((await client.get(following)).json()) == 1
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "query",
     [

@@ -76,6 +76,7 @@ MANIFESTS = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("wrong", MANIFESTS)
 async def test_a_wrong_manifest_is_refused_with_a_pointer(
     client: httpx2.AsyncClient, nothing_stored: NothingStored, wrong: str
@@ -90,11 +91,13 @@ async def test_a_wrong_manifest_is_refused_with_a_pointer(
     assert problem["content"]["message"].startswith("manifest.json")
 
 
+@pytest.mark.one_engine
 async def test_every_wrong_member_of_a_manifest_is_named(client: httpx2.AsyncClient) -> None:
     response = await post(client, await key_of(client), b'{"name":"","inputs":3}', EMPTY_WASM)
     assert [each["pointer"] for each in response.json()["errors"]] == ["/name", "/version", "/description", "/inputs"]
 
 
+@pytest.mark.one_engine
 async def test_a_manifest_in_any_spelling_is_kept_as_it_is(client: httpx2.AsyncClient) -> None:
     manifest = b"\r\n { " + written(name="\N{GRINNING FACE}", description="e\u0301")[1:] + b"\t\n"
     response = await post(client, await key_of(client), manifest, EMPTY_WASM)
@@ -131,6 +134,7 @@ MODULES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("wrong", MODULES)
 async def test_a_wrong_module_is_refused_in_bounded_time(
     client: httpx2.AsyncClient, nothing_stored: NothingStored, wrong: str

@@ -159,12 +159,14 @@ REFUSED: dict[str, tuple[str, str, str]] = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("wrong", REFUSED)
 async def test_a_wrong_query_is_refused_with_its_parameter(client: httpx2.AsyncClient, wrong: str) -> None:
     query, *expected = REFUSED[wrong]
     assert await refused(client, query) == tuple(expected)
 
 
+@pytest.mark.one_engine
 async def test_the_wrong_element_of_a_list_is_named(client: httpx2.AsyncClient) -> None:
     response = await client.get(f"/functions?cids={UNKNOWN},{UNKNOWN},Qm")
     assert "(element 3)" in response.json()["detail"]

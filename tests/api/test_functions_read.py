@@ -12,6 +12,8 @@ from muniment.context import Context
 from muniment.errors import Integrity
 from muniment.ipfs.cid import CidParts, decode_cid
 
+pytestmark = pytest.mark.one_engine
+
 UNKNOWN = "QmbFMke1KXqnYyBBWxB74N4c5SBnJMVAiMNRcGu6x1AwQH"
 FILES = {"manifest": "manifest.json", "wasm": "function.wasm"}
 TYPES = {"manifest": "application/json", "wasm": "application/wasm"}

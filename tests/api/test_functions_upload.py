@@ -99,6 +99,7 @@ FORMS = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("form", FORMS)
 async def test_another_form_is_refused(client: httpx2.AsyncClient, nothing_stored: NothingStored, form: str) -> None:
     await log_in(client, Wallet())
@@ -108,6 +109,7 @@ async def test_another_form_is_refused(client: httpx2.AsyncClient, nothing_store
     assert code(response) == (400, "invalid-upload")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("content_type", "expected"),
     [
@@ -127,6 +129,7 @@ async def test_another_content_type_is_refused(
     assert code(response) == expected
 
 
+@pytest.mark.one_engine
 async def test_a_compressed_body_is_refused(client: httpx2.AsyncClient, nothing_stored: NothingStored) -> None:
     headers = {
         "x-api-key": await api_key_of(client, Wallet()), "content-type": FORM, "content-encoding": "gzip",
@@ -136,6 +139,7 @@ async def test_a_compressed_body_is_refused(client: httpx2.AsyncClient, nothing_
     assert code(response) == (415, "unsupported-media-type")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("name", "size"), [("manifest.json", 256 * 1024 + 1), ("manifest.json", 5 * MIB), ("function.wasm", 16 * MIB + 1)]
 )
@@ -149,6 +153,7 @@ async def test_a_file_that_is_too_large_is_refused(
     assert name in response.json()["detail"]
 
 
+@pytest.mark.one_engine
 async def test_an_upload_without_a_key_is_refused(client: httpx2.AsyncClient, nothing_stored: NothingStored) -> None:
     async with nothing_stored():
         response = await client.post("/functions", files=BUNDLE.files)
@@ -162,6 +167,7 @@ async def test_a_key_in_the_query_string_is_ignored(client: httpx2.AsyncClient, 
     assert code(response) == (401, "missing-credential")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("place", [0, 4, 12, 13, 30, 53, 54, 60, -1])
 async def test_a_key_altered_by_one_character_is_refused(
     client: httpx2.AsyncClient, nothing_stored: NothingStored, place: int
@@ -174,6 +180,7 @@ async def test_a_key_altered_by_one_character_is_refused(
     assert code(response) == (403, "invalid-api-key")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("spell", [str.upper, lambda key: key + "0", lambda key: key[:-1], lambda _: "", lambda _: "x"])
 async def test_another_text_than_a_key_is_refused(
     client: httpx2.AsyncClient, nothing_stored: NothingStored, spell: Callable[[str], str]
@@ -184,6 +191,7 @@ async def test_another_text_than_a_key_is_refused(
     assert code(response) == (403, "invalid-api-key")
 
 
+@pytest.mark.one_engine
 async def test_two_different_keys_are_refused(client: httpx2.AsyncClient, nothing_stored: NothingStored) -> None:
     keys = [("x-api-key", await api_key_of(client, Wallet(number))) for number in (1, 2)]
     async with nothing_stored():
@@ -207,7 +215,7 @@ async def test_a_refused_upload_does_not_stand_in_the_way(client: httpx2.AsyncCl
     assert await deploy(client, BUNDLE) == (await upload(client, bundle_form(BUNDLE))).json()["CID"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_an_upload_that_waits_behind_others_of_its_creator_is_told_when_to_come_again(
     client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch

@@ -19,6 +19,8 @@ from muniment.ipfs.dag_pb import Link, decode_node, encode_node
 from muniment.ipfs.unixfs import Import, Profile
 from muniment.settings import Settings
 
+pytestmark = pytest.mark.one_engine
+
 CARS = {path.name: path.read_bytes() for path in sorted((VECTORS / "ipfs").glob("*.car"))}
 # A file of three leaves, of which the first two are the same block.
 REPEATING = {"manifest.json": b"{}", "function.wasm": b"\0" * (2 * V0.chunk_size) + b"end"}

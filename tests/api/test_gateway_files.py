@@ -10,6 +10,8 @@ from gateway_world import V0, V1, World, sample
 
 from muniment.ipfs.unixfs import Import
 
+pytestmark = pytest.mark.one_engine
+
 BIG = sample("own-big")["function.wasm"]
 SIZE = len(BIG)
 

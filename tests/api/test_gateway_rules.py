@@ -11,6 +11,8 @@ from gateway_world import V0, World, sample
 
 from muniment.ipfs.cid import DAG_PB, BundleCid, cid_v1
 
+pytestmark = pytest.mark.one_engine
+
 # The sample bundle `own-hello` as a CIDv0, and what it is made of.
 ROOT = "QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"
 MANIFEST = "QmVqVJZErnPj8vJNcj8VBPtuHS4oRUJveNtPw6qmyMACs6"

@@ -84,6 +84,7 @@ SIGNERS = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("signers", "verified"), SIGNERS.values(), ids=SIGNERS)
 async def test_a_proposal_says_whether_its_solver_signed_it(
     operator: OperatorClient,
@@ -221,6 +222,7 @@ MALFORMED = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("kind", "body", "pointer"), MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_body_is_refused_with_the_place(
     operator: OperatorClient, nothing_stored: NothingStored, kind: str, body: dict[str, Any], pointer: str

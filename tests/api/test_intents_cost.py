@@ -93,7 +93,7 @@ async def cost_of(client: httpx2.AsyncClient, database: SqliteDatabase, query: d
     return counted()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("sort", ["1", "-1"])
 async def test_no_filter_and_no_pair_walks_far(client: httpx2.AsyncClient, database: SqliteDatabase, sort: str) -> None:
     await fill(database, range(MANY))

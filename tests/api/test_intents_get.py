@@ -59,6 +59,7 @@ NO_HASHES = (
 )  # fmt: skip
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("name", NO_HASHES, ids=lambda name: name[:20])
 async def test_a_malformed_hash_is_refused(client: httpx2.AsyncClient, name: str) -> None:
     response = await client.get(f"/intents/{name}")

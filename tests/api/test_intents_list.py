@@ -212,6 +212,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("name", "value", "code"), REFUSED.values(), ids=REFUSED)
 async def test_a_bad_parameter_is_refused_by_name(
     client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], name: str, value: str, code: str
@@ -221,6 +222,7 @@ async def test_a_bad_parameter_is_refused_by_name(
     check_refusal(response, 400, code, parameter=name)
 
 
+@pytest.mark.one_engine
 async def test_a_parameter_given_twice_is_refused(client: httpx2.AsyncClient, shelf: Shelf) -> None:
     given = {**shelf.draw(random.Random(1)), "limit": 5, "offset": 0, "sort": 1, "cursor": Cursor.after(1)}
     for name, value in given.items():
@@ -233,6 +235,7 @@ async def test_a_deadline_may_be_later_than_any_time_in_milliseconds(client: htt
     assert (await client.get("/intents", params={"deadlineAfter": value})).json() == []
 
 
+@pytest.mark.one_engine
 async def test_a_deadline_in_milliseconds_is_refused_with_a_hint(client: httpx2.AsyncClient) -> None:
     response = await client.get("/intents", params={"deadlineAfter": NOW_MS})
     assert "milliseconds?" in check_refusal(response, 400, "invalid-timestamp")["detail"]

@@ -76,6 +76,7 @@ async def test_links_keep_the_filters(client: httpx2.AsyncClient, rows: list[dic
         assert await walk(client, f"/intents?limit=2&sort=1&{query}") == expected
 
 
+@pytest.mark.one_engine
 async def test_a_cursor_and_an_offset_are_refused_together(client: httpx2.AsyncClient) -> None:
     response = await client.get(f"/intents?cursor={Cursor.after(3)}&offset=1")
     check_refusal(response, 400, "invalid-parameter", parameter="cursor")

@@ -121,6 +121,7 @@ async def test_without_a_status_a_put_moves_nothing(operator: OperatorClient) ->
     assert (answer["status"], answer["proposals"][0]["status"]) == ("submitted", "accepted")
 
 
+@pytest.mark.one_engine
 async def test_a_hash_of_other_fields_is_refused_with_the_one_computed(
     operator: OperatorClient, nothing_stored: NothingStored
 ) -> None:
@@ -186,6 +187,7 @@ MALFORMED = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("members", "pointer"), MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_intent_is_refused_with_the_place(
     operator: OperatorClient, nothing_stored: NothingStored, members: dict[str, Any], pointer: str

@@ -59,6 +59,7 @@ def by(to: str, body: dict[str, Any], chain: Chain, *wallets: Wallet) -> dict[st
     return body
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("wallets", "verified"),
     [

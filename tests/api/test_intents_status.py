@@ -179,6 +179,7 @@ async def test_an_unknown_intent_or_proposal_does_not_move(
         check_refusal(await operator.move(other, "accepted", proposal=named), 404, "proposal-not-found")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("members", [{}, {"proposal": True}], ids=["intent", "proposal"])
 @pytest.mark.parametrize("status", ["", "done", "CREATED", "created "])
 async def test_an_unknown_status_is_refused(

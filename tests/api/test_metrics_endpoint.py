@@ -38,6 +38,7 @@ async def test_every_metric_is_there_with_its_type(client: httpx2.AsyncClient) -
         assert f"# TYPE {PREFIX}{family.name} {family.type}" in lines
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("peer", "networks"),
     [
@@ -49,6 +50,7 @@ async def test_a_peer_in_the_setting_gets_the_metrics(context: Context, peer: st
     assert (await asked_from(context, peer, networks)).status_code == 200
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("peer", "networks"),
     [
@@ -61,6 +63,7 @@ async def test_for_another_peer_the_path_does_not_exist(context: Context, peer: 
     assert (refused.status_code, refused.json()["code"]) == (404, "unknown-path")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "name",
     [

@@ -57,7 +57,7 @@ async def database(context: Context) -> SqliteDatabase:
     return context.database
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("sort", ["1", "-1"])
 async def test_no_filter_and_no_pair_walks_far(client: httpx2.AsyncClient, database: SqliteDatabase, sort: str) -> None:
     await fill(database, range(MANY))

@@ -63,6 +63,7 @@ async def test_validations_are_accepted_and_not_returned(operator: OperatorClien
 BOTH = ("op, user, data, events, configSig", "feePayer, triggerSig, operations")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("draft", "more"),
     [
@@ -82,6 +83,7 @@ async def test_members_of_both_forms_are_refused_with_the_names_of_both(
     assert await stored(operator) == []
 
 
+@pytest.mark.one_engine
 async def test_a_body_of_neither_form_is_refused_with_the_names_of_both(operator: OperatorClient) -> None:
     response = await operator.client.put(f"/intents/{HEX32}", json={"settler": 1}, headers=operator.headers)
     detail = check_refusal(response, 400, "invalid-body")["detail"]
@@ -100,6 +102,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("members", "pointer"), REFUSED.values(), ids=REFUSED)
 async def test_a_wrong_member_is_refused_where_it_stands(
     operator: OperatorClient, members: dict[str, Any], pointer: str
@@ -115,6 +118,7 @@ async def test_32_operations_of_every_type_are_recorded(operator: OperatorClient
     assert (await operator.put(draft)).json()["operations"] == operations
 
 
+@pytest.mark.one_engine
 async def test_another_hash_is_refused_with_the_computed_one(operator: OperatorClient) -> None:
     problem = check_refusal(await operator.put(DRAFT, HEX32), 400, "hash-mismatch", parameter="hash")
     assert problem["computed"] == DRAFT.hash
@@ -147,6 +151,7 @@ async def test_a_proposal_of_the_other_form_is_refused(
     assert (await operator.read(of))["proposals"] == []
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("draft", [IntentDraft(), DRAFT], ids=["first", "second"])
 async def test_a_proposal_with_data_and_datas_is_refused(operator: OperatorClient, draft: IntentDraft) -> None:
     of, both = await operator.recorded(draft), {**proposal(), **operations_proposal()}

@@ -45,6 +45,7 @@ async def test_the_key_that_add_prints_lets_in(client: httpx2.AsyncClient, conte
     assert (await OperatorClient(client, key).put(IntentDraft())).status_code == 200
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("key", "status", "code"),
     [
@@ -161,6 +162,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("words", "reason"), REFUSED.values(), ids=REFUSED)
 async def test_a_command_that_fails_prints_one_line(
     context: Context, nothing_stored: NothingStored, words: list[str], reason: str

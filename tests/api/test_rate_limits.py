@@ -20,6 +20,8 @@ from muniment.limits.limiter import Limiter
 from muniment.limits.memory import Memory
 from muniment.settings import Settings
 
+pytestmark = pytest.mark.one_engine
+
 QUOTA = 100
 
 

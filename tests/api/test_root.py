@@ -5,6 +5,8 @@ from __future__ import annotations
 import httpx2
 import pytest
 
+pytestmark = pytest.mark.one_engine
+
 # As Chromium 130 and Firefox 132 ask for a page.
 BROWSERS = [
     "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8",

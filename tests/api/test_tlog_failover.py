@@ -21,7 +21,7 @@ from muniment.tlog.operating.standing import resume
 from muniment.tlog.operating.succession import begin
 from postgres import Cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @asynccontextmanager

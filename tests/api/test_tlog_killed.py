@@ -23,7 +23,7 @@ from muniment.tlog.sequencing.store import Epoch
 # No turn here needs fewer steps than the least, by far; so the test has not stopped looking too early.
 STEPS_MIN, STEPS_MAX = 18, 100
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -166,6 +166,7 @@ async def test_a_record_that_was_changed_has_no_proof(
     assert await code_of(client, f"/triggers/{trigger['sig']}/proof", 500) == "integrity"
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "path",
     ["0/0", "0/x000/001", "8/000", "0/000.p/0", "0/000.p/256", "0/000.p/01", "entries/1", "-1/000", "0//000",
@@ -176,6 +177,7 @@ async def test_a_path_that_no_tile_has_is_refused(client: httpx2.AsyncClient, pa
     assert (response.status_code, response.json()["code"]) == (400, "invalid-parameter")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("number", ["0", "01", "x", "-1", "1000000000"])
 async def test_a_number_that_no_epoch_has_is_refused(client: httpx2.AsyncClient, number: str) -> None:
     assert await code_of(client, f"/log/{number}/checkpoint", 400) == "invalid-parameter"

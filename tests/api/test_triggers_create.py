@@ -16,6 +16,8 @@ from conftest import NOW_MS
 from cpu_time import cpu_within
 from muniment.triggers.typed_data import types_for
 
+pytestmark = pytest.mark.one_engine
+
 TOPIC = "0x" + "Ab" * 32
 SECONDS_MAX = 1.0
 

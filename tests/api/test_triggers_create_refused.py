@@ -17,6 +17,8 @@ from muniment.evm.typed_data import compile_types, digest
 from muniment.ipfs.cid import cid_v0
 from muniment.triggers.typed_data import registry_domain
 
+pytestmark = pytest.mark.one_engine
+
 
 async def check_refused(
     client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], body: Any, code: str, pointer: str

@@ -165,6 +165,7 @@ async def test_a_triggers_own_signature_does_not_deactivate_it(
     check_refusal(response, 403, "not-the-owner")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("signature", ["0x", "0x12", "", high_twin(OWNER.sign_text("x")), "0x" + "0" * 130])
 async def test_a_malformed_signature_is_refused(
     client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], sigs: list[str], signature: str
@@ -174,6 +175,7 @@ async def test_a_malformed_signature_is_refused(
     check_refusal(response, 400, "invalid-signature", pointer="/signature")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("body", [{}, [], None, {"triggerSigs": UNKNOWN, "signature": UNKNOWN}, {"triggerSigs": [1]}])
 async def test_a_body_of_another_shape_is_refused(
     client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], body: Any

@@ -21,6 +21,7 @@ async def test_every_spelling_of_a_signature_finds_the_record(client: httpx2.Asy
         assert response.headers["etag"] == (await client.get(f"/triggers/{sig}")).headers["etag"]
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "sig",
     [UNKNOWN[:-2], UNKNOWN + "00", "0X" + UNKNOWN[2:], UNKNOWN[2:], UNKNOWN + "%00", UNKNOWN + "%20", "%ff", "0x", "x",

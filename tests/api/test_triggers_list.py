@@ -193,6 +193,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(("name", "value", "code"), REFUSED.values(), ids=REFUSED)
 async def test_a_bad_filter_is_refused_by_name(
     client: httpx2.AsyncClient, nothing_stored: Callable[[], Any], name: str, value: str, code: str
@@ -202,6 +203,7 @@ async def test_a_bad_filter_is_refused_by_name(
     check_refusal(response, 400, code, parameter=name)
 
 
+@pytest.mark.one_engine
 async def test_the_bad_element_of_a_list_is_named(client: httpx2.AsyncClient) -> None:
     response = await client.get("/triggers", params={"sigs": f"{SIG},{SIG},0x12"})
     assert "element 3" in check_refusal(response, 400, "invalid-signature")["detail"]

@@ -58,6 +58,7 @@ def rows(request: pytest.FixtureRequest, path: str) -> list[dict[str, Any]]:
     return request.getfixturevalue(path.removeprefix("/"))
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("name", REFUSED)
 async def test_a_number_in_another_spelling_or_range_is_refused(
@@ -70,12 +71,14 @@ async def test_a_number_in_another_spelling_or_range_is_refused(
             check_refusal(response, 400, "invalid-parameter", parameter=name)
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("query", ["limit=5&limit=5", "offset=0&offset=1", "sort=1&sort=1", "cursor=&cursor="])
 async def test_a_known_parameter_given_twice_is_refused(client: httpx2.AsyncClient, path: str, query: str) -> None:
     check_refusal(await client.get(f"{path}?{query}"), 400, "invalid-parameter", parameter=query.partition("=")[0])
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("query", ["active=true&active=true", "signer=&signer=", "createdAfter=1&createdAfter=1"])
 async def test_a_known_filter_given_twice_is_refused(client: httpx2.AsyncClient, query: str) -> None:
     response = await client.get(f"/triggers?{query}")
@@ -94,6 +97,7 @@ async def test_unknown_parameters_are_ignored_and_kept_in_links(
     assert (await client.get(target)).json() == rows[4:2:-1]
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("query", ["%ff=1", "limit=%ff", "x=%C3%28", "&".join(["a=1"] * 201)], ids=str.__len__)
 async def test_a_malformed_query_string_is_refused(client: httpx2.AsyncClient, path: str, query: str) -> None:
@@ -205,6 +209,7 @@ MALFORMED = {
 }  # fmt: skip
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("cursor", MALFORMED.values(), ids=MALFORMED)
 async def test_a_cursor_that_no_page_gave_out_is_refused(client: httpx2.AsyncClient, path: str, cursor: str) -> None:
@@ -212,6 +217,7 @@ async def test_a_cursor_that_no_page_gave_out_is_refused(client: httpx2.AsyncCli
     check_refusal(response, 400, "invalid-parameter", parameter="cursor")
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_cursor_and_an_offset_are_refused_together(client: httpx2.AsyncClient, path: str) -> None:
     response = await client.get(f"{path}?cursor={Cursor.after(3)}&offset=1")

@@ -13,6 +13,8 @@ from builders import Bundle, Wallet, cron, deploy, event, once
 from conftest import NOW_MS, Clock
 from muniment.wire import TIMESTAMP_MS_MAX
 
+pytestmark = pytest.mark.one_engine
+
 HOUR = 3_600_000
 
 

@@ -16,6 +16,8 @@ from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, once
 from conftest import NOW_MS
 from muniment.ipfs.cid import CidParts, cid_v1
 
+pytestmark = pytest.mark.one_engine
+
 MIXED = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 INPUTS = {
     "z": "int", "u": "uint", "small": "uint8", "owner": "address", "flag": "bool", "note": "string",

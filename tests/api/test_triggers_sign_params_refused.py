@@ -15,6 +15,8 @@ from builders import Bundle, cron, deploy, event, once
 from conftest import NOW_MS
 from cpu_time import cpu_within
 
+pytestmark = pytest.mark.one_engine
+
 PATHS = ("/triggers/sign-params", "/triggers/preview")
 TOPIC = "0x" + "ab" * 32
 WRONG_CHECKSUM = "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"

@@ -18,6 +18,8 @@ from muniment.context import Context
 from muniment.functions.manifest import _INPUT_TYPE
 from muniment.ipfs.cid import Cid, cid_v0
 
+pytestmark = pytest.mark.one_engine
+
 VECTORS = Path(__file__).parents[1] / "vectors" / "evm"
 SECONDS_MAX = 1.0
 

@@ -63,6 +63,7 @@ async def test_each_address_has_its_own_key(client: httpx2.AsyncClient) -> None:
     assert (await use(client, first)).json()["creator"] == Wallet(1).address
 
 
+@pytest.mark.one_engine
 async def test_a_missing_key_is_401(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
     async with nothing_stored():
         response = await client.post("/functions", files=Bundle().files)
@@ -91,6 +92,7 @@ async def test_a_token_does_not_serve_as_a_key_nor_a_key_as_a_token(
 
 
 # mnk_<8 hex>_<40 hex>_1_<64 hex>: every place of a key of the first generation.
+@pytest.mark.one_engine
 @pytest.mark.parametrize("place", range(4 + 9 + 41 + 2 + 64))
 async def test_a_key_altered_at_any_place_is_403(
     client: httpx2.AsyncClient, nothing_stored: Unchanged, place: int
@@ -104,6 +106,7 @@ async def test_a_key_altered_at_any_place_is_403(
             await refuse(client, key[:place] + key[place].upper() + key[place + 1 :])
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "spell",
     [
@@ -130,6 +133,7 @@ async def test_another_spelling_of_a_key_is_403(
         await refuse(client, spell(key))
 
 
+@pytest.mark.one_engine
 async def test_a_key_in_latin_1_is_403(client: httpx2.AsyncClient) -> None:
     response = await client.post("/functions", files=Bundle().files, headers=[(b"x-api-key", b"mnk_\xe9\xff")])
     assert response.status_code == 403
@@ -191,6 +195,7 @@ async def test_simultaneous_rotations_are_each_counted(client: httpx2.AsyncClien
     assert await api_key_of(client, OWNER) in keys
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("grace", [-1, 7_776_001, "60", 1.5, True, None, 10**30, [0]], ids=repr)
 async def test_a_grace_out_of_range_is_400_and_rotates_nothing(
     client: httpx2.AsyncClient, nothing_stored: Unchanged, grace: object

@@ -87,6 +87,7 @@ async def test_a_token_lives_as_long_as_its_user_asks(
     assert (await client.get("/users/api-key", headers=headers)).status_code == 401
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("asked", [0, 59, -60, 86_401, 2**53, 10**30, 60.5, "60", True, [60]])
 async def test_another_lifetime_is_refused_and_the_nonce_stays_good(
     client: httpx2.AsyncClient, nothing_stored: Unchanged, asked: object
@@ -178,6 +179,7 @@ def changed(**given: int) -> Callable[[str], str]:
     return change
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -232,6 +234,7 @@ async def test_the_nonce_may_be_signed_as_text_or_as_bytes(client: httpx2.AsyncC
     assert (await send(client, OWNER.sign_bytes(raw))).status_code == 200
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("form", [str.upper, lambda nonce: nonce[2:], lambda nonce: nonce + " "])
 async def test_another_form_of_the_nonce_is_refused(client: httpx2.AsyncClient, form: Callable[[str], str]) -> None:
     assert (await send(client, OWNER.sign_text(form(await ask(client))))).status_code == 401

@@ -37,6 +37,7 @@ async def test_another_scheme_is_not_accepted_as_a_credential(client: httpx2.Asy
     assert response.json()["code"] == "missing-credential"
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "carry",
     [
@@ -58,6 +59,7 @@ async def test_two_tokens_are_400(
     assert response.json()["code"] == "conflicting-credentials"
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("same", [True, False], ids=["equal", "different"])
 async def test_an_api_key_sent_twice_is_400(
     client: httpx2.AsyncClient, nothing_stored: Unchanged, *, same: bool

@@ -38,6 +38,7 @@ async def test_answers_the_address_and_a_nonce_of_32_bytes(client: httpx2.AsyncC
     assert response.headers["cache-control"] == "no-store"
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "spelled",
     [CHECKSUMMED, CHECKSUMMED.lower(), "0x" + CHECKSUMMED[2:].upper()],
@@ -49,6 +50,7 @@ async def test_every_valid_spelling_of_an_address_is_accepted(client: httpx2.Asy
     assert response.json()["address"] == CHECKSUMMED
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("address", "code"),
     [
@@ -80,6 +82,7 @@ async def test_other_addresses_are_refused_with_a_pointer(
     assert [fault["pointer"] for fault in response.json()["errors"]] == ["/address"]
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("body", [{}, {"Address": CHECKSUMMED}, {"user": CHECKSUMMED}])
 async def test_a_missing_address_is_refused_with_a_pointer(
     client: httpx2.AsyncClient, nothing_stored: Unchanged, body: dict[str, str]
@@ -95,7 +98,7 @@ async def test_unknown_members_are_ignored(client: httpx2.AsyncClient) -> None:
     assert response.status_code == 200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_ten_thousand_requests_of_a_stranger_store_nothing_and_leave_the_owners_nonce_good(
     client: httpx2.AsyncClient, app: Any, nothing_stored: Unchanged
 ) -> None:

@@ -64,6 +64,7 @@ async def test_another_users_profile_is_403_whether_or_not_there_is_one(
     assert details == {"a profile is read and changed by its own address only"}
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("body", "code", "pointer"),
     [
@@ -89,6 +90,7 @@ async def test_a_wrong_update_is_400_and_changes_nothing(
     assert (response.status_code, problem["code"], problem["errors"][0]["pointer"]) == (400, code, pointer)
 
 
+@pytest.mark.one_engine
 async def test_half_a_surrogate_pair_is_400(owner: httpx2.AsyncClient, nothing_stored: Callable[[], Any]) -> None:
     headers = {"content-type": "application/json"}
     async with nothing_stored():
@@ -118,11 +120,13 @@ async def test_simultaneous_updates_of_different_members_are_both_kept(owner: ht
         assert (await owner.get(PATH)).json() == {**EMPTY, "name": f"n{number}", "intendedUse": f"u{number}"}
 
 
+@pytest.mark.one_engine
 async def test_without_a_token_it_is_401(client: httpx2.AsyncClient) -> None:
     assert (await client.get(PATH)).status_code == 401
     assert (await client.post(PATH, json={})).status_code == 401
 
 
+@pytest.mark.one_engine
 async def test_a_malformed_address_is_400(owner: httpx2.AsyncClient) -> None:
     assert (await owner.get("/users/0x12/data")).json()["errors"][0]["parameter"] == "address"
 

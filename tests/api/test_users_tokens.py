@@ -110,6 +110,7 @@ def signed_by_another(**header: Any) -> Callable[[Secret, dict[str, Any]], str]:
 ANOTHERS_JWK = {"kty": "OKP", "crv": "Ed25519", "x": segment(public_raw(Secret.derived_from(b"\7" * 32).signing_key))}
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # the other engine has sockets of its own
 @pytest.mark.parametrize(
     "forge",
@@ -161,6 +162,7 @@ async def test_keys_named_in_the_header_of_a_good_token_are_ignored(
     assert await status_of(client, token_of(secret, claims, **{header: value})) == 200
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "change",
     [
@@ -196,6 +198,7 @@ async def test_claims_that_are_wrong_or_missing_are_401(
         await refuse(client, token_of(secret, kept))
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("payload", [b"[]", b'"x"', b"null", b"{", b"\xff", b"[" * 1000])
 async def test_a_signed_payload_that_is_not_an_object_is_401(
     client: httpx2.AsyncClient, secret: Secret, payload: bytes
@@ -221,6 +224,7 @@ async def test_a_token_is_not_good_before_it_was_made(client: httpx2.AsyncClient
     await refuse(client, token)
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     "token",
     [b"", b"a", b"..", b"a.b.c", b"null", b"undefined", b"Bearer", b"\xff\xfe", b"\0", b"e30.e30.", b"=" * 2000],
@@ -230,6 +234,7 @@ async def test_another_text_than_a_token_is_401(client: httpx2.AsyncClient, toke
     assert (await client.get("/users/api-key", headers=[(b"x-auth-token", token)])).status_code == 401
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize("size", [2_049, 20_000])
 async def test_an_overlong_token_is_401(
     client: httpx2.AsyncClient, secret: Secret, claims: dict[str, Any], size: int
@@ -237,11 +242,13 @@ async def test_an_overlong_token_is_401(
     await refuse(client, token_of(secret, {**claims, "padding": "x" * size}))
 
 
+@pytest.mark.one_engine
 async def test_a_token_of_100_kb_is_431(client: httpx2.AsyncClient, secret: Secret, claims: dict[str, Any]) -> None:
     token = token_of(secret, {**claims, "padding": "x" * 100_000})
     assert (await client.get("/users/api-key", headers={"x-auth-token": token})).status_code == 431
 
 
+@pytest.mark.one_engine
 async def test_a_token_altered_by_one_character_is_401(client: httpx2.AsyncClient) -> None:
     token = await log_in(client, OWNER)
     for place in {*range(0, len(token), 7), len(token) - 1}:

@@ -40,6 +40,7 @@ async def maker_of(client: httpx2.AsyncClient, wallet: Wallet) -> Maker:
     return Maker(client, {"x-auth-token": await log_in(client, wallet)})
 
 
+@pytest.mark.one_engine
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [

@@ -11,7 +11,7 @@ from golden import ROOT
 PAGE = ROOT / "docs" / "past-one-primary.md"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_table_of_shards_is_that_of_the_operations(postgres_url: str) -> None:
     """The program fails when an operation has no request in it."""
     command = [sys.executable, str(ROOT / "bench" / "shards.py"), postgres_url]

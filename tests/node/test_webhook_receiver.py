@@ -11,7 +11,7 @@ from javascript import HERE, NODE_TESTS
 
 from delivering import ENGINES, Registry, delivering
 
-pytestmark = [*NODE_TESTS, pytest.mark.slow]
+pytestmark = [*NODE_TESTS, pytest.mark.long]
 
 SECONDS_MAX = 60.0
 EVENTS = 40

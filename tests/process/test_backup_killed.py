@@ -25,7 +25,7 @@ KILLED = -9
 # No command needs fewer steps than the least, by far; so the test has not stopped looking too early.
 STEPS_MIN, STEPS_MAX = 15, 500
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 class Commands:

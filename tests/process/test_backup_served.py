@@ -83,7 +83,7 @@ class Writers:
                 await asyncio.sleep(0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_backup_has_every_write_acknowledged_before_it_and_all_of_it_is_sound(tmp_path: Path) -> None:
     backup, meanwhile = tmp_path / "backup", 0
     with Service(tmp_path / "data", workers=2) as service:

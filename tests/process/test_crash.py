@@ -35,7 +35,7 @@ FUNCTIONS_MIN = 10
 # This ends a hang; when there is nothing else to do the rounds take half a minute.
 SECONDS_MAX = 600
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 async def signed_in(url: str) -> tuple[str, str]:

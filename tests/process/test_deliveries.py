@@ -45,7 +45,7 @@ class Taker:
         return 204, {}, b""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_receiver_gets_what_the_feed_has_in_order_and_signed(registry: Registry) -> None:
     receiver = Receiver()
     taker = Taker(receiver)
@@ -65,7 +65,7 @@ async def test_a_receiver_gets_what_the_feed_has_in_order_and_signed(registry: R
     assert "key=private" not in registry.logs()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_killed_process_is_followed_by_another_one_and_repeats_a_second_at_most(registry: Registry) -> None:
     receiver = Receiver()
     taker = Taker(receiver)
@@ -92,7 +92,7 @@ async def test_a_killed_process_is_followed_by_another_one_and_repeats_a_second_
     assert taker.at_once == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_process_that_was_stopped_for_20_seconds_begins_no_further_request(registry: Registry) -> None:
     receiver = Receiver()
     taker = Taker(receiver)
@@ -122,7 +122,7 @@ async def test_a_process_that_was_stopped_for_20_seconds_begins_no_further_reque
     assert "another process delivers" in registry.logs()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_new_epoch_while_events_are_delivered_is_a_reset_and_then_its_events(registry: Registry) -> None:
     receiver = Receiver()
     taker = Taker(receiver)
@@ -141,7 +141,7 @@ async def test_a_new_epoch_while_events_are_delivered_is_a_reset_and_then_its_ev
     assert taker.ids[6:] == expected[5:]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_receiver_that_is_killed_gets_what_it_missed_in_order(registry: Registry) -> None:
     receiver, port = Receiver(), 0
     taker = Taker(receiver)
@@ -159,7 +159,7 @@ async def test_a_receiver_that_is_killed_gets_what_it_missed_in_order(registry: 
     assert taker.ids == await registry.ids()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("setting", ["MUNIMENT_WEBHOOKS", "MUNIMENT_FEED"])
 async def test_serving_processes_deliver_too_unless_the_setting_is_off(registry: Registry, setting: str) -> None:
     receiver = Receiver()

@@ -68,7 +68,7 @@ class Taker:
         return 204, {}, b""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_change_while_events_are_delivered_repeats_none_and_a_replay_goes_back(
     registry: Registry, call: Call
 ) -> None:

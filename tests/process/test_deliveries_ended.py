@@ -80,7 +80,7 @@ async def refuse_before(registry: Registry, hook_id: WebhookId, count: int) -> N
     await registry.context.database.write(write)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_hook_is_disabled_at_100_refused_events_and_can_begin_again(registry: Registry) -> None:
     receiver = Receiver()
     taker = Taker(receiver)
@@ -117,7 +117,7 @@ async def test_a_hook_is_disabled_at_100_refused_events_and_can_begin_again(regi
     assert taker.ids == ids
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_hook_whose_secret_is_retired_while_events_are_delivered_is_suspended_until_a_rotation(
     registry: Registry,

@@ -77,7 +77,7 @@ FAULTS: dict[str, tuple[Answer, int | None, str, str]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 # Each receiver is a host of its own: four requests at a time go to one host.
 @pytest.mark.allow_hosts(["127.0.0.1", *(f"127.0.2.{number}" for number in (*range(1, 10), 99))])
 async def test_receivers_that_fail_cost_only_themselves(registry: Registry) -> None:
@@ -119,7 +119,7 @@ async def test_receivers_that_fail_cost_only_themselves(registry: Registry) -> N
     assert shown["gone"][0].reason == "the receiver answered 410: it wants no more events"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_hook_with_batches_gets_arrays_and_a_reset_when_events_were_removed(registry: Registry) -> None:
     receiver, batches = Receiver(), list[list[dict[str, Any]]]()
 
@@ -148,7 +148,7 @@ async def test_a_hook_with_batches_gets_arrays_and_a_reset_when_events_were_remo
     assert receiver.received[-1].fields["content-type"] == "application/cloudevents-batch+json"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_name_that_points_inward_later_gets_no_connection(registry: Registry) -> None:
     connected: list[str] = []
 
@@ -174,7 +174,7 @@ async def test_a_name_that_points_inward_later_gets_no_connection(registry: Regi
     assert connected == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_an_event_that_is_refused_five_times_is_set_aside_and_can_be_replayed(registry: Registry) -> None:
     receiver, seen, refuses = Receiver(), list[str](), [True]
 

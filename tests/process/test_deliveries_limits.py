@@ -17,7 +17,7 @@ from receiving import Answer, raw_receiver
 
 HOSTS = [f"127.0.3.{number}" for number in range(1, 41)]
 HOOKS_PER_OPERATOR = 20
-pytestmark = [pytest.mark.slow, pytest.mark.allow_hosts(["127.0.0.1", *HOSTS])]
+pytestmark = [pytest.mark.long, pytest.mark.allow_hosts(["127.0.0.1", *HOSTS])]
 
 
 @dataclass

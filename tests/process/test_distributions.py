@@ -24,14 +24,14 @@ def python(request: pytest.FixtureRequest, built: Path, tmp_path_factory: pytest
     return clean_environment(tmp_path_factory.mktemp("clean") / "venv", built / request.param)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_builds_have_the_same_bytes(built: Path, tmp_path: Path) -> None:
     first, second = ({each: hashlib.sha256((folder / each).read_bytes()).hexdigest() for each in (WHEEL, SDIST)}
                      for folder in (built, build(tmp_path)))  # fmt: skip
     assert first == second
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_wheel_has_its_licence_its_bill_of_materials_and_every_file_of_the_package(built: Path) -> None:
     names = set(zipfile.ZipFile(built / WHEEL).namelist())
     information = f"muniment-{VERSION}.dist-info"
@@ -43,7 +43,7 @@ def test_the_wheel_has_its_licence_its_bill_of_materials_and_every_file_of_the_p
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_source_distribution_has_no_test_and_no_lock(built: Path) -> None:
     with tarfile.open(built / SDIST) as archive:
         tops = {Path(name).parts[1] for name in archive.getnames()}
@@ -53,7 +53,7 @@ def test_the_source_distribution_has_no_test_and_no_lock(built: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_clean_environment_serves_and_stops_with_status_0(python: Path, tmp_path: Path) -> None:
     with Service(tmp_path / "data", python=python) as service:
         assert service.stop() == 0

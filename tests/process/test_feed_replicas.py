@@ -31,7 +31,7 @@ from service import Service
 
 __all__ = ["own_replica", "primary", "replica"]  # the fixtures
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 TRIGGERS = 12
 SECONDS_MAX = 60
 PROXY = {"MUNIMENT_TRUSTED_PROXIES": "127.0.0.0/8"}

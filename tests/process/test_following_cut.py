@@ -130,7 +130,7 @@ async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     await asyncio.to_thread(context.__exit__, None, None, None)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 # A connection that is cut while it is opened has no owner who could close it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_followers_that_are_cut_off_see_each_event_of_their_slice_once(site: Site) -> None:

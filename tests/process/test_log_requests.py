@@ -16,7 +16,7 @@ from builders import TriggerDraft, Wallet, deploy
 from postgres import Cluster
 from service import Service
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 FIELDS = {
     "timestamp", "level", "event", "method", "route", "path", "status", "ms", "request_id", "client", "worker", "units",

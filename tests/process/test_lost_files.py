@@ -17,7 +17,7 @@ from builders import TriggerDraft, Wallet, api_key_of, deploy
 from mounts import mounted, needs_mounts
 from service import Service
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 VERSIONS = count()
 # A change must be noticed in five seconds. Beyond that, a busy machine may need as long again.

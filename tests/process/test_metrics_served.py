@@ -68,7 +68,7 @@ def test_a_process_shows_what_it_uses(service: Service) -> None:
     wait_for(lambda: scraped(service).value("process_open_fds", worker="serve-0") is not None)
     found = scraped(service)
     of = {"worker": "serve-0"}
-    assert 0.1 < (found.value("process_cpu_seconds_total", **of) or 0) < 1_000
+    assert 0 < (found.value("process_cpu_seconds_total", **of) or 0) < 1_000
     assert 20e6 < (found.value("process_resident_memory_bytes", **of) or 0) < 1e9
     started_s = found.value("process_start_time_seconds", **of) or 0
     assert abs(time.time() - started_s) < START_SECONDS_MAX + 60

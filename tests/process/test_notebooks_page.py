@@ -75,7 +75,7 @@ async def test_rows_are_flat_and_amounts_stay_texts(service: Service) -> None:
     assert not [value for each in listed for value in each.values() if isinstance(value, dict | list)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_data_frame_has_exact_amounts(service: Service, tmp_path: Path, notebook: Path) -> None:
     await owned(service.url)
     done = run(FRAME.replace(PRINTED_URL, service.url), tmp_path, notebook)
@@ -85,7 +85,7 @@ async def test_a_data_frame_has_exact_amounts(service: Service, tmp_path: Path, 
     assert [line.split() for line in counted] == sorted([[OWNER.address, "2"], [OTHER.address, "1"]])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_mirror_goes_on_where_it_ended_and_is_queried(service: Service, tmp_path: Path, notebook: Path) -> None:
     mirror = MIRROR.replace(PRINTED_URL, service.url)
     made: list[str] = []

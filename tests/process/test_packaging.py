@@ -85,7 +85,7 @@ def run(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([bare / "bin" / words[0], *words[1:]], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_package_is_small(bare: Path) -> None:
     [packages] = bare.glob("lib/python3.*/site-packages")
     mib = sum(each.stat().st_size for each in packages.rglob("*") if each.is_file()) / 2**20
@@ -93,7 +93,7 @@ def test_the_package_is_small(bare: Path) -> None:
     assert mib < MIB_MAX
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_package_brings_no_library_of_the_server(bare: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     [packages] = bare.glob("lib/python3.*/site-packages")
@@ -105,7 +105,7 @@ def test_the_package_brings_no_library_of_the_server(bare: Path) -> None:
     assert {"muniment", "httpx2", "msgspec", "coincurve"} <= there
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bare_installation_does_the_job_of_a_developer(bare: Path, tmp_path: Path, service: Service) -> None:
     command = [bare / "bin" / "python", "-c", JOB, service.url, Wallet(9).key.hex()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
@@ -132,7 +132,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[ <>=!~;\[]", name)[0]).lower()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_pure_rules_can_be_imported(bare: Path) -> None:
     linted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     [modules] = [each["source_modules"] for each in linted if each["name"] == BARE]
@@ -141,7 +141,7 @@ def test_the_pure_rules_can_be_imported(bare: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bare_installation_has_help_and_names_the_missing_extra(bare: Path, tmp_path: Path) -> None:
     assert "serve" in run(bare, "muniment", "--help").stdout
     done = run(bare, "muniment", "serve", "--data-dir", str(tmp_path / "data"))

@@ -17,13 +17,13 @@ HERE = Path(__file__).parent
 ROUNDS = 10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_on_postgres_no_acknowledged_write_is_lost(tmp_path: Path) -> None:
     with on_postgres(tmp_path) as site:
         asyncio.run(kill_again_and_again(site, ROUNDS))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_on_sqlite_no_acknowledged_write_is_lost(tmp_path: Path) -> None:
     with on_sqlite(tmp_path) as site:
         asyncio.run(kill_again_and_again(site, ROUNDS))

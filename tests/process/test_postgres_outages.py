@@ -23,7 +23,7 @@ from faults import (
 )
 from loading import reading, until_it_is_ready
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 async def test_sessions_that_were_ended_while_idle_are_not_noticed(

@@ -17,7 +17,7 @@ from faults import OURS, Draft, assert_unavailable, configure, end_our_sessions,
 from loading import DEADLINE, until_it_is_ready
 from operator_client import IntentDraft, OperatorClient
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 async def until_not_ready(caller: httpx2.AsyncClient, why: str) -> None:

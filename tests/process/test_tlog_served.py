@@ -48,7 +48,7 @@ def wait_for(data_dir: Path, size: int) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_the_log_goes_on_after_a_kill(tmp_path: Path) -> None:
     settings = {"MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_INTERVAL_S": "1"}
     for turn in range(2):

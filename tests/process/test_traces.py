@@ -21,7 +21,7 @@ from ports import free_port
 from postgres import Cluster
 from service import Service
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 CALLER = "00f067aa0ba902b7"
 SERVER, CLIENT = 2, 3  # the kinds of spans in OTLP

@@ -31,7 +31,7 @@ listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 60
 shared_buffers = 64MB
-max_wal_size = 4GB
+max_wal_size = 512MB
 autovacuum = off
 log_min_messages = fatal
 """
@@ -40,17 +40,6 @@ _REPLICA = """
 wal_retrieve_retry_interval = 100ms
 max_standby_streaming_delay = 1s
 """
-# References are not looked at for a session that says it replays what was checked before. What is left is in its first
-# epoch, as a database that was just migrated.
-_EMPTY = """SET session_replication_role = replica;
-DO $$ DECLARE name text; BEGIN
-  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public'
-    AND tablename NOT IN ('schema_migrations', 'epoch', 'feed') LOOP
-    EXECUTE format('DELETE FROM %I', name);
-  END LOOP;
-  UPDATE epoch SET renewals = 0;
-  UPDATE feed SET floor_seq = 0;
-END $$"""
 
 
 class Cluster:
@@ -167,15 +156,6 @@ class Cluster:
         connection = await asyncpg.connect(self.url(database))
         try:
             return [tuple(row) for row in await connection.fetch(sql)]
-        finally:
-            await connection.close()
-
-    @staticmethod
-    async def empty(url: str) -> None:
-        """Delete every row at `url`, in a millisecond; to make a database takes fifty."""
-        connection = await asyncpg.connect(url)
-        try:
-            await connection.execute(_EMPTY)
         finally:
             await connection.close()
 

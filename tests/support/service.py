@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+import warm
+
 # These end a hang: a busy machine, or one whose disk stands still for a while, is no fault of the service.
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 90
@@ -36,9 +38,9 @@ class Service:
     ) -> None:
         self.data_dir = data_dir
         self._workers = workers
-        self._command = [
-            str(python), *program, "serve", "--port", str(port), "--host", "127.0.0.1",
-            "--data-dir", str(data_dir), "--workers", str(workers),
+        self._program = [str(python), *program]
+        self._words = [
+            "serve", "--port", str(port), "--host", "127.0.0.1", "--data-dir", str(data_dir), "--workers", str(workers),
         ]  # fmt: skip
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")},
@@ -49,7 +51,7 @@ class Service:
             "MUNIMENT_RATE_LIMIT_OWNER": "off",  # one wallet signs thousands of triggers
             **(environment or {}),
         }
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | warm.WarmProcess | None = None
         self.url = ""
 
     def start(self) -> Self:
@@ -59,9 +61,13 @@ class Service:
 
     def launch(self) -> None:
         """Start, and wait for nothing."""
+        if self._program == [sys.executable, "-m", "muniment"] and warm.is_possible(self._environment):
+            self.process = warm.popen(self._words, self._environment)
+            return
         self.process = subprocess.Popen(
-            self._command, env=self._environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
+            [*self._program, *self._words],
+            env=self._environment, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
 
     def launch_and_listen(self) -> Self:
         """Start, and wait until it says where it listens; it may not be ready."""

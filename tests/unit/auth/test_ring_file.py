@@ -65,7 +65,7 @@ def test_nothing_lies_beside_the_file_after_a_change(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["secrets"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_that_start_at_once_agree_on_one_secret(tmp_path: Path) -> None:
     for number in range(3):
         data_dir = tmp_path / str(number)

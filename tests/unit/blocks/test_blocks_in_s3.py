@@ -176,7 +176,7 @@ def test_the_library_of_s3_is_named_when_it_is_missing(tmp_path: Path, monkeypat
     assert result.stderr == "Error: blocks in S3 need the library obstore. Type: pip install 'muniment[s3]'\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_copy_that_was_interrupted_copies_only_the_rest(url: str, tmp_path: Path) -> None:
     FileBlockStore(tmp_path / "source").put_many(MANY)
     source, target = FileBlockStore(tmp_path / "source"), S3BlockStore(url, spools=tmp_path / "spools")
@@ -194,7 +194,7 @@ def test_a_copy_that_was_interrupted_copies_only_the_rest(url: str, tmp_path: Pa
     assert MANY[3].digest.hex() in findings[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_blocks_are_copied_from_the_bucket_to_the_table_and_back(url: str, tmp_path: Path) -> None:
     def copied(source: str, target: str) -> int:
         words = ["blocks", "copy", source, target, "--json", "--data-dir", str(tmp_path)]

@@ -162,7 +162,7 @@ ENTRIES = st.fixed_dictionaries(
 MEMBERS = st.sampled_from(["name", "timestamp", "version", "tokens", "else"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(change=st.dictionaries(MEMBERS, VALUES, max_size=2), tokens=st.lists(VALUES | ENTRIES.map(lambda e: entry(**e))))
 def test_any_json_is_a_list_of_sound_tokens_or_a_value_error(change: dict[str, Any], tokens: list[Any]) -> None:

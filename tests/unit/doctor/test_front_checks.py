@@ -117,7 +117,7 @@ async def test_a_service_behind_a_good_proxy_has_no_finding(good: str) -> None:
     assert levels(await check_front(good, now_s=NOW_S)) == {"service": 0, "TLS": 0, "metrics": 0, "body limit": 0}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "answer",
     [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"HTTP/1.1 200 OK\r\n"],

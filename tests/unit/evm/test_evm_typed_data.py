@@ -27,7 +27,7 @@ def pointer_of(error: pytest.ExceptionInfo[InvalidTypedData]) -> str | None:
     return error.value.faults[0].pointer
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(typed_data())
 def test_digests_are_those_of_eth_account(made: tuple[Types, str, dict[str, Any]]) -> None:
     types, primary, values = made
@@ -55,7 +55,7 @@ def test_arbitrary_json_is_refused_and_nothing_else_happens(types: Any, values: 
         compile_types(nested, "T").struct_hash({"list": [values]})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(typed_data(), st.data())
 def test_a_value_replaced_by_other_json_is_refused_at_its_place_or_fits(
     made: tuple[Types, str, dict[str, Any]], data: st.DataObject

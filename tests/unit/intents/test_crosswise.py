@@ -46,7 +46,7 @@ async def deadlocks(database: Database) -> int:
     return row[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_logs_of_many_intents_from_many_processes_meet_no_deadlock(machines: list[Database]) -> None:
     hashes, now = list[bytes](), Moment(NOW_MS, GRACE_S)
     for number in range(INTENTS):
@@ -68,7 +68,7 @@ async def test_logs_of_many_intents_from_many_processes_meet_no_deadlock(machine
     assert await deadlocks(machines[0]) == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_imports_of_the_same_lines_in_other_orders_meet_no_deadlock(machines: list[Database]) -> None:
     lines = [json.dumps(IntentDraft(number).body).encode() + b"\n" for number in range(300)]
     orders = [lines, lines[::-1], random.Random(7).sample(lines, len(lines))]

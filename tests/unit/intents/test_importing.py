@@ -248,7 +248,7 @@ async def test_nothing_is_kept_of_a_source_without_a_name(world: World) -> None:
     assert await world.count("imports") == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_database_that_fails_ends_the_import(world: World) -> None:
     job = world.job()
     await world.context.database.close()

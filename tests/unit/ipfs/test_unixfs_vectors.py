@@ -26,7 +26,7 @@ def inputs_of(case_name: str) -> dict[str, bytes]:
     return files
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("case_name", "profile_name"), [(name, profile) for name, case in CASES.items() for profile in case["expected"]]
 )

@@ -120,7 +120,7 @@ async def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     await made.context.database.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "request_line", ["GET /healthz", "GET /nowhere", "HEAD /healthz", "GET /triggers/0x", "POST /triggers"]
 )
@@ -133,7 +133,7 @@ async def test_a_request_leaves_no_garbage_for_the_collector(app: Application, r
     assert found < 20, "less than one object a request"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_client_that_goes_away_leaves_no_garbage_either(app: Application) -> None:
     async def leave() -> None:
         wire = Wire(app)

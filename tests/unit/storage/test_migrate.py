@@ -139,7 +139,7 @@ async def test_every_statement_of_a_script_runs(
     assert {"a", "b"} < await tables(database)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_of_two_processes_one_migrates_and_the_other_waits(tmp_path: Path) -> None:
     path = tmp_path / "test.db"
     command = [sys.executable, "-c", _MIGRATE, str(path)]

@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from emptying import empty
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
 from muniment.storage.database import DatabaseLimits, Transaction
 from muniment.storage.postgres import connection as postgres_connection, transaction as postgres_transaction
@@ -35,7 +36,7 @@ def own_cluster() -> Iterator[Cluster]:
 async def database(own_cluster: Cluster) -> AsyncIterator[PostgresDatabase]:
     made = PostgresDatabase(own_cluster.url("faults"))
     await made.migrate()
-    await Cluster.empty(own_cluster.url("faults"))
+    await empty(own_cluster.url("faults"))
     yield made
     await made.close()
 
@@ -58,7 +59,7 @@ async def until_it_answers(database: PostgresDatabase) -> None:
                 await asyncio.sleep(0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_restart_of_the_server_is_healed_at_the_next_statement(
     database: PostgresDatabase, own_cluster: Cluster
 ) -> None:
@@ -90,7 +91,7 @@ async def test_calls_fail_immediately_until_an_absent_server_returns(
     assert await numbers(database) == [1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_after_a_kill_under_load_every_acknowledged_write_is_there(
     database: PostgresDatabase, own_cluster: Cluster
 ) -> None:
@@ -183,7 +184,7 @@ async def meet(met: asyncio.Barrier, database: PostgresDatabase, work: Any) -> i
     return results[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("database")
 async def test_a_long_read_is_cancelled_at_its_deadline(own_cluster: Cluster) -> None:
     impatient = PostgresDatabase(own_cluster.url("faults"), DatabaseLimits(slow_read_seconds_max=2))
@@ -208,7 +209,7 @@ async def test_two_concurrent_processes_apply_a_migration_once(own_cluster: Clus
         await database.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("database")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # refused by the server, the driver
 async def test_too_many_connections_are_503_until_one_is_free(own_cluster: Cluster) -> None:

@@ -52,7 +52,7 @@ async def session(url: str) -> AsyncIterator[Any]:
     await made.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_table_in_use_is_changed_between_the_transactions_of_others(
     database: PostgresDatabase, url: str, session: Any, also: Callable[..., None]
 ) -> None:

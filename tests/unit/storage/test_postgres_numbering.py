@@ -129,7 +129,7 @@ async def test_a_transaction_that_began_before_the_change_is_numbered_above_all_
         assert await insert_raw(session, 3) > highest[0][0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_follower_sees_every_row_once_while_the_way_changes_under_load(
     database: PostgresDatabase, url: str
 ) -> None:
@@ -212,7 +212,7 @@ async def test_the_sequencer_numbers_more_than_65536_rows_in_one_transaction(url
     assert await session.fetchval("SELECT count(DISTINCT seq) FROM audit_entries") == 66_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_writers_of_the_same_rows_do_not_wait_for_each_other_in_a_circle(
     url: str, session: Any, cluster: Cluster
 ) -> None:

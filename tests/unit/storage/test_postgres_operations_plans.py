@@ -43,7 +43,7 @@ async def database(cluster: Cluster, tmp_path: Path) -> AsyncIterator[PostgresDa
     await made.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("query", "index"),
     [({"user": Address.parse("0x" + "11" * 20)}, "intent_users_2_pkey"), ({"op": 4}, "intent_ops_2_pkey")],

@@ -38,7 +38,7 @@ async def follow(database: PostgresDatabase, writers: list[subprocess.Popen[byte
             return seen
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_reader_behind_two_writing_processes_sees_every_row_once(url: str) -> None:
     database = PostgresDatabase(url)
     commands = [[sys.executable, WRITER, url, str(first), str(COUNT)] for first in (0, COUNT)]
@@ -67,7 +67,7 @@ async def test_a_row_above_a_running_writer_is_listed_and_not_yet_followed(postg
     await database.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_rows_of_a_restored_dump_are_followed_and_new_ones_come_behind_them(url: str) -> None:
     database = PostgresDatabase(url)
     assert subprocess.run([sys.executable, WRITER, url, "1", "2"], check=False).returncode == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from emptying import empty
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import open_replicated
 from muniment.storage.database import DatabaseLimits, Reader
@@ -42,7 +43,7 @@ def replica(primary: Cluster) -> Iterator[Cluster]:
 async def database(primary: Cluster, replica: Cluster, tmp_path: Path) -> AsyncIterator[ReplicatedDatabase]:
     made = replicated(primary, replica, tmp_path)
     await made.migrate()
-    await Cluster.empty(primary.url())
+    await empty(primary.url())
     yield made
     await made.close()
 
@@ -80,7 +81,7 @@ async def never_at_the_replica(database: ReplicatedDatabase) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("first_step", ["a row", "only a number"])
 async def test_a_row_above_a_writer_that_runs_at_the_primary_is_not_followed_at_the_replica(
     database: ReplicatedDatabase, primary: Cluster, replica: Cluster, first_step: str
@@ -136,7 +137,7 @@ async def test_only_the_primary_decides_that_a_row_does_not_exist(
     await replica.execute("SELECT pg_wal_replay_resume()")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_replica_of_another_primary_is_not_used(replica: Cluster, tmp_path: Path) -> None:
     with Cluster() as other:  # it has written less: by its position alone the replica would have all of that
         database = replicated(other, replica, tmp_path)
@@ -150,7 +151,7 @@ async def test_a_server_that_is_not_a_replica_is_not_used(primary: Cluster, tmp_
     await database.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_replica_is_used_no_longer_than_the_bound_without_the_primary(
     database: ReplicatedDatabase, primary: Cluster, replica: Cluster, tmp_path: Path
 ) -> None:
@@ -172,7 +173,7 @@ async def test_a_replica_is_used_no_longer_than_the_bound_without_the_primary(
     await brief.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_long_read_ends_with_its_replica_and_is_asked_elsewhere(
     database: ReplicatedDatabase, replica: Cluster
 ) -> None:

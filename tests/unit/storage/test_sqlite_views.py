@@ -194,7 +194,7 @@ async def test_the_number_is_the_users_alone_and_no_link_is_followed(tmp_path: P
     assert not (tmp_path / "elsewhere").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_the_log_begins_anew_though_two_processes_never_stop_reading(tmp_path: Path) -> None:
     log_bytes_max = 400_000
     is_over = False
@@ -215,7 +215,7 @@ async def test_the_log_begins_anew_though_two_processes_never_stop_reading(tmp_p
     assert log_bytes < 2 * log_bytes_max  # of four million that were written
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_long_reader_is_waited_for_once_as_long_as_the_log_grows_by_its_length(tmp_path: Path) -> None:
     async with opened(tmp_path / "test.db", log_bytes=400_000) as database:
         said: list[str] = []

@@ -164,7 +164,7 @@ async def test_a_group_that_runs_while_the_thread_ends_is_also_refused_and_undon
     assert not connection_of(database).in_transaction
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("limits", [DatabaseLimits(write_wait_seconds_max=1)], ids=[""])
 async def test_a_write_that_waited_too_long_is_refused_and_not_done(database: SqliteDatabase) -> None:
     with commit_held(database):
@@ -179,7 +179,7 @@ async def test_a_write_that_waited_too_long_is_refused_and_not_done(database: Sq
     assert await words(database) == ["first", "later"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_closing_does_not_wait_for_writes_that_waited_too_long(tmp_path: Path, database: SqliteDatabase) -> None:
     other = SqliteDatabase(tmp_path / "test.db", DatabaseLimits(write_wait_seconds_max=1))
     with commit_held(other):
@@ -220,7 +220,7 @@ async def test_all_callers_behind_a_lasting_lock_are_refused_in_time(tmp_path: P
         assert await words(database) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("error", [TriggerDeactivated("no"), MemoryError(), sqlite3.IntegrityError("no")])
 async def test_work_that_ended_the_transaction_is_a_failure_for_all_of_it(
     database: SqliteDatabase, error: Exception

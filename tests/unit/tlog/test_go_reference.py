@@ -43,7 +43,7 @@ def sizes(nodes: Nodes) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(
     shutil.which("go") is None or not (GOPATH / "src/golang.org/x/mod/sumdb/tlog").is_dir(),
     reason="needs Go and golang.org/x/mod: apt install golang-go golang-golang-x-mod-dev",

@@ -116,7 +116,7 @@ OTHER_WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(triggers(), st.data())
 def test_every_order_and_spelling_is_hashed_as_its_own_types(
     made: tuple[dict[str, str], dict[str, Any]], data: st.DataObject

@@ -117,7 +117,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(
     st.sampled_from([INTENT_LOG, OPERATION_LOG, PROPOSAL_ALONE_LOG]), st.dictionaries(st.sampled_from(NEEDED), VALUES)
 )

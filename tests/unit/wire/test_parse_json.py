@@ -20,7 +20,7 @@ def nested(levels: int) -> bytes:
     return b"[" * levels + b"]" * levels
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(deadline=None)
 @given(json_values)
 def test_reads_what_json_writes(value: Any) -> None:
@@ -32,7 +32,7 @@ def test_reads_what_json_writes(value: Any) -> None:
         assert parse_json(text.encode()) == value
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(deadline=None)
 @given(json_values)
 def test_takes_an_object_apart_from_its_double(value: Any) -> None:

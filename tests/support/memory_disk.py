@@ -1,0 +1,30 @@
+"""Temporary files in memory: most of what tests wait for on a disk is fsync, which no test of the rules needs.
+
+A test whose subject is the disk names a directory of a real one itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 - every name in it is made by `tempfile`
+# A whole run keeps less than 1 GB at a time; a container often has 64 MB there.
+_FREE_BYTES_MIN = 3 * 2**30
+
+
+def use_memory() -> str:
+    """Let `tempfile` and pytest use a file system in memory, if there is one with room; a line that says so."""
+    if "TMPDIR" in os.environ:  # the choice of who runs the tests, or of the process that started this worker
+        return f"temporary files: {os.environ['TMPDIR']} (TMPDIR)"
+    if not _has_room():
+        return f"temporary files: {tempfile.gettempdir()}; {_MEMORY} has no room, so fsync makes the tests slower"
+    os.environ["TMPDIR"] = str(_MEMORY)
+    tempfile.tempdir = None  # it is found again
+    return f"temporary files: {_MEMORY}, in memory"
+
+
+def _has_room() -> bool:
+    return os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _FREE_BYTES_MIN

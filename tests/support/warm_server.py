@@ -1,0 +1,89 @@
+"""Starts `muniment` without its imports: a process that has them forks another, which runs the command.
+
+It is given one end of a socket pair. Each message is a request of `warm.py`, with four descriptors: standard input,
+output and error of the new process, and where its end is told.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import selectors
+import socket
+import sys
+from contextlib import suppress
+from typing import Any
+
+MESSAGE_BYTES_MAX = 1 << 20
+# What a command loads when it is called, so that the process that forks has it already.
+_LOADED = (
+    "muniment.__main__", "muniment.app", "muniment.cli.logs", "muniment.cli.serve", "muniment.maintenance.databases",
+    "muniment.server.run", "muniment.storage.postgres.engine", "muniment.storage.sqlite.engine", "uvloop",
+)  # fmt: skip
+
+
+def serve(control: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request: the request in a new process, None in this one when `warm.py` has ended."""
+    selector = selectors.DefaultSelector()
+    selector.register(control, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.data is not None:
+                selector.unregister(key.fd)
+                _tell_end(key.fd, *key.data)
+                continue
+            message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES_MAX, 4)
+            if not message:
+                return None
+            request: dict[str, Any] = json.loads(message)
+            if not (pid := os.fork()):
+                selector.close()  # an object that closed its descriptor later would close another's
+                control.close()
+                _become(request, descriptors)
+                return request
+            for descriptor in descriptors[:3]:
+                os.close(descriptor)
+            selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, descriptors[3]))
+
+
+def _tell_end(process: int, pid: int, told: int) -> None:
+    os.close(process)
+    _, status = os.waitpid(pid, 0)
+    with suppress(BrokenPipeError):  # nobody wants to know
+        os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
+    os.close(told)
+
+
+def _become(request: dict[str, Any], descriptors: list[int]) -> None:
+    """Be what a new interpreter would be, in a session of its own, and say so."""
+    os.setsid()
+    os.write(descriptors[3], f"{os.getpid()}\n".encode())
+    for number, descriptor in enumerate(descriptors[:3]):
+        os.dup2(descriptor, number)
+    os.closerange(3, 4_096)
+    os.umask(request["umask"])
+    os.chdir(request["directory"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = request["arguments"]
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - they are open until the end
+        for number, mode in ((0, "r"), (1, "w"), (2, "w"))
+    )
+
+
+def main() -> None:
+    """Load, serve, and be the command in a new process."""
+    for name in _LOADED:
+        importlib.import_module(name)
+    gc.freeze()
+    if serve(socket.socket(fileno=int(sys.argv[1]))) is not None:
+        command: Any = importlib.import_module("muniment.__main__")
+        sys.modules["__main__"] = command  # processes that the command spawns import its main module
+        command.main()
+
+
+if __name__ == "__main__":
+    main()
