@@ -35,9 +35,9 @@ CHAIN_ID_MAX: Final = 2**63 - 37
 # An answer carries a logo per token; a longer one is replaced by the default.
 LOGO_LENGTH_MAX: Final = 2048
 
-# RFC 3339 section 5.6, `date-time`.
+# RFC 3339 section 5.6, `date-time`. Python 3.14 would read an hour 24, earlier ones would not.
 _DATE_TIME: Final = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
 # Addresses outside the EVM that tokenlist.schema.json allows (Solana): base58 of 32 bytes.
 _BASE58: Final = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")

@@ -181,7 +181,7 @@ def _milliseconds(text: str) -> int:
         milliseconds = (datetime.fromisoformat(text) - _EPOCH) // timedelta(milliseconds=1)
     except ValueError:  # the 30th of February; digits of other scripts, which the pattern of `DateTime` lets through
         milliseconds = -1
-    if milliseconds < 0:
+    if milliseconds < 0 or text[11:13] == "24":  # which Python 3.14 reads as hour 0 of the next day
         raise InvalidIntent("not a date and time since 1970", pointer="/createdAt")
     return milliseconds
 

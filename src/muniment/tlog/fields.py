@@ -15,7 +15,8 @@ _DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 # Spaces of Unicode, the plus, control characters.
 _NOT_IN_NAMES: Final = re.compile(r"[\s+\x00-\x1f\x7f-\x9f]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", re.ASCII)
+# The hour is here because Python 3.14 reads 24:00 as the next day's 00:00, where earlier ones refuse it.
+_TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 

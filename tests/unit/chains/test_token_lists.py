@@ -83,8 +83,8 @@ def test_a_broken_token_breaks_the_list_and_is_named(changed: dict[str, Any], pl
     [
         ({"name": ""}, "/name"), ({"name": "x" * 61}, "/name"), ({"name": "\x07"}, "/name"), ({"name": ...}, "/name"),
         ({"timestamp": "yesterday"}, "/timestamp"), ({"timestamp": "2026-02-30T00:00:00Z"}, "/timestamp"),
-        ({"timestamp": "2026-11-20"}, "/timestamp"), ({"timestamp": 0}, "/timestamp"),
-        ({"timestamp": ...}, "/timestamp"),
+        ({"timestamp": "2026-11-20"}, "/timestamp"), ({"timestamp": "2026-11-20T24:00:00Z"}, "/timestamp"),
+        ({"timestamp": 0}, "/timestamp"), ({"timestamp": ...}, "/timestamp"),
         ({"version": "1.0.0"}, "/version"), ({"version": {"major": 1, "minor": 0}}, "/version/patch"),
         ({"version": {"major": 1, "minor": 0, "patch": -1}}, "/version/patch"), ({"version": ...}, "/version"),
         ({"tokens": []}, "/tokens"), ({"tokens": {}}, "/tokens"), ({"tokens": [7]}, "/tokens/0"),

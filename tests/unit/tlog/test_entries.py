@@ -123,6 +123,7 @@ def swapped(name: str, old: str, new: str) -> bytes:
         (swapped("function", CID, "Qm"), "CID"),
         (swapped("function", AT, "2026-11-20T19:48:00Z"), "is not a time"),
         (swapped("function", AT, "2026-13-20T19:48:00.123Z"), "is not a time"),
+        (swapped("function", AT, "2026-11-20T24:00:00.000Z"), "is not a time"),
         (swapped("trigger", SIG, SIG[:-2] + "00"), "canonical spelling"),
         (swapped("trigger", "ab" * 32, "AB" * 32), "canonical spelling"),
         (swapped("trigger", HASH, "0x12"), "64 hex digits"),
