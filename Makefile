@@ -1,7 +1,7 @@
 # `make run` and `make test` install what they need into .venv.
 
 # What the environment is made with, once, and where it lies. To run on another Python, give both:
-# make test PYTHON=python3.13 VENV=.venv-3.13
+# make test PYTHON=python3.14 VENV=.venv-3.14
 PYTHON ?= python3
 VENV ?= .venv
 DATA ?= data
@@ -18,8 +18,8 @@ run: $(VENV)/runtime
 setup: $(VENV)/dev
 
 $(VENV)/bin/uv:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
-	  || { echo "Python 3.11, 3.12 or 3.13 is needed; say which with: make PYTHON=python3.12 …"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 16))' \
+	  || { echo "Python 3.11 to 3.15 is needed; say which with: make PYTHON=python3.14 …"; exit 1; }
 	@if $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then \
 	  $(PYTHON) -m venv $(VENV) && $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv; \
 	elif [ -n "$(UV_HERE)" ] && $(PYTHON) -m venv --without-pip $(VENV); then ln -s "$(UV_HERE)" $@; \

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from coincurve.context import GLOBAL_CONTEXT
+from btclib_secp256k1 import ffi, lib
+from btclib_secp256k1.context import ctx
+from btclib_secp256k1.keys import serialize
 
 from muniment.errors import SignatureMismatch
 from muniment.evm.hashing import keccak256
@@ -50,21 +52,16 @@ def _decoded(bodies: list[bytes]) -> list[NewTrigger]:
 
 def bare_recovery(given: list[NewTrigger]) -> tuple[Callable[[Any], None], list[tuple[bytes, int, bytes]]]:
     """libsecp256k1's recovery with nothing around it: parse r, s and v, recover the point. Its inputs are ready."""
-    from coincurve._libsecp256k1 import ffi, lib  # noqa: PLC0415 - the library itself is what is measured
-
-    context = GLOBAL_CONTEXT.ctx
     signature, point = ffi.new("secp256k1_ecdsa_recoverable_signature *"), ffi.new("secp256k1_pubkey *")
 
     def recover(item: tuple[bytes, int, bytes]) -> None:
         compact, recovery_id, hashed = item
-        lib.secp256k1_ecdsa_recoverable_signature_parse_compact(context, signature, compact, recovery_id)
-        lib.secp256k1_ecdsa_recover(context, point, signature, hashed)
+        lib.secp256k1_ecdsa_recoverable_signature_parse_compact(ctx, signature, compact, recovery_id)
+        lib.secp256k1_ecdsa_recover(ctx, point, signature, hashed)
 
     def recovered(item: tuple[bytes, int, bytes]) -> bytes:
         recover(item)
-        plain, length = ffi.new("unsigned char [65]"), ffi.new("size_t *", 65)
-        lib.secp256k1_ec_pubkey_serialize(context, plain, length, point, lib.SECP256K1_EC_UNCOMPRESSED)
-        return keccak256(bytes(ffi.buffer(plain))[1:])[12:]
+        return keccak256(serialize(point, compressed=False)[1:])[12:]
 
     inputs = [
         (

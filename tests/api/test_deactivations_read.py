@@ -6,11 +6,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from eth_account import Account
-from eth_account.messages import encode_defunct, encode_typed_data
 from trigger_world import check_refusal, high_twin
 
 from builders import TriggerDraft, Wallet, deploy, register
+from eth_signing import Account, encode_defunct, encode_typed_data
 from muniment.context import Context
 from muniment.evm.address import Address
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from eth_account import Account
-from eth_account.messages import encode_typed_data
 from trigger_world import check_refusal
 
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, once
 from conftest import NOW_MS
+from eth_signing import Account, encode_typed_data
 from muniment.ipfs.cid import CidParts, cid_v1
 
 pytestmark = pytest.mark.one_engine

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from coincurve import PrivateKey
+from btclib_secp256k1.keys import pubkey_from_prvkey
 
 from builders import DOMAIN, Wallet
 from muniment.evm.typed_data import compile_types, digest
@@ -29,8 +29,8 @@ def digest_of(body: dict[str, Any]) -> bytes:
 
 def sign_with_nonce(signed: bytes, wallet: Wallet, nonce: int) -> str:
     """ECDSA with a nonce of one's choice (SEC 1 section 4.1.3): each gives another valid signature, low s."""
-    x, y = PrivateKey(nonce.to_bytes(32)).public_key.point()
-    r, parity = x % ORDER, y & 1
+    point = pubkey_from_prvkey(nonce, compressed=False)
+    r, parity = int.from_bytes(point[1:33]) % ORDER, point[64] & 1
     s = pow(nonce, -1, ORDER) * (int.from_bytes(signed) + r * wallet.number) % ORDER
     if s > ORDER // 2:
         s, parity = ORDER - s, parity ^ 1

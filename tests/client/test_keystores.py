@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eth_account import Account
 
 from builders import Wallet
 from cpu_time import cpu_within
+from eth_signing import Account
 from muniment.client import CannotSign, signer_of
 from muniment.client.signing.keystores import KeystoreSigner, decrypted
 

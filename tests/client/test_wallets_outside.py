@@ -15,10 +15,10 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from eth_account import Account
 
 from builders import Wallet
 from chain import CHAIN_TESTS, LocalChain
+from eth_signing import Account
 from local_server import LocalServer
 from muniment.client import AccountSigner, CannotSign, KeySigner, signer_of
 from muniment.client.signers import with_domain_type

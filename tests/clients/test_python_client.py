@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 
+from eth_signing import needs_eth_account
 from service import Service
 
 _JOB = Path(__file__).parent / "python_job.py"
@@ -42,6 +43,7 @@ def _generate(url: str, directory: Path) -> str:
     return done.stdout + done.stderr
 
 
+@needs_eth_account
 def test_a_generated_python_client_does_the_main_job(service: Service, tmp_path: Path) -> None:
     assert "WARNING" not in _generate(service.url, tmp_path)
     command = [sys.executable, str(_JOB), service.url, str(_BUNDLE)]

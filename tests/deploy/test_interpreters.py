@@ -28,7 +28,7 @@ def interpreter(version: str) -> str:
 
 
 @pytest.mark.parametrize("distribution", [WHEEL, SDIST], ids=["wheel", "sdist"])
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14", "3.15"])
 def test_a_distribution_serves_and_stops_with_status_0(
     built: Path, tmp_path: Path, version: str, distribution: str
 ) -> None:

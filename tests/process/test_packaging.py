@@ -22,7 +22,7 @@ MIB_MAX = 9
 BARE = "What a bare installation has needs no library of the server"
 
 # The libraries that a client loads: of the base dependencies, and of those that they need.
-CLIENT_LOADS = {"coincurve", "cronsim", "httpx2", "idna", "msgspec", "muniment", "sha3", "typing_extensions"}
+CLIENT_LOADS = {"btclib_secp256k1", "cronsim", "httpx2", "idna", "msgspec", "muniment", "sha3", "typing_extensions"}
 # The rooms from which the client takes shapes and pure rules. All other rooms, and all other parts, are the service's.
 ROOMS = {
     "client", "durable", "errors", "evm", "forms", "functions", "intents", "ipfs", "json_text", "tlog", "triggers",
@@ -102,7 +102,7 @@ def test_the_package_brings_no_library_of_the_server(bare: Path) -> None:
     assert {"uvicorn", "asyncpg", "wasmtime", "cryptography"} <= servers
     # httpx2, the client's HTTP library, needs these two itself.
     assert there & servers <= {"anyio", "httpcore2"}
-    assert {"muniment", "httpx2", "msgspec", "coincurve"} <= there
+    assert {"muniment", "httpx2", "msgspec", "btclib-secp256k1"} <= there
 
 
 @pytest.mark.long

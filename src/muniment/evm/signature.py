@@ -6,9 +6,9 @@ be other identities. So only one spelling is stored.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Protocol, Self, cast
+from typing import Any, ClassVar, Final, Self
 
-from coincurve import PrivateKey, PublicKey
+from btclib_secp256k1 import keys, recovery
 
 from muniment.errors import InvalidSignature
 from muniment.evm.address import Address
@@ -23,13 +23,8 @@ _ORDER: Final = bytes.fromhex("fffffffffffffffffffffffffffffffebaaedce6af48a03bb
 _HALF_ORDER: Final = bytes.fromhex("7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0")
 # v counts the parity of R from 27 (Yellow Paper, appendix F); some hardware wallets count from 0.
 _V: Final = {27: "1b", 28: "1c", 0: "1b", 1: "1c"}
-_RECOVERY_ID: Final = {"1b": b"\x00", "1c": b"\x01"}
-
-
-class _Signer(Protocol):
-    """The one method of coincurve without known types: its nonce function is a C pointer."""
-
-    def sign_recoverable(self, message: bytes, hasher: None) -> bytes: ...
+# Whether R has an odd y. An x of R at n or above has ids 2 and 3, which v cannot say and nobody can find.
+_RECOVERY_ID: Final = {"1b": 0, "1c": 1}
 
 
 class Signature(ProvedText):
@@ -87,24 +82,26 @@ def is_by(signer: Address, digest: bytes, signature: Signature) -> bool:
 
 
 def _recover(digest: bytes, signature: Signature) -> bytes | None:
-    compact = bytes.fromhex(signature[2:130]) + _RECOVERY_ID[signature[130:]]
     try:
-        key = PublicKey.from_signature_and_message(compact, digest, hasher=None)
+        key = recovery.recover(digest, bytes.fromhex(signature[2:130]), _RECOVERY_ID[signature[130:]], compressed=False)
     except ValueError:
         return None
     return _raw_address_of(key)
 
 
 def address_of_key(private_key: bytes) -> Address:
-    """The address of a 32-byte private key."""
-    return Address.from_raw(_raw_address_of(PrivateKey(private_key).public_key))
+    """The address of a 32-byte private key. Raises `ValueError`, which does not name it, for one that is none."""
+    return Address.from_raw(_raw_address_of(keys.pubkey_from_prvkey(private_key, compressed=False)))
 
 
 def sign(digest: bytes, private_key: bytes) -> Signature:
-    """The canonical signature of the 32-byte `digest` with a 32-byte key: deterministic (RFC 6979), low s."""
-    signer = cast("_Signer", PrivateKey(private_key))
-    raw = signer.sign_recoverable(digest, hasher=None)
-    return Signature.parse("0x" + raw.hex())
+    """The canonical signature of the 32-byte `digest` with a 32-byte key: deterministic (RFC 6979), low s.
+
+    The signer is recovered from it before it goes out: a computation that went wrong could tell the key. Raises
+    `ValueError`, which does not name the key, for one that is none.
+    """
+    compact, recovery_id = recovery.sign(digest, private_key)
+    return Signature.parse(f"0x{compact.hex()}{27 + recovery_id:02x}")
 
 
 def personal_digest(message: bytes) -> bytes:
@@ -112,5 +109,6 @@ def personal_digest(message: bytes) -> bytes:
     return keccak256(b"\x19Ethereum Signed Message:\n%d" % len(message) + message)
 
 
-def _raw_address_of(key: PublicKey) -> bytes:
-    return keccak256(key.format(compressed=False)[1:])[12:]
+def _raw_address_of(key: bytes) -> bytes:
+    """The address of a public key of 65 bytes: 4, x and y."""
+    return keccak256(key[1:])[12:]

@@ -73,7 +73,7 @@ def test_libraries_that_are_older_than_those_of_the_release_are_a_warning() -> N
 
 
 def test_the_bill_of_materials_of_the_installation_is_found() -> None:
-    assert {"click", "asyncpg", "coincurve"} <= machine.tested_versions().keys()
+    assert {"click", "asyncpg", "btclib-secp256k1"} <= machine.tested_versions().keys()
 
 
 @breaks("descriptors")

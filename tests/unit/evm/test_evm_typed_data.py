@@ -2,11 +2,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from eth_account.messages import encode_typed_data
 from eth_utils.crypto import keccak
 from hypothesis import given, strategies as st
 from typed_data_strategies import typed_data
 
+from eth_signing import encode_typed_data
 from muniment.errors import InvalidTypedData, Refusal
 from muniment.evm.struct_types import NODES_MAX
 from muniment.evm.typed_data import Domain, compile_types, digest

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from eth_account.messages import encode_typed_data
 from eth_utils.crypto import keccak
 from hypothesis import given, strategies as st
 from trigger_strategies import triggers
 
+from eth_signing import encode_typed_data
 from muniment.errors import InvalidTypedData
 from muniment.evm.typed_data import compile_types, digest
 from muniment.triggers.typed_data import (
