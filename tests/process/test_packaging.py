@@ -18,7 +18,7 @@ from service import Service
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).parent / "uv"
-MIB_MAX = 9
+MIB_MAX = 11
 BARE = "What a bare installation has needs no library of the server"
 
 # The libraries that a client loads: of the base dependencies, and of those that they need.

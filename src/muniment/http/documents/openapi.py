@@ -41,7 +41,7 @@ def openapi_document(operations: Iterable[Operation], *, version: str, about: st
     schemas, components = msgspec.json.schema_components([*shapes, Problem], schema_hook=_schema, ref_template=_REF)
     schema_of = dict(zip([repr(shape) for shape in shapes], schemas, strict=False))
     records = _records([*shapes, Problem])
-    _add_examples(components, records)
+    _add_texts(components, records)
     problems: Json = {}
     paths: defaultdict[str, Json] = defaultdict(dict)
     for each in operations:
@@ -183,11 +183,18 @@ def _records(shapes: list[Any]) -> list[StructType]:
     return list({info.cls: info for info in found}.values())
 
 
-def _add_examples(components: Json, records: list[StructType]) -> None:
-    """Add the class attribute `example` of each record."""
+def _add_texts(components: Json, records: list[StructType]) -> None:
+    """Add the class attribute `example` of each record, and its docstring as all Pythons have it.
+
+    From Python 3.13 on a docstring is not indented; earlier ones, and the schema that msgspec makes there, keep what
+    stands before each line.
+    """
     for info in records:
+        component = components[info.cls.__name__]
+        if "description" in component:
+            component["description"] = inspect.cleandoc(component["description"])
         if hasattr(info.cls, "example"):
-            components[info.cls.__name__]["examples"] = [cast("Any", info.cls).example]
+            component["examples"] = [cast("Any", info.cls).example]
 
 
 def _tell_defaults(components: Json, records: list[StructType]) -> None:
