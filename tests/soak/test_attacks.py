@@ -59,14 +59,14 @@ HEAD = (
 @contextmanager
 def served(folder: Path, engine: str, workers: int) -> Generator[Service]:
     if engine == "sqlite":
-        with Service(folder / "data", workers=workers, environment=LIMITS) as service:
+        with Service(folder / "data", workers=workers, environment=LIMITS, sheds=True) as service:
             yield service
         return
     with Cluster(fsync=True) as cluster:
         environment = {
             "MUNIMENT_DATABASE_URL": asyncio.run(cluster.create_database("site")), "MUNIMENT_MIGRATE_AT_START": "true",
         }  # fmt: skip
-        with Service(folder / "data", workers=workers, environment=LIMITS | environment) as service:
+        with Service(folder / "data", workers=workers, environment=LIMITS | environment, sheds=True) as service:
             yield service
 
 

@@ -21,10 +21,15 @@ import warm
 # These end a hang: a busy machine, or one whose disk stands still for a while, is no fault of the service.
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 90
+# What Python runs first in a process that is not to find itself overloaded.
+_UNHURRIED = Path(__file__).with_name("unhurried")
 
 
 class Service:
-    """`muniment serve` on a data directory."""
+    """`muniment serve` on a data directory.
+
+    Unless it `sheds`, it refuses nothing because the machine is slow: see `unhurried/sitecustomize.py`.
+    """
 
     def __init__(
         self,
@@ -35,6 +40,7 @@ class Service:
         program: Sequence[str] = ("-m", "muniment"),
         environment: dict[str, str] | None = None,
         python: Path = Path(sys.executable),
+        sheds: bool = False,
     ) -> None:
         self.data_dir = data_dir
         self._workers = workers
@@ -49,6 +55,7 @@ class Service:
             "MUNIMENT_RATE_LIMIT_LOGIN": "off",
             "MUNIMENT_RATE_LIMIT_STOP": "off",
             "MUNIMENT_RATE_LIMIT_OWNER": "off",  # one wallet signs thousands of triggers
+            **({} if sheds else {"PYTHONPATH": str(_UNHURRIED)}),
             **(environment or {}),
         }
         self.process: subprocess.Popen[str] | warm.WarmProcess | None = None
