@@ -13,6 +13,7 @@ from typing import LiteralString
 
 import pytest
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, log_in
 from copying_world import OWNERS, Filled, Place, copy_all, fill, new_database, opened, read_page, run, served, walk
 from muniment.storage.registry_copy import LEFT, TABLES
@@ -75,7 +76,7 @@ def test_credentials_stay_valid_or_revoked_on_the_new_side(filled: Filled, targe
             assert old.status_code == 403, "the key before was rotated out"
             good = await client.post("/functions", files=data, headers={"x-api-key": filled.api_key})
             assert good.status_code == 200
-            profile = (await client.get(path, headers={"x-auth-token": filled.token})).json()
+            profile = ok(await client.get(path, headers={"x-auth-token": filled.token})).json()
             assert (profile["name"], profile["email"]) == ("Zoë “0” ✓", "zoe@example.org")
             for body in filled.deactivated:
                 answer = await client.post("/triggers", json=body)
@@ -139,9 +140,9 @@ def test_a_client_that_follows_a_listing_gets_new_rows_behind_the_copied_ones(fi
             body = TriggerDraft(
                 filled.cid, OWNERS[0], {"limit": "uint256"}, version="9.0.0", input={"limit": "5"}
             ).signed()
-            added = (await new.post("/triggers", json=body)).json()
+            added = ok(await new.post("/triggers", json=body)).json()
             assert await walk(new, end) == [added]
-            assert (await new.get("/triggers?limit=1")).json() == [added]
+            assert ok(await new.get("/triggers?limit=1")).json() == [added]
             of = await OperatorClient(new, filled.operator_key).recorded(IntentDraft(70))
             assert [each["hash"] for each in await walk(new, end_of_intents)] == [of]
 
@@ -180,8 +181,8 @@ def test_times_that_do_not_follow_the_order_are_listed_rightly_by_one_writer_too
                 for what in ("triggers", "intents"):
                     for bound in (f"createdAfter={at}", f"createdBefore={at}"):
                         path = f"/{what}?limit=100&{bound}"
-                        told = (await old.get(path)).json()
-                        assert (await new.get(path)).json() == told == (await third.get(path)).json(), path
+                        told = ok(await old.get(path)).json()
+                        assert ok(await new.get(path)).json() == told == ok(await third.get(path)).json(), path
 
     asyncio.run(compare())
 

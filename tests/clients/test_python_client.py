@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 
+from answers import ok
 from eth_signing import needs_eth_account
 from service import Service
 
@@ -51,7 +52,7 @@ def test_a_generated_python_client_does_the_main_job(service: Service, tmp_path:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    stored = httpx2.get(f"{service.url}/triggers/{told['sig']}").json()
+    stored = ok(httpx2.get(f"{service.url}/triggers/{told['sig']}")).json()
     assert (stored["signer"], stored["functionCid"]) == (told["signer"], told["cid"])
     assert "deactivateSig" in stored
 

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from playwright.async_api import Browser, Route, expect
 
+from answers import ok
 from browsing import violations
 from builders import Bundle, Wallet
 from console_world import HOSTILE, Registry
@@ -44,7 +45,7 @@ async def test_a_trigger_is_signed_checked_and_ended(chromium: Browser, registry
         assert shown in await page.locator("#proof").inner_text()
         assert await violations(page) == []
         sig = page.url.rpartition("/")[2]
-        record = httpx2.get(f"{registry.url}/triggers/{sig}").json()
+        record = ok(httpx2.get(f"{registry.url}/triggers/{sig}")).json()
         assert (record["signer"], record["config"]["type"]) == (wallet.address, list(KINDS).index(kind))
         asked = json.loads(wallet.asked[-1]["params"][1])
         assert [each["name"] for each in asked["types"]["EIP712Domain"]] == ["name", "version"]
@@ -55,7 +56,7 @@ async def test_a_trigger_is_signed_checked_and_ended(chromium: Browser, registry
         await page.get_by_role("button", name="Sign the deactivation").click()
         await choose(page, wallet)
         await expect(page.get_by_text("Checked here:")).to_be_visible()
-        assert "deactivateSig" in httpx2.get(f"{registry.url}/triggers/{sig}").json()
+        assert "deactivateSig" in ok(httpx2.get(f"{registry.url}/triggers/{sig}")).json()
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
@@ -78,12 +79,8 @@ async def test_a_wallet_that_does_not_sign_sends_nothing(chromium: Browser, regi
         await choose(page, wallet)
         await expect(page.locator(".status")).to_contain_text(words)
         assert [each for each in watch.requests if each.method == "POST" and each.url.endswith("/triggers")] == []
-    assert (
-        httpx2.get(
-            f"{registry.url}/triggers?signer={wallet.address}&functionCid={registry.world.cids['Threshold']}&active=true"
-        ).json()
-        == []
-    )
+    query = f"signer={wallet.address}&functionCid={registry.world.cids['Threshold']}&active=true"
+    assert ok(httpx2.get(f"{registry.url}/triggers?{query}")).json() == []
 
 
 async def test_wallets_announce_themselves_late_and_one_is_chosen(chromium: Browser, registry: Registry) -> None:
@@ -171,7 +168,7 @@ async def test_a_function_is_deployed(chromium: Browser, registry: Registry, tmp
         await page.get_by_role("button", name="Log in and deploy").click()
         await choose(page, wallet)
         await expect(page.get_by_text("The registry computed the same CID")).to_be_visible()
-        assert httpx2.get(f"{registry.url}/functions/{cid}").json()["name"] == "From a browser"
+        assert ok(httpx2.get(f"{registry.url}/functions/{cid}")).json()["name"] == "From a browser"
         kept = await page.evaluate("JSON.stringify({ ...sessionStorage, ...localStorage })")
         assert "mnk_" not in kept
         await page.reload()

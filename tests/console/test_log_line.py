@@ -7,6 +7,7 @@ from dataclasses import replace
 import httpx2
 import pytest
 
+from answers import ok
 from builders import deploy
 from conftest import Clock
 from muniment.context import Context
@@ -40,21 +41,21 @@ async def turn(context: Context, clock: Clock) -> None:
 
 
 async def test_a_log_that_grows(reader: httpx2.AsyncClient, context: Context, clock: Clock, path: str) -> None:
-    assert "It has not begun" in (await reader.get(path)).text
+    assert "It has not begun" in ok(await reader.get(path)).text
     await turn(context, clock)
     await deploy(reader)
-    outline = Outline((await reader.get(path)).text)
+    outline = Outline(ok(await reader.get(path)).text)
     assert "open: registry.example/log/1, 2 signed entries. Keys and epochs" in outline.text  # the third is not signed
     assert "Nothing new is logged" not in outline.text
     (link,) = (each for each in outline.links if each.endswith("log"))
-    answer = (await reader.get(str(httpx2.URL(f"http://test{path}").join(link)))).json()
+    answer = ok(await reader.get(str(httpx2.URL(f"http://test{path}").join(link)))).json()
     assert answer["epochs"][0]["origin"] == "registry.example/log/1"
 
 
 async def test_a_log_that_stands(reader: httpx2.AsyncClient, context: Context, clock: Clock, path: str) -> None:
     await turn(context, clock)
     await freeze(context)
-    text = Outline((await reader.get(path)).text).text
+    text = Outline(ok(await reader.get(path)).text).text
     assert "frozen: registry.example/log/1, 2 signed entries" in text
     assert "Nothing new is logged: an operator has frozen it. The registry serves on" in text
     epoch = await store.newest(context.database)
@@ -62,7 +63,7 @@ async def test_a_log_that_stands(reader: httpx2.AsyncClient, context: Context, c
     why = '<b>"\u202e'
     sql = "UPDATE tlog_epochs SET state = 'halted', why = ?"
     await context.database.write(lambda tx: tx.execute(sql, (why,)))
-    page = (await reader.get(path)).text
+    page = ok(await reader.get(path)).text
     assert "halted: registry.example/log/1" in Outline(page).text
     assert "Nothing new is logged: <b>" in Outline(page).text
     assert why not in page

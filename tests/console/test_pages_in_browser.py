@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import Browser
 from proving import ASSETS
 
+from answers import ok
 from browsing import overflow, shift, violations, watched
 from builders import Wallet
 from console_world import Registry
@@ -90,7 +91,7 @@ def size_of(url: str) -> tuple[int, int]:
 
 
 async def test_all_scripts_together_are_small(registry: Registry) -> None:
-    page = httpx2.get(f"{registry.url}/console", headers={"accept": "text/html"}).text
+    page = ok(httpx2.get(f"{registry.url}/console", headers={"accept": "text/html"})).text
     release = re.findall(r"console/assets/([0-9a-f]+)/", page)[0]
     names = [each.relative_to(ASSETS) for each in ASSETS.rglob("*.js")]
     sizes = [size_of(f"{registry.url}/console/assets/{release}/{name}") for name in names]

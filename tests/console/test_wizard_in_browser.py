@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from playwright.async_api import Browser, Locator, Page, Request, Route, expect
 
+from answers import ok
 from browsing import Watch, violations
 from builders import Bundle, Wallet, deploy
 from console_world import HOSTILE, Registry
@@ -213,7 +214,7 @@ async def test_a_consent_that_has_ended_says_what_to_change(chromium: Browser, r
         await expect(page.locator(".status")).to_contain_text("such as the version")
         await expect(page.get_by_label("Description")).to_have_value("Again")
         watch.expect_refusals()
-    assert httpx2.get(f"{registry.url}/triggers/{ended['sig']}").json()["description"] == ended["description"]
+    assert ok(httpx2.get(f"{registry.url}/triggers/{ended['sig']}")).json()["description"] == ended["description"]
 
 
 async def test_only_the_owner_is_asked_to_end_a_trigger(chromium: Browser, registry: Registry) -> None:
@@ -232,7 +233,7 @@ async def test_only_the_owner_is_asked_to_end_a_trigger(chromium: Browser, regis
         await page.get_by_role("button", name="Use this signature").click()
         await expect(page.locator(".elsewhere")).to_contain_text(f"by {OTHER.address}, not by {OWNER.address}")
         assert sent(watch, "/triggers/deactivate") == []
-    assert "deactivateSig" not in httpx2.get(f"{registry.url}/triggers/{sig}").json()
+    assert "deactivateSig" not in ok(httpx2.get(f"{registry.url}/triggers/{sig}")).json()
 
 
 async def test_the_end_of_other_triggers_is_not_signed(chromium: Browser, registry: Registry) -> None:

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from javascript import NODE_TESTS, with_ethers
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, once, register
 from muniment.triggers.typed_data import types_for
 from service import Service
@@ -104,13 +105,13 @@ async def test_ethers_signs_a_trigger_that_is_accepted_and_verifies_the_stored_o
 ) -> None:
     wallet = Wallet(11)
     asked = {"functionCid": functions.taking(values), "version": "1.0.0", "input": values, "config": config}
-    params = (await client.post("/triggers/sign-params", json=asked)).json()
+    params = ok(await client.post("/triggers/sign-params", json=asked)).json()
     sig = await sign_typed_data(wallet, params)
     typed_data = {"types": params["types"], "values": params["message"]}
     body = {"description": "Signed by ethers", "typedData": typed_data, "sig": sig, "signer": wallet.address}
     response = await client.post("/triggers", json=body)
     assert response.status_code == 200, response.text
-    stored = (await client.get(f"/triggers/{sig}")).json()
+    stored = ok(await client.get(f"/triggers/{sig}")).json()
     signed = {name: stored[name] for name in params["message"]}
     assert await _signer(params["domain"], stored["types"], signed, stored["sig"]) == stored["signer"] == wallet.address
 
@@ -138,7 +139,7 @@ async def test_ethers_verifies_a_trigger_that_this_code_has_signed(
 @pytest.mark.parametrize(("task", "name"), [("signText", "text"), ("signBytes", "hex")])
 async def test_ethers_logs_in(client: httpx2.AsyncClient, task: str, name: str) -> None:
     wallet = Wallet(13)
-    nonce = (await client.post("/users/nonce", json={"address": wallet.address})).json()["nonce"]
+    nonce = ok(await client.post("/users/nonce", json={"address": wallet.address})).json()["nonce"]
     signature = await ethers(task, key=_key(wallet), **{name: nonce})
     login = await client.post("/users/authenticate", json={"address": wallet.address, "signature": signature})
     assert login.status_code == 200, login.text
@@ -151,14 +152,14 @@ async def test_ethers_deactivates_triggers(client: httpx2.AsyncClient, functions
     wallet = Wallet(14 if scheme == "message" else 15)
     drafts = [TriggerDraft(functions.plain, wallet, fee_limit=limit) for limit in ("1", "2")]
     sigs = [(await register(client, draft))["sig"] for draft in drafts]
-    params = (await client.post("/triggers/deactivate/sign-params", json={"triggerSigs": sigs})).json()
+    params = ok(await client.post("/triggers/deactivate/sign-params", json={"triggerSigs": sigs})).json()
     if scheme == "message":
         signature = await ethers("signText", key=_key(wallet), text=params["message"])
     else:
         signature = await sign_typed_data(wallet, params["typedData"])
     response = await client.post("/triggers/deactivate", json={"triggerSigs": sigs, "signature": signature})
     assert response.status_code == 204, response.text
-    assert (await client.get(f"/triggers/{sigs[1]}")).json()["deactivateSig"] == signature
+    assert ok(await client.get(f"/triggers/{sigs[1]}")).json()["deactivateSig"] == signature
 
 
 def test_ethers_verifies_texts_and_typed_data_of_many_keys() -> None:

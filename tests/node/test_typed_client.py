@@ -13,6 +13,7 @@ import httpx2
 import pytest
 from javascript import HERE, NODE_TESTS
 
+from answers import ok
 from conformance import document
 from service import Service
 
@@ -48,7 +49,7 @@ def test_a_generated_typescript_client_compiles_and_does_the_main_job(project: P
     done = _run(project, "node", "job.js", service.url, (_BUNDLE / "manifest.json").read_text("utf-8"), wasm)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    stored = httpx2.get(f"{service.url}/triggers/{told['sig']}").json()
+    stored = ok(httpx2.get(f"{service.url}/triggers/{told['sig']}")).json()
     assert (stored["signer"], stored["functionCid"]) == (told["signer"], told["cid"])
     assert "deactivateSig" in stored
 

@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in
 from service import Service
 
@@ -119,7 +120,7 @@ async def pages(url: str, path: str) -> AsyncGenerator[dict[str, Any]]:
     async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
         target: str | None = f"{path}?limit=100"
         while target:
-            answer = await client.get(target)
+            answer = ok(await client.get(target))
             for each in answer.json():
                 yield each
             target = answer.links["next"]["url"] if answer.json() and "next" in answer.links else None
@@ -135,8 +136,8 @@ class Credentials:
 
     async def before(self, client: httpx2.AsyncClient) -> None:
         self.token = await log_in(client, Wallet())
-        self.key = (await client.get("/users/api-key", headers={"x-auth-token": self.token})).json()["apiKey"]
-        nonce = (await client.post("/users/nonce", json={"address": Wallet().address})).json()["nonce"]
+        self.key = ok(await client.get("/users/api-key", headers={"x-auth-token": self.token})).json()["apiKey"]
+        nonce = ok(await client.post("/users/nonce", json={"address": Wallet().address})).json()["nonce"]
         self.login = {"address": Wallet().address, "signature": Wallet().sign_text(nonce)}
 
     async def after(self, client: httpx2.AsyncClient) -> None:
@@ -177,7 +178,7 @@ async def test_a_restored_backup_revives_credentials_that_were_good_at_its_time(
             assert await upload(client, restored.newer_key) == 403
             assert (await client.post("/users/authenticate", json=restored.login)).status_code == 200, "once more"
             headers = {"x-auth-token": restored.token}
-            assert (await client.get("/users/api-key", headers=headers)).json()["apiKey"] == restored.key
+            assert ok(await client.get("/users/api-key", headers=headers)).json()["apiKey"] == restored.key
             answer = await client.post("/users/api-key/rotate", json={"graceSeconds": 0}, headers=headers)
             assert answer.json()["apiKey"] == restored.newer_key, "rotating a key again comes round to the same one"
 
@@ -192,9 +193,9 @@ async def test_rotating_ends_every_key_token_and_nonce_of_before(restored: Crede
             assert (await client.post("/users/authenticate", json=restored.login)).status_code == 401
             token = await log_in(client, Wallet())
             headers = {"x-auth-token": token}
-            new = (await client.get("/users/api-key", headers=headers)).json()["apiKey"]
+            new = ok(await client.get("/users/api-key", headers=headers)).json()["apiKey"]
             assert await upload(client, new) == 200
-            again = (await client.post("/users/api-key/rotate", json={"graceSeconds": 0}, headers=headers)).json()
+            again = ok(await client.post("/users/api-key/rotate", json={"graceSeconds": 0}, headers=headers)).json()
             assert again["apiKey"] not in {restored.key, restored.newer_key, new}
             for key in (restored.key, restored.newer_key, new):
                 assert await upload(client, key) == 403, "none comes round"

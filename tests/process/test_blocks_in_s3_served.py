@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from obstore.store import S3Store
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from faulty_front import FORBIDDEN, SLOW_DOWN, Front, fronted
 from muniment.cli.main import main
@@ -139,11 +140,11 @@ async def test_a_fault_of_the_server_is_503_for_content_alone_and_ends_with_the_
     assert "the block store does not answer" in (await ready(client, 503)).json()["detail"]
     began = time.monotonic()
     await register(client, TriggerDraft(cid, version="1.0.7"))
-    assert [each["name"] for each in (await client.get("/functions")).json()] == ["Hello"]
+    assert [each["name"] for each in ok(await client.get("/functions")).json()] == ["Hello"]
     assert time.monotonic() - began < 2
     front.set(None)
     assert (await upload(client, LARGE, key)).status_code == 200
-    assert (await client.get(f"/ipfs/{cid}/manifest.json")).content == Bundle().manifest
+    assert ok(await client.get(f"/ipfs/{cid}/manifest.json")).content == Bundle().manifest
     await ready(client, 200)
     log = (tmp_path / "log").read_text()
     assert "storage-unavailable" in log
@@ -157,7 +158,7 @@ async def test_an_upload_is_acknowledged_only_when_the_bucket_has_its_blocks(
     key = await api_key_of(client, Wallet())
     front.set(SLOW_DOWN, only=b"PUT ")
     refused(await upload(client, LARGE, key), "answers 503")
-    assert (await client.get("/functions")).json() == []
+    assert ok(await client.get("/functions")).json() == []
     assert keys_of(store_of(front, tmp_path)) == []
     front.set(None)
     assert (await upload(client, LARGE, key)).status_code == 200
@@ -197,7 +198,7 @@ async def test_wrong_bytes_are_withheld_and_logged_until_the_next_upload_repairs
         assert (answer.status_code, answer.json()["code"]) == (500, "integrity")
     assert digest in (tmp_path / "log").read_text()
     await deploy(client)
-    assert (await client.get(f"/ipfs/{cid}/manifest.json")).content == Bundle().manifest
+    assert ok(await client.get(f"/ipfs/{cid}/manifest.json")).content == Bundle().manifest
 
 
 async def test_a_block_that_the_bucket_lost_is_damage_and_not_an_absent_function(

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from answers import ok
 from builders import SAMPLES, Wallet, api_key_of
 from forms import END, FORM, part
 from service import Service
@@ -39,7 +40,7 @@ async def upload(service: Service, owner: int = 1) -> str:
 
 async def wasm_of(service: Service, cid: str) -> bytes:
     async with httpx2.AsyncClient(base_url=service.url) as client:
-        return (await client.get(f"/functions/{cid}/wasm")).content
+        return ok(await client.get(f"/functions/{cid}/wasm")).content
 
 
 async def test_a_bundle_given_to_one_machine_is_served_by_the_other(machines: list[Service]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, Wallet, deploy, register
 from intent_bodies import intent_body, operations_body, proposal_body
 from muniment.client import Registry
@@ -98,7 +99,7 @@ def test_the_first_program_deploys_signs_creates_follows_and_deactivates(service
     lines = run(FIRST, folder, service.url, MUNIMENT_PRIVATE_KEY=OWNER.key.hex())
     said = dict(line.split(" ", 1) for line in lines if line.split()[0] in {"deployed", "created", "followed", "ended"})
     assert said["created"] == said["followed"]
-    found = httpx2.get(f"{service.url}/triggers/{said['created']}").json()
+    found = ok(httpx2.get(f"{service.url}/triggers/{said['created']}")).json()
     assert (found["signer"], found["functionCid"]) == (OWNER.address, said["deployed"])
     assert said["ended"] == f"by {found['deactivateSig']}"
     assert f"Function {said['deployed']} may run" in "\n".join(lines)
@@ -173,7 +174,7 @@ def test_the_operator_records_an_intent_and_logs_a_line(service: Service, folder
     [line] = run(RECORD, folder, service.url, OPERATOR_KEY=service.operator_key())
     said, hash_, status = line.split()
     assert (said, status) == ("recorded", "created")
-    logs = httpx2.get(f"{service.url}/intents/{hash_}").json()["logs"]
+    logs = ok(httpx2.get(f"{service.url}/intents/{hash_}")).json()["logs"]
     assert [each["data"] for each in logs] == ["waits for offers"]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, Wallet, cron, deploy, log_in, register
 from service import Service
 
@@ -96,10 +97,10 @@ async def _jump(machine: Machine, shifted_url: str, right_url: str) -> None:
         for client in (shifted, right):
             assert (await client.post("/users/authenticate", json=used)).status_code == 401, "a nonce works once"
             await register(client, replace(draft, version="5.0.0" if client is right else "6.0.0"))
-            active = (await client.get("/triggers", params={"active": "true", "limit": 100})).json()
+            active = ok(await client.get("/triggers", params={"active": "true", "limit": 100})).json()
             assert lasting in active
             assert all(abs(_created_ms(each) - _now_ms()) < 300_000 for each in active)
-            others = (await client.get("/triggers", params={"active": "false"})).json()
+            others = ok(await client.get("/triggers", params={"active": "false"})).json()
             assert all("deactivateSig" in each for each in others)
 
 
@@ -113,7 +114,7 @@ async def _check_while_wrong(
     assert abs(_created_ms(made) - _now_ms()) < 300_000
     for client in (shifted, right):
         assert await log_in(client, OWNER)
-        active = (await client.get("/triggers", params={"active": "true", "limit": 100})).json()
+        active = ok(await client.get("/triggers", params={"active": "true", "limit": 100})).json()
         assert lasting in active
     gone = await register(right, replace(draft, version=f"7.{draft.version}".rpartition(".")[0], config=cron()))
     consent = {"triggerSigs": [gone["sig"]], "signature": OWNER.sign_deactivation([gone["sig"]])}
@@ -129,7 +130,7 @@ async def _until(client: httpx2.AsyncClient, status: int) -> str:
 
 
 async def _signed_login(client: httpx2.AsyncClient) -> dict[str, str]:
-    nonce = (await client.post("/users/nonce", json={"address": OWNER.address})).json()["nonce"]
+    nonce = ok(await client.post("/users/nonce", json={"address": OWNER.address})).json()["nonce"]
     return {"address": OWNER.address, "signature": OWNER.sign_text(nonce)}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, Wallet, deploy, register
 from service import Service
 
@@ -35,7 +36,7 @@ async def test_fifty_simultaneous_creates_are_one_record(client: httpx2.AsyncCli
         answers = await asyncio.gather(*(client.post("/triggers", json=body) for _ in range(50)))
         assert {answer.status_code for answer in answers} == {200}
         assert len({answer.content for answer in answers}) == 1
-        assert (await client.get("/triggers")).json() == [answers[0].json()]
+        assert ok(await client.get("/triggers")).json() == [answers[0].json()]
 
 
 async def test_overlapping_simultaneous_deactivations_all_hold(client: httpx2.AsyncClient) -> None:
@@ -47,8 +48,8 @@ async def test_overlapping_simultaneous_deactivations_all_hold(client: httpx2.As
         bodies = [{"triggerSigs": each, "signature": sig} for each, sig in zip(lists, signatures, strict=True)] * 3
         answers = await asyncio.gather(*(client.post("/triggers/deactivate", json=body) for body in bodies))
         assert {answer.status_code for answer in answers} == {204}
-        assert (await client.get("/triggers?active=true")).json() == []
-        ended = (await client.get("/triggers?limit=100")).json()
+        assert ok(await client.get("/triggers?active=true")).json() == []
+        ended = ok(await client.get("/triggers?limit=100")).json()
         assert {trigger["deactivateSig"] for trigger in ended} <= set(signatures)
 
 
@@ -62,5 +63,5 @@ async def test_a_create_beside_a_deactivation_never_leaves_it_active(client: htt
             answers = await asyncio.gather(creates[0], client.post("/triggers/deactivate", json=consent), creates[1])
             assert {answers[0].status_code, answers[2].status_code} <= {200, 409}
             assert answers[1].status_code in {204, 404}
-            shown = (await client.get(f"/triggers/{body['sig']}")).json()
+            shown = ok(await client.get(f"/triggers/{body['sig']}")).json()
             assert ("deactivateSig" in shown) is (answers[1].status_code == 204)

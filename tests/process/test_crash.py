@@ -20,6 +20,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
 from ports import free_port
 from service import Service
@@ -128,7 +129,7 @@ def assert_all_there(url: str, records: list[dict[str, Any]]) -> None:
     with httpx2.Client(base_url=url) as client:
         for record in records:
             path = f"/functions/{record['CID']}" if "CID" in record else f"/triggers/{record['sig']}"
-            assert client.get(path).json() == record
+            assert ok(client.get(path)).json() == record
 
 
 def assert_sound(data_dir: Path) -> None:
@@ -158,4 +159,4 @@ def test_a_client_that_was_not_answered_asks_again_and_gets_the_record(tmp_path:
     with Service(tmp_path / "data") as service:
         again = httpx2.post(f"{service.url}/triggers", json=body)
         assert (again.status_code, again.text) == (200, stored)
-        assert httpx2.get(f"{service.url}/triggers").json() == [again.json()]
+        assert ok(httpx2.get(f"{service.url}/triggers")).json() == [again.json()]

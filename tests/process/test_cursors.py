@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from answers import answered
 from builders import TriggerDraft, Wallet, deploy
 from crashing import Site
 from loading import DEADLINE
@@ -32,9 +33,9 @@ async def write(urls: list[str], requests: list[tuple[str, str, Any]], key: str 
         for at in range(0, len(requests), 4):
             some = zip(requests[at : at + 4], itertools.cycle(urls), strict=False)
             sent = (
-                client.request(method, url + path, json=body, headers=headers) for (method, path, body), url in some
+                answered(client, method, url + path, json=body, headers=headers) for (method, path, body), url in some
             )
-            assert {answer.status_code for answer in await asyncio.gather(*sent)} == {200}
+            await asyncio.gather(*sent)
 
 
 def client_of(url: str) -> httpx2.AsyncClient:
@@ -45,7 +46,7 @@ async def tail(urls: list[str], target: str) -> AsyncIterator[str]:
     """The names as they come along the next links, for ever; each page from another process."""
     async with client_of("") as client:
         for url in itertools.cycle(urls):
-            response = await client.get(url + target)
+            response = await answered(client, "GET", url + target)
             for row in response.json():
                 yield row.get("sig") or row["hash"]
             link = NEXT.match(response.headers["link"])
@@ -129,7 +130,7 @@ async def newest(client: httpx2.AsyncClient, first: str) -> list[str]:
     seen: list[str] = []
     target: str | None = first
     while target is not None:
-        response = await client.get(target)
+        response = await answered(client, "GET", target)
         seen += [row.get("sig") or row["hash"] for row in response.json()]
         link = NEXT.match(response.headers.get("link", ""))
         target = link[1] if link else None

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, deploy, register
 from crashing import Site
 from muniment.storage.epoch import FRESH_SECONDS
@@ -51,7 +52,7 @@ async def test_every_process_takes_up_another_epoch_within_seconds(site: Site) -
             await register(client, TriggerDraft(cid, version=f"{number}.0.0"))
 
         async def link() -> str:
-            answer = await client.get("/triggers?sort=1&limit=2")
+            answer = ok(await client.get("/triggers?sort=1&limit=2"))
             return answer.headers["link"].partition(">")[0][1:]
 
         async def statuses(target: str) -> set[int]:

@@ -17,6 +17,7 @@ from threading import Thread
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, Wallet, deploy, register
 from follow_command import SECONDS_MAX, ended, follower, lines, subjects, until
 from local_server import LocalServer
@@ -39,7 +40,7 @@ async def create(service: Service, count: int) -> list[str]:
 
 def begin(service: Service, state: Path) -> None:
     """Have the next start show what happens from now on."""
-    link = httpx2.get(f"{service.url}/events").headers["link"]
+    link = ok(httpx2.get(f"{service.url}/events")).headers["link"]
     found = re.search("cursor=([A-Za-z0-9_-]+)", link)
     assert found
     state.write_text(found[1])
@@ -47,7 +48,7 @@ def begin(service: Service, state: Path) -> None:
 
 def polls(service: Service) -> float:
     """How many pages of the feed the service has answered."""
-    scraped = Scraped(httpx2.get(f"{service.url}/metrics").text)
+    scraped = Scraped(ok(httpx2.get(f"{service.url}/metrics")).text)
     return scraped.value("http_requests_total", method="GET", route="/events", status="200") or 0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from answers import ok
 from crashing import Site, on_postgres, on_sqlite
 from event_stream import EventStream
 from muniment.errors import DatabaseUnavailable
@@ -141,7 +142,7 @@ async def test_followers_that_are_cut_off_see_each_event_of_their_slice_once(sit
             draft = IntentDraft(number, members={"user": user(number)})
             answer = await client.put(f"/intents/{draft.hash}", json=draft.body, headers={"x-operator-key": key})
             assert answer.status_code == 200, answer.text
-        start = (await client.get("/events")).headers["link"].split("cursor=")[1].split(">")[0]
+        start = ok(await client.get("/events")).headers["link"].split("cursor=")[1].split(">")[0]
     followers = [Follower(number, site.urls, start, random.Random(number)) for number in range(FOLLOWERS)]
     tasks = [asyncio.create_task(each.follow()) for each in followers]
     database = site.database()

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
 from service import Service
 
@@ -48,17 +49,17 @@ def test_on_a_full_disk_creates_are_503_and_all_is_well_when_there_is_room(servi
             assert (refused.status_code, refused.json()["code"]) == (503, "storage-unavailable")
             assert int(refused.headers["retry-after"]) > 0
         assert client.get(f"/functions/{cid}").status_code == 200
-        assert client.get(f"/functions/{cid}/wasm").content == Bundle().wasm
+        assert ok(client.get(f"/functions/{cid}/wasm")).content == Bundle().wasm
         assert client.get(f"/triggers/{trigger['sig']}").status_code == 404
         assert len(client.get("/functions").json()) == 1
 
         limit_files(serving, resource.RLIM_INFINITY)
         record = client.post("/triggers", json=trigger)
         assert record.status_code == 200
-        assert client.get(f"/triggers/{trigger['sig']}").json() == record.json()
+        assert ok(client.get(f"/triggers/{trigger['sig']}")).json() == record.json()
         function = client.post("/functions", files=bundle.files)
         assert function.status_code == 200
-        assert client.get(f"/functions/{function.json()['CID']}/manifest").content == bundle.manifest
+        assert ok(client.get(f"/functions/{function.json()['CID']}/manifest")).content == bundle.manifest
     assert serving.stop() == 0
     command = [sys.executable, "-m", "muniment", "verify", "--data-dir", str(serving.data_dir)]
     assert subprocess.run(command, stdout=subprocess.DEVNULL, timeout=300, check=False).returncode == 0

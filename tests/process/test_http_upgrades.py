@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, deploy, register
 from connection import Connection
 from service import Service
@@ -55,8 +56,7 @@ async def test_a_body_behind_an_offer_is_read_wherever_it_is_cut(service: Servic
 async def test_a_client_that_offers_with_every_request_registers_and_reads(service: Service) -> None:
     async with httpx2.AsyncClient(base_url=service.url, headers=OFFER) as client:
         record = await register(client, TriggerDraft(await deploy(client)))
-        found = await client.get(f"/triggers/{record['sig']}")
-        assert found.json() == record
+        assert ok(await client.get(f"/triggers/{record['sig']}")).json() == record
         refused = await client.post("/triggers", json={})
         assert (refused.status_code, refused.json()["code"]) == (400, "invalid-body")
-        assert len((await client.get("/triggers")).json()) == 1
+        assert len(ok(await client.get("/triggers")).json()) == 1

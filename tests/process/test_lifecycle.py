@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
 from muniment.settings import Settings
 from ports import free_port
@@ -116,9 +117,9 @@ def test_requests_in_flight_are_finished_and_the_status_is_0(serving: Service, n
         records = [upload.finish() for upload in uploads]
         assert serving.wait() == 0
     with serving:
-        assert [httpx2.get(f"{serving.url}/functions/{each['CID']}").json() for each in records] == records
+        assert [ok(httpx2.get(f"{serving.url}/functions/{each['CID']}")).json() for each in records] == records
         for trigger in answered:
-            assert httpx2.get(f"{serving.url}/triggers/{trigger['sig']}").json() == trigger
+            assert ok(httpx2.get(f"{serving.url}/triggers/{trigger['sig']}")).json() == trigger
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -131,7 +132,7 @@ def test_a_process_that_is_to_stop_is_not_ready_first(tmp_path: Path, workers: i
         assert refused.json()["code"] == "not-ready"
         assert "retry-after" in refused.headers
         assert httpx2.get(f"{service.url}/healthz").status_code == 200
-        assert httpx2.get(f"{service.url}/triggers").json() == []
+        assert ok(httpx2.get(f"{service.url}/triggers")).json() == []
         service.kill()  # nobody waits for the end of that delay
 
 
@@ -216,14 +217,14 @@ def test_two_services_may_start_at_the_same_time_on_one_fresh_directory(tmp_path
     # They share the secrets: what one of them gave, the other takes.
     other = httpx2.post(f"{both[1].url}/functions", files=Bundle(version="2.0.0").files, headers={"x-api-key": api_key})
     assert other.status_code == 200
-    assert httpx2.get(f"{both[0].url}/functions/{other.json()['CID']}").json() == other.json()
+    assert ok(httpx2.get(f"{both[0].url}/functions/{other.json()['CID']}")).json() == other.json()
     assert [each.stop() for each in both] == [0, 0]
 
 
 def test_a_second_start_finds_the_data_of_the_first(serving: Service) -> None:
     api_key, cid = asyncio.run(signed_in(serving.url))
-    record = httpx2.get(f"{serving.url}/functions/{cid}").json()
+    record = ok(httpx2.get(f"{serving.url}/functions/{cid}")).json()
     assert serving.stop() == 0
     with serving:
-        assert httpx2.get(f"{serving.url}/functions").json() == [record]
+        assert ok(httpx2.get(f"{serving.url}/functions")).json() == [record]
         assert asyncio.run(signed_in(serving.url)) == (api_key, cid)

@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, Wallet, api_key_of, deploy
 from mounts import mounted, needs_mounts
 from service import Service
@@ -69,7 +70,7 @@ class Registry:
         return response.status_code == status and why in response.json().get("detail", "")
 
     def assert_all_there(self) -> None:
-        listed = {each["sig"] for each in self.get("/triggers", limit=100).json()}
+        listed = {each["sig"] for each in ok(self.get("/triggers", limit=100)).json()}
         assert {each["sig"] for each in self.acknowledged} <= listed
 
 
@@ -124,7 +125,7 @@ def test_nothing_is_acknowledged_when_the_data_directory_is_made_anew(registry: 
     assert list(data.iterdir()) == []  # nothing is made where an operator may be about to put a registry
     registry.service.stop()
     registry.service.start()
-    assert registry.get("/triggers").json() == []
+    assert ok(registry.get("/triggers")).json() == []
 
 
 def stop(service: Service) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 
+from answers import ok
 from chain import CHAIN_TESTS, LocalChain
 from muniment.evm.address import Address
 from scraped import Scraped
@@ -38,7 +39,7 @@ def test_the_service_shows_how_far_the_watcher_is_and_how_its_nodes_answer(
     file = chains_file(tmp_path, {CHAIN_ID: (settler, [dead, chain.url])})
 
     def scraped() -> Scraped:
-        return Scraped(httpx2.get(f"{service.url}/metrics").text)
+        return Scraped(ok(httpx2.get(f"{service.url}/metrics")).text)
 
     def wait_until_followed(*, is_followed: bool) -> Scraped:
         deadline = time.monotonic() + START_SECONDS_MAX

@@ -13,6 +13,7 @@ from typing import Self
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, Wallet, api_key_of, deploy
 from muniment.settings import Settings
 from muniment.storage import open_database
@@ -179,7 +180,7 @@ async def test_a_process_ahead_of_its_database_waits_for_the_migration(
         assert (refused.status_code, refused.json()["code"]) == (503, "not-ready")
         assert known[-1].name in refused.json()["detail"]
         assert (await client.get("/healthz")).status_code == 200
-        assert (await client.get("/triggers")).json() == []  # the tables that are there serve
+        assert ok(await client.get("/triggers")).json() == []  # the tables that are there serve
         level(known)
         assert await migrated(url, tmp_path) == [known[-1].name]
         assert (await client.get("/readyz")).status_code == 200
@@ -208,7 +209,7 @@ def test_of_two_services_that_migrate_at_start_both_serve(engine: str, url: str,
             service.launch()
         for service in both:
             service.wait_until_ready()
-            assert httpx2.get(f"{service.url}/triggers").json() == []
+            assert ok(httpx2.get(f"{service.url}/triggers")).json() == []
     finally:
         for service in both:
             service.stop()

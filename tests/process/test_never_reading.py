@@ -45,9 +45,7 @@ async def test_a_thousand_that_never_read_take_bounded_memory_and_are_ended(tmp_
                 statuses[(await client.get(f"/triggers/{sig}")).status_code] += 1
                 await asyncio.sleep(0.1)
         assert crowd - held > 500  # they were there
-        # A machine that is slow beside the attack makes the service overloaded for a moment: it then refuses a share.
-        assert statuses.keys() <= {200, 503}
-        assert statuses[200] > statuses.total() / 2, statuses
+        assert statuses.keys() == {200}, statuses
         assert most - before < GROWTH_BYTES_MAX
         deadline = time.monotonic() + FALL_SECONDS_MAX
         while descriptors(service) > held + 2 or resident_bytes(service) - before > GROWTH_BYTES_MAX / 4:

@@ -14,6 +14,7 @@ import httpx2
 import pytest
 import yaml
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from intent_bodies import SETTLERS, intent_body, operations_body
 from muniment.client import Registry, rows
@@ -124,11 +125,11 @@ def test_the_job_deploys_what_was_reviewed_and_nothing_else(service: Service, tm
     refused = run(step["run"], tmp_path, given=given)
     assert refused.returncode == 1
     assert refused.stderr.startswith(f"the build is {first} or {second}, and function.cid says QmV2xSyG")
-    assert httpx2.get(f"{service.url}/functions").json() == []
+    assert ok(httpx2.get(f"{service.url}/functions")).json() == []
 
     (tmp_path / "function.cid").write_text(first + "\n")
     done = run(step["run"], tmp_path, given=given)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip() == f"deployed {first}"
-    [function] = httpx2.get(f"{service.url}/functions").json()
+    [function] = ok(httpx2.get(f"{service.url}/functions")).json()
     assert (function["CID"], function["creator"]) == (first, OWNER.address)

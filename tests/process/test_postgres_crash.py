@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, deploy
 from crashing import kill_again_and_again, on_postgres, on_sqlite
 from service import Service
@@ -42,10 +43,10 @@ def test_a_client_that_was_not_answered_asks_again_and_gets_the_record(tmp_path:
             httpx2.post(f"{dying.url}/triggers", json=body)
         assert dying.wait() == -signal.SIGKILL
     with Service(tmp_path / "data", environment=environment | {"DIE_WHEN_THERE_IS": "/nowhere"}) as service:
-        (stored,) = httpx2.get(f"{service.url}/triggers").json()
+        (stored,) = ok(httpx2.get(f"{service.url}/triggers")).json()
         again = httpx2.post(f"{service.url}/triggers", json=body)
         assert (again.status_code, again.json()) == (200, stored)
-        assert httpx2.get(f"{service.url}/triggers").json() == [stored]
+        assert ok(httpx2.get(f"{service.url}/triggers")).json() == [stored]
 
 
 async def _deployed(url: str) -> str:

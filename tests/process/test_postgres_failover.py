@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, deploy
 from crashing import Site, on_postgres
 from loading import Load, listed, until_it_is_ready
@@ -101,5 +102,5 @@ async def test_a_write_that_no_standby_has_confirmed_is_unknown_and_nobody_sees_
         # The service has dropped the connection, and must not have cancelled the wait: the row would be shown, and
         # a failover could take it back after a client had moved its cursor past it.
         await asyncio.sleep(1)
-        assert (await client.get("/triggers?sort=1")).json() == []
+        assert ok(await client.get("/triggers?sort=1")).json() == []
         assert await site.cluster.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from answers import ok
 from builders import register
 from crashing import Site
 from faults import (
@@ -32,7 +33,7 @@ async def test_sessions_that_were_ended_while_idle_are_not_noticed(
     for _ in range(3):
         record = await register(caller, draft())
         await end_our_sessions(admin)
-        assert (await caller.get(f"/triggers/{record['sig']}")).json() == record
+        assert ok(await caller.get(f"/triggers/{record['sig']}")).json() == record
         await end_our_sessions(admin)
 
 
@@ -47,7 +48,7 @@ async def test_sessions_that_were_idle_for_too_long_are_not_noticed(
         record = await register(caller, draft())
         for _ in range(2):
             await until_none_of_ours(admin)
-            assert (await caller.get(f"/triggers/{record['sig']}")).json() == record
+            assert ok(await caller.get(f"/triggers/{record['sig']}")).json() == record
             await until_none_of_ours(admin)
             await register(caller, draft())
     finally:
@@ -113,5 +114,5 @@ async def test_a_server_that_hangs_is_503_within_a_bound_until_it_goes_on(
     finally:
         site.cluster.resume()
     print(f"ready {await until_it_is_ready(caller):.2f} s after it went on")
-    assert (await caller.get(f"/triggers/{record['sig']}")).json() == record
+    assert ok(await caller.get(f"/triggers/{record['sig']}")).json() == record
     assert (await caller.post("/triggers", json=body)).status_code == 200

@@ -11,6 +11,7 @@ import asyncpg
 import httpx2
 import pytest
 
+from answers import ok
 from builders import Bundle, Wallet, api_key_of, register
 from crashing import Site
 from faults import OURS, Draft, assert_unavailable, configure, end_our_sessions, limited_files
@@ -47,7 +48,7 @@ async def test_on_a_read_only_server_writes_are_503_and_reads_are_served(
         )
         assert (await caller.post("/triggers", json=new)).json()["detail"] == "the database is read-only"
         await until_not_ready(caller, "the database is read-only")
-        assert (await caller.get(f"/triggers/{trigger['sig']}")).json() == trigger
+        assert ok(await caller.get(f"/triggers/{trigger['sig']}")).json() == trigger
         assert (await caller.get(f"/triggers/{new['sig']}")).status_code == 404
         assert (await caller.get(f"/intents/{intent.hash}")).status_code == 404
     finally:
@@ -72,7 +73,7 @@ async def test_when_files_cannot_grow_creates_are_503_until_they_can(
     with limited_files(site, 16 * 1024 * 1024):
         refused = [body for body in [draft().signed() for _ in range(40)] if await is_refused(caller, body)]
         assert len(refused) > 10  # the last page took the others
-        assert (await caller.get(f"/triggers/{kept['sig']}")).json() == kept
+        assert ok(await caller.get(f"/triggers/{kept['sig']}")).json() == kept
         assert (await caller.get(f"/triggers/{refused[0]['sig']}")).status_code == 404
         assert (await caller.get("/readyz")).status_code == 200
     for body in refused:
@@ -145,5 +146,5 @@ async def test_a_row_that_another_session_locks_is_503_and_its_neighbours_are_wr
         held, free = (caller.post("/triggers/deactivate", json=consent) for consent in consents)
         answers = await asyncio.gather(free, caller.post("/triggers", json=draft().signed()), assert_unavailable(held))
         assert [answer.status_code for answer in answers[:2]] == [204, 200]
-        assert "deactivateSig" not in (await caller.get(f"/triggers/{sigs[0]}")).json()
+        assert "deactivateSig" not in ok(await caller.get(f"/triggers/{sigs[0]}")).json()
     assert (await caller.post("/triggers/deactivate", json=consents[0])).status_code == 204

@@ -11,6 +11,7 @@ import asyncpg
 import httpx2
 import pytest
 
+from answers import ok
 from builders import Bundle, Wallet, api_key_of, deploy, log_in, register
 from postgres import Cluster
 from replicas_world import (
@@ -62,7 +63,7 @@ async def test_a_writer_sees_its_writes_immediately_and_others_when_the_replica_
 async def test_metrics_show_the_lag_of_the_replica_and_its_reads(service: Service, replica: Cluster) -> None:
     async def lag_s() -> float | None:
         async with httpx2.AsyncClient(base_url=service.url) as monitor:
-            found = Scraped((await monitor.get("/metrics")).text)
+            found = Scraped(ok(await monitor.get("/metrics")).text)
         assert (found.value("database_query_duration_seconds_count", kind="read", target="replica-1") or 0) > 0
         await sigs_seen(client)  # without readers the lag is not known
         return found.value("replica_lag_seconds", replica="1")
@@ -90,10 +91,10 @@ async def test_a_writer_sees_its_changes_immediately(service: Service, replica: 
         body = {"triggerSigs": [sig], "signature": wallet.sign_deactivation([sig])}
         assert (await owner.post("/triggers/deactivate", json=body)).status_code == 204
         for answer in await asyncio.gather(*(owner.get(f"/triggers/{sig}") for _ in range(12))):
-            assert "deactivateSig" in answer.json()
+            assert "deactivateSig" in ok(answer).json()
 
         async def is_old() -> bool:
-            return "deactivateSig" not in (await other.get(f"/triggers/{sig}")).json()
+            return "deactivateSig" not in ok(await other.get(f"/triggers/{sig}")).json()
 
         await until(is_old)
 
@@ -105,8 +106,8 @@ async def test_a_record_that_the_replica_lacks_is_found_by_its_key(service: Serv
         cid = await deploy(writer, Bundle(name="Only at the primary"))
         trigger = await register(writer, new_draft(cid, Wallet(3)))
         await until(lambda: sees(other, trigger["sig"]), holds=False)
-        assert (await other.get(f"/triggers/{trigger['sig']}")).json() == trigger
-        assert (await other.get(f"/functions/{cid}")).json()["CID"] == cid
+        assert ok(await other.get(f"/triggers/{trigger['sig']}")).json() == trigger
+        assert ok(await other.get(f"/functions/{cid}")).json()["CID"] == cid
         assert (await other.get(f"/functions/{cid}/manifest")).status_code == 200
 
 
@@ -173,7 +174,7 @@ async def counts_errors(client: httpx2.AsyncClient) -> bool:
     """Read once more; whether the metrics have errors of the replica."""
     await sigs_seen(client)
     async with httpx2.AsyncClient(base_url=client.base_url) as monitor:
-        found = Scraped((await monitor.get("/metrics")).text)
+        found = Scraped(ok(await monitor.get("/metrics")).text)
     return (found.value("database_errors_total", kind="read", target="replica-1") or 0) > 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from streams_world import Connect, Start, add, client, connect, ids_behind, remove, start, until_gauge
 
@@ -28,7 +29,7 @@ async def test_a_stream_shows_what_happens_from_now_on(start: Start, connect: Co
         trigger = await register(client, TriggerDraft(cid))
         shown = await stream.event()
         assert shown.fields.keys() == {"id", "data"}, "an `event` would keep it from `onmessage`"
-        page = (await client.get("/events", params={"cursor": first.id})).json()
+        page = ok(await client.get("/events", params={"cursor": first.id})).json()
         assert [shown.data] == page
         assert (shown.data["id"], shown.data["subject"]) == (shown.id, trigger["sig"])
 
@@ -139,7 +140,7 @@ async def test_a_place_behind_which_events_were_removed_is_reset(
     assert (await back.block()).id == begin
     reset = await back.block()
     assert reset.fields["event"] == "reset"
-    page = await client.get(f"{site.urls[0]}/events", params={"cursor": reset.id})
+    page = ok(await client.get(f"{site.urls[0]}/events", params={"cursor": reset.id}))
     assert (page.json(), page.headers["x-caught-up"]) == ([], "true")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from middle import Answered, Asked, Behaviour, Forward, Middle, before
 from service import Service
@@ -151,7 +152,7 @@ async def test_deactivations_are_given_to_another_registry(site: Site, tmp_path:
             for _ in range(2):
                 status, said = run("tlog", "replay", site.url, "--to", other.url, cwd=tmp_path)
                 assert (status, said) == (0, "1 deactivations posted, 0 of unknown triggers, 0 refused\n")
-            trigger = (await client.get(f"/triggers/{site.sigs[1]}")).json()
+            trigger = ok(await client.get(f"/triggers/{site.sigs[1]}")).json()
             assert trigger["deactivateSig"] == site.ending
             bundle = tmp_path / "mirror" / "tile" / "entries" / "000.p"
             bundle.mkdir(parents=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from answers import ok
 from builders import TriggerDraft, Wallet, deploy, log_in, register
 from collector import Collector, Span
 from ports import free_port
@@ -132,7 +133,7 @@ async def test_no_secret_and_no_client_is_in_any_span(client: httpx2.AsyncClient
     token = await log_in(client, wallet)
     trace_id, headers = traced()
     headers |= {"x-auth-token": token, "x-forwarded-for": "203.0.113.9"}
-    key = (await client.get("/users/api-key", headers=headers)).json()["apiKey"]
+    key = ok(await client.get("/users/api-key", headers=headers)).json()["apiKey"]
     await client.get(f"/users/{wallet.address}/data", headers=headers, params={"secret": "of-the-query"})
     await client.get("/users/tokens", headers=headers)
     collector.until(lambda: len([each for each in collector.kept if each.trace_id == trace_id and each.kind == 2]) >= 3)

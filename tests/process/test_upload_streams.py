@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from answers import ok
 from builders import Bundle, Wallet, api_key_of, log_in
 from connection import Connection
 from forms import FORM, bundle_form, part
@@ -95,7 +96,7 @@ async def test_a_client_gone_at_99_percent_leaves_nothing(
     else:
         connection.abort()
     await until(lambda: not spools(service))
-    assert (await client.get("/functions")).json() == []
+    assert ok(await client.get("/functions")).json() == []
     assert block_files(service) == []
 
 
@@ -109,7 +110,7 @@ async def test_a_client_gone_at_99_percent_leaves_nothing_after_a_crash_either(
     connection.abort()
     service.start()
     async with httpx2.AsyncClient(base_url=service.url) as again:
-        assert (await again.get("/functions")).json() == []
+        assert ok(await again.get("/functions")).json() == []
     assert block_files(service) == []
 
 
@@ -123,7 +124,7 @@ async def test_a_body_without_a_length_is_taken(client: httpx2.AsyncClient) -> N
     headers = {"x-api-key": await api_key_of(client, Wallet()), "content-type": FORM}
     response = await client.post("/functions", content=pieces(), headers=headers)
     assert response.status_code == 200
-    content = (await client.get(f"/functions/{response.json()['CID']}/wasm")).content
+    content = ok(await client.get(f"/functions/{response.json()['CID']}/wasm")).content
     assert content == large(1, 2 * MIB).wasm
 
 
@@ -177,12 +178,12 @@ async def test_others_are_served_while_uploads_are_under_way(service: Service, c
     bodies = [bundle_form(Bundle(f"Slow {number}")) for number in range(20)]
     slow = [await start_upload(service, key, body, without=200) for body in bodies]
     for _ in range(50):  # if these had to wait for the uploads, the client would give up
-        assert (await client.get("/functions")).json() == []
+        assert ok(await client.get("/functions")).json() == []
     for connection, body in zip(slow, bodies, strict=True):
         await connection.send(body[-200:])
         assert (await connection.answer()).status == 200
         await connection.close()
-    assert len((await client.get("/functions?limit=100")).json()) == 20
+    assert len(ok(await client.get("/functions?limit=100")).json()) == 20
 
 
 def resident_bytes(service: Service, field: str = "VmRSS") -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 
+from answers import ok
 from muniment.evm.signature import address_of_key, personal_digest, sign
 from muniment.evm.typed_data import compile_types, digest
 from muniment.triggers.typed_data import deactivation_digests, registry_domain, types_for
@@ -125,7 +126,7 @@ class TriggerDraft:
 
 async def log_in(client: httpx2.AsyncClient, wallet: Wallet) -> str:
     """A token, the way every client gets it."""
-    nonce = (await client.post("/users/nonce", json={"address": wallet.address})).json()["nonce"]
+    nonce = ok(await client.post("/users/nonce", json={"address": wallet.address})).json()["nonce"]
     login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}
     response = await client.post("/users/authenticate", json=login)
     assert response.status_code == 200, response.text
@@ -135,7 +136,7 @@ async def log_in(client: httpx2.AsyncClient, wallet: Wallet) -> str:
 async def api_key_of(client: httpx2.AsyncClient, wallet: Wallet) -> str:
     """The wallet's current API key."""
     token = await log_in(client, wallet)
-    return (await client.get("/users/api-key", headers={"x-auth-token": token})).json()["apiKey"]
+    return ok(await client.get("/users/api-key", headers={"x-auth-token": token})).json()["apiKey"]
 
 
 async def deploy(client: httpx2.AsyncClient, bundle: Bundle | None = None, wallet: Wallet | None = None) -> str:

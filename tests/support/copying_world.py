@@ -13,6 +13,7 @@ from typing import Any, LiteralString, Self, TypeVar
 import httpx2
 from click.testing import CliRunner, Result
 
+from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, cron, deploy, event, log_in, once, register
 from conftest import NOW_MS, Clock
 from muniment.app import Application, build_context
@@ -261,15 +262,15 @@ async def _fill_users(client: httpx2.AsyncClient, context: Context) -> tuple[str
     owner = OWNERS[0]
     token = await log_in(client, owner)
     mine = {"x-auth-token": token}
-    nonce = (await client.post("/users/nonce", json={"address": owner.address})).json()["nonce"]
+    nonce = ok(await client.post("/users/nonce", json={"address": owner.address})).json()["nonce"]
     used_login = {"address": owner.address, "signature": owner.sign_text(nonce)}
     assert (await client.post("/users/authenticate", json=used_login)).status_code == 200
     profile = {"name": "Zoë “0” ✓", "intendedUse": "Rebalancing"}
     assert (await client.post(f"/users/{owner.address}/data", json=profile, headers=mine)).status_code == 200
     address, email = Address.parse(owner.address), Email.parse("zoe@example.org")
     await context.database.write(lambda tx: users.set_email(tx, address, email))
-    before = (await client.get("/users/api-key", headers=mine)).json()["apiKey"]
-    rotated = await client.post("/users/api-key/rotate", json={"graceSeconds": 0}, headers=mine)
+    before = ok(await client.get("/users/api-key", headers=mine)).json()["apiKey"]
+    rotated = ok(await client.post("/users/api-key/rotate", json={"graceSeconds": 0}, headers=mine))
     return token, before, rotated.json()["apiKey"], used_login
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import httpx2
 
+from answers import ok
 from builders import Wallet
 from intent_bodies import intent_body, operations_body, proposal_body
 from muniment.auth import operators
@@ -140,4 +141,4 @@ class OperatorClient:
         return await self.client.post(f"/intents/{of}/status", json=body, headers=self.headers)
 
     async def read(self, of: str) -> dict[str, Any]:
-        return (await self.client.get(f"/intents/{of}")).json()
+        return ok(await self.client.get(f"/intents/{of}")).json()

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import httpx2
 import pytest
 
+from answers import ok
 from crashing import Site
 from event_stream import EventStream
 from feed_writing import OWNER, add_events, execute_all
@@ -75,7 +76,7 @@ async def remove(site: Site) -> None:
 
 
 async def gauge(client: httpx2.AsyncClient, url: str, name: str) -> float:
-    lines = (await client.get(f"{url}/metrics")).text.splitlines()
+    lines = ok(await client.get(f"{url}/metrics")).text.splitlines()
     return float(next(line.partition(" ")[2] for line in lines if line.startswith(f"muniment_{name} ")))
 
 
@@ -91,7 +92,7 @@ async def ids_behind(url: str, cursor: str) -> list[str]:
     async with httpx2.AsyncClient(base_url=url) as client:
         target = f"/events?limit=500&cursor={cursor}"
         while True:
-            answer = await client.get(target)
+            answer = ok(await client.get(target))
             found += [each["id"] for each in answer.json()]
             if answer.headers["x-caught-up"] == "true":
                 return found

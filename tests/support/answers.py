@@ -1,0 +1,33 @@
+"""What must be so before the body or a field of an answer is read, and how to ask a service that may be busy."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import httpx2
+
+# This ends a hang.
+ANSWERED_SECONDS_MAX = 60
+
+
+def ok(answer: httpx2.Response) -> httpx2.Response:
+    """The answer, which has the status 200; else the test fails with what it says instead."""
+    asked = answer.request
+    assert answer.status_code == 200, f"{asked.method} {asked.url}: {answer.status_code} {answer.text[:1_000]}"
+    return answer
+
+
+async def answered(client: httpx2.AsyncClient, method: str, target: str, **given: Any) -> httpx2.Response:
+    """What a service answers with 200, as soon as it does.
+
+    A 429 or a 503 says when to come again. The contract allows both at any time, and a service with much to do, or one
+    whose database has, gives them. So `answered` sends only what may be sent twice.
+    """
+    deadline = time.monotonic() + ANSWERED_SECONDS_MAX
+    while True:
+        answer = await client.request(method, target, **given)
+        if answer.status_code not in {429, 503} or time.monotonic() > deadline:
+            return ok(answer)
+        await asyncio.sleep(int(answer.headers["retry-after"]))
