@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from counted_calls import counted_calls
 from cpu_time import slowness
 from decoders import FIELD, FIELDS, TARGETS
 from hostile import PIECES, Shape
@@ -15,12 +17,18 @@ from muniment.app import Application
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 # On the event loop nobody else is answered meanwhile.
 LOOP_SECONDS_MAX = 0.020
+# A byte of the value may make some calls; for the square of the bytes they would be a thousand million.
+CALLS_MAX = 500_000
 # Beside the field that is tried: a host, the end of lines, the path.
 SIZE = FIELD - 512
 FIELD_HEADS = (b"", b'"', b"bytes=", b"application/json", b"multipart/form-data;boundary=", b"Bearer ")
 
 
-async def ask(app: Application, path: bytes, query: bytes, fields: list[tuple[bytes, bytes]]) -> tuple[int, float]:
+Fields = list[tuple[bytes, bytes]]
+Requested = tuple[bytes, bytes, Fields]
+
+
+async def ask(app: Application, path: bytes, query: bytes, fields: Fields) -> tuple[int, float]:
     """The status, and what the event loop gave for it."""
     scope: dict[str, Any] = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
@@ -41,33 +49,69 @@ async def ask(app: Application, path: bytes, query: bytes, fields: list[tuple[by
     return statuses[0], time.thread_time() - started
 
 
-async def check(app: Application, path: bytes, query: bytes, fields: list[tuple[bytes, bytes]]) -> None:
-    seconds = 0.0
-    for attempt in range(5):
-        status, seconds = await ask(app, path, query, fields)
-        assert status < 500, (path[:80], query[:80], [value[:80] for _, value in fields])
-        if seconds <= LOOP_SECONDS_MAX * (slowness() if attempt else 1):
-            return
-    pytest.fail(f"{seconds * 1000:.1f} ms: {path[:80]!r} {query[:80]!r} {[value[:80] for _, value in fields]}")
-
-
-@pytest.mark.parametrize("field", FIELDS)
-async def test_a_hostile_field_costs_little(app: Application, field: str) -> None:
+def with_field(field: str) -> Iterator[Requested]:
+    """Requests with each hostile value of a header field."""
     path, _, query = FIELDS[field][0].encode().partition(b"?")
     for piece in PIECES:
         for head in FIELD_HEADS:
-            await check(app, path, query, [(field.encode(), Shape(head, piece, b"").of(SIZE))])
+            yield path, query, [(field.encode(), Shape(head, piece, b"").of(SIZE))]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-async def test_a_hostile_target_costs_little(app: Application, target: str) -> None:
+def with_target(target: str) -> Iterator[Requested]:
+    """Requests with each hostile path or query."""
     path, _, _ = target.encode().partition(b"?")
     for piece in PIECES:
         for head in (b"", b"cursor=", b"creator=", b"cids=", b"limit="):
             value = Shape(head, piece, b"").of(SIZE - len(target))
             # The form that Accept chooses is named as a query in the answer, behind the one that was sent.
             fields = [(b"accept", b"application/vnd.ipld.raw")]
-            await check(app, path if "?" in target else path + value, value if "?" in target else b"", fields)
+            yield path if "?" in target else path + value, value if "?" in target else b"", fields
+
+
+def shown(requested: Requested) -> str:
+    path, query, fields = requested
+    return f"{path[:80]!r} {query[:80]!r} {[value[:80] for _, value in fields]}"
+
+
+async def check_calls(app: Application, requests: Iterator[Requested]) -> None:
+    for requested in requests:
+        with counted_calls() as calls:
+            status, _ = await ask(app, *requested)
+        assert status < 500, shown(requested)
+        assert calls.count <= CALLS_MAX, f"{calls.count:,} calls: {shown(requested)}"
+
+
+async def check_time(app: Application, requests: Iterator[Requested]) -> None:
+    for requested in requests:
+        seconds = 0.0
+        for attempt in range(5):
+            _, seconds = await ask(app, *requested)
+            if seconds <= LOOP_SECONDS_MAX * (slowness() if attempt else 1):
+                break
+        else:
+            pytest.fail(f"{seconds * 1000:.1f} ms: {shown(requested)}")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+async def test_a_hostile_field_makes_few_calls_and_no_internal_error(app: Application, field: str) -> None:
+    await check_calls(app, with_field(field))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("field", FIELDS)
+async def test_a_hostile_field_takes_little_time(app: Application, field: str) -> None:
+    await check_time(app, with_field(field))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+async def test_a_hostile_target_makes_few_calls_and_no_internal_error(app: Application, target: str) -> None:
+    await check_calls(app, with_target(target))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", TARGETS)
+async def test_a_hostile_target_takes_little_time(app: Application, target: str) -> None:
+    await check_time(app, with_target(target))
 
 
 @pytest.mark.parametrize("accept", [b";", b",", b";,;", b" ; ", b'"', b"=", b";q=1", b"a;;b", b"*/*;", b""])

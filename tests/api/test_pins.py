@@ -110,7 +110,7 @@ async def test_an_upload_does_not_wait_for_a_node_that_is_slow(
     async with working(pinning):
         await deploy(uploads)
         await until(lambda: bool(node.imports))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             cids = [await deploy(uploads, Bundle(version=f"2.0.{number}")) for number in range(4)]
         assert not node.pinned
         node.may_answer.set()

@@ -55,7 +55,7 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 def is_served(service: Service) -> None:
     """Another client gets its nonce, without waiting for whoever else is connected."""
-    response = httpx2.post(f"{service.url}/users/nonce", json={"address": Wallet(1).address}, timeout=20)
+    response = httpx2.post(f"{service.url}/users/nonce", json={"address": Wallet(1).address}, timeout=60)
     assert response.status_code == 200
 
 
@@ -115,7 +115,7 @@ def test_a_byte_per_second_is_cut_off_and_others_are_served_meanwhile(running: S
     assert b"connection: close" in said
     assert b'"code":"request-timeout"' in said
     # Two clocks, which may differ by a little.
-    assert BODY_TIMEOUT_S - 0.2 <= elapsed < BODY_TIMEOUT_S + 30
+    assert BODY_TIMEOUT_S - 0.2 <= elapsed < BODY_TIMEOUT_S + 60
 
 
 # Where something must be over in time, a machine that is busy with other things may take longer. If the service did it
@@ -123,6 +123,7 @@ def test_a_byte_per_second_is_cut_off_and_others_are_served_meanwhile(running: S
 ATTEMPTS = 10
 
 
+@pytest.mark.long
 def test_the_time_of_a_body_that_begins_late_does_not_begin_anew(running: Service) -> None:
     def seconds() -> float:
         started = time.monotonic()
@@ -137,6 +138,7 @@ def test_the_time_of_a_body_that_begins_late_does_not_begin_anew(running: Servic
     assert any(seconds() < 1.6 * BODY_TIMEOUT_S for _ in range(ATTEMPTS))
 
 
+@pytest.mark.long
 def test_a_slow_body_that_keeps_its_pace_is_read(running: Service) -> None:
     content = ADDRESS.ljust(60_000)  # at 16 KiB a second it may take 3.7 s longer than the time-out
 

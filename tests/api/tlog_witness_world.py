@@ -74,6 +74,6 @@ async def one_thinks(clock: Clock, integrator: Integrator, site: WitnessSite) ->
 
 
 async def until_it_is_asked(site: WitnessSite, times: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(site.bodies) < times:
             await asyncio.sleep(0.01)

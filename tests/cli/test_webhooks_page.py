@@ -25,7 +25,7 @@ from ports import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
 RECEIVER, CHECK = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-SECONDS_MAX = 20
+SECONDS_MAX = 60
 
 
 @contextmanager

@@ -31,7 +31,7 @@ class Page:
     def __init__(self, url: str) -> None:
         self.base = f"http://{urlsplit(url).netloc}"
         self.secret = urlsplit(url).fragment
-        self.http = httpx2.Client(base_url=self.base, timeout=10)
+        self.http = httpx2.Client(base_url=self.base, timeout=60)
 
     def request(self, **headers: str) -> httpx2.Response:
         return self.http.get("/request", headers={"x-secret": self.secret, **headers})
@@ -44,7 +44,7 @@ class Page:
 
     def status_with_length(self, length: str) -> int:
         """The status of an answer whose head says `length`, and whose content never comes."""
-        connection = HTTPConnection(urlsplit(self.base).netloc, timeout=10)
+        connection = HTTPConnection(urlsplit(self.base).netloc, timeout=60)
         try:
             connection.putrequest("POST", "/answer")
             for name, value in (("x-secret", self.secret), ("origin", self.base), ("content-length", length)):

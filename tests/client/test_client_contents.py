@@ -197,4 +197,4 @@ def test_a_small_answer_does_not_become_a_large_file(
         assert tracemalloc.get_traced_memory()[1] < 32 * 2**20
     finally:
         tracemalloc.stop()
-    assert time.monotonic() - begun_s < 20
+    assert time.monotonic() - begun_s < 60

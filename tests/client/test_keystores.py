@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from builders import Wallet
-from cpu_time import cpu_within
+from counted_calls import calls_within
 from eth_signing import Account
 from muniment.client import CannotSign, signer_of
 from muniment.client.signing.keystores import KeystoreSigner, decrypted
@@ -127,7 +127,7 @@ def test_without_a_terminal_a_password_must_be_in_a_file(tmp_path: Path, monkeyp
     ],
 )  # fmt: skip
 def test_a_hostile_file_costs_no_time_and_is_named(content: dict[str, Any]) -> None:
-    with cpu_within(2), pytest.raises(CannotSign):
+    with calls_within(10_000), pytest.raises(CannotSign):
         decrypted(content, PASSWORD.encode())
 
 

@@ -69,7 +69,7 @@ async def test_a_late_answer_about_an_older_form_is_not_signed(chromium: Browser
         await page.route("**/triggers/sign-params", delay)
         limit = page.get_by_label("limit · uint256")
         await limit.fill("1")
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), 60)
         await limit.fill("2")
         await expect(sign(page)).to_be_enabled()
         shown = await page.locator("#hash-digest").inner_text()

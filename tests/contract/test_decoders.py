@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 import decoder_timing
+from counted_calls import calls_of
 from decoders import DECODERS, TRUSTED_ROOMS, Decoder, kinds_of_text, listed
 from decoding_sites import sites
+from hostile import PIECES, Shape
+
+# Bytes of a shape whose calls are counted, and of the one that is half as long.
+COUNTED = 2_048
+# At twice the size. Four times as many are quadratic; what begins with the second half is the rest.
+GROWTH_MAX, CALLS_FREE = 3, 500
 
 
 def test_every_place_that_reads_is_listed() -> None:
@@ -16,6 +25,16 @@ def test_every_place_that_reads_is_listed() -> None:
     assert sorted(found ^ (listed() - kinds)) == []
 
 
+@pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
+def test_a_decoder_calls_twice_as_much_at_twice_the_size(decoder: Decoder) -> None:
+    """Whatever the shape, it is read or refused. What C does in one call is seen by the test of time below."""
+    size = min(COUNTED, decoder.size)
+    for shape in (Shape(head, piece, tail) for piece in PIECES for head, tail in decoder.frames):
+        half, full = (calls_of(partial(decoder.read, shape.of(each))) for each in (size // 2, size))
+        assert full <= GROWTH_MAX * half + CALLS_FREE, f"{shape}: {half:,} calls, then {full:,}"
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
 def test_a_decoder_takes_linear_time_and_little_of_the_event_loop(decoder: Decoder) -> None:
     assert decoder_timing.faults_of(decoder) == []

@@ -52,7 +52,7 @@ class Writers:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
-        async with httpx2.AsyncClient(base_url=self.url, timeout=30) as client:
+        async with httpx2.AsyncClient(base_url=self.url, timeout=60) as client:
             key, cid = await api_key_of(client, Wallet()), await deploy(client)
             works = [self.register(client, cid, Wallet(number)) for number in (2, 3, 4)]
             tasks = [asyncio.create_task(work) for work in (*works, self.upload(client, key))]
@@ -117,7 +117,7 @@ async def assert_there(data: Path, triggers: list[dict[str, Any]], functions: li
 
 async def pages(url: str, path: str) -> AsyncGenerator[dict[str, Any]]:
     """Every row of a listing, along its next links."""
-    async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
         target: str | None = f"{path}?limit=100"
         while target:
             answer = ok(await client.get(target))

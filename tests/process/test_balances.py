@@ -208,7 +208,7 @@ async def test_a_chain_that_hangs_costs_no_more_than_the_time_box(tmp_path: Path
         try:
             started = time.monotonic()
             response = await asked.ask()
-            assert time.monotonic() - started < TIME_BOX_S + 20
+            assert time.monotonic() - started < TIME_BOX_S + 60
         finally:
             chains.second.resume()
     assert {chain for chain, _ in by_token(response)} == {FIRST}

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
+import pytest
 
 from connection import Connection
 from nginx import Nginx
@@ -49,6 +50,7 @@ async def read(url: str) -> list[float]:
     return sorted(seconds)
 
 
+@pytest.mark.long
 async def test_parked_refusals_of_one_client_delay_no_other_of_the_same_proxy(tmp_path: Path) -> None:
     with (
         Service(tmp_path / "data", environment=LIMITS) as service,

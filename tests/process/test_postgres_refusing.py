@@ -22,8 +22,8 @@ pytestmark = pytest.mark.long
 
 
 async def until_not_ready(caller: httpx2.AsyncClient, why: str) -> None:
-    """Which a process must say within five seconds; a busy machine may need as long again."""
-    async with asyncio.timeout(10):
+    """Which a process must say within five seconds; a busy machine may need longer."""
+    async with asyncio.timeout(60):
         while (refused := await caller.get("/readyz")).status_code == 200:
             await asyncio.sleep(0.05)
     assert (refused.status_code, refused.json()["code"]) == (503, "not-ready")

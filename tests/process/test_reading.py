@@ -209,7 +209,7 @@ async def test_a_paused_node_is_a_timeout_within_the_time_given(world: World, re
         with pytest.raises(Unreachable) as refusal:
             await read(world.chain.url, tokens=world.tokens, seconds_max=0.5)
         assert refusal.value.reason == "timeout"
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 60
     finally:
         world.chain.resume()
 

@@ -24,7 +24,7 @@ async def refused(url: str, state: ReadingState | None = None, *, allow_private:
     chain = replace(CHAIN, rpc_urls=(url,))
     async with Outgoing(allow_private=allow_private) as outgoing:
         with pytest.raises(Unreachable) as refusal:
-            await read_chain(outgoing, chain, WALLET, [WALLET], [], seconds_max=60, state=known)
+            await read_chain(outgoing, chain, WALLET, [WALLET], [], seconds_max=600, state=known)
     assert "127.0.0.1" not in str(refusal.value)
     assert "127.0.0.1" not in repr(known)
     return refusal.value.reason
@@ -90,5 +90,5 @@ async def test_a_chain_without_urls_is_unreachable() -> None:
     began = time.monotonic()
     async with Outgoing(allow_private=True) as outgoing:
         with pytest.raises(Unreachable):
-            await read_chain(outgoing, CHAIN, WALLET, [], [], seconds_max=60, state=ReadingState(lambda: 0.0))
-    assert time.monotonic() - began < 30
+            await read_chain(outgoing, CHAIN, WALLET, [], [], seconds_max=600, state=ReadingState(lambda: 0.0))
+    assert time.monotonic() - began < 60

@@ -25,7 +25,7 @@ LOG = {
     "MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_TLOG_KEY": "11" * 32,
     "MUNIMENT_TLOG_INTERVAL_S": "1",
 }  # fmt: skip
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True)

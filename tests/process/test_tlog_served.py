@@ -17,7 +17,7 @@ from muniment.tlog.notes import parse_note
 from muniment.tlog.tree import complete_hash, leaf_hash, root_hash
 from service import Service
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 
 
 def tail_of(data_dir: Path) -> tuple[str, str, list[bytes]] | None:

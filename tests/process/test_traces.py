@@ -197,6 +197,7 @@ def test_the_ratio_begins_traces_and_the_log_names_them(
 
 
 @pytest.mark.parametrize("fault", ["away", "slow", "refusing", "failing"])
+@pytest.mark.long
 def test_a_collector_that_fails_delays_no_request_and_fills_no_log(
     tmp_path: Path, fault: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,7 @@ async def add_events(data_dir: Path, database_url: str, count: int, owner: bytes
     """Add so many events to the database of a service; an empty URL is its SQLite file."""
     rows = [(1_795_204_080_123, 3, number.to_bytes(32), owner, number.to_bytes(32), "{}") for number in range(count)]
     if not database_url:
-        with closing(sqlite3.connect(data_dir / "muniment.db", timeout=30)) as database, database:
+        with closing(sqlite3.connect(data_dir / "muniment.db", timeout=60)) as database, database:
             database.executemany(f"{_INSERT}(?, ?, ?, ?, ?, ?)", rows)
         return
     driver: Any = asyncpg
@@ -31,7 +31,7 @@ async def add_events(data_dir: Path, database_url: str, count: int, owner: bytes
 async def execute_all(data_dir: Path, database_url: str, statements: list[str]) -> None:
     """Run statements in one transaction of the same database."""
     if not database_url:
-        with closing(sqlite3.connect(data_dir / "muniment.db", timeout=30)) as database, database:
+        with closing(sqlite3.connect(data_dir / "muniment.db", timeout=60)) as database, database:
             for statement in statements:
                 database.execute(statement)
         return

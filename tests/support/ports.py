@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
-from itertools import count
+from functools import cache
+from itertools import cycle
+from pathlib import Path
 
 # Below the ports that Linux gives to whoever asks for any (32768 and up, by ip_local_port_range): no connection and no
 # other server takes one of these by chance while its own server is not listening yet, or for a moment not any more.
-_FIRST, _PORTS = 10_000, 22_000
-# Test processes have ids that follow each other, and begin so far apart.
-_STRIDE = 997
+_FIRST, _END = 10_000, 32_000
+# Those of one test process. No other one takes them, of whatever checkout, as long as this one holds the lock.
+_EACH = 500
 
 
+def _first_of_ours() -> int:
+    folder = Path(tempfile.gettempdir()) / f"muniment-test-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    for first in range(_FIRST, _END, _EACH):
+        lock = os.open(folder / str(first), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            return first  # the lock is let go with the process
+    raise AssertionError("too many test processes: all ports are taken")
+
+
+@cache
 def _ours() -> Iterator[int]:
-    begin = os.getpid() * _STRIDE
-    return (_FIRST + (begin + number) % _PORTS for number in count())
-
-
-_candidates = _ours()
+    first = _first_of_ours()
+    return cycle(range(first, first + _EACH))
 
 
 def free_port() -> int:
-    """A port of this machine on which nobody listens; another one each time."""
+    """A port of this machine on which nobody listens; another one each time, for as long as there are."""
     while True:
-        port = next(_candidates)
+        port = next(_ours())
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

@@ -80,7 +80,7 @@ async def gauge(client: httpx2.AsyncClient, url: str, name: str) -> float:
     return float(next(line.partition(" ")[2] for line in lines if line.startswith(f"muniment_{name} ")))
 
 
-async def until_gauge(client: httpx2.AsyncClient, url: str, name: str, value: float, seconds: float = 30) -> None:
+async def until_gauge(client: httpx2.AsyncClient, url: str, name: str, value: float, seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while await gauge(client, url, name) != value:
             await asyncio.sleep(0.1)

@@ -279,4 +279,4 @@ def test_a_server_that_fails_or_is_slow_is_an_outage_in_bounded_time(
         use(monkeypatch, environment(port))
         began = time.monotonic()
         all_refuse(S3BlockStore("s3://blocks/x", spools=tmp_path, request_seconds_max=0.5), reason)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60

@@ -42,7 +42,7 @@ async def test_one_more_than_may_wait_is_refused_and_the_others_are_served() -> 
 
     await asyncio.gather(*(work(number) for number in range(10)))
     assert refused == [4, 5, 6, 7, 8, 9]
-    await asyncio.wait_for(turns.wait("a"), 1)
+    await asyncio.wait_for(turns.wait("a"), 60)
 
 
 async def test_one_whose_client_went_away_takes_no_turn() -> None:
@@ -50,7 +50,7 @@ async def test_one_whose_client_went_away_takes_no_turn() -> None:
     first, gone, next_one = (asyncio.ensure_future(turns.wait("a")) for _ in range(3))
     await first
     gone.cancel()
-    await asyncio.wait_for(next_one, 1)
+    await asyncio.wait_for(next_one, 60)
     with pytest.raises(asyncio.CancelledError):
         await gone
 

@@ -21,7 +21,7 @@ from postgres import Cluster
 KNOWN = migrations("postgres")
 INDEX = Migration("9002_index.sql", "-- for notes\nCREATE INDEX CONCURRENTLY users_by_name ON users (name);\n")
 COLUMN = Migration("9001_column.sql", "ALTER TABLE users ADD COLUMN note text;\n")
-SECONDS_MAX = 30.0
+SECONDS_MAX = 60.0
 
 
 @pytest.fixture

@@ -266,5 +266,5 @@ async def test_a_loop_that_ends_before_it_starts_a_group_leaves_that_to_another(
 
     await asyncio.to_thread(run)
     assert await words(database) == []
-    await asyncio.wait_for(database.write(add("later")), 10)
+    await asyncio.wait_for(database.write(add("later")), 60)
     assert await words(database) == ["left", "later"]

@@ -78,7 +78,7 @@ async def test_reads_share_a_transaction_over_many_turns_until_a_commit(database
 
 async def test_without_reads_the_transaction_ends_by_itself(database: SqliteDatabase) -> None:
     await database.fetch(COUNT)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while database._view._connection.in_transaction:
             await asyncio.sleep(0.01)
 
@@ -275,7 +275,7 @@ async def hear_of_a_commit(path: Path) -> int:
             theirs.send(b"committed")
 
         await asyncio.create_task(read_while_another_commits())
-        seen = await asyncio.wait_for(hears.seen, 10)
+        seen = await asyncio.wait_for(hears.seen, 60)
         assert await counted(database) == 1
         transport.close()
     theirs.close()
