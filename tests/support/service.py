@@ -21,8 +21,6 @@ import warm
 # These end a hang: a busy machine, or one whose disk stands still for a while, is no fault of the service.
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 90
-# What Python runs first in a process that is not to find itself overloaded.
-_UNHURRIED = Path(__file__).with_name("unhurried")
 
 
 class Service:
@@ -55,7 +53,7 @@ class Service:
             "MUNIMENT_RATE_LIMIT_LOGIN": "off",
             "MUNIMENT_RATE_LIMIT_STOP": "off",
             "MUNIMENT_RATE_LIMIT_OWNER": "off",  # one wallet signs thousands of triggers
-            **({} if sheds else {"PYTHONPATH": str(_UNHURRIED)}),
+            **({} if sheds else {"PYTHONPATH": str(warm.UNHURRIED)}),
             **(environment or {}),
         }
         self.process: subprocess.Popen[str] | warm.WarmProcess | None = None

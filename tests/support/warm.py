@@ -21,7 +21,10 @@ from pathlib import Path
 from typing import IO
 
 # What the interpreter, its loader or its allocator read before the command begins.
-_READ_AT_START = ("PYTHON", "LD_", "MALLOC_", "FAKETIME", "UV_")
+_READ_AT_START = ("PYTHON", "LD_", "MALLOC_", "FAKETIME")
+# What Python runs first in a process that is not to find itself overloaded.
+UNHURRIED = Path(__file__).with_name("unhurried")
+_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(UNHURRIED)}
 
 
 class WarmProcess:
@@ -65,9 +68,11 @@ class WarmProcess:
 
 def is_possible(environment: Mapping[str, str]) -> bool:
     """Whether a forked process is what a started one would be."""
-    read = {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
-    here = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_START)}
-    return hasattr(os, "pidfd_open") and read == here
+    return hasattr(os, "pidfd_open") and _read_at_start(environment) == _read_at_start(_ENVIRONMENT)
+
+
+def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
 
 
 def popen(words: Sequence[str], environment: Mapping[str, str]) -> WarmProcess:
@@ -98,7 +103,10 @@ def _server() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     program = Path(__file__).with_name("warm_server.py")
     process = subprocess.Popen(
-        [sys.executable, program, str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+        [sys.executable, program, str(theirs.fileno())],
+        env=_ENVIRONMENT,
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
     )
     theirs.close()
     atexit.register(_end, ours, process)
