@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Self
 
 import asyncpg
@@ -29,6 +30,10 @@ async def empty(url: str) -> None:
         await connection.close()
 
 
+# What a session is told that somebody has ended.
+_ENDED = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, asyncpg.InterfaceError)
+
+
 class Emptying:
     """A session at `url` that deletes every row; a context manager. Tests may end it: it begins another."""
 
@@ -42,8 +47,11 @@ class Emptying:
         self._loop.run(self._empty())
 
     async def _empty(self) -> None:
-        if self._connection is None or self._connection.is_closed():
-            self._connection = await asyncpg.connect(self._url)
+        if self._connection is not None:
+            with suppress(*_ENDED):
+                await self._connection.execute(_EMPTY)
+                return
+        self._connection = await asyncpg.connect(self._url)
         await self._connection.execute(_EMPTY)
 
     def __enter__(self) -> Self:

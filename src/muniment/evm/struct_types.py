@@ -23,9 +23,7 @@ ARRAY_DIMENSIONS_MAX: Final = 4
 NODES_MAX: Final = 20_000
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-# Possessive, so that the engine never returns to matched dimensions: a long type would take more than linear time.
-_TYPE: Final = re.compile(r"([A-Za-z_$][A-Za-z0-9_$]*+)((?:\[(?:[1-9][0-9]{0,4})?+\])*+)")
-_DIMENSION: Final = re.compile(r"\[([0-9]*)\]")
+_DIMENSION: Final = re.compile(r"\[([1-9][0-9]{0,4})?\]")
 # Words of Solidity's types. A struct of such a name would change the meaning of members of that type.
 _BUILTIN: Final = re.compile(r"(?:u?int|bytes|u?fixed)[0-9x]*|address|bool|byte|function|mapping|string|tuple|var")
 
@@ -111,17 +109,29 @@ def _read_member(item: object, structs: Mapping[str, object], pointer: str) -> M
     name, word = given["name"], given["type"]
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         raise InvalidTypedData("the name of a member is an ASCII identifier", pointer=f"{pointer}/name")
-    found = _TYPE.fullmatch(word) if isinstance(word, str) else None
-    if found is None:
-        raise InvalidTypedData("not a canonical EIP-712 type", pointer=f"{pointer}/type")
-    base, suffix = found.groups()
-    dimensions = [int(size) if size else None for size in cast("list[str]", _DIMENSION.findall(suffix))]
-    if len(dimensions) > ARRAY_DIMENSIONS_MAX:
-        detail = f"an array type has at most {ARRAY_DIMENSIONS_MAX} dimensions"
-        raise InvalidTypedData(detail, pointer=f"{pointer}/type")
+    base, dimensions = _read_type(word, f"{pointer}/type")
     if base not in WORDS and base not in structs:
         raise InvalidTypedData("neither a canonical EIP-712 type nor a struct in types", pointer=f"{pointer}/type")
-    return Member(name, found[0], base, tuple(dimensions))
+    return Member(name, word, base, dimensions)
+
+
+def _read_type(word: Any, pointer: str) -> tuple[str, tuple[int | None, ...]]:
+    """The base of a type and the sizes of its dimensions, read one by one: nothing is read twice."""
+    found = _IDENTIFIER.match(word) if isinstance(word, str) else None
+    if found is None:
+        raise InvalidTypedData("not a canonical EIP-712 type", pointer=pointer)
+    dimensions: list[int | None] = []
+    at = found.end()
+    while at < len(word):
+        dimension = _DIMENSION.match(word, at)
+        if dimension is None:
+            raise InvalidTypedData("not a canonical EIP-712 type", pointer=pointer)
+        if len(dimensions) == ARRAY_DIMENSIONS_MAX:
+            detail = f"an array type has at most {ARRAY_DIMENSIONS_MAX} dimensions"
+            raise InvalidTypedData(detail, pointer=pointer)
+        dimensions.append(int(dimension[1]) if dimension[1] else None)
+        at = dimension.end()
+    return found[0], tuple(dimensions)
 
 
 def _resolve(structs: StructTypes, name: str, under: set[str]) -> None:

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 # Elements between commas, parameters between semicolons; either may be quoted. A quote that is not closed takes
 # the rest, and nothing is given back: the cost is that of the length.
-_ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*+"?)++', re.DOTALL)
-_PART: Final = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*+"?)++', re.DOTALL)
+_ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"?)+', re.DOTALL)
+_PART: Final = re.compile(r'(?:[^;"]|"(?:[^"\\]|\\.)*"?)+', re.DOTALL)
 # Characters of the fields that are read: browsers send some 150, and each element takes microseconds on the event loop.
 _LENGTH_READ: Final = 2_048
 _QUALITY: Final = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")

@@ -36,9 +36,9 @@ CHUNK_BYTES_MIN: Final = 16
 _SLICE_BYTES: Final = 4 * 1024
 # RFC 9112 section 3: method, target, version. For errors of llhttp, this line decides which refusal is sent.
 _REQUEST_LINE: Final = re.compile(
-    rb"(?:\r?\n)*+([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) [^ \r\n]{1,65536} HTTP/([0-9]\.[0-9])\r?\n"
+    rb"(?:\r?\n)*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) [^ \r\n]{1,65536} HTTP/([0-9]\.[0-9])\r?\n"
 )
-_REQUEST_LINE_BEGUN: Final = re.compile(rb"(?:\r?\n)*+[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: [^\r\n]{0,65536})?\r?")
+_REQUEST_LINE_BEGUN: Final = re.compile(rb"(?:\r?\n)*[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: [^\r\n]{0,65536})?\r?")
 
 
 class Receiver(BodyFlow, Protocol):

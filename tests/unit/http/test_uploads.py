@@ -115,6 +115,9 @@ REFUSED = {
     "no field name": manifest(b'Content-Disposition: form-data; filename="manifest.json"') + MODULE + END,
     "an empty field name": changed(name="") + MODULE + END,
     "two field names": manifest(DISPOSITION + b'name="x"; name="file"; filename="manifest.json"') + MODULE + END,
+    "half a parameter": manifest(b'Content-Disposition: form-data; name="file"; filename="manifest.json"; more')
+    + MODULE
+    + END,
     "no file name": manifest(b'Content-Disposition: form-data; name="file"') + MODULE + END,
     "an empty file name": part("", WASM) + MODULE + END,
     "another letter case": part("Manifest.json", WASM) + MODULE + END,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from contextlib import suppress
@@ -11,6 +10,9 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection, InvalidU
 from ssl import SSLEOFError, SSLSocket, cert_time_to_seconds
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+from muniment.errors import InvalidJson
+from muniment.json_text import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,9 +103,9 @@ def _certificate_until(connection: HTTPConnection) -> float | None:
 def detail_of(answer: Answer) -> str:
     """The detail of a problem document, as one short line. A proxy may answer something else."""
     try:
-        detail = str(json.loads(answer.body)["detail"])[:_DETAIL_LENGTH_MAX]
+        detail = str(parse_json(answer.body)["detail"])[:_DETAIL_LENGTH_MAX]
         return "".join(each if each.isprintable() else "?" for each in detail)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (InvalidJson, KeyError, TypeError):
         return "this is no problem document: a proxy answers"
 
 
