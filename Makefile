@@ -54,8 +54,7 @@ npm: $(VENV)/dev
 
 # What decides whether a change is right: no verdict depends on how fast the machine is.
 test: npm $(TOOLS)/done
-	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "not long" --timeout 600
-	$(VENV)/bin/pytest -q -p no:xdist --timeout 600 $(QUICK)
+	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "not long" --timeout 600 tests $(QUICK)
 
 # The rest, one at a time: promises about time, kills and outages of many seconds, hypothesis with more examples.
 test-long: npm
