@@ -54,11 +54,12 @@ npm: $(VENV)/dev
 
 # What decides whether a change is right: no verdict depends on how fast the machine is.
 test: npm $(TOOLS)/done
-	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "not long" --timeout 600 tests $(QUICK)
+	$(VENV)/bin/pytest -n $(TEST_WORKERS) --dist worksteal -m "not long and not timed" --timeout 600 tests $(QUICK)
 
-# The rest, one at a time: promises about time, kills and outages of many seconds, hypothesis with more examples.
+# The rest: kills, outages and attacks of many seconds, and hypothesis with more examples; then what is timed, alone.
 test-long: npm
-	$(VENV)/bin/pytest -p no:xdist -m "long or hypothesis" --hypothesis-profile long --timeout 900
+	$(VENV)/bin/pytest -n 2 --dist worksteal -m "(long or hypothesis) and not timed" --hypothesis-profile long --timeout 900
+	$(VENV)/bin/pytest -p no:xdist -m timed --timeout 900
 
 # The pictures of the console in the README, of the pages as they are now. Needs Chromium.
 pictures: $(VENV)/dev
@@ -66,7 +67,7 @@ pictures: $(VENV)/dev
 
 # The rooms, without the service: half a minute.
 unit: $(VENV)/dev
-	$(VENV)/bin/pytest -q -n $(TEST_WORKERS) --dist worksteal -m "not long" tests/unit
+	$(VENV)/bin/pytest -q -n $(TEST_WORKERS) --dist worksteal -m "not long and not timed" tests/unit
 
 # A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many. Then honest
 # clients beside each attack of tests/support/attacking.py for a minute, as a table; ATTACK_SECONDS says how long.

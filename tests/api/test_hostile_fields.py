@@ -97,7 +97,7 @@ async def test_a_hostile_field_makes_few_calls_and_no_internal_error(app: Applic
     await check_calls(app, with_field(field))
 
 
-@pytest.mark.long
+@pytest.mark.timed
 @pytest.mark.parametrize("field", FIELDS)
 async def test_a_hostile_field_takes_little_time(app: Application, field: str) -> None:
     await check_time(app, with_field(field))
@@ -108,7 +108,7 @@ async def test_a_hostile_target_makes_few_calls_and_no_internal_error(app: Appli
     await check_calls(app, with_target(target))
 
 
-@pytest.mark.long
+@pytest.mark.timed
 @pytest.mark.parametrize("target", TARGETS)
 async def test_a_hostile_target_takes_little_time(app: Application, target: str) -> None:
     await check_time(app, with_target(target))

@@ -60,8 +60,12 @@ AHEAD, IMPATIENT = (5 * HOUR, HOUR), (0, 0)
 
 
 @pytest.fixture(
-    params=[(NO_SWEEP, 500), (RIGHT, 20), (NO_SWEEP, 5), (AHEAD, 500), (AHEAD, 5), (IMPATIENT, 20)], ids=str
-)
+    params=[
+        (NO_SWEEP, 500), (RIGHT, 20), (AHEAD, 5),
+        *(pytest.param(each, marks=pytest.mark.long) for each in [(NO_SWEEP, 5), (AHEAD, 500), (IMPATIENT, 20)]),
+    ],
+    ids=str,
+)  # fmt: skip
 async def world(
     request: pytest.FixtureRequest, context: Context, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> Shelf:

@@ -123,7 +123,7 @@ def test_a_byte_per_second_is_cut_off_and_others_are_served_meanwhile(running: S
 ATTEMPTS = 10
 
 
-@pytest.mark.long
+@pytest.mark.timed
 def test_the_time_of_a_body_that_begins_late_does_not_begin_anew(running: Service) -> None:
     def seconds() -> float:
         started = time.monotonic()
@@ -138,7 +138,7 @@ def test_the_time_of_a_body_that_begins_late_does_not_begin_anew(running: Servic
     assert any(seconds() < 1.6 * BODY_TIMEOUT_S for _ in range(ATTEMPTS))
 
 
-@pytest.mark.long
+@pytest.mark.timed
 def test_a_slow_body_that_keeps_its_pace_is_read(running: Service) -> None:
     content = ADDRESS.ljust(60_000)  # at 16 KiB a second it may take 3.7 s longer than the time-out
 

@@ -165,7 +165,7 @@ def test_a_link_without_a_cursor_is_forged(site: Site, facade: str, link: str) -
         calls.every("intents.list")
 
 
-@pytest.mark.long
+@pytest.mark.timed
 @FACADES
 @pytest.mark.parametrize("link", LONG_LINKS)
 def test_a_long_link_is_read_in_no_time(site: Site, facade: str, link: str) -> None:

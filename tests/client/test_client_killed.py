@@ -75,6 +75,7 @@ def killed_until(site: Site, mode: str, directory: Path, done: Callable[[], int]
     return kills
 
 
+@pytest.mark.long
 def test_a_follower_that_is_killed_handles_each_intent(site: Site, tmp_path: Path) -> None:
     handled = tmp_path / "handled"
 
@@ -88,6 +89,7 @@ def test_a_follower_that_is_killed_handles_each_intent(site: Site, tmp_path: Pat
     assert len(whole) <= INTENTS + kills * 100, "after a kill, one page comes again"
 
 
+@pytest.mark.long
 def test_a_solver_that_is_killed_offers_once_for_each_intent(site: Site, tmp_path: Path) -> None:
     # It counts what is stored, and proves nothing, so that it counts often.
     with Registry(site.url, verify=False) as registry:

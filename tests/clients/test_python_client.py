@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from answers import ok
 from eth_signing import needs_eth_account
@@ -44,6 +45,7 @@ def _generate(url: str, directory: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 @needs_eth_account
 def test_a_generated_python_client_does_the_main_job(service: Service, tmp_path: Path) -> None:
     assert "WARNING" not in _generate(service.url, tmp_path)
@@ -57,6 +59,7 @@ def test_a_generated_python_client_does_the_main_job(service: Service, tmp_path:
     assert "deactivateSig" in stored
 
 
+@pytest.mark.long
 def test_a_generated_python_client_tells_the_forms_of_intents_apart(service: Service, tmp_path: Path) -> None:
     _generate(service.url, tmp_path)
     command = [sys.executable, str(_INTENTS), service.url, service.operator_key()]

@@ -34,7 +34,7 @@ def test_a_decoder_calls_twice_as_much_at_twice_the_size(decoder: Decoder) -> No
         assert full <= GROWTH_MAX * half + CALLS_FREE, f"{shape}: {half:,} calls, then {full:,}"
 
 
-@pytest.mark.long
+@pytest.mark.timed
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
 def test_a_decoder_takes_linear_time_and_little_of_the_event_loop(decoder: Decoder) -> None:
     assert decoder_timing.faults_of(decoder) == []

@@ -54,6 +54,7 @@ def test_a_generated_typescript_client_compiles_and_does_the_main_job(project: P
     assert "deactivateSig" in stored
 
 
+@pytest.mark.long
 def test_a_generated_typescript_client_tells_the_forms_of_intents_apart(project: Path, service: Service) -> None:
     compiled = _run(project, "node", "node_modules/typescript/bin/tsc", "--project", ".")
     assert compiled.returncode == 0, compiled.stdout

@@ -50,7 +50,7 @@ async def read(url: str) -> list[float]:
     return sorted(seconds)
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_parked_refusals_of_one_client_delay_no_other_of_the_same_proxy(tmp_path: Path) -> None:
     with (
         Service(tmp_path / "data", environment=LIMITS) as service,

@@ -124,6 +124,7 @@ async def test_what_was_uploaded_is_in_the_bucket_and_is_read_whole_in_parts_and
     assert all(b"\r\nif-none-match: *" in request.lower() for request in puts)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_of_the_server_is_503_for_content_alone_and_ends_with_the_fault(
     client: httpx2.AsyncClient, front: Front, tmp_path: Path, name: str
@@ -163,7 +164,7 @@ async def test_an_upload_is_acknowledged_only_when_the_bucket_has_its_blocks(
     assert len(keys_of(store_of(front, tmp_path))) == 6
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_readers_of_a_server_that_hangs_do_not_wait_for_each_other_nor_hold_up_triggers(
     client: httpx2.AsyncClient, front: Front, served: Service
 ) -> None:

@@ -69,6 +69,7 @@ def environment(request: pytest.FixtureRequest) -> dict[str, str]:
     return {"MUNIMENT_DATABASE_URL": request.getfixturevalue("postgres_url")}
 
 
+@pytest.mark.long
 def test_a_clock_that_jumps_ahead_for_a_while_changes_nothing_for_good(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

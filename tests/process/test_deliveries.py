@@ -159,7 +159,7 @@ async def test_a_receiver_that_is_killed_gets_what_it_missed_in_order(registry: 
     assert taker.ids == await registry.ids()
 
 
-@pytest.mark.long
+@pytest.mark.timed
 @pytest.mark.parametrize("setting", ["MUNIMENT_WEBHOOKS", "MUNIMENT_FEED"])
 async def test_serving_processes_deliver_too_unless_the_setting_is_off(registry: Registry, setting: str) -> None:
     receiver = Receiver()

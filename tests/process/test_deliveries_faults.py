@@ -79,8 +79,8 @@ FAULTS: dict[str, tuple[Answer, int | None, str, str]] = {
 
 @pytest.mark.long
 # Each receiver is a host of its own: four requests at a time go to one host.
+@pytest.mark.timed
 @pytest.mark.allow_hosts(["127.0.0.1", *(f"127.0.2.{number}" for number in (*range(1, 10), 99))])
-@pytest.mark.long
 async def test_receivers_that_fail_cost_only_themselves(registry: Registry) -> None:
     good, seen, hooks = Receiver(), list[str](), dict[str, WebhookId]()
 

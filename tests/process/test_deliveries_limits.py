@@ -87,7 +87,7 @@ async def test_at_most_4_of_them_go_to_one_host(crowd: Crowd) -> None:
     assert crowd.most == 5
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_at_most_32_are_on_their_way_and_slow_receivers_leave_places_to_quick_ones(crowd: Crowd) -> None:
     await crowd.add(HOSTS)
     crowd.held |= set(HOSTS)

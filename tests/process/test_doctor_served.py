@@ -44,8 +44,8 @@ def test_a_proxy_that_is_not_trusted_is_remembered_after_the_service_has_stopped
     assert '{"check":"proxies","level":"ok",' in done.stdout
 
 
+@pytest.mark.timed
 @breaks("database", "blocks", "service")
-@pytest.mark.long
 def test_the_examination_ends_within_ten_seconds_whatever_hangs(service: Service) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -147,7 +147,7 @@ def test_a_process_that_is_to_stop_stops_after_the_delay(tmp_path: Path, workers
         assert time.monotonic() - started > delay_s
 
 
-@pytest.mark.long
+@pytest.mark.timed
 def test_a_request_that_never_ends_does_not_hold_up_the_stop(tmp_path: Path) -> None:
     with Service(tmp_path / "data", environment={"MUNIMENT_SHUTDOWN_TIMEOUT_S": "1"}) as service:
         api_key, _ = asyncio.run(signed_in(service.url))

@@ -149,6 +149,7 @@ class Clients:
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.long
 async def test_no_request_fails_while_the_next_release_migrates(
     engine: str, url: str, level: Level, started: Callable[[str], Service], tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ def descriptors(service: Service) -> int:
     return len(list(Path(f"/proc/{service.pid}/fd").iterdir()))
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_a_thousand_that_never_read_take_bounded_memory_and_are_ended(tmp_path: Path) -> None:
     with Service(tmp_path / "data", environment=LIMITS) as service:
         _, sig = await prepare(service.url)

@@ -50,6 +50,7 @@ async def fail_over(site: Site, load: Load, replica: Cluster) -> float:
     return await load.recovery(time.monotonic())
 
 
+@pytest.mark.long
 async def test_with_a_synchronous_replica_no_acknowledged_write_is_lost(tmp_path: Path) -> None:
     async with two_servers(tmp_path, synchronous=True) as (site, replica):
         async with await site.load() as load:
@@ -57,6 +58,7 @@ async def test_with_a_synchronous_replica_no_acknowledged_write_is_lost(tmp_path
         await load.check()
 
 
+@pytest.mark.long
 async def test_with_an_asynchronous_replica_only_writes_that_it_had_not_received_are_lost(tmp_path: Path) -> None:
     async with two_servers(tmp_path, synchronous=False) as (site, replica):
         assert site.cluster is not None
@@ -90,6 +92,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield made
 
 
+@pytest.mark.long
 async def test_a_write_that_no_standby_has_confirmed_is_unknown_and_nobody_sees_it(site: Site) -> None:
     assert site.cluster is not None
     async with httpx2.AsyncClient(base_url=site.urls[0], timeout=60, trust_env=False) as client:

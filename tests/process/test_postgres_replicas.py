@@ -138,7 +138,7 @@ async def test_a_forwarded_address_counts_only_from_a_trusted_proxy(
             assert trigger["sig"] in await sigs_seen(same_address)
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_a_replica_that_is_too_far_behind_is_not_used(tmp_path: Path, primary: Cluster, replica: Cluster) -> None:
     settings = {"MUNIMENT_TRUSTED_PROXIES": "127.0.0.0/8", "MUNIMENT_REPLICA_LAG_S_MAX": "3"}
     with started(tmp_path, primary, replica, **settings) as service:
@@ -154,8 +154,8 @@ async def test_a_replica_that_is_too_far_behind_is_not_used(tmp_path: Path, prim
             await until_served_by(replica, other)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("how", ["killed", "standing still"])
-@pytest.mark.long
 async def test_a_replica_that_fails_is_done_without_and_used_again(
     service: Service, replica: Cluster, how: str
 ) -> None:

@@ -76,7 +76,7 @@ async def test_open_streams_are_counted_as_streams_and_not_as_requests_in_flight
     await until_gauge(client, url, "feed_streams", 0, seconds=3)
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_streams_that_are_not_read_hold_little_delay_nobody_and_are_aborted(
     start: Start, connect: Connect, client: httpx2.AsyncClient
 ) -> None:
@@ -124,7 +124,7 @@ def descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.long
+@pytest.mark.timed
 @pytest.mark.usefixtures("descriptors")
 async def test_at_sigterm_1000_streams_end_within_the_delay(start: Start, connect: Connect) -> None:
     site = start(MUNIMENT_SHUTDOWN_DELAY_S="3", MUNIMENT_FEED_STREAMS_PER_CLIENT_MAX="250")

@@ -196,8 +196,8 @@ def test_the_ratio_begins_traces_and_the_log_names_them(
     assert server.trace_id in capfd.readouterr().err
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("fault", ["away", "slow", "refusing", "failing"])
-@pytest.mark.long
 def test_a_collector_that_fails_delays_no_request_and_fills_no_log(
     tmp_path: Path, fault: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

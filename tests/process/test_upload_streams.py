@@ -196,7 +196,7 @@ def forget_peak(service: Service) -> None:
     Path(f"/proc/{service.pid}/clear_refs").write_text("5")  # proc(5)
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_large_uploads_that_end_together_take_bounded_memory(
     service: Service, client: httpx2.AsyncClient
 ) -> None:

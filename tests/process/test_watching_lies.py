@@ -189,6 +189,7 @@ async def test_a_node_that_is_behind_is_not_followed_while_another_may_come_back
         await world.follow()
 
 
+@pytest.mark.long
 async def test_the_watcher_itself_survives_a_lie_and_a_restart_within_it(
     opened: Open, chain: LocalChain, settler: Address
 ) -> None:

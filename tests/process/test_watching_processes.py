@@ -129,6 +129,7 @@ async def assert_canonical(world: World, intents: list[str]) -> None:
         assert [each["level"] for each in found["logs"]] == ["info"]
 
 
+@pytest.mark.long
 async def test_after_a_watcher_was_killed_in_the_middle_the_waiting_one_takes_over(world: World) -> None:
     intents = await intents_executed(world)
     world.go_on.clear()

@@ -201,7 +201,7 @@ def wide_branches(width: int, targets: int) -> bytes:
     return module(s1=vector(type_of(), type_of(results=I32 * width)), s3=vector(b"\0"), s10=vector(sized(b"\0" + code)))
 
 
-@pytest.mark.long
+@pytest.mark.timed
 def test_code_that_is_dear_to_validate_is_refused_before_it_costs() -> None:
     check_wasm(wide_branches(8, 10_000))
     with cpu_within(1):
@@ -210,7 +210,7 @@ def test_code_that_is_dear_to_validate_is_refused_before_it_costs() -> None:
         assert "a type has 1000 parameters or results" in refused(params)
 
 
-@pytest.mark.long
+@pytest.mark.timed
 def test_the_event_loop_runs_on_while_a_thread_validates() -> None:
     check_wasm(EMPTY)  # imports the validator
     branches = wide_branches(60, 60_000)

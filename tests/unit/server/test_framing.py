@@ -217,7 +217,7 @@ async def test_an_upgrade_on_a_connection_that_is_to_end_is_ignored(close: bytes
     assert wire.transport.is_closed
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_a_request_line_that_is_malformed_costs_no_more_for_coming_byte_by_byte() -> None:
     wire = Wire(create_answering())
     line = b"FOO /" + b"a" * 16_000

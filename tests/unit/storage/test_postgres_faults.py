@@ -70,7 +70,7 @@ async def test_a_restart_of_the_server_is_healed_at_the_next_statement(
     assert await add(database, 2) == 1
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_calls_fail_immediately_until_an_absent_server_returns(
     database: PostgresDatabase, own_cluster: Cluster
 ) -> None:

@@ -107,7 +107,7 @@ async def test_a_relative_path_is_inside_the_data_directory(tmp_path: Path) -> N
     assert (tmp_path / "absolute.db").exists()
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_a_slow_read_ends_at_its_deadline_and_blocks_no_other_read(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "test.db", DatabaseLimits(slow_read_seconds_max=1.0))
 
@@ -129,7 +129,7 @@ async def test_a_slow_read_ends_at_its_deadline_and_blocks_no_other_read(tmp_pat
     await database.close()
 
 
-@pytest.mark.long
+@pytest.mark.timed
 async def test_waiting_for_a_reader_counts_towards_the_deadline(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "test.db", DatabaseLimits(slow_read_seconds_max=0.5))
 
