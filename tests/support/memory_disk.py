@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - every name in it is made by `tempfile`
-# A whole run keeps less than 1 GB at a time; a container often has 64 MB there.
-_FREE_BYTES_MIN = 3 * 2**30
+# A whole run keeps about 1 GB at a time; a container often has 64 MB there.
+_FREE_BYTES_MIN = 2 * 2**30
 
 
 def use_memory() -> str:

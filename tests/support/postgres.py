@@ -32,7 +32,7 @@ listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 60
 shared_buffers = 64MB
-max_wal_size = 512MB
+max_wal_size = 128MB
 autovacuum = off
 log_min_messages = fatal
 """
