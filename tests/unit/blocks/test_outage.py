@@ -43,9 +43,10 @@ def test_during_an_outage_one_request_tries_and_the_others_are_refused_soon(hang
         fail(of)
     with ThreadPoolExecutor(20) as pool:
         trial = pool.submit(fail, of, hangs)
-        while not of._trial.locked():
-            time.sleep(0.001)
         began = time.monotonic()
+        while not of._trial.locked():
+            assert time.monotonic() - began < 60
+            time.sleep(0.001)
         others = [pool.submit(fail, of) for _ in range(19)]
         reasons = {str(other.exception()) for other in others}
         assert time.monotonic() - began < 60
