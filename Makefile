@@ -45,8 +45,8 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 # The tests of the files in deploy/ that take seconds; `make deploy-test` has the others.
 QUICK := $(addprefix tests/deploy/test_,caddy.py compose.py kustomize.py systemd.py workflows.py)
 
-# Twice as many processes as cores: many tests wait for processes that they have started.
-TEST_WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+# Three processes for each core: many tests wait for processes that they have started.
+TEST_WORKERS ?= $(shell echo $$((3 * $$(getconf _NPROCESSORS_ONLN))))
 
 npm: $(VENV)/dev
 	@for folder in tests/node tests/console/vendored tests/console/browser; do \

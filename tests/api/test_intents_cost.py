@@ -120,6 +120,7 @@ async def test_a_page_of_one_filter_costs_the_same_among_few_and_many(
     assert [each for each in costs if each[2] > each[1] * 1.3 + 10 * STEPS_COUNTED] == []
 
 
+@pytest.mark.long
 async def test_one_intent_costs_the_same_among_few_and_many(
     client: httpx2.AsyncClient, database: SqliteDatabase
 ) -> None:
@@ -141,6 +142,7 @@ async def test_a_sweep_looks_only_at_intents_that_have_expired(database: SqliteD
     assert counted() <= STEPS_COUNTED * 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [SUBMITTED, ENQUEUED, CLAIMED])
 async def test_receipts_are_looked_for_without_a_look_at_other_intents(
     database: SqliteDatabase, kind: LiteralString

@@ -70,6 +70,7 @@ async def test_no_filter_and_no_pair_walks_far(client: httpx2.AsyncClient, datab
     assert {query: cost for query, cost in costs.items() if cost >= STEPS_MAX} == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("generation", ["2", "all"])
 async def test_a_page_of_one_filter_costs_the_same_among_few_and_many(
     client: httpx2.AsyncClient, database: SqliteDatabase, generation: str

@@ -83,6 +83,7 @@ async def test_a_used_nonce_stays_used_while_it_could_be_accepted(client: httpx2
             assert await status_of(client, await signed_nonce(client)) == 200
 
 
+@pytest.mark.long
 @pytest.mark.one_engine
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(raw=st.binary(min_size=65, max_size=65) | st.binary(min_size=64, max_size=64).map(lambda rs: rs + b"\x1b"))

@@ -59,7 +59,10 @@ def changed(content: dict[str, Any], **members: Any) -> dict[str, Any]:
     return copy
 
 
-@pytest.mark.parametrize("content", [PBKDF2, SCRYPT], ids=["pbkdf2", "scrypt with r=1"])
+@pytest.mark.parametrize(
+    "content",
+    [pytest.param(PBKDF2, id="pbkdf2"), pytest.param(SCRYPT, id="scrypt with r=1", marks=pytest.mark.long)],
+)
 def test_the_vectors_of_the_definition_are_read(content: dict[str, Any]) -> None:
     assert decrypted(content, PASSWORD.encode()) == KEY
     with pytest.raises(CannotSign, match="the password is wrong, or the file is damaged"):

@@ -46,7 +46,7 @@ SCRIPTS_KB, SCRIPTS_SENT_KB, STYLES_KB, FILES = 60, 24, 16, 14
 ALL_KB, ALL_SENT_KB = 98, 41
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", PAGES)
 async def test_a_page_is_accessible(chromium: Browser, registry: Registry, name: str, theme: str) -> None:
     async with watched(chromium, registry.url, color_scheme=theme) as (context, watch):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from scraped import Scraped
 from service import START_SECONDS_MAX, Service
@@ -41,6 +42,7 @@ def ask(service: Service) -> None:
         assert httpx2.get(f"{service.url}/functions").status_code == 200
 
 
+@pytest.mark.long
 def test_any_worker_answers_for_all_and_a_killed_worker_keeps_its_counts(tmp_path: Path) -> None:
     with Service(tmp_path / "data", workers=2) as service:
         ask(service)

@@ -81,6 +81,7 @@ async def test_metrics_show_the_lag_of_the_replica_and_its_reads(service: Servic
         await until(lambda: is_late(2), holds=False)
 
 
+@pytest.mark.long
 async def test_a_writer_sees_its_changes_immediately(service: Service, replica: Cluster) -> None:
     async with a_client(service) as owner, a_client(service) as other:
         wallet = Wallet(2)

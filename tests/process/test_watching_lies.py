@@ -168,6 +168,7 @@ async def test_a_second_node_that_stands_still_or_lags_or_fails_does_not_stop_th
         assert await world.watched.executions() == canonical(chain, settler)
 
 
+@pytest.mark.long
 async def test_a_node_that_is_behind_is_not_followed_while_another_may_come_back(
     opened: Open, chain: LocalChain
 ) -> None:

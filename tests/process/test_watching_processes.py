@@ -186,6 +186,7 @@ async def test_the_waiting_watcher_takes_over_immediately_from_one_that_was_stop
     assert second.poll() is None
 
 
+@pytest.mark.long
 async def test_once_ends_at_the_head_and_prints_each_step(world: World) -> None:
     intents = await intents_executed(world)
     process = world.watch("--once")

@@ -390,7 +390,7 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         "a type of typed data",
         _text(lambda text: read_types({"A": [{"name": "x", "type": text}]}, "A")),
-        ("evm._TYPE compile", "evm._DIMENSION compile"),
+        ("evm._DIMENSION compile",),
         frames=(*PLAIN, (b"uint8", b""), (b"uint8", b"]")),
     ),
     Decoder(
