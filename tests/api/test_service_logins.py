@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import warm
 from builders import Bundle, Wallet
 from service import Service
 
@@ -91,9 +89,9 @@ def test_simultaneous_first_calls_to_two_processes_get_one_key(two: tuple[Servic
 
 
 def secrets_command(data_dir: Path, name: str) -> str:
-    command = [sys.executable, "-m", "muniment", "secrets", name, "--data-dir", str(data_dir)]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MUNIMENT_")}
-    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60).stdout
+    done = warm.run("secrets", name, data=data_dir)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_running_services_take_up_a_rotation_and_a_retirement(two: tuple[Service, Service]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import warm
 from backing_up import backup, data, done, ids, refused, run
 from muniment.maintenance.placeholder import PLACEHOLDER
 from terminal import shown_on
@@ -79,10 +80,7 @@ def test_where_a_restore_is_not_finished_nothing_is_served(backup: Path, tmp_pat
     new.mkdir()
     (new / "muniment.db").write_bytes(PLACEHOLDER)
     for words in ("serve --port 0", "verify", "migrate", "users set-email 0x0000000000000000000000000000000000000001"):
-        done = subprocess.run(
-            [sys.executable, "-m", "muniment", *words.split(), "--data-dir", str(new)],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        done = warm.run(*words.split(), data=new)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == "Error: cannot open the database: file is not a database\n"
     assert [(path.name, path.read_bytes()) for path in new.iterdir()] == [("muniment.db", PLACEHOLDER)]

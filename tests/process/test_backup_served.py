@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -16,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import warm
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in
 from service import Service
@@ -27,18 +25,13 @@ WRITES_BETWEEN = 30
 
 async def muniment(*words: str | Path, data: Path) -> dict[str, Any]:
     """The summary of a command that succeeds, in JSON."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
-    command = [sys.executable, "-m", "muniment", *map(str, words), "--data-dir", str(data), "--json"]
-    done = await asyncio.to_thread(
-        subprocess.run, command, env=clean, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = await asyncio.to_thread(warm.run, *words, "--json", data=data)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def assert_sound(data: Path) -> None:
-    command = [sys.executable, "-m", "muniment", "verify", "--data-dir", str(data)]
-    verified = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    verified = warm.run("verify", data=data)
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 

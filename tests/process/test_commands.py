@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
@@ -15,6 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import warm
 from muniment.storage.migrate import migrations
 from ports import free_port
 from service import Service
@@ -27,10 +27,7 @@ def command(*words: str | Path) -> list[str]:
 
 
 def muniment(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
-    return subprocess.run(
-        command(*words), env=clean | environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
-    )
+    return warm.run(*words, timeout=SECONDS_MAX, **environment)
 
 
 def assert_told_in_one_line(ended: subprocess.CompletedProcess[str], reason: str) -> None:

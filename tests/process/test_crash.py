@@ -20,6 +20,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import warm
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
 from ports import free_port
@@ -134,8 +135,7 @@ def assert_all_there(url: str, records: list[dict[str, Any]]) -> None:
 
 def assert_sound(data_dir: Path) -> None:
     """The store opens by itself; every block and signature in it is what its name says."""
-    command = [sys.executable, "-m", "muniment", "verify", "--data-dir", str(data_dir)]
-    verified = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    verified = warm.run("verify", data=data_dir, timeout=300)
     assert verified.returncode == 0, verified.stdout + verified.stderr
     with closing(sqlite3.connect(data_dir / "muniment.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import httpx2
 import pytest
 
+import warm
 from breaking import breaks
 from builders import deploy
 from service import Service
 
 
 def muniment(service: Service, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
-    command = [sys.executable, "-m", "muniment", *words, "--data-dir", str(service.data_dir)]
-    return subprocess.run(command, env=clean | environment, capture_output=True, text=True, timeout=60, check=False)
+    return warm.run(*words, data=service.data_dir, **environment)
 
 
 def test_a_service_that_runs_is_found_in_order(service: Service) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import warm
 from builders import deploy
 from service import Service
 
@@ -32,7 +33,8 @@ def open_to_others(folder: Path) -> list[str]:
 
 
 def command(*words: str) -> None:
-    subprocess.run([sys.executable, "-m", "muniment", *words], check=True, stdout=subprocess.DEVNULL)
+    done = warm.run(*words)
+    assert done.returncode == 0, done.stderr
 
 
 async def deployed(url: str) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
+import warm
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
 from service import Service
@@ -61,8 +60,7 @@ def test_on_a_full_disk_creates_are_503_and_all_is_well_when_there_is_room(servi
         assert function.status_code == 200
         assert ok(client.get(f"/functions/{function.json()['CID']}/manifest")).content == bundle.manifest
     assert serving.stop() == 0
-    command = [sys.executable, "-m", "muniment", "verify", "--data-dir", str(serving.data_dir)]
-    assert subprocess.run(command, stdout=subprocess.DEVNULL, timeout=300, check=False).returncode == 0
+    assert warm.run("verify", data=serving.data_dir, timeout=300).returncode == 0
 
 
 def test_an_upload_that_does_not_fit_in_memory_is_503_on_a_full_disk(serving: Service) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import warm
 from scraped import Scraped
 from service import START_SECONDS_MAX, Service
 
@@ -77,10 +76,7 @@ def test_a_process_shows_what_it_uses(service: Service) -> None:
 
 
 def test_a_backup_shows_its_age(service: Service, tmp_path: Path) -> None:
-    command = [
-        sys.executable, "-m", "muniment", "backup", str(tmp_path / "backup"), "--data-dir", str(service.data_dir),
-    ]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True, timeout=START_SECONDS_MAX)
+    assert warm.run("backup", tmp_path / "backup", data=service.data_dir).returncode == 0
     age_s = scraped(service).value("backup_age_seconds")
     assert age_s is not None
     assert age_s < START_SECONDS_MAX

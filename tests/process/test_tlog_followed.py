@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
+import warm
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from middle import Answered, Asked, Behaviour, Forward, Middle, before
@@ -61,10 +60,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def run(*words: str | Path, cwd: Path) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "muniment", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
+    done = warm.run(*words, directory=cwd, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -7,8 +7,6 @@ import os
 import random
 import secrets
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +15,7 @@ from pathlib import Path
 
 import httpx2
 
+import warm
 from builders import Wallet, deploy
 from feed_checks import check_events
 from loading import Load
@@ -48,10 +47,7 @@ class Site:
 
     def command(self, *words: str) -> str:
         """What `muniment WORDS` prints; it must succeed."""
-        command = [sys.executable, "-m", "muniment", *words, "--data-dir", str(self.data_dir)]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
-        environment |= self.environment
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+        done = warm.run(*words, data=self.data_dir, timeout=300, **self.environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, LiteralString
 
+import warm
 from feed_writing import add_events
 from muniment.app import build_context
 from muniment.context import Context
@@ -54,10 +55,7 @@ class Registry:
 
     def command(self, *words: str, check: bool = True) -> str:
         """What `muniment WORDS` prints."""
-        command = [sys.executable, "-m", "muniment", *words, "--data-dir", str(self.data_dir)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=SECONDS_MAX, env=self.environment, check=False
-        )
+        done = warm.run(*words, data=self.data_dir, timeout=SECONDS_MAX, **self.settings)
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 

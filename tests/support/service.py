@@ -46,8 +46,7 @@ class Service:
         self._words = [
             "serve", "--port", str(port), "--host", "127.0.0.1", "--data-dir", str(data_dir), "--workers", str(workers),
         ]  # fmt: skip
-        self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")},
+        self._given = {
             "MUNIMENT_LOG_LEVEL": "warning",
             "MUNIMENT_RATE_LIMIT_CLIENT": "off",  # tests ask as much as they can
             "MUNIMENT_RATE_LIMIT_LOGIN": "off",
@@ -56,6 +55,8 @@ class Service:
             **({} if sheds else {"PYTHONPATH": str(warm.UNHURRIED)}),
             **(environment or {}),
         }
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+        self._environment = inherited | self._given
         self.process: subprocess.Popen[str] | warm.WarmProcess | None = None
         self.url = ""
 
@@ -128,10 +129,8 @@ class Service:
 
     def run(self, *words: str) -> str:
         """What `muniment WORDS` prints with the settings of the service; it must succeed."""
-        command = [sys.executable, "-m", "muniment", *words, "--data-dir", str(self.data_dir)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=START_SECONDS_MAX, check=True, env=self._environment
-        )
+        done = warm.run(*words, data=self.data_dir, timeout=START_SECONDS_MAX, **self._given)
+        assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
     def kill(self) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
 
+import warm
 from builders import Wallet
 from muniment.cli.main import main
 from muniment.intents.types import NewIntent, NewProposal
@@ -84,5 +83,6 @@ def proposal() -> dict[str, Any]:
 
 def operator_key(service: Service, name: str = "relayer") -> str:
     """The key of a new operator."""
-    command = [sys.executable, "-m", "muniment", "operators", "add", name, "--data-dir", str(service.data_dir)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    done = warm.run("operators", "add", name, data=service.data_dir)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -39,14 +40,14 @@ class WarmProcess:
 
     def poll(self) -> int | None:
         """The exit status, the number of a signal with a minus, None while it runs."""
-        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+        if self.returncode is None and self._has_ended(0):
             self._read()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """The same at its end; raises `TimeoutExpired`."""
         if self.returncode is None:
-            if not select.select([self._told], [], [], timeout)[0]:
+            if not self._has_ended(timeout):
                 raise subprocess.TimeoutExpired("muniment", timeout or 0)
             self._read()
         assert self.returncode is not None
@@ -60,6 +61,11 @@ class WarmProcess:
     def terminate(self) -> None:
         """Send SIGTERM, unless it has ended."""
         self.send_signal(signal.SIGTERM)
+
+    def _has_ended(self, timeout: float | None) -> bool:
+        poll = select.poll()  # takes descriptors above 1,023, which select does not
+        poll.register(self._told, select.POLLIN)
+        return bool(poll.poll(None if timeout is None else timeout * 1000))
 
     def _read(self) -> None:
         self.returncode = int(os.read(self._told, 16))
@@ -78,23 +84,69 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
 def popen(words: Sequence[str], environment: Mapping[str, str]) -> WarmProcess:
     """`muniment WORDS`, with a pipe as its standard output."""
     reading, writing = os.pipe()
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - no path of this test
+        pid, told = _forked(words, environment, [nothing.fileno(), writing, 2])
+    os.close(writing)
+    return WarmProcess(pid, told, open(reading, encoding="utf-8"))  # noqa: PTH123 - its owner closes it
+
+
+def run(
+    *words: str | Path,
+    data: Path | None = None,
+    directory: Path | None = None,
+    timeout: float = 120,
+    **environment: str,
+) -> subprocess.CompletedProcess[str]:
+    """What `muniment WORDS` printed, and its status: without settings of this process, with those given.
+
+    `data` is its data directory, `directory` where it is started. After `timeout` seconds it is killed, and
+    `TimeoutExpired` raised.
+    """
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+    settings = {"PYTHONPATH": str(UNHURRIED), **clean, **environment}
+    all_words = [*map(str, words), *(() if data is None else ("--data-dir", str(data)))]
+    if not is_possible(settings):
+        command = [sys.executable, "-m", "muniment", *all_words]
+        return subprocess.run(
+            command, env=settings, cwd=directory, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    with _file() as out, _file() as error, open(os.devnull, "rb") as nothing:  # noqa: PTH123
+        pid, told = _forked(all_words, settings, [nothing.fileno(), out.fileno(), error.fileno()], directory)
+        process = WarmProcess(pid, told, out)
+        try:
+            status = process.wait(timeout)
+        except BaseException:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            raise
+        for each in (out, error):
+            each.seek(0)
+        return subprocess.CompletedProcess(["muniment", *all_words], status, out.read(), error.read())
+
+
+def _file() -> IO[str]:
+    return tempfile.TemporaryFile("w+", encoding="utf-8")
+
+
+def _forked(
+    words: Sequence[str], environment: Mapping[str, str], descriptors: list[int], directory: Path | None = None
+) -> tuple[int, int]:
+    """The id of a new process with these standard files, and where its end is told."""
     told, telling = os.pipe()
     mask = os.umask(0)
     os.umask(mask)
     request = {
         "arguments": ["muniment", *words],
         "environment": dict(environment),
-        "directory": str(Path.cwd()),
+        "directory": str(directory or Path.cwd()),
         "umask": mask,
     }
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    socket.send_fds(_server(), [json.dumps(request).encode()], [nothing, writing, 2, telling])
-    for descriptor in (nothing, writing, telling):
-        os.close(descriptor)
+    socket.send_fds(_server(), [json.dumps(request).encode()], [*descriptors, telling])
+    os.close(telling)
     pid = b""
     while not pid.endswith(b"\n"):
         pid += os.read(told, 1)
-    return WarmProcess(int(pid), told, open(reading, encoding="utf-8"))  # noqa: PTH123 - its owner closes it
+    return int(pid), told
 
 
 @cache

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -115,25 +113,27 @@ def test_a_database_file_of_another_user_is_a_warning(migrated: Settings) -> Non
     assert (found.level, "muniment.db" in found.message) == (Level.WARN, True)
 
 
-def test_a_log_that_sqlite_removes_at_this_moment_is_no_fault(migrated: Settings) -> None:
-    log, is_over = migrated.data_dir / "muniment.db-shm", threading.Event()
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_log_that_sqlite_removes_at_this_moment_is_no_fault(
+    migrated: Settings, monkeypatch: pytest.MonkeyPatch, *, is_made_again: bool
+) -> None:
+    log = migrated.data_dir / "muniment.db-shm"
+    log.touch()
+    access, asked = os.access, list[Path]()
 
-    def open_and_close() -> None:
-        while not is_over.is_set():
+    def access_of_a_removed_log(path: Path, mode: int) -> bool:
+        if path != log:
+            return access(path, mode)
+        asked.append(path)
+        log.rename(log.with_name("removed"))
+        is_open = access(path, mode)
+        if is_made_again:
             log.touch()
-            time.sleep(0.002)
-            log.unlink()
-            time.sleep(0.002)
+        return is_open
 
-    thread = threading.Thread(target=open_and_close)
-    thread.start()
-    try:
-        end = time.monotonic() + 2
-        while time.monotonic() < end:
-            assert [found.level for found in database.check_file_rights(migrated)] == [Level.OK]
-    finally:
-        is_over.set()
-        thread.join()
+    monkeypatch.setattr(os, "access", access_of_a_removed_log)
+    assert [found.level for found in database.check_file_rights(migrated)] == [Level.OK]
+    assert asked == [log]
 
 
 @breaks("backup")

@@ -67,12 +67,25 @@ def check_file_rights(settings: Settings) -> list[Finding]:
 
 
 def _is_closed(path: Path) -> bool:
-    """Whether the file is there and cannot be written. SQLite removes its log, which is no fault."""
-    return path.exists() and not os.access(path, os.W_OK) and path.exists()
+    """Whether the file is there and cannot be written.
+
+    SQLite removes and makes its log at any moment, which is no fault: "no" counts if the file is the same before and
+    after the question.
+    """
+    before = _status(path)
+    if before is None or os.access(path, os.W_OK):
+        return False
+    after = _status(path)
+    return after is not None and os.path.samestat(before, after)
 
 
 def _owner(path: Path) -> int | None:
+    status = _status(path)
+    return None if status is None else status.st_uid
+
+
+def _status(path: Path) -> os.stat_result | None:
     try:
-        return path.stat().st_uid
+        return path.stat()
     except FileNotFoundError:
         return None
