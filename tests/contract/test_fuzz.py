@@ -28,6 +28,8 @@ from operator_client import IntentDraft, operator_key
 SCHEMA: Any = schemathesis.openapi.from_dict(document())
 # For each operation and test: to make up a request costs tens of milliseconds.
 EXAMPLES = hypothesis.settings().max_examples // 20
+# A case for each edge of each parameter takes ten seconds to make in each worker, before the first test runs.
+SCHEMA.config.phases.coverage.enabled = hypothesis.settings.get_current_profile_name() == "long"
 CHECKS: list[Any] = [
     not_a_server_error,
     checks.status_code_conformance,
