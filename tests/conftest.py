@@ -66,7 +66,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for _phase in ("connect", "read", "write", "pool"):
     setattr(httpx2._config.DEFAULT_TIMEOUT_CONFIG, _phase, 60.0)
 
-# With each request in process httpx2 looks for this package, which is not there: a fifteenth of a test's time.
+# With each request in process httpx2 looks for this package, which is not there: a twentieth of a test's time.
 sys.modules["sniffio"] = None  # pyright: ignore[reportArgumentType] - how an import is refused (reference, 5.3.1)
 
 # A command configures the logs of its process, and each logger keeps how it was first used: here that would be seen by

@@ -103,7 +103,7 @@ def run(
     `TimeoutExpired` raised.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
-    settings = {"PYTHONPATH": str(UNHURRIED), **clean, **environment}
+    settings = {**clean, "PYTHONPATH": str(UNHURRIED), **environment}
     all_words = [*map(str, words), *(() if data is None else ("--data-dir", str(data)))]
     if not is_possible(settings):
         command = [sys.executable, "-m", "muniment", *all_words]

@@ -26,9 +26,9 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
 
 async def in_one_group(database: SqliteDatabase, *works: Work) -> list[int | BaseException]:
     """The outcomes of work that waited together for the writer."""
-    with commit_held(database):
+    with commit_held(database) as begun:
         first = asyncio.create_task(database.write(nothing))
-        await asyncio.sleep(0.05)  # the writer has taken it, alone
+        await begun()  # the writer has taken it, alone
         rest = [asyncio.create_task(database.write(work)) for work in works]
         await asyncio.sleep(0.05)
     return (await asyncio.gather(first, *rest, return_exceptions=True))[1:]
@@ -79,9 +79,9 @@ async def test_a_work_sees_the_changes_of_earlier_works_in_its_group(database: S
 
 
 async def test_a_caller_that_left_changes_nothing_for_the_others(database: SqliteDatabase) -> None:
-    with commit_held(database):
+    with commit_held(database) as begun:
         first = asyncio.create_task(database.write(nothing))
-        await asyncio.sleep(0.05)
+        await begun()
         leaving, staying = (asyncio.create_task(database.write(add(word))) for word in ("left", "stayed"))
         await asyncio.sleep(0.05)
         leaving.cancel()
@@ -105,9 +105,9 @@ async def test_work_that_awaits_anything_else_is_refused_and_undone(database: Sq
 
 async def test_closing_commits_the_queue_and_takes_no_more_writes(tmp_path: Path, database: SqliteDatabase) -> None:
     other = SqliteDatabase(tmp_path / "test.db")
-    with commit_held(other):
+    with commit_held(other) as begun:
         tasks = [asyncio.create_task(other.write(nothing))]
-        await asyncio.sleep(0.05)
+        await begun()
         tasks += [asyncio.create_task(other.write(work)) for work in map(add, "abc")]
         await asyncio.sleep(0.05)
         closing = asyncio.create_task(other.close())
@@ -233,9 +233,9 @@ async def test_jobs_of_a_closed_loop_are_done(tmp_path: Path) -> None:
     made = SqliteDatabase(tmp_path / "other.db")
 
     async def leave_one_behind() -> None:
-        with commit_held(made):
+        with commit_held(made) as begun:
             first = asyncio.create_task(made.write(create))
-            await asyncio.sleep(0.05)
+            await begun()
             second = asyncio.create_task(made.write(add("left")))
             await asyncio.sleep(0.05)
             first.cancel()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,8 +36,11 @@ def halt(*_: object) -> NoReturn:
     raise Halt
 
 
-def halt_behind_the_first(patch: pytest.MonkeyPatch, pause_s: float = 0) -> None:
-    """End the thread behind the first group from now on; it may still be busy with what made the database."""
+def halt_after_the_first(patch: pytest.MonkeyPatch, ending: Callable[[], object] = lambda: None) -> None:
+    """End the thread after the first group from now on; it may still be busy with what made the database.
+
+    It calls `ending` before.
+    """
     finish, call_next = Writer._finish, Writer._call_next
     finished: list[Group] = []
 
@@ -47,7 +51,7 @@ def halt_behind_the_first(patch: pytest.MonkeyPatch, pause_s: float = 0) -> None
     def call_next_or_halt(writer: Writer) -> None:
         if not finished:
             return call_next(writer)
-        time.sleep(pause_s)
+        ending()
         raise Halt
 
     patch.setattr(Writer, "_finish", finish_and_note)
@@ -134,7 +138,7 @@ async def test_a_writer_whose_thread_ends_refuses_all_callers_and_is_not_ready(
         if step == "_finish":
             patch.setattr(Writer, step, halt)
         else:
-            halt_behind_the_first(patch)
+            halt_after_the_first(patch)
         told = await outcomes(database, add("a"), add("b"), add("c"))
     assert [type(each) for each in told[1:]] == [DatabaseUnavailable] * 2
     kept = [] if step == "_finish" else ["a"]
@@ -154,11 +158,20 @@ async def test_a_writer_whose_thread_ends_refuses_all_callers_and_is_not_ready(
 async def test_a_group_that_runs_while_the_thread_ends_is_also_refused_and_undone(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    is_ending, ends = threading.Event(), threading.Event()
+
+    def ending() -> None:
+        is_ending.set()
+        ends.wait(60)
+
     with monkeypatch.context() as patch:
-        halt_behind_the_first(patch, pause_s=0.3)
+        halt_after_the_first(patch, ending)
         assert await outcomes(database, add("a")) == [1]
-        await asyncio.sleep(0.05)  # the thread is about to end
-        (told,) = await outcomes(database, add("b"))
+        assert await asyncio.to_thread(is_ending.wait, 60)
+        telling = asyncio.create_task(outcomes(database, add("b")))
+        await asyncio.sleep(0.05)  # it runs on the event loop, as far as it comes without the thread
+        ends.set()
+        (told,) = await telling
     assert isinstance(told, DatabaseUnavailable)
     assert await words(database) == ["a"]
     assert not connection_of(database).in_transaction
@@ -167,9 +180,9 @@ async def test_a_group_that_runs_while_the_thread_ends_is_also_refused_and_undon
 @pytest.mark.long
 @pytest.mark.parametrize("limits", [DatabaseLimits(write_wait_seconds_max=1)], ids=[""])
 async def test_a_write_that_waited_too_long_is_refused_and_not_done(database: SqliteDatabase) -> None:
-    with commit_held(database):
+    with commit_held(database) as begun:
         first = asyncio.create_task(database.write(add("first")))
-        await asyncio.sleep(0.05)
+        await begun()
         late = asyncio.create_task(database.write(add("late")))
         await asyncio.sleep(1.5)
     with pytest.raises(DatabaseUnavailable, match="too busy"):
@@ -182,9 +195,9 @@ async def test_a_write_that_waited_too_long_is_refused_and_not_done(database: Sq
 @pytest.mark.long
 async def test_closing_does_not_wait_for_writes_that_waited_too_long(tmp_path: Path, database: SqliteDatabase) -> None:
     other = SqliteDatabase(tmp_path / "test.db", DatabaseLimits(write_wait_seconds_max=1))
-    with commit_held(other):
+    with commit_held(other) as begun:
         writing = [asyncio.create_task(other.write(nothing))]
-        await asyncio.sleep(0.05)
+        await begun()
         writing.append(asyncio.create_task(other.write(add("late"))))
         closing = asyncio.create_task(other.close())
         await asyncio.sleep(1.5)
@@ -196,9 +209,9 @@ async def test_closing_does_not_wait_for_writes_that_waited_too_long(tmp_path: P
 
 @pytest.mark.parametrize("limits", [DatabaseLimits(writes_waiting_max=2)], ids=[""])
 async def test_writes_beyond_the_queue_limit_are_refused_immediately(database: SqliteDatabase) -> None:
-    with commit_held(database):
+    with commit_held(database) as begun:
         first = asyncio.create_task(database.write(add("first")))
-        await asyncio.sleep(0.05)
+        await begun()
         waiting = [asyncio.create_task(database.write(add(word))) for word in ("a", "b")]
         await asyncio.sleep(0)
         with pytest.raises(Overloaded, match="too many"):

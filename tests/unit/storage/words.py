@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -75,18 +76,24 @@ async def nothing(_: Transaction) -> int:
 
 
 @contextmanager
-def commit_held(database: SqliteDatabase) -> Generator[None]:
-    """Commits wait until the end of the block, so that others gather behind the first."""
-    gate, writer = threading.Event(), database._writer
+def commit_held(database: SqliteDatabase) -> Generator[Callable[[], Awaitable[None]]]:
+    """Commits wait until the end of the block, so that others gather after the first, which `await begun()` awaits."""
+    gate, is_begun, writer = threading.Event(), threading.Event(), database._writer
     original = writer._make_durable
 
     def wait() -> None:
+        is_begun.set()
         assert gate.wait(60)
         original()
 
+    async def begun() -> None:
+        async with asyncio.timeout(60):
+            while not is_begun.is_set():
+                await asyncio.sleep(0.001)
+
     vars(writer)["_make_durable"] = wait
     try:
-        yield
+        yield begun
     finally:
         gate.set()
         del vars(writer)["_make_durable"]
