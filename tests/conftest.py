@@ -6,13 +6,16 @@ import asyncio
 import os
 import shutil
 import signal
+import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, LiteralString
 
+import httpcore2
 import httpx2
 import pytest
 import structlog
@@ -65,6 +68,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Neither is a disk that stands still for a while: a client waits longer than the five seconds of httpx2.
 for _phase in ("connect", "read", "write", "pool"):
     setattr(httpx2._config.DEFAULT_TIMEOUT_CONFIG, _phase, 60.0)
+
+# Each client reads the certificates of this machine, which takes 24 ms of a core: more than most tests.
+_read_certificates: Callable[..., ssl.SSLContext] = httpcore2.default_ssl_context
+
+
+@cache
+def _certificates(_file: str | None, _folder: str | None, **given: Any) -> ssl.SSLContext:
+    return _read_certificates(**given)
+
+
+def _certificates_as_set(**given: Any) -> ssl.SSLContext:
+    return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"), **given)
+
+
+_httpcore: Any = httpcore2
+_httpcore.default_ssl_context = _certificates_as_set
 
 # With each request in process httpx2 looks for this package, which is not there: a twentieth of a test's time.
 sys.modules["sniffio"] = None  # pyright: ignore[reportArgumentType] - how an import is refused (reference, 5.3.1)

@@ -58,22 +58,15 @@ async def test_a_page_is_accessible(chromium: Browser, registry: Registry, name:
 
 
 @pytest.mark.parametrize("name", PAGES)
-async def test_a_page_fits_a_phone_and_stands_still(chromium: Browser, registry: Registry, name: str) -> None:
+async def test_a_page_fits_a_phone_stands_still_and_asks_for_little(
+    chromium: Browser, registry: Registry, name: str
+) -> None:
     async with watched(chromium, registry.url, viewport={"width": 320, "height": 640}) as (context, watch):
         page = await context.new_page()
         await page.goto(PAGES[name](registry))
         await page.wait_for_timeout(150)
         assert await overflow(page) == []
         assert await shift(page) <= 0.02
-        watch.expect_refusals()
-
-
-@pytest.mark.parametrize("name", PAGES)
-async def test_a_page_asks_for_little(chromium: Browser, registry: Registry, name: str) -> None:
-    async with watched(chromium, registry.url) as (context, watch):
-        page = await context.new_page()
-        await page.goto(PAGES[name](registry))
-        await page.wait_for_timeout(100)
         files = {each.url for each in watch.requests if "/assets/" in each.url or each.is_navigation_request()}
         watch.expect_refusals()
     scripts = [size_of(url) for url in files if url.endswith(".js")]
