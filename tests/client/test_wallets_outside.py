@@ -137,7 +137,7 @@ class Rpc:
                 """Say nothing."""
 
         with LocalServer(("127.0.0.1", 0), Handler) as server:
-            thread = Thread(target=server.serve_forever)
+            thread = Thread(target=server.serve_forever, args=(0.02,))
             thread.start()
             try:
                 yield f"http://127.0.0.1:{server.server_port}/token-of-the-wallet"

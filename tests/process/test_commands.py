@@ -27,7 +27,7 @@ def command(*words: str | Path) -> list[str]:
 
 
 def muniment(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return warm.run(*words, timeout=SECONDS_MAX, **environment)
+    return warm.run(*words, timeout=SECONDS_MAX, environment=environment)
 
 
 def assert_told_in_one_line(ended: subprocess.CompletedProcess[str], reason: str) -> None:

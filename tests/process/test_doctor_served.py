@@ -19,7 +19,7 @@ from service import Service
 
 
 def muniment(service: Service, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return warm.run(*words, data=service.data_dir, **environment)
+    return warm.run(*words, data=service.data_dir, environment=environment)
 
 
 def test_a_service_that_runs_is_found_in_order(service: Service) -> None:

@@ -47,7 +47,7 @@ class Site:
 
     def command(self, *words: str) -> str:
         """What `muniment WORDS` prints; it must succeed."""
-        done = warm.run(*words, data=self.data_dir, timeout=300, **self.environment)
+        done = warm.run(*words, data=self.data_dir, timeout=300, environment=self.environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 

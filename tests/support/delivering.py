@@ -55,7 +55,7 @@ class Registry:
 
     def command(self, *words: str, check: bool = True) -> str:
         """What `muniment WORDS` prints."""
-        done = warm.run(*words, data=self.data_dir, timeout=SECONDS_MAX, **self.settings)
+        done = warm.run(*words, data=self.data_dir, timeout=SECONDS_MAX, environment=self.settings)
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 

@@ -129,7 +129,7 @@ class Service:
 
     def run(self, *words: str) -> str:
         """What `muniment WORDS` prints with the settings of the service; it must succeed."""
-        done = warm.run(*words, data=self.data_dir, timeout=START_SECONDS_MAX, **self._given)
+        done = warm.run(*words, data=self.data_dir, timeout=START_SECONDS_MAX, environment=self._given)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 

@@ -95,15 +95,15 @@ def run(
     data: Path | None = None,
     directory: Path | None = None,
     timeout: float = 120,
-    **environment: str,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """What `muniment WORDS` printed, and its status: without settings of this process, with those given.
+    """What `muniment WORDS` printed, and its status: without settings of this process, with `environment`.
 
     `data` is its data directory, `directory` where it is started. After `timeout` seconds it is killed, and
     `TimeoutExpired` raised.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
-    settings = {**clean, "PYTHONPATH": str(UNHURRIED), **environment}
+    settings = {**clean, "PYTHONPATH": str(UNHURRIED), **(environment or {})}
     all_words = [*map(str, words), *(() if data is None else ("--data-dir", str(data)))]
     if not is_possible(settings):
         command = [sys.executable, "-m", "muniment", *all_words]

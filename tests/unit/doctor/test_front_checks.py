@@ -64,7 +64,7 @@ def fronted(statuses: dict[str, int], tls: ssl.SSLContext | None = None) -> Gene
     server = LocalServer(("127.0.0.1", 0), type("Answers", (Front,), {"statuses": statuses}))
     if tls:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
     finally:
