@@ -15,6 +15,7 @@ import pytest
 
 from builders import TriggerDraft, Wallet, deploy, register
 from crashing import Site, on_postgres, on_sqlite
+from follow_command import until_written_after
 
 PAGE = Path(__file__).parents[2] / "docs" / "following.md"
 SECONDS_MAX = 60.0
@@ -70,7 +71,7 @@ async def test_the_loop_of_the_page_starts_and_stops_triggers_and_goes_on_after_
             cid = await deploy(client)
             first = (await register(client, TriggerDraft(cid, OWNER)))["sig"]
             until_lines(folder, ["list", f"start {first}"])
-            time.sleep(0.5)  # its position is written
+            until_written_after(folder / "position", folder / "out")
             process.kill()
             process.wait()
             body = {"triggerSigs": [first], "signature": OWNER.sign_deactivation([first])}

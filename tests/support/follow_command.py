@@ -43,6 +43,12 @@ def until_count(path: Path, count: int) -> None:
     until(lambda: len(lines(path)) == count)
 
 
+def until_written_after(path: Path, other: Path) -> None:
+    """Until `path` is written at least as late as `other`; then a moment, since file systems count in some of them."""
+    until(lambda: path.stat().st_mtime_ns >= other.stat().st_mtime_ns)
+    time.sleep(0.1)
+
+
 def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
     """The exit status after a signal, and what was said on standard error."""
     process.send_signal(number)

@@ -50,12 +50,12 @@ async def test_a_lost_statement_is_sent_again_on_a_new_connection_and_it_is_not_
 
 
 async def test_an_error_that_shows_a_pooler_counts_for_a_while() -> None:
-    connector = postgres_slot.Connector("postgresql:///", pooled_seconds=0.5)
-    assert not connector.is_pooled
-    connector.note(postgres_slot.asyncpg.DuplicatePreparedStatementError("it exists"))
-    assert connector.is_pooled
-    await asyncio.sleep(0.6)
-    assert not connector.is_pooled
+    for seconds, counts in ((60, True), (0.01, False)):
+        connector = postgres_slot.Connector("postgresql:///", pooled_seconds=seconds)
+        assert not connector.is_pooled
+        connector.note(postgres_slot.asyncpg.DuplicatePreparedStatementError("it exists"))
+        await asyncio.sleep(0.02)
+        assert connector.is_pooled is counts
 
 
 async def test_a_name_that_another_process_took_is_the_same(database: PostgresDatabase) -> None:
