@@ -198,6 +198,16 @@ async def test_who_begins_gets_a_position_of_an_epoch_that_another_process_has_j
     assert await all_behind(client, link) == []
 
 
+async def test_a_position_of_an_epoch_that_another_process_has_just_begun_is_accepted(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    number = await context.epochs.number(context.database)
+    context.epochs._until = float("inf")  # this process still keeps the one that it has read
+    await context.database.write(lambda tx: epoch.renew(tx, number ^ 1))
+    answer = await client.get(f"/events?cursor={Position.at(number ^ 1, 0)}")
+    assert (answer.status_code, answer.json()) == (200, [])
+
+
 async def test_a_position_beyond_the_highest_number_is_too_old(client: httpx2.AsyncClient, context: Context) -> None:
     await deploy(client)
     number = await context.epochs.number(context.database)
