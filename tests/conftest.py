@@ -41,10 +41,6 @@ pytest_plugins = ["sites", "browser_site", "page_site", "witnessed"]
 # 2026-11-20T19:48:00.123Z
 NOW_MS = 1_795_204_080_123
 
-# Most tests start processes, and one that finds no compiled modules starts with a second of compiling.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
-
 _TEMPORARY_FILES = use_memory()
 
 

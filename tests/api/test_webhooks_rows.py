@@ -217,13 +217,13 @@ async def test_an_answer_to_a_challenge_of_another_url_activates_nothing(operato
 
     def late(received: Received) -> Reply:
         arrived.set()
-        assert may_answer.wait(10)
+        assert may_answer.wait(60)
         return echo(received)
 
     receiver.reply = late
     path = await operator.added(receiver.url)
     test = asyncio.create_task(operator.done("POST", f"{path}/test"))
-    assert await asyncio.to_thread(arrived.wait, 10)
+    assert await asyncio.to_thread(arrived.wait, 60)
     await operator.done("PATCH", path, {"url": ELSEWHERE})
     may_answer.set()
     assert (await test)["status"] == "pending"
@@ -237,14 +237,14 @@ async def test_a_hook_that_was_removed_during_its_test_stores_nothing(
 
     def late(received: Received) -> Reply:
         arrived.set()
-        assert may_answer.wait(10)
+        assert may_answer.wait(60)
         return echo(received)
 
     receiver.reply = late
     async with nothing_stored():
         path = await operator.added(receiver.url)
         test = asyncio.create_task(operator.call("POST", f"{path}/test"))
-        assert await asyncio.to_thread(arrived.wait, 10)
+        assert await asyncio.to_thread(arrived.wait, 60)
         assert (await operator.call("DELETE", path)).status_code == 204
         may_answer.set()
         assert (await test).status_code == 404

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,12 +44,15 @@ class Site:
     key: str
 
 
+_SITES = itertools.count()  # a process of the tests may come back to this module
+
+
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     environment: dict[str, str] = {}
     if request.param == "postgres":
         cluster: Cluster = request.getfixturevalue("cluster")
-        url = asyncio.run(cluster.create_database("facades"))
+        url = asyncio.run(cluster.create_database(f"facades-{next(_SITES)}"))
         environment = {"MUNIMENT_DATABASE_URL": url, "MUNIMENT_MIGRATE_AT_START": "true"}
     with Service(tmp_path_factory.mktemp("facades") / "data", environment=environment) as service:
         yield Site(service.url, service.operator_key())

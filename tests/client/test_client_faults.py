@@ -78,11 +78,12 @@ def test_a_service_that_is_gone_is_unreachable(facade: str, site: Site) -> None:
 
 @FACADES
 def test_an_answer_that_comes_too_late_is_unreachable_and_the_write_may_be_stored(site: Site, facade: str) -> None:
-    new, release = new_intent(), threading.Event()
+    new, stored, release = new_intent(), threading.Event(), threading.Event()
 
     def slow(asked: Asked, forward: Forward) -> Answered:
         del asked
         answer = forward()
+        stored.set()
         release.wait(30)
         return answer
 
@@ -91,6 +92,7 @@ def test_an_answer_that_comes_too_late_is_unreachable_and_the_write_may_be_store
         with pytest.raises(Unreachable) as raised:
             calls.do("intents.put", new)
         assert raised.value.sent
+        assert stored.wait(60)
         release.set()
     with client(site, facade) as calls:
         assert calls.do("intents.get", hash_of(new)).hash == hash_of(new)

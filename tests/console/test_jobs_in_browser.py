@@ -206,7 +206,7 @@ async def test_newer_rows_are_told_and_never_moved(chromium: Browser, registry: 
             await choose(signing, wallet)
             await expect(signing.locator("#proof .verdict")).to_contain_text("Yes.")
         show = page.get_by_role("button", name="1 new, show")
-        await expect(show).to_be_visible(timeout=20_000)
+        await expect(show).to_be_visible()
         assert await page.locator("#rows tbody tr").count() == before
         await show.click()
         await expect(page.locator("#rows tbody tr")).to_have_count(before + 1)

@@ -23,14 +23,14 @@ YES = re.compile(
 async def logged(page: Page, path: str) -> None:
     """Wait until the log has the record of a page: it began a second ago."""
     await page.goto(path)
-    await expect(page.locator("#logged .verdict")).to_have_text(YES, timeout=20_000)
+    await expect(page.locator("#logged .verdict")).to_have_text(YES)
 
 
 async def test_a_trigger_and_a_function_are_proved(chromium: Browser, registry: Registry) -> None:
     async with watched(chromium, registry.url) as (context, watch):
         page = await context.new_page()
         await page.goto(f"console/triggers/{registry.world.triggers[0]['sig']}")
-        await expect(page.locator("#logged .verdict")).to_have_text(YES, timeout=20_000)
+        await expect(page.locator("#logged .verdict")).to_have_text(YES)
         await expect(page.locator("#logged")).to_have_class("check yes")
         await logged(page, f"console/functions/{registry.world.cids['Refill']}")
         watch.expect_refusals()  # the first asks may have been too early
@@ -43,7 +43,7 @@ async def test_the_end_of_a_trigger_is_proved(chromium: Browser, registry: Regis
         page = await context.new_page()
         await logged(page, f"console/triggers/{sig}")
         await expect(page.locator("#logged-end h2")).to_have_text("Is its end in the transparency log?")
-        await expect(page.locator("#logged-end .verdict")).to_have_text(YES, timeout=20_000)
+        await expect(page.locator("#logged-end .verdict")).to_have_text(YES)
         await page.route("**/deactivations/0x*", changed('"createdAt":"202', '"createdAt":"203'))
         await page.goto(f"console/triggers/{sig}")
         await expect(page.locator("#logged-end .verdict")).to_contain_text("No. the log does not have this record")

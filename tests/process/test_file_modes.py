@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx2
 import pytest
 
-import warm
 from builders import deploy
 from service import Service
 
@@ -33,8 +32,8 @@ def open_to_others(folder: Path) -> list[str]:
 
 
 def command(*words: str) -> None:
-    done = warm.run(*words)
-    assert done.returncode == 0, done.stderr
+    """Run `muniment WORDS` in a process that loads it itself."""
+    subprocess.run([sys.executable, "-m", "muniment", *words], check=True, stdout=subprocess.DEVNULL)
 
 
 async def deployed(url: str) -> str:

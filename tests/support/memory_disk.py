@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - every name in it is made by `tempfile`
 # A whole run keeps about 1 GB at a time; a container often has 64 MB there.
 _FREE_BYTES_MIN = 2 * 2**30
+
+
+# Most tests start processes, and one that finds no compiled modules starts with a second of compiling. Here, since no
+# other module may copy the environment before.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def use_memory() -> str:

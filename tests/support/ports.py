@@ -15,7 +15,7 @@ from pathlib import Path
 # other server takes one of these by chance while its own server is not listening yet, or for a moment not any more.
 _FIRST, _END = 10_000, 32_000
 # Those of one test process. No other one takes them, of whatever checkout, as long as this one holds the lock.
-_EACH = 500
+_EACH = 100
 
 
 def _first_of_ours() -> int:

@@ -34,6 +34,7 @@ max_connections = 60
 shared_buffers = 64MB
 max_wal_size = 128MB
 autovacuum = off
+dynamic_shared_memory_type = mmap
 log_min_messages = fatal
 """
 # A replica finds its primary again soon, and never waits with what its own readers hold up.

@@ -39,7 +39,8 @@ def s3_server(directory: Path) -> Generator[tuple[int, subprocess.Popen[bytes]]]
              "s3.port", "s3.port.grpc")  # fmt: skip
     ports = {name: free_port() for name in names}
     command = [
-        str(Path(sys.executable).with_name("weed")), "server", "-s3", f"-s3.config={config}", f"-dir={directory}",
+        str(Path(sys.executable).with_name("weed")), f"-logdir={directory}",
+        "server", "-s3", f"-s3.config={config}", f"-dir={directory}",
         "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-volume.max=20", "-master.volumeSizeLimitMB=64",
         # Its further servers have fixed ports, so a second process on this machine would end at once.
         "-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false",

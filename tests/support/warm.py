@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -68,8 +70,12 @@ class WarmProcess:
         return bool(poll.poll(None if timeout is None else timeout * 1000))
 
     def _read(self) -> None:
-        self.returncode = int(os.read(self._told, 16))
+        told = os.read(self._told, 16)
         os.close(self._told)
+        if not told:  # the process that forks has ended, so nobody hears of the end of this one
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self.returncode = int(told or -signal.SIGKILL)
 
 
 def is_possible(environment: Mapping[str, str]) -> bool:
@@ -133,19 +139,20 @@ def _forked(
 ) -> tuple[int, int]:
     """The id of a new process with these standard files, and where its end is told."""
     told, telling = os.pipe()
-    mask = os.umask(0)
-    os.umask(mask)
+    mask = re.search(r"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert mask is not None
     request = {
         "arguments": ["muniment", *words],
         "environment": dict(environment),
         "directory": str(directory or Path.cwd()),
-        "umask": mask,
+        "umask": int(mask[1], 8),  # os.umask would change it for a moment, for every thread
     }
     socket.send_fds(_server(), [json.dumps(request).encode()], [*descriptors, telling])
     os.close(telling)
     pid = b""
     while not pid.endswith(b"\n"):
-        pid += os.read(told, 1)
+        pid += (piece := os.read(told, 1))
+        assert piece, "the process that forks has ended"
     return int(pid), told
 
 
@@ -159,6 +166,7 @@ def _server() -> socket.socket:
         env=_ENVIRONMENT,
         pass_fds=[theirs.fileno()],
         stdin=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C ends the tests, and they their services
     )
     theirs.close()
     atexit.register(_end, ours, process)

@@ -68,10 +68,10 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = request["arguments"]
-    sys.stdin, sys.stdout, sys.stderr = (
-        open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - they are open until the end
-        for number, mode in ((0, "r"), (1, "w"), (2, "w"))
-    )
+    # They are open until the end.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, errors="backslashreplace", buffering=1)  # noqa: SIM115
 
 
 def main() -> None:

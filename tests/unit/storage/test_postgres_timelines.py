@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -69,14 +70,21 @@ async def test_a_connection_to_a_host_that_was_left_is_made_again(servers: tuple
 
 
 async def test_a_connection_that_waited_while_a_later_primary_was_found_is_refused(
-    servers: tuple[Cluster, Cluster],
+    servers: tuple[Cluster, Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     earlier, later = servers
     connector = connector_of(earlier, later)
     later.pause()
+    examining, begun = connector._examine, asyncio.Event()
+
+    async def examine(*given: Any) -> Any:
+        begun.set()
+        return await examining(*given)
+
+    monkeypatch.setattr(connector, "_examine", examine)
     async with connector._examining:  # the look for a pooler, which takes a while
         waiting = asyncio.create_task(connector.connect())
-        await asyncio.sleep(2)
+        await asyncio.wait_for(begun.wait(), 60)
         assert not waiting.done()
         later.resume()
         connector._timeline = 2  # as another task leaves it
