@@ -217,7 +217,7 @@ async def mark_ended(transaction: Transaction, now_ms: int) -> int:
     """Mark ended triggers as no longer live, and unmark triggers that have not ended; the larger of both numbers.
 
     The outer conditions repeat the inner ones, because a trigger may be deactivated while the statement waits for its
-    row.
+    row. There `+` keeps SQLite from walking all marked triggers by their index (its "Query Planning", section 2).
     """
     # In the order of the partial index: without it, a planner that expects many rows would walk the table.
     ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"
@@ -227,7 +227,7 @@ async def mark_ended(transaction: Transaction, now_ms: int) -> int:
     )
     early = f"SELECT seq FROM triggers WHERE {EARLY} ORDER BY end_date_ms LIMIT ?"
     unmarked = await transaction.execute(
-        f"UPDATE triggers SET live = 1 WHERE live = 0 AND deactivated = 0 AND seq IN ({early})",
+        f"UPDATE triggers SET live = 1 WHERE +live = 0 AND +deactivated = 0 AND seq IN ({early})",
         (now_ms, SWEPT_PER_BATCH),
     )
     return max(marked, unmarked)
