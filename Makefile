@@ -45,8 +45,8 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 # The tests of the files in deploy/ that take seconds; `make deploy-test` has the others.
 QUICK := $(addprefix tests/deploy/test_,caddy.py compose.py kustomize.py systemd.py workflows.py)
 
-# Three processes for each core: many tests wait for processes that they have started. Each has its own PostgreSQL.
-TEST_WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((3 * (cores < 8 ? cores : 8))))
+# Two processes for each core: many tests wait for processes that they have started. Each has its own PostgreSQL.
+TEST_WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((2 * (cores < 8 ? cores : 8))))
 
 npm: $(VENV)/dev
 	@for folder in tests/node tests/console/vendored tests/console/browser; do \
