@@ -67,7 +67,7 @@ pictures: $(VENV)/dev
 
 # The rooms, without the service: half a minute.
 unit: $(VENV)/dev
-	$(VENV)/bin/pytest -q -n 4 --dist loadfile -m "not long and not timed" tests/unit
+	$(VENV)/bin/pytest -q -n $(TEST_WORKERS) --dist loadfile -m "not long and not timed" tests/unit
 
 # A hundred kills of processes and of PostgreSQL under load, on each engine; SOAK_ROUNDS says how many. Then honest
 # clients beside each attack of tests/support/attacking.py for a minute, as a table; ATTACK_SECONDS says how long.

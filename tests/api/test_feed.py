@@ -134,7 +134,8 @@ async def test_each_filter_shows_what_it_names(client: httpx2.AsyncClient, opera
 
 
 async def test_a_poll_waits_until_there_is_an_event_that_it_wants(client: httpx2.AsyncClient) -> None:
-    link = await link_to_now(client, types="trigger.created", wait=20)
+    link = await link_to_now(client, types="trigger.created", wait=30)
+    began = asyncio.get_running_loop().time()
     waiting = asyncio.create_task(client.get(link))
     cid = await deploy(client)
     await asyncio.sleep(0.3)
@@ -142,6 +143,7 @@ async def test_a_poll_waits_until_there_is_an_event_that_it_wants(client: httpx2
     trigger = await register(client, TriggerDraft(cid))
     answer = await waiting
     assert [each["subject"] for each in answer.json()] == [trigger["sig"]]
+    assert asyncio.get_running_loop().time() - began < 30  # it did not wait to its end
 
 
 async def test_a_poll_that_waited_in_vain_goes_on_where_it_has_looked(client: httpx2.AsyncClient) -> None:

@@ -44,7 +44,7 @@ def until_count(path: Path, count: int) -> None:
 
 
 def until_written_after(path: Path, other: Path) -> None:
-    """Until `path` is written at least as late as `other`; then a moment, since file systems count in some of them."""
+    """Wait until `path` is as new as `other`, and a moment more, because times of files are milliseconds coarse."""
     until(lambda: path.stat().st_mtime_ns >= other.stat().st_mtime_ns)
     time.sleep(0.1)
 

@@ -16,8 +16,8 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - every name in it is made by `tempfile
 _FREE_BYTES_MIN = 2 * 2**30
 
 
-# Most tests start processes, and one that finds no compiled modules starts with a second of compiling. Here, since no
-# other module may copy the environment before.
+# Most tests start processes, and one that finds no compiled modules starts with a second of compiling. It is
+# done here, before another module copies the environment.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

@@ -90,7 +90,7 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
 def popen(words: Sequence[str], environment: Mapping[str, str]) -> WarmProcess:
     """`muniment WORDS`, with a pipe as its standard output."""
     reading, writing = os.pipe()
-    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - no path of this test
+    with Path(os.devnull).open("rb") as nothing:
         pid, told = _forked(words, environment, [nothing.fileno(), writing, 2])
     os.close(writing)
     return WarmProcess(pid, told, open(reading, encoding="utf-8"))  # noqa: PTH123 - its owner closes it
@@ -116,7 +116,7 @@ def run(
         return subprocess.run(
             command, env=settings, cwd=directory, capture_output=True, text=True, timeout=timeout, check=False
         )
-    with _file() as out, _file() as error, open(os.devnull, "rb") as nothing:  # noqa: PTH123
+    with _file() as out, _file() as error, Path(os.devnull).open("rb") as nothing:
         pid, told = _forked(all_words, settings, [nothing.fileno(), out.fileno(), error.fileno()], directory)
         process = WarmProcess(pid, told, out)
         try:

@@ -68,10 +68,10 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = request["arguments"]
-    # They are open until the end.
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, errors="backslashreplace", buffering=1)  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, buffering, "utf-8", errors, closefd=False)  # noqa: SIM115 - they are open until the end
+        for number, mode, buffering, errors in ((0, "r", -1, None), (1, "w", -1, None), (2, "w", 1, "backslashreplace"))
+    )
 
 
 def main() -> None:

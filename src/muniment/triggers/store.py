@@ -217,7 +217,7 @@ async def mark_ended(transaction: Transaction, now_ms: int) -> int:
     """Mark ended triggers as no longer live, and unmark triggers that have not ended; the larger of both numbers.
 
     The outer conditions repeat the inner ones, because a trigger may be deactivated while the statement waits for its
-    row. There `+` keeps SQLite from walking all marked triggers by their index (its "Query Planning", section 2).
+    row.
     """
     # In the order of the partial index: without it, a planner that expects many rows would walk the table.
     ended = f"SELECT seq FROM triggers WHERE {ENDED} ORDER BY end_date_ms LIMIT ?"
@@ -226,6 +226,7 @@ async def mark_ended(transaction: Transaction, now_ms: int) -> int:
         (now_ms, SWEPT_PER_BATCH),
     )
     early = f"SELECT seq FROM triggers WHERE {EARLY} ORDER BY end_date_ms LIMIT ?"
+    # SQLite 3.53 would walk all marked triggers by the outer conditions; a unary `+` keeps a term from using an index.
     unmarked = await transaction.execute(
         f"UPDATE triggers SET live = 1 WHERE +live = 0 AND +deactivated = 0 AND seq IN ({early})",
         (now_ms, SWEPT_PER_BATCH),

@@ -69,8 +69,8 @@ def check_file_rights(settings: Settings) -> list[Finding]:
 def _is_closed(path: Path) -> bool:
     """Whether the file is there and cannot be written.
 
-    SQLite removes and makes its log at any moment, which is no fault: "no" counts if the file is the same before and
-    after the question.
+    SQLite may remove its log and make it again at any moment, which is no fault. So a refusal counts only if the file
+    was the same before and after it.
     """
     before = _status(path)
     if before is None or os.access(path, os.W_OK):
