@@ -10,7 +10,7 @@ import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, LiteralString
@@ -21,7 +21,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings as hypothesis_settings
 
-from applications import client_of
+from applications import PATIENT, client_of, wait_for_postgres
 from emptying import Emptying
 from feed_checks import check_events
 from limitless import unlimited_settings
@@ -30,7 +30,7 @@ from muniment.app import Application, build_context
 from muniment.context import Context
 from muniment.settings import Settings
 from muniment.storage import open_database
-from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
+from muniment.storage.database import DatabaseLimits
 from muniment.storage.postgres.admin.numbering import Numbering
 from postgres import Cluster
 from service import Service
@@ -212,11 +212,8 @@ def settings(tmp_path: Path, database_url: str) -> Settings:
 
 @pytest.fixture
 def database_limits() -> DatabaseLimits:
-    """The limits of the database under test; a test that needs others gives its own as a parameter.
-
-    A read or write that waits because the machine is busy is no refusal of the service.
-    """
-    return replace(DATABASE_LIMITS, slow_read_seconds_max=60, write_wait_seconds_max=60)
+    """The limits of the database under test; a test that needs others gives its own as a parameter."""
+    return PATIENT
 
 
 @pytest.fixture
@@ -226,6 +223,7 @@ async def context(
     clock: Clock,
     database_limits: DatabaseLimits,
     migrated_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Context]:
     """The outside world of the application. Each test ends with a look at the events: they tell what the tables hold.
 
@@ -234,6 +232,7 @@ async def context(
     if settings.database_url == Settings().database_url:
         settings.data_dir.mkdir(mode=0o700, exist_ok=True)
         shutil.copy2(migrated_file, settings.data_dir)
+    wait_for_postgres(monkeypatch)
     made = build_context(settings, now_ms=clock, database_limits=database_limits)
     yield made
     try:

@@ -15,7 +15,7 @@ from muniment.pins.worker import PinLimits, Pinner
 
 # As in service, except that nobody waits for long.
 QUICK = PinLimits(
-    idle_seconds=0.02, rest_seconds=0.02, rest_seconds_max=0.05, look_seconds_max=5, import_seconds_max=5,
+    idle_seconds=0.02, rest_seconds=0.02, rest_seconds_max=0.05, look_seconds_max=60, import_seconds_max=60,
     search_seconds=0.1, count_seconds=0.02,
 )  # fmt: skip
 
@@ -56,7 +56,7 @@ async def ticking(clock: Clock) -> AsyncGenerator[None]:
         task.cancel()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it does not come to pass"
@@ -65,7 +65,7 @@ async def until(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 async def until_rows(context: Context, condition: LiteralString, count: int = 1) -> None:
     """Wait until `count` rows of the queue meet a condition of SQL."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     sql = f"SELECT count(*) FROM pins WHERE {condition}"
     while (await context.database.fetch(sql)) != [(count,)]:
         assert time.monotonic() < deadline, await context.database.fetch("SELECT * FROM pins")

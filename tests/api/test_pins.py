@@ -17,7 +17,6 @@ from muniment.context import Context
 from muniment.ipfs.cid import decode_cid
 from muniment.pins import queue
 from muniment.pins.worker import PinLimits, Pinner
-from muniment.storage.database import DATABASE_LIMITS
 from pin_node import PinNode, pin_node, v1
 
 
@@ -153,7 +152,7 @@ async def test_after_an_outage_of_the_node_every_bundle_is_pinned(
 
 async def test_two_processes_pin_each_bundle_once(uploads: httpx2.AsyncClient, pinning: Context, node: PinNode) -> None:
     cids = [await deploy(uploads, Bundle(version=f"1.0.{number}"), Wallet(1 + number)) for number in range(20)]
-    async with another_process(pinning, DATABASE_LIMITS) as other, working(pinning), working(other):
+    async with another_process(pinning) as other, working(pinning), working(other):
         await until_rows(pinning, "pinned_at_ms IS NOT NULL", 20)
     assert sorted(node.imports) == sorted(cids)
     assert set(await pinning.database.fetch("SELECT turn FROM pins")) == {(1,)}
@@ -163,7 +162,7 @@ async def test_of_two_processes_that_see_a_due_bundle_one_takes_it(
     uploads: httpx2.AsyncClient, pinning: Context
 ) -> None:
     await deploy(uploads)
-    async with another_process(pinning, DATABASE_LIMITS) as other:
+    async with another_process(pinning) as other:
         databases = (pinning.database, other.database) * 4
         taken = await asyncio.gather(*(queue.take(each, pinning.now_ms(), 60_000) for each in databases))
     assert sum(each is not None for each in taken) == 1

@@ -13,7 +13,6 @@ from applications import another_process
 from conftest import Clock
 from muniment.context import Context
 from muniment.settings import Settings
-from muniment.storage.database import DATABASE_LIMITS
 from muniment.tlog.checkpoints import Checkpoint
 from muniment.tlog.entries import LogFact, parse_entry, previous_epoch
 from muniment.tlog.growth import Edge
@@ -210,7 +209,7 @@ async def test_a_process_with_another_key_never_signs(context: Context, clock: C
 async def test_another_process_goes_on_with_the_same_log(context: Context, clock: Clock) -> None:
     await turn(context, clock)
     await add_triggers(context, 3)
-    async with another_process(context, DATABASE_LIMITS) as other:
+    async with another_process(context) as other:
         assert (await turn(other, clock)).note_size == 5
     assert (await turn(context, clock)).state == "open"
 

@@ -19,7 +19,6 @@ from muniment.context import Context
 from muniment.evm.address import Address
 from muniment.feed.position import Position
 from muniment.settings import Settings
-from muniment.storage.database import DATABASE_LIMITS
 from muniment.webhooks import history, managing, store
 from muniment.webhooks.caller import HOOKS_PER_WALLET_MAX
 from muniment.webhooks.history import Attempt, DeadLetter
@@ -204,7 +203,7 @@ async def test_two_processes_together_give_a_wallet_no_more_than_its_five(
     wallet = Maker(client, {"x-auth-token": await log_in(client, Wallet(7))})
     body = NewWebhook(url=WebhookUrl.parse(ELSEWHERE), filters=WebhookFilters(owner=[OWNER]))
     maker = store.Maker(owner=OWNER.raw)
-    async with another_process(context, DATABASE_LIMITS) as other:
+    async with another_process(context) as other:
         outcomes = await asyncio.gather(
             *(managing.add(each, maker, body) for each in (context, other) * 10), return_exceptions=True
         )

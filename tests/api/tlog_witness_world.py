@@ -12,7 +12,6 @@ from applications import another_process
 from conftest import Clock
 from muniment.context import Context
 from muniment.metrics.text import render
-from muniment.storage.database import DATABASE_LIMITS
 from muniment.tlog.notes import parse_note, verified
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.tlog.sequencing.store import Epoch
@@ -32,10 +31,12 @@ async def grow(context: Context, clock: Clock, integrator: Integrator, count: in
 @asynccontextmanager
 async def restarted(context: Context) -> AsyncGenerator[Integrator]:
     """The integrator of another process, which remembers no witness."""
-    async with another_process(context, DATABASE_LIMITS) as other:
+    async with another_process(context) as other:
         made = Integrator(other)
-        yield made
-        await made.close()
+        try:
+            yield made
+        finally:
+            await made.close()
 
 
 def signers(epoch: Epoch, witnesses: list[WitnessSite]) -> dict[int, int]:

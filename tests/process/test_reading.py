@@ -106,7 +106,7 @@ def read(outgoing: Outgoing, state: ReadingState) -> Callable[..., Any]:
         tokens: list[Address],
         feeds: tuple[Address, ...] = (),
         chain: Chain = CHAIN,
-        seconds_max: float = 10,
+        seconds_max: float = 60,
     ) -> ChainReading:
         asked = replace(chain, rpc_urls=urls)
         return await read_chain(outgoing, asked, WALLET, tokens, feeds, seconds_max=seconds_max, state=state)

@@ -5,17 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import httpx2
+import pytest
 
 from conformance import check_answer
 from muniment.app import Application, build_context
 from muniment.context import Context
-from muniment.storage.database import Database, DatabaseLimits
+from muniment.storage.database import DATABASE_LIMITS, Database, DatabaseLimits
+from muniment.storage.postgres import connection as postgres_connection
 from muniment.storage.sqlite.engine import SLOW_READERS
 
+# A read or write that waits because the machine is busy is no refusal of the service.
+PATIENT: Final = replace(DATABASE_LIMITS, slow_read_seconds_max=60, write_wait_seconds_max=60)
 _ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+
+def wait_for_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every session at PostgreSQL a minute where it has seconds: on a busy machine each step may take as long."""
+    monkeypatch.setattr(postgres_connection, "CONNECT_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(postgres_connection, "ANSWER_SECONDS_MAX", 60.0)
+    for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+        monkeypatch.setitem(postgres_connection.SESSION, limit, "60000")
 
 
 @asynccontextmanager
@@ -28,13 +41,15 @@ async def client_of(app: Application) -> AsyncGenerator[httpx2.AsyncClient]:
 
 
 @asynccontextmanager
-async def another_process(context: Context, limits: DatabaseLimits) -> AsyncGenerator[Context]:
+async def another_process(context: Context, limits: DatabaseLimits = PATIENT) -> AsyncGenerator[Context]:
     """The data of `context` as another process opens it, with other limits."""
     made = build_context(context.settings, now_ms=context.now_ms, database_limits=limits)
-    yield made
-    await made.outgoing.close()
-    await made.outgoing_webhooks.close()
-    await made.database.close()
+    try:
+        yield made
+    finally:
+        await made.outgoing.close()
+        await made.outgoing_webhooks.close()
+        await made.database.close()
 
 
 @asynccontextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from muniment.errors import DatabaseUnavailable
+from muniment.storage.postgres import slot as slots
 from muniment.storage.postgres.connection import Connection
 from muniment.storage.postgres.slot import Connector, Slot
 from postgres import Cluster
@@ -27,6 +29,14 @@ def connector_of(*clusters: Cluster) -> Connector:
     return Connector(f"postgresql://muniment@{hosts}/postgres?target_session_attrs=read-write")
 
 
+@contextmanager
+def all_answer(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """The answers of all hosts are waited for, until the end of the block."""
+    with monkeypatch.context() as patched:
+        patched.setattr(slots, "OTHERS_SECONDS_MAX", 60.0)
+        yield
+
+
 async def port_of(connection: Connection) -> int:
     ((port,),) = await connection.fetch("SELECT inet_server_port()")
     return port
@@ -34,18 +44,22 @@ async def port_of(connection: Connection) -> int:
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["named first", "named second"])
 async def test_the_later_primary_is_used_wherever_the_url_names_it(
-    servers: tuple[Cluster, Cluster], *, is_first: bool
+    servers: tuple[Cluster, Cluster], monkeypatch: pytest.MonkeyPatch, *, is_first: bool
 ) -> None:
     earlier, later = servers
     slot = Slot(connector_of(later, earlier) if is_first else connector_of(earlier, later))
-    assert await port_of(await slot.open()) == later.port
+    with all_answer(monkeypatch):
+        assert await port_of(await slot.open()) == later.port
     await slot.close()
 
 
-async def test_an_earlier_primary_is_refused_while_the_later_one_is_silent(servers: tuple[Cluster, Cluster]) -> None:
+async def test_an_earlier_primary_is_refused_while_the_later_one_is_silent(
+    servers: tuple[Cluster, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
     earlier, later = servers
     connector = connector_of(earlier, later)
-    (await connector.connect()).terminate()
+    with all_answer(monkeypatch):
+        (await connector.connect()).terminate()
     later.pause()
     try:
         with pytest.raises(DatabaseUnavailable, match="only a standby or an earlier primary answers"):
@@ -54,7 +68,9 @@ async def test_an_earlier_primary_is_refused_while_the_later_one_is_silent(serve
         later.resume()
 
 
-async def test_a_connection_to_a_host_that_was_left_is_made_again(servers: tuple[Cluster, Cluster]) -> None:
+async def test_a_connection_to_a_host_that_was_left_is_made_again(
+    servers: tuple[Cluster, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
     earlier, later = servers
     connector = connector_of(earlier, later)
     slot, other = Slot(connector), Slot(connector)
@@ -63,8 +79,9 @@ async def test_a_connection_to_a_host_that_was_left_is_made_again(servers: tuple
         assert await port_of(await slot.open()) == earlier.port  # nothing tells that there is a later one
     finally:
         later.resume()
-    assert await port_of(await other.open()) == later.port
-    assert await port_of(await slot.open()) == later.port
+    with all_answer(monkeypatch):
+        assert await port_of(await other.open()) == later.port
+        assert await port_of(await slot.open()) == later.port
     for each in (slot, other):
         await each.close()
 

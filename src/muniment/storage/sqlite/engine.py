@@ -141,10 +141,10 @@ class SqliteDatabase:
     async def fetch_slow(self, sql: LiteralString, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, read in a thread on a new connection, and interrupted at the deadline."""
         loop, seconds_max = asyncio.get_running_loop(), self._limits.slow_read_seconds_max
-        await asyncio.sleep(0)  # a cancelled caller ends here, before its read begins
         is_over, begun = threading.Event(), time.perf_counter()
         try:
             async with asyncio.timeout(seconds_max), self._client_slots.of(client):
+                await asyncio.sleep(0)  # a caller that is cancelled, or has no time left, ends before its read begins
                 try:
                     rows = await loop.run_in_executor(self._slow_readers, self._fetch_until, is_over, sql, parameters)
                 finally:  # the caller has its outcome: the thread must stop
