@@ -9,6 +9,7 @@ from typing import Any, LiteralString
 
 import pytest
 
+from applications import wait_for_postgres
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import open_database
 from muniment.storage.client_slots import network_of
@@ -28,7 +29,10 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def database(engine: str, cluster: Cluster, tmp_path: Path) -> AsyncIterator[Database]:
+async def database(
+    engine: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Database]:
+    wait_for_postgres(monkeypatch)  # an endless read must not end at the server's limit
     url = "sqlite:///slots.db" if engine == "sqlite" else await cluster.create_database(f"slots-{tmp_path.name}")
     made = open_database(url, data_dir=tmp_path, limits=DatabaseLimits(slow_read_seconds_max=SECONDS_MAX))
     yield made
