@@ -15,6 +15,8 @@ from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
 from muniment.app import Application
 from muniment.context import Context
+from muniment.feed.followers import Follower
+from muniment.feed.hub import Hub
 from muniment.feed.position import Position
 from muniment.feed.reading import remove_old
 from muniment.storage import epoch
@@ -144,6 +146,30 @@ async def test_a_poll_waits_until_there_is_an_event_that_it_wants(client: httpx2
     answer = await waiting
     assert [each["subject"] for each in answer.json()] == [trigger["sig"]]
     assert asyncio.get_running_loop().time() - began < 30  # it did not wait to its end
+
+
+async def test_a_poll_waits_although_an_event_of_another_type_is_the_first_of_all(
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, began = await link_to_now(client, types="trigger.created", wait=30), asyncio.Event()
+    waking, waits, cids = Hub.awake, Follower.wait, list[str]()
+
+    async def awake(hub: Hub) -> None:
+        cids.append(await deploy(client))  # after the poll has looked, and before the hub looks
+        await waking(hub)
+
+    async def wait(follower: Follower) -> None:
+        began.set()
+        await waits(follower)
+
+    monkeypatch.setattr(Hub, "awake", awake)
+    monkeypatch.setattr(Follower, "wait", wait)
+    waiting = asyncio.create_task(client.get(link))
+    beginning = asyncio.create_task(began.wait())
+    await asyncio.wait((waiting, beginning), return_when=asyncio.FIRST_COMPLETED)
+    assert not waiting.done()
+    trigger = await register(client, TriggerDraft(cids[0]))
+    assert [each["subject"] for each in (await waiting).json()] == [trigger["sig"]]
 
 
 async def test_a_poll_that_waited_in_vain_goes_on_where_it_has_looked(client: httpx2.AsyncClient) -> None:

@@ -16,7 +16,7 @@ import structlog
 from muniment.errors import CursorTooOld
 from muniment.feed.filters import EVERYTHING
 from muniment.feed.followers import Follower, Followers
-from muniment.feed.reading import newest, read_slice, source_of
+from muniment.feed.reading import floor, read_slice, source_of
 from muniment.feed.recent import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, Piece, RecentEvents, event_text
 
 if TYPE_CHECKING:
@@ -230,12 +230,15 @@ class Hub:
         self.recent.add(found)
 
     async def _begin_seq(self) -> int:
-        """The number behind which there are as many events as are kept in memory."""
+        """The number after which there are as many events as are kept in memory.
+
+        It is that of an event, or the floor: numbers have gaps, and a follower at the event before a gap lacks nothing.
+        """
         database = self.context.database
         visible = f" WHERE seq < {database.visible_before}" if database.visible_before else ""
-        kept = f"SELECT seq FROM events{visible} ORDER BY seq DESC LIMIT ?"
-        ((first_seq,),) = await database.fetch(f"SELECT min(seq) FROM ({kept}) kept", (RECENT_EVENTS_MAX,))
-        return await newest(database) if first_seq is None else first_seq - 1
+        sql = f"SELECT seq FROM events{visible} ORDER BY seq DESC LIMIT 1 OFFSET ?"
+        rows = await database.fetch(sql, (RECENT_EVENTS_MAX,))
+        return rows[0][0] if rows else await floor(database)
 
     async def _look(self) -> Sequence[Event]:
         """Add the events since the last look to the recent ones, and return them."""
