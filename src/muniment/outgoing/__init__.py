@@ -1,0 +1,11 @@
+"""Requests by this service, bounded in size and time: to hosts that an operator named, and to receivers of webhooks."""
+
+from __future__ import annotations
+
+from muniment.outgoing.answers import Answer as Answer, Receipt as Receipt, Unreachable as Unreachable
+from muniment.outgoing.client import (
+    ANSWER_BYTES_MAX as ANSWER_BYTES_MAX,
+    SMALL_ANSWER_BYTES_MAX as SMALL_ANSWER_BYTES_MAX,
+    Outgoing as Outgoing,
+)
+from muniment.outgoing.connections import is_public as is_public

@@ -1,0 +1,80 @@
+"""What other servers answer, read up to a bound."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import httpcore2
+
+if TYPE_CHECKING:
+    from muniment.outgoing.streams import BoundedStream
+
+# After the head of an answer to `deliver`, its content counts as far as it comes within this time.
+_CONTENT_SECONDS_MAX: Final = 2.0
+
+
+class Unreachable(Exception):
+    """Another server gave no usable answer; `reason` is one word for the cause, such as `timeout` or `http-500`."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        """Say why, without the URL: RPC URLs carry keys."""
+        super().__init__(detail or reason)
+        self.reason = reason
+
+
+class Answer(NamedTuple):
+    """An answer of any status, with its whole content."""
+
+    status: int
+    content: bytes
+
+
+class Receipt(NamedTuple):
+    """The answer to a delivery: its status, its `Retry-After` (None: it has none), and the beginning of its content."""
+
+    status: int
+    retry_after: str | None
+    content: bytes
+
+
+async def content(response: httpcore2.Response, *, bytes_max: int) -> bytes:
+    """The whole content of an answer of status 200. Raises `Unreachable` for another status, and beyond `bytes_max`."""
+    if response.status == HTTPStatus.OK:  # a redirect is no answer either
+        return await _read(response, bytes_max)
+    raise Unreachable(f"http-{response.status}")
+
+
+async def answer(response: httpcore2.Response, *, bytes_max: int) -> Answer:
+    """An answer of any status. Raises `Unreachable` beyond `bytes_max`."""
+    return Answer(response.status, await _read(response, bytes_max))
+
+
+async def receipt(response: httpcore2.Response, *, bytes_max: int) -> Receipt:
+    """The status counts, whatever becomes of the content: a receiver that never ends it has answered."""
+    retry_after = next((value for name, value in response.headers if name.lower() == b"retry-after"), None)
+    received = bytearray()
+    with suppress(TimeoutError, httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError):
+        async with asyncio.timeout(_CONTENT_SECONDS_MAX):
+            async for chunk in response.aiter_stream():
+                _stream_of(response).note_content(len(chunk))
+                received += chunk[: bytes_max - len(received)]
+                if len(received) >= bytes_max:
+                    break
+    return Receipt(response.status, None if retry_after is None else retry_after.decode("latin-1"), bytes(received))
+
+
+async def _read(response: httpcore2.Response, bytes_max: int) -> bytes:
+    received = bytearray()
+    async for chunk in response.aiter_stream():
+        _stream_of(response).note_content(len(chunk))
+        received += chunk
+        if len(received) > bytes_max:
+            raise Unreachable("too-large")
+    return bytes(received)
+
+
+def _stream_of(response: httpcore2.Response) -> BoundedStream:
+    return cast("BoundedStream", response.extensions["network_stream"])  # all connections are made by `connections`

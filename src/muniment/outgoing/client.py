@@ -1,0 +1,172 @@
+"""The HTTP client of a process.
+
+Connections are kept by name, so TLS verifies the certificate against the name and no two names share a connection.
+Redirects are never followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import httpcore2
+
+from muniment.metrics.recorder import Metrics
+from muniment.outgoing.answers import Answer, Receipt, Unreachable, answer, content, receipt
+from muniment.outgoing.connections import CheckedConnections
+
+if TYPE_CHECKING:
+    from muniment.tracing.tracer import Tracer
+
+# The largest token list in use has 1.5 MB, the logs of a thousand blocks some megabytes.
+ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
+# The largest answer that is decoded on the event loop, in at most 20 ms. An RPC answer of 500 tokens is under 100 KB.
+SMALL_ANSWER_BYTES_MAX: Final = 256 * 1024
+CONNECT_SECONDS_MAX: Final = 1.0
+CONNECTIONS_MAX: Final = 64
+_KEEPALIVE_SECONDS: Final = 30
+_Fields = Sequence[tuple[str, str]]
+T = TypeVar("T")
+
+
+class Outgoing:
+    """The HTTP client of a process; webhooks have one of their own, so that slow receivers delay nothing else."""
+
+    def __init__(
+        self,
+        *,
+        allow_private: bool,
+        connect_seconds_max: float = CONNECT_SECONDS_MAX,
+        lookups_max: int = 0,
+        tls: ssl.SSLContext | None = None,
+        metrics: Metrics | None = None,
+        tracer: Tracer | None = None,
+    ) -> None:
+        """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
+
+        At most `lookups_max` host names are looked up at the same time, in threads of this client; 0: in those of the
+        event loop. `tls` says which certificates are trusted; by default those that the operating system trusts. With
+        a `tracer`, a request to another server is a span of the request that waits for it, and carries its trace.
+        """
+        self.metrics = metrics or Metrics.of_process()
+        self._tracer = tracer
+        self._connect_seconds_max = connect_seconds_max
+        # Threads are made when they are used. One that waits for a resolver cannot be stopped.
+        self._lookups = ThreadPoolExecutor(lookups_max, "look-up") if lookups_max else None
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=CONNECTIONS_MAX,
+            keepalive_expiry=_KEEPALIVE_SECONDS,
+            network_backend=CheckedConnections(allow_private=allow_private, lookups=self._lookups),
+        )
+
+    async def __aenter__(self) -> Self:
+        """Use it as a context to have it closed."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._pool.aclose()
+        if self._lookups is not None:
+            self._lookups.shutdown(wait=False, cancel_futures=True)
+
+    async def post(
+        self, url: str, body: bytes, *, seconds_max: float, bytes_max: int = SMALL_ANSWER_BYTES_MAX
+    ) -> bytes:
+        """The answer to a JSON body, of at most `bytes_max`. Raises `Unreachable`."""
+        fields = [("content-type", "application/json"), ("content-length", str(len(body)))]
+        return await self._request("POST", url, fields, body, seconds_max, partial(content, bytes_max=bytes_max))
+
+    async def get(self, url: str, *, seconds_max: float, bytes_max: int = SMALL_ANSWER_BYTES_MAX) -> bytes:
+        """The content at `url`, of at most `bytes_max`. Raises `Unreachable`."""
+        return await self._request("GET", url, (), None, seconds_max, partial(content, bytes_max=bytes_max))
+
+    async def send(
+        self, url: str, fields: _Fields, body: bytes | AsyncIterator[bytes], *, seconds_max: float, bytes_max: int
+    ) -> Answer:
+        """The answer of any status to a POST with these header fields. A body in pieces is sent as it is made.
+
+        Raises `Unreachable`, also when the answer is longer than `bytes_max` or ends early, and the errors of `body`.
+        """
+        return await self._request("POST", url, fields, body, seconds_max, partial(answer, bytes_max=bytes_max))
+
+    async def deliver(self, url: str, fields: _Fields, body: bytes, *, seconds_max: float, bytes_max: int) -> Receipt:
+        """The answer of any status to a POST with these header fields. Content beyond `bytes_max` is left unread.
+
+        Raises `Unreachable` when the head of the answer does not come within `seconds_max`.
+        """
+        given = [*fields, ("content-length", str(len(body)))]
+        return await self._request("POST", url, given, body, seconds_max, partial(receipt, bytes_max=bytes_max))
+
+    async def _request(
+        self,
+        method: str,
+        url: str,
+        fields: _Fields,
+        body: bytes | AsyncIterator[bytes] | None,
+        seconds_max: float,
+        read: Callable[[httpcore2.Response], Awaitable[T]],
+    ) -> T:
+        """What `read` makes of the response. Raises `Unreachable`."""
+        target, headers = _target(url)
+        headers += fields
+        if self._tracer is None:
+            return await self._exchange(method, target, headers, body, seconds_max, read)
+        parts = urlsplit(url)
+        with self._tracer.call(method, parts.scheme, parts.hostname or "", parts.port) as traced:
+            return await self._exchange(method, target, headers + traced, body, seconds_max, read)
+
+    async def _exchange(
+        self,
+        method: str,
+        target: httpcore2.URL,
+        headers: list[tuple[str, str]],
+        body: bytes | AsyncIterator[bytes] | None,
+        seconds_max: float,
+        read: Callable[[httpcore2.Response], Awaitable[T]],
+    ) -> T:
+        limits = {"connect": min(self._connect_seconds_max, seconds_max), "read": seconds_max, "write": seconds_max}
+        try:
+            async with asyncio.timeout(seconds_max), AsyncExitStack() as stack:
+                response = await stack.enter_async_context(
+                    self._pool.stream(method, target, headers=headers, content=body, extensions={"timeout": limits})
+                )
+                return await read(response)
+        except (TimeoutError, httpcore2.TimeoutException):
+            raise Unreachable("timeout") from None
+        except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
+            raise Unreachable("unreachable", type(error).__name__) from None
+
+
+def _target(url: str) -> tuple[httpcore2.URL, list[tuple[str, str]]]:
+    """The target of a request to `url`, and its headers. Raises `Unreachable` for a malformed URL."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+        is_ipv6 = ":" in host
+        host = host if is_ipv6 else host.encode("idna").decode("ascii")
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        target = httpcore2.URL(scheme=parts.scheme, host=host, port=port, target=path)
+    except (ValueError, TypeError):  # TypeError: httpcore2's word for letters beyond ASCII
+        raise Unreachable("bad-url") from None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise Unreachable("bad-url")
+    shown = (f"[{host}]" if is_ipv6 else host) + (f":{port}" if port is not None else "")
+    headers = [("host", shown), ("accept", "application/json"), ("accept-encoding", "identity")]
+    if parts.username is not None:
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        headers.append(("authorization", "Basic " + base64.b64encode(credentials).decode("ascii")))
+    return target, headers
