@@ -1,7 +1,7 @@
-"""Shows whether any process has committed: a number in memory that all processes of one SQLite file share.
+"""Shows whether any process commits or has committed: two numbers in memory, shared by all processes of an SQLite file.
 
-`sqlite.view` reads it, `sqlite.commits` changes it. Asking SQLite would take a new read transaction, some microseconds
-for each read; this takes one access to memory.
+`sqlite.view` reads them, `sqlite.commits` changes them. Asking SQLite would take a new read transaction, some
+microseconds for each read; this takes two accesses to memory.
 """
 
 from __future__ import annotations
@@ -14,36 +14,52 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-_BYTES: Final = 8
+_BYTES: Final = 16
 
 
 class LastCommit:
-    """A number that changes with every commit, and never returns to an earlier value.
+    """The number of the commit that began last, and of the one that ended last: they differ while one is under way.
 
-    It is random. A count would not work: two processes that commit together could write the same or an older value.
+    Between a commit and its end some processes can see it already, those whose view begins then. So what a process has
+    read is what all would read only if no commit was under way.
+
+    A number never returns to an earlier value. It is random: of two processes that count together, one could write an
+    older value.
     """
 
     def __init__(self, path: Path) -> None:
-        """Share the file at `path` from `share` on; until then no other process sees the number."""
+        """Share the file at `path` from `share` on; until then no other process sees the numbers."""
         self._path = path
-        # One element: the number.
+        # Two elements: the number of the commit that began last, and of the one that ended last.
         self.numbers = memoryview(bytearray(_BYTES)).cast("Q")
-        # Other processes see the number. False if the file cannot be made, on a full or a read-only disk.
+        # Other processes see the numbers. False if the file cannot be made, on a full or a read-only disk.
         self.is_shared = False
 
-    def advance(self) -> None:
-        """Change the number; call this after the commit, and before its callers get the outcome."""
-        if not self.is_shared:  # the disk has room again: the commit succeeded
+    def begin(self) -> int:
+        """Note that a commit begins, under SQLite's write lock; the number of the commit, for `end`."""
+        if not self.is_shared:  # the disk may have room again
             self.share()
-        self.numbers[0] = int.from_bytes(os.urandom(_BYTES))
+        number = int.from_bytes(os.urandom(_BYTES // 2))
+        self.numbers[0] = number
+        return number
+
+    def end(self, number: int) -> None:
+        """Note that a commit has ended, with success or without; call this before its callers get the outcome.
+
+        If another one has begun meanwhile, that one will note its end.
+        """
+        if self.numbers[0] == number:
+            self.numbers[1] = number
 
     def share(self) -> None:
         """Share the file, and make it if it does not exist."""
         with suppress(OSError):
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
-                # Write before mapping: a full disk is an error here, but would kill the process in mapped memory.
-                os.pwrite(descriptor, os.urandom(_BYTES), 0)
+                # Write before mapping: a full disk is an error here, but would kill the process in mapped memory. What
+                # is there stays: another process may be committing.
+                if os.fstat(descriptor).st_size < _BYTES:
+                    os.pwrite(descriptor, bytes(_BYTES), 0)
                 self.numbers = memoryview(mmap.mmap(descriptor, _BYTES)).cast("Q")
             finally:
                 os.close(descriptor)

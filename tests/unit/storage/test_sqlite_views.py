@@ -187,7 +187,7 @@ async def test_a_number_that_could_not_be_shared_is_shared_with_the_next_commit(
 async def test_the_number_is_the_users_alone_and_no_link_is_followed(tmp_path: Path) -> None:
     async with opened(tmp_path / "test.db"):
         status = (tmp_path / "test.db-commits").stat()
-        assert (status.st_size, status.st_mode & 0o777) == (8, 0o600)
+        assert (status.st_size, status.st_mode & 0o777) == (16, 0o600)
     (tmp_path / "linked.db-commits").symlink_to(tmp_path / "elsewhere")
     async with opened(tmp_path / "linked.db") as database:
         assert await counted(database) == 0

@@ -73,8 +73,11 @@ class Commits:
         if self._is_lost:
             self._check_files()
         changes = self.connection.total_changes
-        self.connection.execute("COMMIT")
-        self._last_commit.advance()
+        number = self._last_commit.begin()
+        try:
+            self.connection.execute("COMMIT")
+        finally:
+            self._last_commit.end(number)
         try:
             self._check_files()
         except DatabaseUnavailable as error:

@@ -184,9 +184,11 @@ class SqliteDatabase:
 
     async def migrate(self) -> list[str]:
         """Apply the missing migrations under the write lock. A second process waits, and then finds them applied."""
-        applied = await asyncio.to_thread(_migrate, self._path)
-        self._last_commit.advance()
-        return applied
+        number = self._last_commit.begin()
+        try:
+            return await asyncio.to_thread(_migrate, self._path)
+        finally:
+            self._last_commit.end(number)
 
     async def time_ms(self) -> int | None:
         """None: a file has no clock."""

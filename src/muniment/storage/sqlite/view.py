@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from muniment.storage.last_commit import LastCommit
 
-# The life of a view: a commit of a program that does not advance `LastCommit` is missed for at most this long, and a
+# The life of a view: a commit of a program that does not write `LastCommit` is missed for at most this long, and a
 # checkpoint (`commits`) waits this long.
 VIEW_SECONDS_MAX: Final = 0.05
 
@@ -20,13 +20,16 @@ class View:
     """A connection that keeps its view for several reads: beginning a transaction costs as much as reading a row.
 
     Reads see every acknowledged commit: `LastCommit` changes before the acknowledgement, and then a new view begins.
+    They also see every commit that a read of another process has seen: while a commit is under way each read has a view
+    of its own.
     """
 
     def __init__(self, connection: sqlite3.Connection, last_commit: LastCommit) -> None:
         """Use `connection`, which no other code uses."""
         self._connection = connection
         self._last_commit = last_commit
-        self._seen = 0
+        # The commit that was the last one when the view began; None: one was under way.
+        self._seen: int | None = None
         # By the monotonic clock.
         self._until = 0.0
         # The event loop that will end the view after the last read.
@@ -34,7 +37,8 @@ class View:
 
     def connection(self) -> sqlite3.Connection:
         """The connection, for one read before the next await. Raises `sqlite3.DatabaseError`."""
-        if self._last_commit.numbers[0] != self._seen or time.monotonic() >= self._until:
+        begun, ended = self._last_commit.numbers
+        if begun != self._seen or ended != self._seen or time.monotonic() >= self._until:
             self._renew()
         return self._connection
 
@@ -43,12 +47,12 @@ class View:
         self._connection.close()
 
     def _renew(self) -> None:
-        seen = self._last_commit.numbers[0]  # before the view begins, so that no commit in between is missed
+        begun, ended = self._last_commit.numbers  # before the view begins, so that no commit in between is missed
         if self._connection.in_transaction:
             self._connection.execute("COMMIT")
         self._connection.execute("BEGIN")
-        self._seen = seen
-        # If the number is not shared, commits of other processes do not change it, so a view serves one read only.
+        self._seen = begun if begun == ended else None
+        # If the numbers are not shared, commits of other processes do not change them, so a view serves one read only.
         self._until = time.monotonic() + (VIEW_SECONDS_MAX if self._last_commit.is_shared else 0)
         loop = asyncio.get_running_loop()
         if self._ends_on is not loop:
