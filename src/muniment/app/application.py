@@ -48,6 +48,7 @@ from muniment.tlog.sequencing.integrator import Integrator
 from muniment.triggers.store import mark_ended
 from muniment.webhooks.caller import are_on
 from muniment.webhooks.deliverer import Deliverer
+from muniment.webhooks.pending import remove_unconfirmed
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -75,6 +76,7 @@ SWEEPS: Final[tuple[Sweep, ...]] = (
     lambda tx, context: mark_ended(tx, context.now_ms()),
     lambda tx, context: mark_expired(tx, Moment(context.now_ms(), context.settings.settlement_grace_s)),
     lambda tx, context: remove_old(tx, context.database.visible_before, context.now_ms(), context.settings.feed_days),
+    remove_unconfirmed,
 )
 
 _log = structlog.get_logger(__name__)

@@ -26,7 +26,7 @@ from muniment.limits.limiter import Limiter
 from muniment.limits.memory import MEMORY_FILE, Memory, open_memory
 from muniment.metrics.database import DatabaseMetrics
 from muniment.metrics.recorder import Metrics
-from muniment.outgoing import Outgoing
+from muniment.outgoing import Lookups, Outgoing, StrangersLookups
 from muniment.storage import open_database, open_replicated
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.epoch import Epochs
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 _INPUTS_KEPT: Final = 4_096
 # Receivers of webhooks are anywhere in the world, and so are the servers of their names.
 _HOOK_CONNECT_SECONDS_MAX: Final = 5.0
-_HOOK_LOOKUPS_MAX: Final = 8
+# Threads of look-ups, and those of one maker: of deliveries, and of tests, whose names nobody has seen before.
+_HOOK_LOOKUPS: Final = (16, 2)
+_HOOK_TEST_LOOKUPS: Final = (8, 1)
 
 
 def build_context(
@@ -105,7 +107,7 @@ def build_context(
             allow_private=settings.allow_private_networks,
             metrics=metrics,
             connect_seconds_max=_HOOK_CONNECT_SECONDS_MAX,
-            lookups_max=_HOOK_LOOKUPS_MAX,
+            lookups=StrangersLookups(usual=Lookups(*_HOOK_LOOKUPS), trials=Lookups(*_HOOK_TEST_LOOKUPS)),
         ),
         hub=None,
         tracer=tracer,

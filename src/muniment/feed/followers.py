@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from muniment.context import Context
     from muniment.feed.events import Event
     from muniment.feed.filters import EventFilter
+    from muniment.http.request import Request
 
 
 class Follower:
@@ -110,6 +112,12 @@ class Followers:
     def _candidates(self, event: Event) -> set[EventFilter]:
         values = (*event.addresses, event.origin, event.settler or b"")
         return self._broad.union(*(self._by_value[value] for value in values if value in self._by_value))
+
+
+def client_name(context: Context, request: Request) -> str | None:
+    """The name of the client; None for a proxy that is missing in `trusted_proxies`: it has many clients."""
+    is_forwarder = request.client is not context.limiter.client(request.peer)
+    return None if is_forwarder and not context.clients.has_proxies else request.client.name
 
 
 def _values(wanted: EventFilter) -> frozenset[bytes] | None:

@@ -15,7 +15,7 @@ import structlog
 
 from muniment.errors import CursorTooOld
 from muniment.feed.filters import EVERYTHING
-from muniment.feed.followers import Follower, Followers
+from muniment.feed.followers import Follower, Followers, client_name
 from muniment.feed.reading import floor, read_slice, source_of
 from muniment.feed.recent import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, Piece, RecentEvents, event_text
 
@@ -120,7 +120,7 @@ class Hub:
     @contextmanager
     def following(self, request: Request, wanted: EventFilter) -> Generator[Follower | None]:
         """A follower for the client of `request`; None when it, or the process, has too many, or the service stops."""
-        client = _client_name(self.context, request)
+        client = client_name(self.context, request)
         settings = self.context.settings
         is_full = self._followers.count >= settings.feed_streams_max or (
             client is not None and self._followers.count_of(client) >= settings.feed_streams_per_client_max
@@ -276,9 +276,3 @@ class Hub:
             return []
         self._beats_looked_s = now_s
         return [follower for follower in self._followers if now_s - follower.wrote_s >= self.beat_seconds]
-
-
-def _client_name(context: Context, request: Request) -> str | None:
-    """The name of the client; None for a proxy that is missing in `trusted_proxies`: it has many clients."""
-    is_forwarder = request.client is not context.limiter.client(request.peer)
-    return None if is_forwarder and not context.clients.has_proxies else request.client.name

@@ -8,4 +8,9 @@ from muniment.outgoing.client import (
     SMALL_ANSWER_BYTES_MAX as SMALL_ANSWER_BYTES_MAX,
     Outgoing as Outgoing,
 )
-from muniment.outgoing.connections import is_public as is_public
+from muniment.outgoing.connections import (
+    OnBehalf as OnBehalf,
+    StrangersLookups as StrangersLookups,
+    is_public as is_public,
+)
+from muniment.outgoing.lookups import Lookups as Lookups

@@ -10,7 +10,6 @@ import asyncio
 import base64
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
@@ -21,7 +20,7 @@ import httpcore2
 
 from muniment.metrics.recorder import Metrics
 from muniment.outgoing.answers import Answer, Receipt, Unreachable, answer, content, receipt
-from muniment.outgoing.connections import CheckedConnections
+from muniment.outgoing.connections import ANYBODY, CheckedConnections, OnBehalf, StrangersLookups, on_behalf
 
 if TYPE_CHECKING:
     from muniment.tracing.tracer import Tracer
@@ -45,27 +44,26 @@ class Outgoing:
         *,
         allow_private: bool,
         connect_seconds_max: float = CONNECT_SECONDS_MAX,
-        lookups_max: int = 0,
+        lookups: StrangersLookups | None = None,
         tls: ssl.SSLContext | None = None,
         metrics: Metrics | None = None,
         tracer: Tracer | None = None,
     ) -> None:
         """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
 
-        At most `lookups_max` host names are looked up at the same time, in threads of this client; 0: in those of the
-        event loop. `tls` says which certificates are trusted; by default those that the operating system trusts. With
-        a `tracer`, a request to another server is a span of the request that waits for it, and carries its trace.
+        `lookups` find names that strangers chose; without them names are looked up in threads of the event loop. `tls`
+        says which certificates are trusted; by default those that the operating system trusts. With a `tracer`, a
+        request to another server is a span of the request that waits for it, and carries its trace.
         """
         self.metrics = metrics or Metrics.of_process()
         self._tracer = tracer
         self._connect_seconds_max = connect_seconds_max
-        # Threads are made when they are used. One that waits for a resolver cannot be stopped.
-        self._lookups = ThreadPoolExecutor(lookups_max, "look-up") if lookups_max else None
+        self._lookups = lookups
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=CONNECTIONS_MAX,
             keepalive_expiry=_KEEPALIVE_SECONDS,
-            network_backend=CheckedConnections(allow_private=allow_private, lookups=self._lookups),
+            network_backend=CheckedConnections(allow_private=allow_private, lookups=lookups),
         )
 
     async def __aenter__(self) -> Self:
@@ -81,7 +79,7 @@ class Outgoing:
         """Close all connections."""
         await self._pool.aclose()
         if self._lookups is not None:
-            self._lookups.shutdown(wait=False, cancel_futures=True)
+            self._lookups.close()
 
     async def post(
         self, url: str, body: bytes, *, seconds_max: float, bytes_max: int = SMALL_ANSWER_BYTES_MAX
@@ -103,13 +101,19 @@ class Outgoing:
         """
         return await self._request("POST", url, fields, body, seconds_max, partial(answer, bytes_max=bytes_max))
 
-    async def deliver(self, url: str, fields: _Fields, body: bytes, *, seconds_max: float, bytes_max: int) -> Receipt:
+    async def deliver(
+        self, url: str, fields: _Fields, body: bytes, *, seconds_max: float, bytes_max: int, whose: OnBehalf = ANYBODY
+    ) -> Receipt:
         """The answer of any status to a POST with these header fields. Content beyond `bytes_max` is left unread.
 
         Raises `Unreachable` when the head of the answer does not come within `seconds_max`.
         """
         given = [*fields, ("content-length", str(len(body)))]
-        return await self._request("POST", url, given, body, seconds_max, partial(receipt, bytes_max=bytes_max))
+        token = on_behalf.set(whose)
+        try:
+            return await self._request("POST", url, given, body, seconds_max, partial(receipt, bytes_max=bytes_max))
+        finally:
+            on_behalf.reset(token)
 
     async def _request(
         self,

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any, Final, cast
+from collections.abc import Hashable, Iterable
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple, cast
 
 import httpcore2
 
 from muniment.outgoing.answers import Unreachable
+from muniment.outgoing.lookups import Lookups, addresses_of
 from muniment.outgoing.streams import BoundedStream
 
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # a translator sends it on to IPv4 (RFC 6052 section 2.1)
@@ -39,10 +39,42 @@ def is_public(address: _IPAddress) -> bool:
     return address.is_global and not address.is_multicast and not any(address in block for block in _SPECIAL)
 
 
+class OnBehalf(NamedTuple):
+    """For whom a request goes to a name that a stranger chose: look-ups are bounded for each `asker`.
+
+    `is_trial`: it is the first to this name, perhaps. Trials and other requests have look-ups apart from each other.
+    """
+
+    asker: Hashable
+    is_trial: bool = False
+
+
+ANYBODY: Final = OnBehalf(None)
+# For whom the request of this task is. The library that opens connections passes nothing on.
+on_behalf: Final[ContextVar[OnBehalf]] = ContextVar("on_behalf", default=ANYBODY)
+
+
+class StrangersLookups(NamedTuple):
+    """The look-ups of requests that say for whom they are."""
+
+    usual: Lookups
+    trials: Lookups
+
+    async def find(self, host: str, port: int) -> list[str]:
+        """The addresses of `host`. Raises `Unreachable`."""
+        whose = on_behalf.get()
+        return await (self.trials if whose.is_trial else self.usual).find(host, port, whose.asker)
+
+    def close(self) -> None:
+        """Begin no more."""
+        self.usual.close()
+        self.trials.close()
+
+
 class CheckedConnections(httpcore2.AsyncNetworkBackend):
     """Opens connections to addresses that were checked."""
 
-    def __init__(self, *, allow_private: bool, lookups: ThreadPoolExecutor | None = None) -> None:
+    def __init__(self, *, allow_private: bool, lookups: StrangersLookups | None = None) -> None:
         self._allow_private = allow_private
         self._lookups = lookups
         # httpcore2 types it by whether anyio is installed, which it is here.
@@ -75,14 +107,16 @@ class CheckedConnections(httpcore2.AsyncNetworkBackend):
 
     async def _resolve(self, host: str, port: int) -> list[_IPAddress]:
         """Raises `Unreachable` for a host that has no address, or any that requests must not go to."""
-        loop, wanted = asyncio.get_running_loop(), {"type": socket.SOCK_STREAM}
-        look_up = partial(socket.getaddrinfo, host, port, **wanted)
-        own = self._lookups
         try:
-            found = await (loop.run_in_executor(own, look_up) if own else loop.getaddrinfo(host, port, **wanted))
+            found = await (self._lookups.find(host, port) if self._lookups else _found_by_loop(host, port))
         except (OSError, UnicodeError):  # UnicodeError: a label that is too long for a name
             raise Unreachable("unknown-host") from None
-        addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+        addresses = [ipaddress.ip_address(each) for each in found]
         if not self._allow_private and not all(is_public(address) for address in addresses):
             raise Unreachable("forbidden-address", "the host has a private, loopback or link-local address")
-        return list(dict.fromkeys(addresses))
+        return addresses
+
+
+async def _found_by_loop(host: str, port: int) -> list[str]:
+    """The addresses of a host that an operator named. Raises `OSError`, `UnicodeError`."""
+    return addresses_of(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))

@@ -9,6 +9,7 @@ from muniment.auth.caller import TokenCaller
 from muniment.auth.operators import OperatorCaller
 from muniment.context import Context
 from muniment.errors import MissingCredential, Refusal, UnknownPath, WebhooksForOperators
+from muniment.feed.followers import client_name
 from muniment.webhooks.store import Maker
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class HookCaller:
     """The maker of hooks, proved by `x-operator-key`; without one, by the token of a wallet."""
 
     maker: Maker
+    # The name of a wallet's client, if it can be told from others; None for operators.
+    client: str | None = None
 
     security: ClassVar[list[dict[str, list[str]]]] = [*OperatorCaller.security, *TokenCaller.security]
     refuses_with: ClassVar[tuple[type[Refusal], ...]] = tuple(
@@ -43,7 +46,7 @@ class HookCaller:
         caller = TokenCaller.from_request(request)
         if context.settings.webhooks != "users":
             raise WebhooksForOperators("on this service only operators may have webhooks; GET /events is for everybody")
-        return cls(Maker(owner=caller.address.raw))
+        return cls(Maker(owner=caller.address.raw), client_name(context, request))
 
 
 def hooks_max(maker: Maker) -> int:

@@ -7,7 +7,7 @@ aim the registry at a server that has not agreed.
 
 from __future__ import annotations
 
-import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from muniment.errors import Overloaded, WebhookNotConfirmed, WebhookNotFound
@@ -29,8 +29,10 @@ EVENT_TYPE: Final = "muniment.webhook.challenge"
 UNANSWERED: Final = "no-challenge"
 # Tests of one process at the same time: half of the connections that deliveries have.
 _TESTS_MAX: Final = 16
+_TESTS_PER_MAKER_MAX: Final = 2
 _CHALLENGE_BYTES: Final = 16
-_tests: Final = asyncio.Semaphore(_TESTS_MAX)
+# How many tests run, by maker; None: the command line.
+_tests: Final = Counter["Maker | None"]()
 
 
 async def run_test(context: Context, maker: Maker | None, hook_id: WebhookId) -> ChallengeResult:
@@ -39,10 +41,17 @@ async def run_test(context: Context, maker: Maker | None, hook_id: WebhookId) ->
     Raises `WebhookNotFound`, `WebhookNotConfirmed` when the secret of its keys was retired, and `Overloaded`.
     """
     hook = await managing.get(context, maker, hook_id)
-    if _tests.locked():
+    if _tests.total() >= _TESTS_MAX:
         raise Overloaded("many webhooks are being tested now")
-    async with _tests:
+    if maker is not None and _tests[maker] >= _TESTS_PER_MAKER_MAX:
+        raise Overloaded(f"{_TESTS_PER_MAKER_MAX} webhooks of the caller are being tested now: wait for their outcome")
+    _tests[maker] += 1
+    try:
         sent = await _send_challenge(context, hook)
+    finally:
+        _tests[maker] -= 1
+        if not _tests[maker]:
+            del _tests[maker]
     after = await context.database.write(lambda tx: _note(tx, context, hook, sent), order=hook.id)
     shown = managing.shown(context, after)
     return ChallengeResult(status=shown.status, outcome=sent.outcome, took_ms=sent.took_ms)
@@ -64,7 +73,7 @@ async def _send_challenge(context: Context, hook: Hook) -> Sent:
         "time": iso_time(context.now_ms()),
         "data": {"challenge": challenge},
     }
-    sent = await send(context, hook.url, signers, message_id, encode(event))
+    sent = await send(context, hook, signers, message_id, encode(event), is_test=True)
     if sent.is_delivered and challenge.encode() not in sent.content:
         return sent._replace(outcome=UNANSWERED)
     return sent

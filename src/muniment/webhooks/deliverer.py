@@ -8,9 +8,9 @@ these events twice.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, get_args
 
 import structlog
@@ -22,6 +22,7 @@ from muniment.leases import LeaseLostError
 from muniment.webhooks import store
 from muniment.webhooks.lanes import Lane
 from muniment.webhooks.leader import Leader
+from muniment.webhooks.places import Places
 from muniment.webhooks.schedule import Verdict
 from muniment.webhooks.types import WebhookStatus
 
@@ -29,11 +30,6 @@ if TYPE_CHECKING:
     from muniment.context import Context
     from muniment.webhooks.store import Hook
 
-# Requests at the same time, and those to one host: a registry must not be a weapon.
-REQUESTS_MAX: Final = 32
-PER_HOST_MAX: Final = 4
-# Receivers that are slow or fail may have so many of them: quick ones always find a place.
-SLOW_MAX: Final = 24
 # The pause between two looks at the feed, in which 60 microseconds pass.
 _TURN_SECONDS: Final = 0.1
 # Cursors are stored at most so often; a hook waits while one of its deliveries is not stored for longer.
@@ -46,8 +42,9 @@ _READ_SECONDS: Final = 1.0
 # The pause between two attempts to become the one that delivers, and between two counts of hooks.
 _ASKED_SECONDS: Final = 2.0
 _COUNTED_SECONDS: Final = 30.0
-# After so many requests a hook lets others go first.
+# After so many requests, or so long, a hook lets others go first if there are any.
 _REQUESTS_PER_RUN: Final = 100
+_RUN_MS: Final = 1_000
 # The cursors of hooks whose filters match nothing move on too, before the events at their places are removed.
 _QUIET_SECONDS: Final = 600.0
 _EVENTS_PER_LOOK: Final = 500
@@ -73,7 +70,8 @@ class Deliverer:
     context: Context
     _leader: Leader = field(init=False)
     _lanes: dict[bytes, Lane] = field(default_factory=dict[bytes, Lane], init=False)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"], init=False)
+    _places: Places = field(init=False)
+    _tasks: dict[Lane, asyncio.Task[None]] = field(default_factory=dict["Lane", "asyncio.Task[None]"], init=False)
     # Lanes know of the events up to this number, in this epoch.
     _tail_seq: int = field(default=0, init=False)
     _epoch: int | None = field(default=None, init=False)
@@ -81,6 +79,7 @@ class Deliverer:
     def __post_init__(self) -> None:
         """Begin as one that stands by."""
         self._leader = Leader(self.context, self.context.random_bytes(16).hex())
+        self._places = Places(self.context.clock.monotonic_ms)
         for verdict in Verdict:  # only a counter that was 0 can be seen to rise
             self.context.metrics.counter("webhook_attempts_total", outcome=verdict.value)
 
@@ -118,6 +117,7 @@ class Deliverer:
                         return
                 if loop.time() - times.quiet_s >= _QUIET_SECONDS:
                     times.quiet_s = loop.time()
+                    self._places.forget_quick()
                     for lane in self._lanes.values():
                         lane.touch()
                 if loop.time() - counted_s >= _COUNTED_SECONDS:
@@ -132,9 +132,10 @@ class Deliverer:
 
     async def _stop(self) -> None:
         """End all requests, store what was done, and give up the lease."""
-        for task in self._tasks:
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             await self._store(is_last=True)
         except (LeaseLostError, Refusal):  # another process begins where this one stored last
@@ -187,41 +188,44 @@ class Deliverer:
                 await asyncio.sleep(0)
 
     def _start(self) -> None:
-        """Begin to send to hooks that have events, the one that waits longest first."""
+        """Begin to send to hooks that have events, the one that waits longest first.
+
+        A request that has become slow, and finds no place among the slow ones, ends and begins there again.
+        """
+        for lane in self._places.note_slow():
+            self._tasks[lane].cancel()
         now_ms = self.context.now_ms()
-        running = [lane for lane in self._lanes.values() if lane.is_running]
-        hosts = Counter(lane.host for lane in running)
-        slow = sum(lane.is_slow for lane in running)
         ready = sorted((lane for lane in self._lanes.values() if lane.may_run(now_ms)), key=lambda lane: lane.ran_at)
-        for lane in ready:
-            if len(self._tasks) >= REQUESTS_MAX:
-                return
-            if hosts[lane.host] >= PER_HOST_MAX or (lane.is_slow and slow >= SLOW_MAX):
-                continue
-            hosts[lane.host] += 1
-            slow += lane.is_slow
+        for lane in self._places.take(ready):
             lane.is_running = True
-            task = asyncio.create_task(self._run(lane))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[lane] = task = asyncio.create_task(self._run(lane))
+            task.add_done_callback(partial(self._ended, lane))
+
+    def _ended(self, lane: Lane, task: asyncio.Task[None]) -> None:
+        del task
+        del self._tasks[lane]
+        self._places.leave(lane)
+        lane.is_running = False
+        lane.ran_at = self.context.clock.monotonic_ms()
 
     async def _run(self, lane: Lane) -> None:
-        """Send to one hook: some requests, one after the other."""
+        """Send to one hook: some requests, one after the other, while it may keep its place."""
+        clock = self.context.clock
+        began_ms = clock.monotonic_ms()
         try:
             for _ in range(_REQUESTS_PER_RUN):
                 while not self._may_send(lane):
                     if lane.is_ended:
                         return
                     await asyncio.sleep(_TURN_SECONDS / 10)
-                if lane.is_ended or not await lane.deliver_next():
+                if lane.is_ended or not await lane.deliver_next() or not self._places.may_keep(lane):
+                    return
+                if self._places.is_short and clock.monotonic_ms() - began_ms >= _RUN_MS:
                     return
         except Exception as error:  # noqa: BLE001 - an error at one hook must not stop the others, and may pass
             detail = error.detail if isinstance(error, Refusal) else ""
             _log.error("cannot deliver to a webhook", error=type(error).__name__, detail=detail)
             await asyncio.sleep(_REST_SECONDS)
-        finally:
-            lane.is_running = False
-            lane.ran_at = self.context.clock.monotonic_ms()
 
     def _may_send(self, lane: Lane) -> bool:
         """Whether the lease is held for sure, and a crash now would repeat a second of deliveries at most."""

@@ -34,8 +34,6 @@ BATCH_EVENTS_MAX: Final = 100
 BATCH_BYTES_MAX: Final = 256 * 1024
 # The type of the event that says that others are missing.
 RESET_TYPE: Final = "muniment.feed.reset"
-# A receiver whose last answer took longer is slow.
-_SLOW_MS: Final = 1_000
 _REMOVED: Final = "events behind your last one were removed: read what you follow again"
 
 _log = structlog.get_logger(__name__)
@@ -68,7 +66,8 @@ class Lane:
     is_stale: bool = False
     is_running: bool = False
     ran_at: int = 0
-    took_ms: int = 0
+    # By the monotonic clock: since when the receiver has been asked; None: it is not.
+    sends_since_ms: int | None = None
     # The time of the event that is sent next; None: there is none.
     waiting_since_ms: int | None = None
     # By the monotonic clock: when the first change happened that is not stored.
@@ -84,11 +83,6 @@ class Lane:
     def host(self) -> str:
         """The host of the receiver."""
         return (urlsplit(self.hook.url).hostname or "").lower()
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether the receiver failed at the last attempt, or took long."""
-        return self.hook.failures > 0 or self.took_ms > _SLOW_MS
 
     @property
     def is_done(self) -> bool:
@@ -162,8 +156,11 @@ class Lane:
 
     async def _send(self, parcel: Parcel, signers: Signers) -> bool:
         context = self.context
-        sent = await send(context, self.hook.url, signers, parcel.message_id, parcel.body, parcel.media_type)
-        self.took_ms = sent.took_ms
+        self.sends_since_ms = context.clock.monotonic_ms()
+        try:
+            sent = await send(context, self.hook, signers, parcel.message_id, parcel.body, parcel.media_type)
+        finally:
+            self.sends_since_ms = None
         verdict, now_ms = schedule.judge(sent), context.now_ms()
         context.metrics.counter("webhook_attempts_total", outcome=verdict.value).add()
         attempt = Attempt(now_ms, parcel.epoch, parcel.seq, sent.status, sent.took_ms, sent.outcome)

@@ -15,7 +15,7 @@ from muniment.errors import InvalidBody, TooManyWebhooks, WebhookNotConfirmed, W
 from muniment.evm.address import Address
 from muniment.feed.position import Position
 from muniment.feed.reading import check_position, newest
-from muniment.webhooks import history, store
+from muniment.webhooks import history, pending, store
 from muniment.webhooks.caller import hooks_max
 from muniment.webhooks.keys import newest_secret_id, signers_of
 from muniment.webhooks.sending import check_url
@@ -35,8 +35,10 @@ UNCONFIRMED = "the receiver has not answered the challenge of a test yet"
 RETIRED = "the secret of its keys was retired; rotate gives it new ones"
 
 
-async def add(context: Context, maker: Maker, body: NewWebhook) -> Hook:
+async def add(context: Context, maker: Maker, body: NewWebhook, *, client: str | None = None) -> Hook:
     """Store a new hook, which gets the events from now on once its receiver has answered a challenge.
+
+    `client` is the name of a client whose hooks are bounded while they are pending.
 
     Raises `InvalidBody` for a URL or filters that the maker may not have, and `TooManyWebhooks`.
     """
@@ -53,10 +55,12 @@ async def add(context: Context, maker: Maker, body: NewWebhook) -> Hook:
         turn=0, redirects=0, created_at_ms=now_ms,
     )  # fmt: skip
     limit = hooks_max(maker)
-    if not await database.write(lambda tx: store.add(tx, hook, limit), order=hook.id):
-        raise TooManyWebhooks(
-            f"a caller has at most {limit} webhooks, and the registry {store.HOOKS_MAX}: remove one first"
-        )
+    async with pending.counted(context, client, hook.id):
+        if not await database.write(lambda tx: store.add(tx, hook, limit), order=hook.id):
+            raise TooManyWebhooks(
+                f"a caller has at most {limit} webhooks, the registry {store.HOOKS_MAX}, and of these wallets "
+                f"{store.WALLETS_HOOKS_MAX}: remove one first"
+            )
     return hook
 
 

@@ -52,7 +52,7 @@ async def add_webhook(context: Context, caller: HookCaller, body: NewWebhook) ->
     the events since it was added. The token of a wallet works where the service allows it; its filters name the
     wallet's own address alone as `owner`, `signer` or `user`.
     """
-    return _with_secret(context, await managing.add(context, caller.maker, body))
+    return _with_secret(context, await managing.add(context, caller.maker, body, client=caller.client))
 
 
 @operation("GET", "/webhooks", cost=TOKEN_READ, sheds=Shed.READ)

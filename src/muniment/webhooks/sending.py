@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from muniment.errors import InvalidBody
-from muniment.outgoing import Unreachable, is_public
+from muniment.outgoing import OnBehalf, Unreachable, is_public
 from muniment.webhooks.signing import signed_fields
+from muniment.webhooks.types import DELIVERED
 
 if TYPE_CHECKING:
     from muniment.context import Context
     from muniment.webhooks.keys import Signers
+    from muniment.webhooks.store import Hook
 
 SINGLE: Final = "application/cloudevents+json"
 BATCH: Final = "application/cloudevents-batch+json"
@@ -24,7 +26,6 @@ SECONDS_MAX: Final = 15.0
 RETRY_AFTER_S_MAX: Final = 3_600
 # The answer to a challenge has its 32 digits; the rest of an answer is nobody's business.
 CONTENT_BYTES_MAX: Final = 4_096
-DELIVERED: Final = "delivered"
 _HTTPS_PORT: Final = 443
 # RFC 9110, section 15.3.
 _SUCCESSFUL: Final = range(200, 300)
@@ -75,9 +76,10 @@ def check_url(url: str, *, allow_private: bool) -> None:
 
 
 async def send(
-    context: Context, url: str, signers: Signers, message_id: str, body: bytes, media_type: str = SINGLE
-) -> Sent:
-    """POST `body` to a receiver, signed. Takes at most `SECONDS_MAX`, and raises nothing."""
+    context: Context, hook: Hook, signers: Signers, message_id: str, body: bytes,
+    media_type: str = SINGLE, *, is_test: bool = False,
+) -> Sent:  # fmt: skip
+    """POST `body` to the receiver of `hook`, signed. Takes at most `SECONDS_MAX`, and raises nothing."""
     began_ms = context.clock.monotonic_ms()
 
     def took_ms() -> int:
@@ -86,10 +88,11 @@ async def send(
     fields = [("content-type", media_type), ("user-agent", _USER_AGENT)]
     fields += signed_fields(signers, message_id, context.now_ms() // 1000, body)
     try:
-        check_url(url, allow_private=context.settings.allow_private_networks)
+        check_url(hook.url, allow_private=context.settings.allow_private_networks)
         receipt = await context.outgoing_webhooks.deliver(
-            url, fields, body, seconds_max=SECONDS_MAX, bytes_max=CONTENT_BYTES_MAX
-        )
+            hook.url, fields, body,
+            whose=OnBehalf(hook.maker, is_test), seconds_max=SECONDS_MAX, bytes_max=CONTENT_BYTES_MAX,
+        )  # fmt: skip
     except InvalidBody:  # the operator has changed the setting since
         return Sent(None, "forbidden-address", took_ms())
     except Unreachable as error:

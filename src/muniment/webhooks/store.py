@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString
 import msgspec
 
 from muniment.feed.filters import EventFilter, TypeName
+from muniment.storage.sql import SWEPT_PER_BATCH, placeholders
 from muniment.webhooks import history
-from muniment.webhooks.types import WebhookFilters, WebhookStatus
+from muniment.webhooks.types import DELIVERED, WebhookFilters, WebhookStatus
 from muniment.wire import decode_text, encode
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # All hooks of a registry: the deliverer has them in memory, and reads the feed for each.
 HOOKS_MAX: Final = 1_000
+# Those of wallets, which are free to make: operators always find a place.
+WALLETS_HOOKS_MAX: Final = 800
 # The longest pause between two attempts: an hour, and the fifth that chance adds.
 WAIT_MS_MAX: Final = 72 * 60 * 1_000
 # A row that is due later was dated by a clock that was ahead, and is due now. Synchronised clocks differ by less.
@@ -108,13 +111,13 @@ def filters_text(filters: WebhookFilters | None) -> str | None:
 
 
 async def add(tx: Transaction, hook: Hook, hooks_max: int) -> bool:
-    """Add a hook, unless its maker has `hooks_max` already or the registry `HOOKS_MAX`; whether it was added.
+    """Add a hook, unless its maker has `hooks_max` already or the registry all that it may; whether it was added.
 
     A maker never gets more, since each hook has a place of its own and a unique index keeps it. Two processes together
     can put a few more into the registry.
     """
-    ((count,),) = await tx.fetch("SELECT count(*) FROM webhooks")
-    if count >= HOOKS_MAX:
+    ((count, of_wallets),) = await tx.fetch("SELECT count(*), count(owner) FROM webhooks")
+    if count >= HOOKS_MAX or (hook.owner is not None and of_wallets >= WALLETS_HOOKS_MAX):
         return False
     condition, value = _made_by(hook.maker)
     taken = {place for (place,) in await tx.fetch(f"SELECT place FROM webhooks WHERE {condition}", (value,))}
@@ -186,6 +189,27 @@ async def due(reader: Reader, now_ms: int, limit: int) -> list[Hook]:
 async def count_by_status(reader: Reader) -> dict[WebhookStatus, int]:
     """How many hooks have each status; one that no hook has is left out."""
     return dict(await reader.fetch("SELECT status, count(*) FROM webhooks GROUP BY status"))
+
+
+async def pending_among(reader: Reader, ids: list[bytes]) -> list[bytes]:
+    """Those of `ids` whose hooks wait for an answer to a challenge."""
+    if not ids:
+        return []
+    sql = f"SELECT id FROM webhooks WHERE status = 'pending' AND id IN ({placeholders(len(ids))})"
+    return [hook_id for (hook_id,) in await reader.fetch(sql, tuple(ids))]
+
+
+async def remove_unconfirmed(tx: Transaction, before_ms: int) -> int:
+    """Remove some hooks of wallets that were added before `before_ms`, whose receivers have never agreed; how many."""
+    rows = await tx.fetch(
+        """SELECT id FROM webhooks WHERE status = 'pending' AND owner IS NOT NULL AND created_at_ms < ?
+             AND NOT EXISTS (SELECT 1 FROM webhook_attempts WHERE hook = webhooks.id AND outcome = ?)
+           ORDER BY id LIMIT ?""",
+        (before_ms, DELIVERED, SWEPT_PER_BATCH),
+    )
+    for (hook_id,) in rows:
+        await remove(tx, hook_id)
+    return len(rows)
 
 
 async def update(tx: Transaction, hook: Hook) -> bool:

@@ -25,6 +25,8 @@ DEAD_LETTERS_MAX: Final = 100
 # How long the keys before sign too: a day for a receiver to take up the new secret.
 OLD_KEYS_MS: Final = 86_400_000
 
+# The outcome of a request that the receiver has taken.
+DELIVERED: Final = "delivered"
 _ID: Final = re.compile(r"mnh_[0-9a-f]{32}")
 # RFC 3986 without the characters that only credentials and fragments need. Other letters must be escaped.
 _URL: Final = re.compile(r"https?://[A-Za-z0-9.\-:\[\]]+(?:/[!$&-;=?A-Z_a-z~%]*)?")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -122,27 +120,3 @@ async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     async with answering(moved) as url, Outgoing(allow_private=True) as outgoing:
         receipt = await outgoing.deliver(url, (), b"{}", seconds_max=5, bytes_max=4_096)
     assert (receipt.status, len(requests)) == (302, 1)
-
-
-async def test_at_most_as_many_names_are_looked_up_together_as_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    inside, most, lock, together = 0, 0, threading.Lock(), threading.Event()
-
-    def slow_getaddrinfo(*_: object, **__: object) -> list[Any]:
-        nonlocal inside, most
-        with lock:
-            inside += 1
-            most = max(most, inside)
-            if inside == 2:
-                together.set()
-        assert together.wait(60)
-        with lock:
-            inside -= 1
-        raise OSError
-
-    monkeypatch.setattr(socket, "getaddrinfo", slow_getaddrinfo)
-    async with Outgoing(allow_private=True, lookups_max=2) as outgoing:
-        urls = [f"http://name{number}.example/" for number in range(6)]
-        sent = [outgoing.deliver(url, (), b"{}", seconds_max=60, bytes_max=1) for url in urls]
-        outcomes = await asyncio.gather(*sent, return_exceptions=True)
-    assert [str(outcome) for outcome in outcomes] == ["unknown-host"] * 6
-    assert most == 2

@@ -1,0 +1,131 @@
+"""What strangers with many wallets can take of the places of webhooks, and of their tests."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+from trigger_world import check_refusal
+from webhooks_world import Maker
+
+from builders import Wallet, log_in
+from conftest import Clock
+from muniment.app.application import SWEEPS
+from muniment.context import Context
+from muniment.settings import Settings
+from muniment.webhooks import store
+from operator_client import operator_key
+from receiving import Received, Receiver, Reply, echo
+
+ELSEWHERE = "https://hooks.example.org/"
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, allow_private_networks=True, webhooks="users")
+
+
+@pytest.fixture
+async def operator(client: httpx2.AsyncClient, context: Context) -> Maker:
+    return Maker(client, {"x-operator-key": await operator_key(context)})
+
+
+async def wallet_of(client: httpx2.AsyncClient, number: int) -> tuple[Maker, dict[str, Any]]:
+    """A wallet, and the filters that it must have."""
+    wallet = Wallet(number)
+    return Maker(client, {"x-auth-token": await log_in(client, wallet)}), {"filters": {"owner": [wallet.address]}}
+
+
+async def sweep(context: Context) -> None:
+    for each in SWEEPS:
+        await context.database.write(lambda tx, each=each: each(tx, context))
+
+
+async def test_an_address_has_at_most_ten_webhooks_that_wait_for_their_receivers(
+    client: httpx2.AsyncClient, operator: Maker, nothing_stored: Callable[[], Any]
+) -> None:
+    paths: list[str] = []
+    with Receiver().listening() as receiver:
+        for number in (1, 2):
+            wallet, own = await wallet_of(client, number)
+            paths += [await wallet.added(receiver.url, **own) for _ in range(5)]
+        other, own = await wallet_of(client, 3)
+        async with nothing_stored():
+            refused = [await other.call("POST", "/webhooks", {"url": ELSEWHERE, **own}) for _ in range(2)]
+        for each in refused:
+            check_refusal(each, 409, "too-many-webhooks")
+        await operator.added(ELSEWHERE)
+        assert (await wallet.done("POST", f"{paths[-1]}/test"))["status"] == "active"
+    await other.added(ELSEWHERE, **own)
+    together = [other.call("POST", "/webhooks", {"url": ELSEWHERE, **own}) for _ in range(3)]
+    assert [each.status_code for each in await asyncio.gather(*together)] == [409] * 3
+    assert (await wallet.call("DELETE", paths[-2])).status_code == 204
+    together = [other.call("POST", "/webhooks", {"url": ELSEWHERE, **own}) for _ in range(3)]
+    assert sum(each.status_code == 200 for each in await asyncio.gather(*together)) <= 1
+
+
+async def test_wallets_leave_places_to_operators(
+    client: httpx2.AsyncClient, operator: Maker, monkeypatch: pytest.MonkeyPatch, nothing_stored: Callable[[], Any]
+) -> None:
+    monkeypatch.setattr(store, "WALLETS_HOOKS_MAX", 2)
+    for number in (1, 2):
+        wallet, own = await wallet_of(client, number)
+        await wallet.added(ELSEWHERE, **own)
+    async with nothing_stored():
+        check_refusal(await wallet.call("POST", "/webhooks", {"url": ELSEWHERE, **own}), 409, "too-many-webhooks")
+    await operator.added(ELSEWHERE)
+
+
+async def test_a_webhook_of_a_wallet_that_is_not_confirmed_within_a_day_is_removed(
+    client: httpx2.AsyncClient, context: Context, operator: Maker, clock: Clock
+) -> None:
+    wallet, own = await wallet_of(client, 1)
+    with Receiver().listening() as receiver:
+        refusing = await wallet.added(receiver.url, **own)
+        moved = await wallet.added(receiver.url, **own)
+        await wallet.done("POST", f"{moved}/test")
+        receiver.reply = lambda _: (500, {}, b"")
+        await wallet.done("POST", f"{refusing}/test")
+    await wallet.done("PATCH", moved, {"url": ELSEWHERE})
+    of_operator = await operator.added(ELSEWHERE)
+    clock.now_ms += DAY_MS
+    await sweep(context)
+    wallet, own = await wallet_of(client, 1)  # the token of yesterday has ended
+    late = await wallet.added(ELSEWHERE, **own)
+    clock.now_ms += 1
+    await sweep(context)
+    assert (await wallet.call("GET", refusing)).status_code == 404
+    assert await context.database.fetch("SELECT count(*) FROM webhook_attempts WHERE outcome <> 'delivered'") == [(0,)]
+    for path in (moved, late):  # one receiver had agreed, and the other one has a day
+        assert (await wallet.done("GET", path))["status"] == "pending"
+    assert (await operator.done("GET", of_operator))["status"] == "pending"
+
+
+async def test_one_maker_tests_two_webhooks_at_a_time(client: httpx2.AsyncClient, operator: Maker) -> None:
+    arrived, may_answer = threading.Semaphore(0), threading.Event()
+
+    def late(received: Received) -> Reply:
+        arrived.release()
+        assert may_answer.wait(60)
+        return echo(received)
+
+    wallet, own = await wallet_of(client, 1)
+    with Receiver().listening() as receiver:
+        receiver.reply = late
+        paths = [await wallet.added(receiver.url, **own) for _ in range(3)]
+        path_of_operator = await operator.added(receiver.url)
+        held = [asyncio.create_task(wallet.done("POST", f"{path}/test")) for path in paths[:2]]
+        for _ in held:
+            assert await asyncio.to_thread(arrived.acquire, timeout=60)
+        check_refusal(await wallet.call("POST", f"{paths[2]}/test"), 503, "overloaded")
+        held.append(asyncio.create_task(operator.done("POST", f"{path_of_operator}/test")))
+        assert await asyncio.to_thread(arrived.acquire, timeout=60)
+        may_answer.set()
+        assert [(await each)["status"] for each in held] == ["active"] * 3
+        assert (await wallet.done("POST", f"{paths[2]}/test"))["status"] == "active"
