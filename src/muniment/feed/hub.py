@@ -18,6 +18,7 @@ from muniment.feed.filters import EVERYTHING
 from muniment.feed.followers import Follower, Followers, client_name
 from muniment.feed.reading import floor, read_slice, source_of
 from muniment.feed.recent import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, Piece, RecentEvents, event_text
+from muniment.feed.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -72,7 +73,7 @@ class Hub:
         self._awake: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_committed = asyncio.Event()
-        self._paging = asyncio.Lock()
+        self._paging = Rounds()
         self._beats_looked_s = 0.0
         is_sqlite = not context.database.visible_before
         self._look_seconds = _SQLITE_LOOK_SECONDS if is_sqlite else _POSTGRES_LOOK_SECONDS
@@ -148,12 +149,13 @@ class Hub:
         assert self._awake is not None  # noqa: S101 - set with the task
         await asyncio.shield(self._awake)
 
-    async def read_page(self, seq: int, wanted: EventFilter) -> Piece:
-        """The next events behind `seq` from the database, for a follower that is behind the recent ones.
+    async def read_page(self, client: str, seq: int, wanted: EventFilter) -> Piece:
+        """The next events after `seq` from the database, for a follower of `client` that is behind the recent ones.
 
-        Pages are read one after the other, and rest in between. Raises `CursorTooOld` or `DatabaseUnavailable`.
+        Pages are read one after the other, by clients in rounds, and rest in between. Raises `CursorTooOld` or
+        `DatabaseUnavailable`.
         """
-        async with self._paging:
+        async with self._paging.turn_of(client):
             source, loop = self.source, asyncio.get_running_loop()
             begun = loop.time()
             found = await read_slice(self.context.database, seq, wanted, PIECE_EVENTS_MAX)

@@ -102,21 +102,29 @@ class EventStream:
         return piece.text
 
     async def _look(self, follower: Follower) -> bytes:
-        """The next text of another kind; empty after a wait, or after a page without one."""
+        """The next text of another kind; empty after a wait, or after a page without one.
+
+        A stream that reads pages shows its place too, when it has sent nothing for long.
+        """
         recent = self._hub.recent
         if self._epoch is None or self._epoch != recent.epoch:
             return await self._begin()
-        if self._seq < recent.begin_seq:
-            return await self._read_page()
         if asyncio.get_running_loop().time() - follower.wrote_s >= self._hub.beat_seconds:
             return b"id: %b\n\n" % self._place()
-        await follower.wait()
-        return b""
+        if self._seq >= recent.begin_seq:
+            await follower.wait()
+            return b""
+        if wait_ns := self._request.client.client.wait_ns(_PAGE_UNITS):
+            with suppress(TimeoutError):  # the client has used up its limit: it goes on when it has room for a page
+                async with asyncio.timeout(wait_ns / 1e9):
+                    await follower.wait()
+            return b""
+        return await self._read_page()
 
     async def _read_page(self) -> bytes:
         self._request.owe(self._request.client.client, _PAGE_UNITS)
         try:
-            piece = await self._hub.read_page(self._seq, self._wanted)
+            piece = await self._hub.read_page(self._request.client.name, self._seq, self._wanted)
         except CursorTooOld:
             return await self._reset()
         self._seq = piece.last_seq
