@@ -61,6 +61,20 @@ def test_one_login_sent_to_two_processes_at_the_same_time_succeeds_once(two: tup
         assert statuses_at_once(urls, login) == [200] + [401] * (AT_ONCE - 1)
 
 
+def test_five_devices_of_one_owner_log_in_whichever_process_answers_them(two: tuple[Service, Service]) -> None:
+    """All of them ask for their nonces before the first one logs in."""
+    for number in range(200, 220):
+        wallet = Wallet(number)
+        order = [two[number % 2], two[1 - number % 2], two[0], two[0], two[1]]
+        nonces = [ask(service.url, wallet) for service in order]
+        logins = [{"address": wallet.address, "signature": wallet.sign_text(nonce)} for nonce in nonces]
+        answers = [
+            httpx2.post(f"{service.url}/users/authenticate", json=login)
+            for service, login in zip(reversed(order), logins, strict=True)
+        ]
+        assert [answer.status_code for answer in answers] == [200] * 5
+
+
 def test_one_login_sent_to_two_workers_at_the_same_time_succeeds_once(tmp_path: Path) -> None:
     with Service(tmp_path / "data", workers=2) as service:
         for number in range(120, 130):

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from muniment.auth.secrets import Ring, ring_of
+from muniment.auth.slots import SLOTS, SLOTS_FILE, LastSlots
 from muniment.errors import TooManyLogins
 from muniment.evm.signature import Signature, personal_digest, recover
 from muniment.limits.headers import refusal_facts
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database, Transaction
 
 WINDOW_MS: Final = 5 * 60 * 1000
-# Logins of one owner in a window. Each further slot costs a failing login two more recoveries of 30 µs.
-SLOTS: Final = 8
 # Nonces live ten minutes; secrets are rotated by hand. So a valid nonce comes from the newest secret or the one before.
 SECRETS_TRIED: Final = 2
 # The number of latest windows whose used nonces are all stored: 24 hours of log-ins at least. Windows with log-ins are
@@ -44,7 +45,7 @@ SELECT nonce_window FROM latest WHERE n = {_KEPT} + 1 AND nonce_window IS NOT NU
 """
 # A number below that of every window.
 _NEVER: Final = -(2**62)
-# Addresses whose last slot is kept in memory: devices of one owner that ask at the same time get different slots.
+# Addresses whose last slot is kept in memory, as the one that a login has most likely.
 _ADDRESSES_REMEMBERED: Final = 4_096
 
 
@@ -62,7 +63,7 @@ class Nonce:
         return "0x" + self.raw.hex()
 
 
-# Only a hint: if it is lost, or differs in another process, a device may need a second try.
+# Of this process; what decides is the table that all processes share (`slots`).
 _last_slots: OrderedDict[bytes, int] = OrderedDict()
 
 
@@ -84,15 +85,18 @@ async def issue_nonce(context: Context, address: Address) -> Nonce:
 
 
 def _next_slot(context: Context, address: bytes, free: list[int]) -> int:
-    """The free slot after the last one given to this address, the first one by chance."""
-    last = _last_slots.pop(address, None)
-    if last is None:
-        last = context.random_bytes(1)[0] % SLOTS
-    slot = next((slot for slot in free if slot > last), free[0])
+    """The free slot after the last one that a process of this data directory gave to this address."""
+    slot = _slots_in(context.settings.data_dir, context.random_bytes).take(address, free)
     _last_slots[address] = slot
+    _last_slots.move_to_end(address)
     if len(_last_slots) > _ADDRESSES_REMEMBERED:
         _last_slots.popitem(last=False)
     return slot
+
+
+@lru_cache(maxsize=1)
+def _slots_in(data_dir: Path, random_bytes: Callable[[int], bytes]) -> LastSlots:
+    return LastSlots(data_dir / SLOTS_FILE, random_bytes)
 
 
 async def window_at(database: Database, now_ms: int) -> int:

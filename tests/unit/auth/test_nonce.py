@@ -10,8 +10,9 @@ import pytest
 from builders import Wallet
 from conftest import Clock
 from muniment.auth import nonces
-from muniment.auth.nonces import SLOTS, WINDOW_MS, issue_nonce, signed_nonce, use_nonce
+from muniment.auth.nonces import WINDOW_MS, issue_nonce, signed_nonce, use_nonce
 from muniment.auth.secrets import ring_of
+from muniment.auth.slots import SLOTS
 from muniment.context import Context
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature, recover
