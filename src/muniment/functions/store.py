@@ -117,11 +117,13 @@ async def insert(transaction: Transaction, new: NewFunction, creator: Address, n
 
 
 class Joined(NamedTuple):
-    """A creator who joined a function: the number of that, the wallet, and the function's record."""
+    """A creator who joined a function: the number of that, the wallet, the function's record, and when it was."""
 
     seq: int
     creator: bytes
     record: str
+    # None: in a release that did not note it.
+    joined_at_ms: int | None
 
 
 # The last number of a creator who joined a function.
@@ -133,7 +135,8 @@ NTH_JOINED: Final = "SELECT seq FROM function_creators WHERE seq >= ? ORDER BY s
 async def read_joined(database: Reader, after: int, before: int, limit: int) -> list[Joined]:
     """Creators with numbers between `after` and `before`, both not included, in the order of commits."""
     rows = await database.fetch(
-        """SELECT c.seq, c.creator, f.record FROM function_creators c JOIN functions f ON f.seq = c.function_seq
+        """SELECT c.seq, c.creator, f.record, c.joined_at_ms
+           FROM function_creators c JOIN functions f ON f.seq = c.function_seq
            WHERE c.seq > ? AND c.seq < ? ORDER BY c.seq LIMIT ?""",
         (after, before, limit),
     )
@@ -143,7 +146,8 @@ async def read_joined(database: Reader, after: int, before: int, limit: int) -> 
 async def find_joined(database: Reader, digest: bytes, creator: bytes) -> Joined | None:
     """How this wallet joined the function whose root block has this digest."""
     row = await database.fetch_one(
-        """SELECT c.seq, c.creator, f.record FROM functions f JOIN function_creators c ON c.function_seq = f.seq
+        """SELECT c.seq, c.creator, f.record, c.joined_at_ms
+           FROM functions f JOIN function_creators c ON c.function_seq = f.seq
            WHERE f.digest = ? AND c.creator = ?""",
         (digest, creator),
     )

@@ -27,12 +27,17 @@ _ROWS_PER_READ: Final = 64
 
 
 class Waiting(NamedTuple):
-    """A fact that is not in the log: its kind, its number in its table, its time, and the bytes of its entry."""
+    """A fact that is not in the log: its kind, its number in its table, its time, and the bytes of its entry.
+
+    `since_ms` is when it was stored. A wallet that joins a function much later than its first creator does has the time
+    of the function in its entry.
+    """
 
     kind: int
     seq: int
     created_at_ms: int
     data: bytes
+    since_ms: int
 
 
 class _FunctionRecord(msgspec.Struct):
@@ -89,7 +94,9 @@ def function_entry(row: functions.Joined) -> Waiting:
     """The entry of a creator who joined a function. Raises `ValueError` for a record that no entry can tell."""
     record = _FUNCTION_RECORD.decode(row.record)
     fact = FunctionFact(record.cid, Address.from_raw(row.creator), record.creator, record.created_at)
-    return Waiting(FUNCTION, row.seq, time_ms_of(record.created_at, "createdAt"), fact.data)
+    created_at_ms = time_ms_of(record.created_at, "createdAt")
+    since_ms = created_at_ms if row.joined_at_ms is None else row.joined_at_ms
+    return Waiting(FUNCTION, row.seq, created_at_ms, fact.data, since_ms)
 
 
 def trigger_entry(row: triggers.Registered) -> Waiting:
@@ -99,7 +106,8 @@ def trigger_entry(row: triggers.Registered) -> Waiting:
         HexString.from_raw(row.sig), Address.from_raw(row.signer), HexString.from_raw(row.digest), record.function_cid,
         record.created_at, description_hash(record.description), registry_domain(row.protocol).name,
     )  # fmt: skip
-    return Waiting(TRIGGER, row.seq, time_ms_of(record.created_at, "createdAt"), fact.data)
+    created_at_ms = time_ms_of(record.created_at, "createdAt")
+    return Waiting(TRIGGER, row.seq, created_at_ms, fact.data, created_at_ms)
 
 
 def deactivation_entry(row: triggers.Ended) -> Waiting:
@@ -108,7 +116,7 @@ def deactivation_entry(row: triggers.Ended) -> Waiting:
         HexString.from_raw(row.signature), Address.from_raw(row.signer), iso_time(row.created_at_ms),
         registry_domain(row.protocol).name, tuple(map(HexString.from_raw, split_sigs(row.trigger_sigs))),
     )  # fmt: skip
-    return Waiting(DEACTIVATION, row.seq, row.created_at_ms, fact.data)
+    return Waiting(DEACTIVATION, row.seq, row.created_at_ms, fact.data, row.created_at_ms)
 
 
 # How many facts of a kind have numbers from one on and below another.

@@ -173,7 +173,7 @@ class Integrator:
         return new, grown.edge
 
     def _warn_late(self, epoch: Epoch, waiting: list[Waiting], now_ms: int) -> None:
-        late_ms = max((now_ms - each.created_at_ms for each in waiting), default=0)
+        late_ms = max((now_ms - each.since_ms for each in waiting), default=0)
         if epoch.taken_over is not None and late_ms > _LATE_MS:
             _log.warning("facts came late into the transparency log", seconds=late_ms // 1000)
 
