@@ -78,7 +78,7 @@ def _prepare(settings: Settings) -> None:
         await context.database.close()
 
     if settings.migrates_at_start:
-        databases.migrate(settings)
+        databases.migrate(settings, patience_s=databases.START_PATIENCE_S)
     asyncio.run(build_once())
 
 

@@ -75,7 +75,7 @@ def watch(
     with output.errors_on_one_line():
         configure_logs(settings)
         if settings.migrates_at_start:
-            databases.migrate(settings)
+            databases.migrate(settings, patience_s=databases.START_PATIENCE_S)
         raise SystemExit(asyncio.run(_watch(settings, options)))
 
 

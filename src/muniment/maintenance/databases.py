@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from muniment.storage import numbering_of, open_database
+import structlog
+
+from muniment.errors import DatabaseUnavailable
+from muniment.storage import is_away, numbering_of, open_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -15,6 +18,14 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database
     from muniment.storage.postgres.admin.numbering import Numbering, Way
 
+# How long a program that starts waits for its database: a restart takes seconds, a failover half a minute. What takes
+# longer is left to who starts programs again.
+START_PATIENCE_S: Final = 60.0
+_PAUSE_S: Final = 1.0
+# Between two lines of the log about it.
+_SAID_S: Final = 10.0
+
+_log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
@@ -39,14 +50,33 @@ def run(settings: Settings, work: Callable[[Database], Awaitable[T]]) -> T:
     return asyncio.run(checked())
 
 
-def migrate(settings: Settings) -> list[str]:
-    """Apply the missing migrations. The result is their names."""
+def migrate(settings: Settings, *, patience_s: float = 0.0) -> list[str]:
+    """Apply the missing migrations. The result is their names.
+
+    A server that is away is waited for, at most `patience_s`. Raises `DatabaseUnavailable` after that, and at once for
+    what no wait mends, such as a wrong password.
+    """
 
     async def apply() -> list[str]:
         async with opened(settings) as database:
             return await database.migrate()
 
-    return asyncio.run(apply())
+    async def apply_with_patience() -> list[str]:
+        loop = asyncio.get_running_loop()
+        deadline_s, said_s = loop.time() + patience_s, float("-inf")
+        while True:
+            try:
+                return await apply()
+            except DatabaseUnavailable as error:
+                left_s = deadline_s - loop.time()
+                if left_s <= 0 or not is_away(settings.database_url, error):
+                    raise
+                if loop.time() - said_s >= _SAID_S:
+                    said_s = loop.time()
+                    _log.warning("waiting for the database", detail=error.detail, seconds_left=round(left_s))
+            await asyncio.sleep(min(_PAUSE_S, left_s))
+
+    return asyncio.run(apply_with_patience())
 
 
 def way_of_numbering(settings: Settings) -> Way:

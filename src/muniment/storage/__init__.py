@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from muniment.errors import DatabaseUnavailable
     from muniment.metrics.database import DatabaseMetrics
     from muniment.storage.database import Database
     from muniment.storage.postgres.admin.numbering import Numbering
@@ -90,6 +91,15 @@ def numbering_of(url: str) -> Numbering | None:
 def sqlite_file(url: str, *, data_dir: Path) -> Path | None:
     """The file of the SQLite database at `url`; None for a database on a server. Raises `ValueError` likewise."""
     return _path(url, data_dir) if _engine(url) == "sqlite" else None
+
+
+def is_away(url: str, error: DatabaseUnavailable) -> bool:
+    """Whether the server at `url` may come back by itself after `error`. A file does not."""
+    if _engine(url) == "sqlite":
+        return False
+    from muniment.storage.postgres.driver_errors import is_away  # noqa: PLC0415 - a driver is loaded only when it is used
+
+    return error.__cause__ is not None and is_away(error.__cause__)
 
 
 def _engine(url: str) -> str:

@@ -52,6 +52,11 @@ def is_loss(error: BaseException) -> bool:
     return state[:2] in _LOST_CLASSES or state in _LOST_STATES or is_pooled(error)
 
 
+def is_away(error: BaseException) -> bool:
+    """Whether the server may soon answer: it cannot be reached, starts or stops, or has no connection to give."""
+    return (_state(error) or "")[:2] == "53" or (is_loss(error) and not is_pooled(error))
+
+
 def is_refusal(error: BaseException) -> bool:
     """Whether this error proves that a statement, which was its own transaction, changed nothing.
 
