@@ -40,7 +40,7 @@ _ON_ONE_NODE: Final = {"tlog_epochs", "tlog_tail", "tlog_tiles", "tlog_runs"}
 _SAME: Final = {
     "users": "address", "used_nonces": "address", "blocks": "digest", "functions": "digest",
     "function_creators": "creator", "executions": "subject", "audit_entries": "subject", "deactivations": "signer",
-    "intents_2": "hash", "intent_users_2": "user_address", "intent_ops_2": "seq",
+    "intents_2": "hash", "intent_users_2": "user_address", "intent_ops_2": "seq", "intent_nonces": "trigger_sig",
     "intent_proposals": "intent_seq", "intent_logs": "intent_seq",
     "intent_proposals_2": "intent_seq", "intent_logs_2": "intent_seq",
     "events": "seq", "webhook_attempts": "hook", "webhook_dead_letters": "hook",

@@ -525,6 +525,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "pins.cid_of decode",
             "functions.find_inputs decode",
             "intents.with_members decode",
+            "intents.nonce_in decode",
             "intents._set_execution_hash decode",
             "intents._decided decode",
             "intents._decided fromisoformat",

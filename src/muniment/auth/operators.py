@@ -27,6 +27,8 @@ _KEY: Final = re.compile(r"mno_[0-9a-f]{64}")
 MOVE: Final = "move to "
 # The name in the audit log for writes that came from a file.
 IMPORT: Final = "import"
+# The same for commands on the registry itself; no operator can have this name.
+LOCAL: Final = "(local)"
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 

@@ -43,7 +43,10 @@ def copy_database(
         require_database(source, settings)
     try:
         with output.errors_on_one_line(), output.progress_bars(shows_count=True, unit="rows") as draw:
-            summary = copy(settings, source, target, blocks_url=blocks_url, on_progress=partial(draw, "rows"))
+            summary = copy(
+                settings, source, target,
+                blocks_url=blocks_url, on_progress=partial(draw, "rows"), on_finding=output.print_warning,
+            )  # fmt: skip
     except KeyboardInterrupt:
         output.print_warning("Interrupted. TO is empty or complete; run the command again to see which.")
         raise SystemExit(output.INTERRUPTED) from None

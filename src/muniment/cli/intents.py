@@ -53,7 +53,8 @@ for _command in (watch, *COMMANDS):
 def import_intents(config: Path | None, *, file: str, restart: bool, as_json: bool, **flags: object) -> None:
     """Record the intents of FILE (- for standard input): JSON lines, one intent a line.
 
-    Each refused line is reported on standard error with its number; all other lines are recorded. After an
+    Each refused line is reported on standard error with its number; all other lines are recorded. An intent whose
+    deadline has passed is recorded also where another intent has its nonce, and that is reported. After an
     interruption, run the command again to continue. Exit status: 0 every line is recorded, 1 some lines were refused,
     2 the import failed.
     """
@@ -76,7 +77,9 @@ async def _import(
     from muniment.maintenance.import_intents import opened_import
 
     began = time.monotonic()
-    async with opened_import(settings, file, is_stream=is_stream, restart=restart, on_refused=_print_refused) as job:
+    async with opened_import(
+        settings, file, is_stream=is_stream, restart=restart, on_refused=_print_refused, on_shared=_print_shared
+    ) as job:
         start = job.progress
         is_done = await (_import_file if job.source else _import_stream)(job, file, stop)
     _print_imported(job, start, time.monotonic() - began, is_done=is_done, as_json=as_json)
@@ -140,6 +143,30 @@ def _print_refused(number: int, refusal: Refusal) -> None:
     place = "".join(f" ({fault.pointer})" for fault in refusal.faults[:1] if fault.pointer)
     facts = "".join(f"; {name} {value}" for name, value in refusal.facts.items())
     output.print_warning(f"line {number}: {refusal.code}: {refusal.detail}{place}{facts}")
+
+
+def _print_shared(number: int, line: str) -> None:
+    output.print_warning(f"line {number}: {line}")
+
+
+@intents.command("release")
+@common_options
+@click.argument("intent_hash", metavar="HASH")
+def release_nonce(config: Path | None, intent_hash: str, **flags: object) -> None:
+    """Free the nonce of the intent HASH, so that another intent with its trigger, settler and nonce can be recorded.
+
+    For a nonce that somebody took with the key of an operator. The settlement contract executes both intents if it gets
+    both: make sure that nobody can send the intent HASH any more. The audit log has an entry of it.
+    """
+    from muniment.evm.hex import Bytes32
+    from muniment.intents.nonces import sharing
+    from muniment.maintenance import databases
+
+    settings, now_ms = registry_of(config, **flags), time.time_ns() // 1_000_000
+    with output.errors_on_one_line():
+        raw = Bytes32.parse(intent_hash).raw
+        databases.run(settings, lambda db: db.write(lambda tx: sharing.release(tx, raw, now_ms)))
+    output.print_text(f"the nonce of {Bytes32.from_raw(raw)} is free")
 
 
 @intents.command("export")

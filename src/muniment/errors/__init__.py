@@ -20,7 +20,7 @@ request. `muniment.http.problems` maps refusals to HTTP statuses. The docstring 
     │                           NothingDeactivated · NotLoggedYet · LogPartNotFound
     │                           WebhookNotFound
     ├── Conflicting             TriggerDeactivated · SignatureTaken · StatusConflict · IntentDiffers · IntentFull
-    │                           TooManyWebhooks · WebhookNotConfirmed
+    │                           NonceTaken · TooManyWebhooks · WebhookNotConfirmed
     ├── Unanswerable            MethodNotAllowed · NotAcceptable · NotCached · RangeNotSatisfiable
     │                           UnsupportedMediaType · RequestTimeout
     │                           TransferCodingNotSupported · HttpVersionNotSupported
@@ -109,6 +109,7 @@ from muniment.errors.state import (
     LoginFailed as LoginFailed,
     LogPartNotFound as LogPartNotFound,
     MissingCredential as MissingCredential,
+    NonceTaken as NonceTaken,
     NothingDeactivated as NothingDeactivated,
     NotLoggedYet as NotLoggedYet,
     NotTheOwner as NotTheOwner,

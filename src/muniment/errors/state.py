@@ -193,6 +193,17 @@ class IntentDiffers(Conflicting):
     title = "Recorded otherwise"
 
 
+class NonceTaken(Conflicting):
+    """Another intent has the same trigger, settlement contract and nonce; the answer has its hash in `intent`.
+
+    The settlement contract of the second form would execute both. The nonce is free once the deadline of the other one
+    and the settlement grace have passed, unless the other one has succeeded: then never.
+    """
+
+    code = "nonce-taken"
+    title = "Nonce is taken"
+
+
 class IntentFull(Conflicting):
     """The intent has as many proposals, or logs, as the limit allows."""
 

@@ -11,8 +11,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, cast
 
 from muniment.intents import logs, proposals
-from muniment.intents.generations import GENERATIONS, Generation, IntentKey
-from muniment.intents.lifecycle import CAN_EXPIRE, REFUTABLE, Claim, Moment, Outcome, status_as_read
+from muniment.intents.generations import GENERATIONS, SECOND, Generation, IntentKey
+from muniment.intents.lifecycle import CAN_EXPIRE, REFUTABLE, SUCCEEDED, Claim, Moment, Outcome, status_as_read
+from muniment.intents.nonces.holding import keep
 from muniment.intents.rules import check_log
 from muniment.intents.types import LogLevel, LogText, NewLog
 from muniment.storage.sql import number_text, placeholders
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from muniment.storage.database import Row, Transaction
 
 # A receipt has no log index; its row has this one. A transaction may call several settlers and has one receipt: it
-# counts for each intent that names the transaction, also for those of another settler than that of the row.
+# counts for each intent that names it, also of another settler than that of the row.
 RECEIPT_INDEX: Final = -1
 # Parameters of one statement. SQLite takes 32,766, PostgreSQL 65,535; a few hundred are planned in no time.
 _SUBJECTS_PER_STATEMENT: Final = 500
@@ -179,10 +180,8 @@ async def apply_chain_facts(tx: Transaction, key: IntentKey, moment: Moment, *, 
     that clients see is logged on the intent; `lost` says for that log why facts were taken back.
     """
     seq, generation = key
-    row = await tx.fetch_one(
-        f"SELECT {_SUBJECT_COLUMNS}, settler, deadline FROM {generation.intents} WHERE seq = ?",
-        (seq,),
-    )
+    sql = f"SELECT {_SUBJECT_COLUMNS}, settler, deadline FROM {generation.intents} WHERE seq = ?"
+    row = await tx.fetch_one(sql, (seq,))
     if row is None:
         return
     intent, settler, deadline = _Subject.of(row[:6]), cast("bytes", row[6]), int.from_bytes(row[7])
@@ -205,6 +204,8 @@ async def apply_chain_facts(tx: Transaction, key: IntentKey, moment: Moment, *, 
             (*_decision(fact), after, seq),
         )
         is_changed = True
+        if after == SUCCEEDED and generation is SECOND:
+            await keep(tx, seq)
     if before != after:
         await _log(tx, key, _line(fact, before, after, lost), moment.now_ms)
     if is_changed:

@@ -13,13 +13,14 @@ import random
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import IO, TYPE_CHECKING, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final, Protocol, TypeVar
 
 from muniment.auth.operators import IMPORT
 from muniment.errors import Conflicting, DatabaseUnavailable, Invalid, InvalidBody, Refusal
 from muniment.forms import decode_record
 from muniment.intents import recording
 from muniment.intents.lifecycle import Moment
+from muniment.intents.nonces.sharing import shared_by
 from muniment.intents.rules import HEAD_BYTES_MAX, PROPOSAL_BYTES_MAX, check_intent
 from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX, AnyNewIntent
 from muniment.json_text import parse_json
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from muniment.intents.rules import CheckedIntent
     from muniment.storage.database import Database, Transaction, Work
 
+T = TypeVar("T")
 # Level, time and id of a log beside its text: 100 characters, each at most `\ud83d\ude00`, and the members' names.
 _LOG_REST_BYTES_MAX: Final = 2_048
 # The longest line that an export writes: an intent of the largest size, each byte of its logs a control character,
@@ -177,6 +179,8 @@ class Import:
     source: str | None
     # Called with the number of each refused line and the reason, in order, once the batch is on disk.
     on_refused: Callable[[int, Refusal], None]
+    # The same for each line with an intent of the past whose nonce another intent has.
+    on_shared: Callable[[int, str], None]
     progress: Progress = field(default_factory=Progress)
     tally: Tally = field(default_factory=Tally)
     lines_per_batch: int = LINES_PER_BATCH
@@ -237,19 +241,21 @@ class Import:
         last = items[-1].line
         progress = Progress(last.number, last.end, self.progress.refused + len(refused))
 
-        async def work(tx: Transaction) -> int:
+        async def work(tx: Transaction) -> tuple[int, list[tuple[int, str]]]:
             await _take_turn(tx)
-            moment, changed = Moment(now_ms, self.grace_s), 0
+            moment, changed, shared = Moment(now_ms, self.grace_s), 0, list[tuple[int, str]]()
             for index, item in enumerate(items):
                 if item.intent is not None:
+                    if line := await shared_by(tx, item.intent.new, item.intent.hash, moment):
+                        shared.append((item.line.number, line))
                     try:
                         changed += await recording.record(tx, item.intent, IMPORT, moment)
                     except (Conflicting, Invalid) as refusal:
                         raise _RefusedLine(index, refusal) from refusal
             await self._store_progress(tx, progress, now_ms)
-            return changed
+            return changed, shared
 
-        changed = await self._written(work)
+        changed, shared = await self._written(work)
         self.progress = progress
         intents = sum(item.intent is not None for item in items)
         self.tally.stored += changed
@@ -259,8 +265,10 @@ class Import:
         for item in refused:
             if item.refusal is not None:
                 self.on_refused(item.line.number, item.refusal)
+        for number, line in shared:
+            self.on_shared(number, line)
 
-    async def _written(self, work: Work[int]) -> int:
+    async def _written(self, work: Work[T]) -> T:
         """Write a batch; try again when another writer holds the same intents, or the database is away."""
         for pause_s in _PAUSES_S:
             try:

@@ -62,6 +62,8 @@ AFTER_GRACE: Final[IntentStatus] = next(
     status for status, stage in INTENT.items() if stage.expires == "after the grace"
 )
 CAN_EXPIRE: Final[tuple[IntentStatus, ...]] = (*AT_DEADLINE, AFTER_GRACE)
+# The status of an intent that the settlement contract has executed.
+SUCCEEDED: Final[IntentStatus] = "succeeded"
 # Claims about an intent that failed receipts refute. An intent of an earlier status may have no transaction yet.
 REFUTABLE: Final[tuple[IntentStatus, ...]] = ("submitted", "succeeded")
 # A solver carries out a proposal of these statuses.

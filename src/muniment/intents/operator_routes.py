@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "PUT", "/intents/{hash}", cost=8, sheds=Shed.NEVER,
     refuses=(
         errors.HashMismatch, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers, errors.IntentFull,
-        errors.ClockInDoubt,
+        errors.NonceTaken, errors.ClockInDoubt,
     ),
 )  # fmt: skip
 async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: AnyNewIntent) -> Ready[AnyIntent]:
@@ -33,6 +33,10 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
 
     The hash is computed again from the fields. Recorded values stay: the status only moves forward, by one
     or more moves; proposals and logs join those that are there, each once. The answer to GET can be put as it is.
+
+    Of intents of the second form with the same `triggerSig`, `settler` and `nonce` only one is recorded, because the
+    settlement contract would execute both. Another one is refused until the deadline of the first and an hour (a
+    setting) have passed, whatever its status; for ever if it succeeded.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     checked = rules.check_intent(

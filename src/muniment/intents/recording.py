@@ -13,37 +13,29 @@ import msgspec
 
 from muniment.auth import operators
 from muniment.errors import IntentDiffers, IntentNotFound, ProposalNotFound
-from muniment.evm.hex import Bytes32, HexString
 from muniment.intents import logs, proposals
 from muniment.intents.chain_facts import apply_chain_facts
-from muniment.intents.generations import GENERATIONS, Generation, IntentKey, generation_of
-from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, Claim, Moment, Recorded, status_as_read
+from muniment.intents.generations import GENERATIONS, SECOND, Generation, IntentKey, generation_of
+from muniment.intents.lifecycle import (
+    INTENT_MOVES,
+    PROPOSAL_MOVES,
+    SUCCEEDED,
+    Claim,
+    Moment,
+    Recorded,
+    status_as_read,
+)
+from muniment.intents.nonces.holding import hold, keep
 from muniment.intents.store import insert_rows, with_members
-from muniment.intents.types import LOGS_MAX, Hashed, HashedOperations, NewIntent
+from muniment.intents.types import LOGS_MAX, NewIntent, record_of
 from muniment.storage.dating import date_row
 from muniment.storage.sql import placeholders
-from muniment.wire import DateTime, encode, iso_time
 
 if TYPE_CHECKING:
+    from muniment.evm.hex import HexString
     from muniment.intents.rules import CheckedIntent, CheckedLog, CheckedProposal
     from muniment.intents.types import AnyNewIntent, NewOperationsIntent, StatusChange
     from muniment.storage.database import Transaction
-
-
-class _Unchanging(Hashed, frozen=True):
-    """The members of an intent that never change, stored as its `record`. `execution_hash` is "0x" until it is set."""
-
-    hash: Bytes32
-    execution_hash: HexString
-    created_at: DateTime
-
-
-class _UnchangingOperations(HashedOperations, frozen=True):
-    """The members of an intent of the second form that never change, stored as its `record`."""
-
-    hash: Bytes32
-    execution_hash: HexString
-    created_at: DateTime
 
 
 class _LockedIntent(NamedTuple):
@@ -59,10 +51,10 @@ async def record(tx: Transaction, checked: CheckedIntent, author: str, moment: M
     """Record an intent, or merge it into the recorded one; whether that changed anything.
 
     A merge moves the status forward, sets a transaction once, and adds proposals and logs that are new. `author` is
-    the operator's name, for the audit log. Raises `StatusConflict`, `IntentDiffers`, `IntentFull`; then nothing of it
-    is recorded.
+    the operator's name, for the audit log. Raises `NonceTaken`, `StatusConflict`, `IntentDiffers`, `IntentFull`; then
+    nothing of it is recorded. An import may record an intent of the past whose nonce another intent holds.
     """
-    key, moved_to = await _insert_or_merge(tx, checked, moment)
+    key, moved_to = await _insert_or_merge(tx, checked, moment, may_share=author == operators.IMPORT)
     if key is not None:
         await apply_chain_facts(tx, key, moment)
     await operators.enter(tx, author, "record", checked.hash, moment.now_ms)
@@ -182,7 +174,7 @@ def _not_found() -> IntentNotFound:
 
 
 async def _insert_or_merge(
-    tx: Transaction, checked: CheckedIntent, moment: Moment
+    tx: Transaction, checked: CheckedIntent, moment: Moment, *, may_share: bool
 ) -> tuple[IntentKey | None, str | None]:
     """The key of an intent that is new or has changed, None when nothing in `checked` is new; the status after a move.
 
@@ -191,7 +183,7 @@ async def _insert_or_merge(
     generation = generation_of(checked.new)
     intent = await _lock(tx, generation, checked.hash, moment)
     if intent is None:
-        if (key := await _insert(tx, generation, checked, moment)) is not None:
+        if (key := await _insert(tx, generation, checked, moment, may_share=may_share)) is not None:
             return key, None
         intent = await _lock(tx, generation, checked.hash, moment)  # another writer has recorded it since
     if intent is None:
@@ -200,7 +192,9 @@ async def _insert_or_merge(
     return intent.key if is_changed else None, claim.status if claim.status != intent.recorded.claim.status else None
 
 
-async def _insert(tx: Transaction, generation: Generation, checked: CheckedIntent, moment: Moment) -> IntentKey | None:
+async def _insert(
+    tx: Transaction, generation: Generation, checked: CheckedIntent, moment: Moment, *, may_share: bool
+) -> IntentKey | None:
     """Record an intent with its proposals and logs; its key, or None when another writer has recorded it."""
     new = checked.new
     newest = await tx.fetch_one(f"SELECT created_at_ms FROM {generation.intents} ORDER BY created_at_ms DESC LIMIT 1")
@@ -208,12 +202,15 @@ async def _insert(tx: Transaction, generation: Generation, checked: CheckedInten
     # `expired` is computed, never stored: the intent was created, and its deadline makes it read as expired.
     claim = Claim.of("created" if new.status in (None, "expired") else new.status, new)
     standing = status_as_read(claim.status, int(new.deadline), moment)
+    if not isinstance(new, NewIntent):  # before anything is changed, so that a refusal undoes nothing of others
+        has_succeeded = claim.status == SUCCEEDED
+        await hold(tx, new, checked.hash, moment, has_succeeded=has_succeeded, may_share=may_share)
     values: dict[LiteralString, object] = {
         "hash": checked.hash, "settler": new.settler.raw, "deadline": int(new.deadline).to_bytes(32),
         "status": claim.status, "transaction_hash": claim.transaction_hash,
         "dest_transaction_hash": claim.dest_transaction_hash, "standing": standing,
         "proposal_count": len(checked.proposals), "log_count": len(checked.logs), "created_at_ms": created_at_ms,
-        "record": _record_of(checked, created_at_ms),
+        "record": record_of(new, checked.hash, created_at_ms),
         **_filtered(new),
     }  # fmt: skip
     rows = await tx.fetch(
@@ -244,16 +241,6 @@ async def _insert_filters(tx: Transaction, seq: int, new: NewOperationsIntent) -
     await insert_rows(tx, "intent_users_2 (user_address, seq)", [(user, seq) for user in users])
     ops = sorted({each.op_type for each in new.operations})
     await insert_rows(tx, "intent_ops_2 (op, seq)", [(op, seq) for op in ops])
-
-
-def _record_of(checked: CheckedIntent, created_at_ms: int) -> str:
-    new = checked.new
-    hashed, shape = (Hashed, _Unchanging) if isinstance(new, NewIntent) else (HashedOperations, _UnchangingOperations)
-    members = shape(
-        **{name: getattr(new, name) for name in hashed.__struct_fields__},
-        hash=Bytes32.from_raw(checked.hash), execution_hash=new.execution_hash, created_at=iso_time(created_at_ms),
-    )  # fmt: skip
-    return encode(members).decode()
 
 
 async def _merge(
@@ -298,3 +285,5 @@ async def _update(tx: Transaction, intent: _LockedIntent, claim: Claim, now_ms: 
             WHERE seq = ?""",
         (*claim, standing, intent.proposal_count, intent.log_count, now_ms, intent.key.seq),
     )
+    if claim.status == SUCCEEDED != before.status and intent.key.generation is SECOND:
+        await keep(tx, intent.key.seq)

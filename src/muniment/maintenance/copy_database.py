@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.blocks import IN_DATABASE, open_blocks
 from muniment.errors import DatabaseUnavailable, Unavailable
+from muniment.intents.nonces.sharing import shared
+from muniment.maintenance import databases
 from muniment.maintenance.epoch import new_number
 from muniment.storage import open_database, open_source, open_target, registry_copy as copying
 from muniment.tlog.sequencing.opening import is_generated
@@ -61,8 +63,11 @@ def copy(
     *,
     blocks_url: str | None,
     on_progress: Callable[[int, int], None],
+    on_finding: Callable[[str], None],
 ) -> Summary:
     """Copy all rows. `on_progress` gets the number of rows that are copied, and of all.
+
+    `on_finding` gets a line for each two intents of one nonce: they are copied as they are.
 
     Raises `ValueError` for URLs of no database, a target that is not empty, functions whose blocks are not at
     `blocks_url`, and rows that the target refuses; `Unavailable` when a database does not answer.
@@ -76,7 +81,21 @@ def copy(
         database_read_urls="",
         blocks_url=settings.blocks_url if blocks_url is None else blocks_url,
     )
-    return asyncio.run(_copy(settings, source_url, after, on_progress))
+    return asyncio.run(_copy_and_tell(settings, source_url, after, on_progress, on_finding))
+
+
+async def _copy_and_tell(
+    settings: Settings,
+    source_url: str,
+    after: Settings,
+    on_progress: Callable[[int, int], None],
+    on_finding: Callable[[str], None],
+) -> Summary:
+    summary = await _copy(settings, source_url, after, on_progress)
+    async with databases.opened(after) as copied:
+        async for line in shared(copied):
+            on_finding(line)
+    return summary
 
 
 async def _copy(

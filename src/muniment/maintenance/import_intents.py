@@ -28,11 +28,13 @@ async def opened_import(
     is_stream: bool,
     restart: bool,
     on_refused: Callable[[int, Refusal], None],
+    on_shared: Callable[[int, str], None],
 ) -> AsyncGenerator[Import]:
     """An import that is ready to run, with `file` at the position where it starts.
 
     A stream (`is_stream`) can be read only once, and has no stored position. `on_refused` gets the number of each
-    refused line and the reason. Raises `Refusal`, `ValueError` for a wrong chains file, and `OSError`.
+    refused line and the reason, `on_shared` that of each line that is the second intent of one nonce. Raises
+    `Refusal`, `ValueError` for a wrong chains file, and `OSError`.
     """
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
     async with databases.opened(settings) as database:
@@ -45,7 +47,7 @@ async def opened_import(
         yield Import(
             database=database, protocol=settings.protocol_name, chains=chains,
             grace_s=settings.settlement_grace_s, now_ms=lambda: _wall_ms() - ahead_ms,
-            source=source, on_refused=on_refused, progress=start,
+            source=source, on_refused=on_refused, on_shared=on_shared, progress=start,
         )  # fmt: skip
 
 

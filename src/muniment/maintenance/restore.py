@@ -16,6 +16,7 @@ import msgspec
 from muniment import durable
 from muniment.auth.secrets import RING_SIZE_MAX, RingFile
 from muniment.errors import Integrity
+from muniment.intents.nonces.sharing import IN_FILE, told
 from muniment.maintenance.backup_format import (
     BLOCKS,
     DATABASE,
@@ -94,7 +95,8 @@ def restore(
     """Restore the backup in `directory` to the place of `settings`, where no registry is yet.
 
     With `rotate` None, `wants_rotation` decides, once the backup is checked and if it holds secrets. `on_finding` gets
-    a line for each function with missing or damaged blocks. Raises `Refusal`, `ValueError` or `OSError`; only a failing
+    a line for each function with missing or damaged blocks, and for each two intents of one nonce, which are restored
+    as they are. Raises `Refusal`, `ValueError` or `OSError`; only a failing
     disk is found after the first write.
     """
     place = database_file(settings, _OTHER_ENGINE)
@@ -106,6 +108,9 @@ def restore(
         _check_place(settings, place)
         _check_fit(settings, described, rotate=rotate)
         with _checked(directory, described, on_progress, on_finding) as database:
+            if [*database.fetch("SELECT 1 FROM sqlite_master WHERE name = 'intents_2'")]:
+                for line in told(database.fetch(IN_FILE)):
+                    on_finding(line)
             if rotate is None:
                 rotate = not _has_own_secrets(settings, described) and wants_rotation()
             copy_blocks = partial(

@@ -50,6 +50,7 @@ _KEYS: Final[dict[LiteralString, LiteralString]] = {
     "intents_2": "seq",
     "intent_users_2": "user_address seq",
     "intent_ops_2": "op seq",
+    "intent_nonces": "trigger_sig settler nonce",
     "intent_proposals_2": "intent_seq n",
     "intent_logs_2": "intent_seq n",
     "executions": "chain_id block_hash transaction_hash log_index",

@@ -78,7 +78,7 @@ async def test_imports_of_the_same_lines_in_other_orders_meet_no_deadlock(machin
     async def imported(database: Database, order: list[bytes]) -> Import:
         run = Import(
             database=database, protocol="Mimic", chains={}, grace_s=GRACE_S, now_ms=lambda: NOW_MS, source=None,
-            on_refused=lambda _, refusal: refused.append(refusal),
+            on_refused=lambda _, refusal: refused.append(refusal), on_shared=lambda *_: None,
         )  # fmt: skip
         assert await run.run(io.BytesIO(b"".join(order)), lambda: True)
         return run

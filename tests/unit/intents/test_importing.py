@@ -37,19 +37,20 @@ NOW_MS = 1_795_204_080_123
 
 @dataclass
 class World:
-    """A registry, and the refusals of the last import into it."""
+    """A registry, and the refusals and the shared nonces of the last import into it."""
 
     context: Context
     refused: list[tuple[int, Refusal]] = field(default_factory=list)
+    shared: list[tuple[int, str]] = field(default_factory=list)
 
     def job(
         self, progress: Progress | None = None, *, source: str | None = SOURCE, lines_per_batch: int = LINES_PER_BATCH
     ) -> Import:
-        self.refused.clear()
+        self.refused, self.shared = [], []
         return Import(
             database=self.context.database, protocol="Mimic", chains=CATALOGUE, grace_s=3600,
-            now_ms=self.context.now_ms, source=source, on_refused=lambda n, why: self.refused.append((n, why)),
-            progress=progress or Progress(), lines_per_batch=lines_per_batch,
+            now_ms=self.context.now_ms, source=source, progress=progress or Progress(), lines_per_batch=lines_per_batch,
+            on_refused=lambda n, x: self.refused.append((n, x)), on_shared=lambda n, x: self.shared.append((n, x)),
         )  # fmt: skip
 
     async def run(self, data: bytes) -> Tally:

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from test_importing import World
+from test_importing import NOW_MS, World
 
 from muniment.context import Context
 from muniment.storage.database import Transaction
@@ -23,7 +23,7 @@ from operator_client import (
 pytestmark = pytest.mark.spoils_events("rows are removed between two imports")
 TABLES = (
     "audit_entries", "intent_logs", "intent_proposals", "intents",
-    "intent_logs_2", "intent_proposals_2", "intent_users_2", "intent_ops_2", "intents_2",
+    "intent_logs_2", "intent_proposals_2", "intent_users_2", "intent_ops_2", "intent_nonces", "intents_2",
 )  # fmt: skip
 
 
@@ -90,3 +90,44 @@ async def test_an_export_in_parts_loses_nothing(world: World) -> None:
     await world.run(b"\n".join(lines(count)))
     exported = [json.loads(each)["nonce"] for each in (await world.export()).splitlines()]
     assert exported == [f"0x{n:064x}" for n in range(count)]
+
+
+def of_one_nonce(fee: int, deadline: int, **members: Any) -> OperationsDraft:
+    """Intents that differ in their fee and deadline."""
+    fees = [{"token": "0x" + "22" * 20, "amount": str(fee)}]
+    return OperationsDraft(deadline=deadline, members={"maxFees": fees, **members})
+
+
+PAST = NOW_MS // 1_000
+
+
+async def test_a_line_whose_nonce_another_intent_has_is_refused_while_it_can_be_executed(
+    world: World, client: httpx2.AsyncClient
+) -> None:
+    first, second = of_one_nonce(1, PAST), of_one_nonce(2, PAST + 1)
+    tally = await world.run(json.dumps(first.body).encode() + b"\n" + json.dumps(second.body).encode())
+    assert (tally.stored, tally.refused) == (1, 1)
+    ((number, refusal),) = world.refused
+    assert (number, refusal.code, refusal.facts) == (2, "nonce-taken", {"intent": first.hash})
+    assert world.shared == []
+    assert (await client.get(f"/intents/{second.hash}")).status_code == 404
+
+
+@pytest.mark.parametrize("status", ["created", "succeeded"])
+async def test_lines_past_their_deadline_are_recorded_and_reported(
+    world: World, client: httpx2.AsyncClient, context: Context, status: str
+) -> None:
+    first, second = of_one_nonce(1, PAST - 5), of_one_nonce(2, PAST - 3, status=status)
+    tally = await world.run(json.dumps(first.body).encode() + b"\n" + json.dumps(second.body).encode())
+    assert (tally.stored, tally.refused) == (2, 0)
+    assert world.shared == [(2, f"two intents of one nonce: {second.hash} and {first.hash}")]
+    # The nonce is held until the last of the two deadlines, or by the one that succeeded.
+    ((holder, deadline),) = await context.database.fetch("SELECT intent_hash, deadline FROM intent_nonces")
+    if status == "succeeded":
+        assert ("0x" + holder.hex(), deadline) == (second.hash, None)
+    else:
+        assert ("0x" + holder.hex(), int.from_bytes(deadline)) == (first.hash, PAST - 3)
+    exported = await world.export()
+    await world.run(exported)
+    assert len(world.shared) == 1
+    assert len((await client.get("/intents?generation=all")).json()) == 2

@@ -51,6 +51,7 @@ from muniment.intents.types.second import (
     OperationsIntent as OperationsIntent,
     OpType as OpType,
 )
+from muniment.intents.types.stored import record_of as record_of
 from muniment.intents.types.texts import (
     LOG_BYTES_MAX as LOG_BYTES_MAX,
     ConfigSig as ConfigSig,

@@ -1,0 +1,1 @@
+"""The nonces of intents of the second form, of which the settlement contract would pay each intent."""
