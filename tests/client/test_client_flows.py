@@ -230,3 +230,48 @@ def test_a_page_of_a_proxy_is_an_unavailable_service() -> None:
     fed = Fed()
     with pytest.raises(Unavailable, match="Bad gateway"):
         fed.run(login.balances(fed.session(token="token")), [refused(502)] * 6)
+
+
+URL = "https://registry.example.org"
+
+
+def named(url: str) -> Reply:
+    """A nonce of a registry that says its URL, in an answer with the time of the registry."""
+    content = json.dumps({"address": ME.address, "nonce": NONCE, "publicUrl": url}).encode()
+    return Reply(200, {"date": "Fri, 20 Nov 2026 19:48:00 GMT"}, content)
+
+
+@pytest.mark.parametrize(
+    "asked", [URL, f"{URL}:443", "https://Registry.example.org/", "http://registry.example.org:80"]
+)
+def test_a_login_at_a_registry_with_a_url_is_signed_in_words(asked: str) -> None:
+    fed = Fed()
+    assert fed.run(login.log_in(fed.session(url=asked), 60), [named(URL), logged_in()]) == "token"
+    (text,) = fed.signed
+    assert text.splitlines() == [
+        "registry.example.org wants you to sign in with your Ethereum account:", ME.address, "",
+        "Log in to this registry. The signature permits nothing else.", "", f"URI: {URL}", "Version: 1", "Chain ID: 1",
+        f"Nonce: {NONCE[2:]}", "Issued At: 2026-11-20T19:48:00.000Z",
+    ]  # fmt: skip
+    body = json.loads(fed.sent[-1].body or b"")
+    assert body == {**body, "address": ME.address, "message": text, "lifetimeSeconds": 60}
+
+
+@pytest.mark.parametrize("asked", ["https://relay.example.org", f"{URL}:8443", "http://127.0.0.1:8787", ""])
+@pytest.mark.parametrize(
+    "url",
+    [URL, f"{URL}\nURI: {URL}", "https://registry.example.org:x", "registry.example.org", "https://[", f"{URL} "],
+)
+def test_a_login_for_another_registry_is_not_signed(asked: str, url: str) -> None:
+    fed = Fed()
+    with pytest.raises(Forged, match="nothing was signed"):
+        fed.run(login.log_in(fed.session(url=asked)), [named(url)])
+    assert fed.signed == []
+
+
+@pytest.mark.parametrize("url", [f"{URL}\nURI: {URL}", f"{URL}\n", "https://registry.example.org/ für alle"])
+def test_a_url_brings_no_words_of_its_own_into_the_text(url: str) -> None:
+    fed = Fed()
+    with pytest.raises(Forged, match="nothing was signed"):
+        fed.run(login.log_in(fed.session(url=URL)), [named(url)])
+    assert fed.signed == []

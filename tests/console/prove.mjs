@@ -4,8 +4,8 @@ import { readFileSync } from "node:fs";
 
 const proofs = new URL("../../src/muniment/console/assets/proofs/", import.meta.url);
 const load = (name) => import(new URL(name, proofs).href);
-const [bytes, typed, cid, content, car, log] = await Promise.all(
-  ["bytes.js", "typed-data.js", "cid.js", "content.js", "car.js", "log.js"].map(load),
+const [bytes, typed, cid, content, car, log, signIn] = await Promise.all(
+  ["bytes.js", "typed-data.js", "cid.js", "content.js", "car.js", "log.js", "sign-in.js"].map(load),
 );
 const { hex, unhex } = bytes;
 const known = {
@@ -23,6 +23,7 @@ const known = {
   signerOfHash: (hash, signature) => typed.signerOf(unhex(hash), signature),
   textSigner: (text, signature) => typed.signerOf(typed.textDigest(text), signature),
   address: (text) => typed.addressOf(text),
+  signIn: (url, host, address, nonce, at) => signIn.signInText(url, host, address, nonce, new Date(at)),
   bundleCid: (manifest, wasm, profile) => content.bundleCid(unhex(manifest), unhex(wasm), profile),
   checkCar: async (text, file) => {
     const found = await car.checkCar(text, unhex(file));

@@ -16,6 +16,7 @@ from browsing import violations
 from builders import Bundle, Wallet
 from console_world import HOSTILE, Registry
 from injected_wallet import InjectedWallet, choose, opened, wizard_of
+from muniment.evm.sign_in import read_sign_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 KEY, OTHER = Wallet(81).key, Wallet(82).key
@@ -195,6 +196,34 @@ async def test_the_account_is_used_after_a_log_in(chromium: Browser, registry: R
         await page.get_by_role("button", name="Log out").click()
         await expect(page.get_by_role("button", name="Log in with a wallet")).to_be_visible()
         assert await page.evaluate("sessionStorage.length") == 0
+
+
+async def test_a_log_in_names_the_registry(chromium: Browser, registry: Registry) -> None:
+    wallet = InjectedWallet(Wallet(84).key)
+    async with opened(chromium, registry, "console/account", wallet) as (page, watch):
+        await page.get_by_role("button", name="Log in with a wallet").click()
+        await choose(page, wallet)
+        await expect(page.get_by_text("Logged in as")).to_contain_text(wallet.address)
+        login = next(each for each in watch.requests if each.url.endswith("/users/authenticate"))
+        said = read_sign_in(json.loads(login.post_data or "")["message"])
+        domain = registry.url.partition("//")[2]
+        assert (said.domain, said.uri, said.address) == (domain, registry.url, wallet.address)
+
+
+async def test_a_log_in_at_another_registry_is_not_signed(chromium: Browser, registry: Registry) -> None:
+    wallet = InjectedWallet(Wallet(85).key)
+
+    async def name(route: Route) -> None:
+        response = await route.fetch()
+        other = {**await response.json(), "publicUrl": "https://registry.example.org"}
+        await route.fulfill(response=response, json=other)
+
+    async with opened(chromium, registry, "console/account", wallet) as (page, _):
+        await page.route("**/users/nonce", name)
+        await page.get_by_role("button", name="Log in with a wallet").click()
+        await choose(page, wallet)
+        await expect(page.get_by_text("Nothing was signed")).to_be_visible()
+        assert [each for each in wallet.asked if each["method"] == "personal_sign"] == []
 
 
 async def test_newer_rows_are_told_and_never_moved(chromium: Browser, registry: Registry) -> None:

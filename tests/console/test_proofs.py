@@ -15,6 +15,7 @@ from proving import ASSETS, HERE, NODE, Failed, prove
 from builders import Wallet
 from muniment.errors import Invalid
 from muniment.evm.address import Address
+from muniment.evm.sign_in import read_sign_in, write_sign_in
 from muniment.evm.signature import personal_digest
 from muniment.evm.typed_data import Domain, compile_types, digest
 from muniment.ipfs.block import block_of
@@ -22,6 +23,7 @@ from muniment.ipfs.car import car_header, car_section
 from muniment.ipfs.cid import DAG_PB, SHA2_256, Cid, CidParts, decode_cid
 from muniment.ipfs.dag_pb import Link, encode_node
 from muniment.ipfs.unixfs import PROFILES, Import, encode_file_data, import_files
+from muniment.wire import iso_time
 
 VECTORS = HERE.parent / "vectors"
 BUNDLES = sorted(path for path in (VECTORS / "bundles").iterdir() if path.is_dir())
@@ -53,6 +55,30 @@ def test_signers_of_texts_are_those_of_other_implementations() -> None:
     assert cases
     found = prove(*(("textSigner", case["nonce"], case["signature"]) for case in cases))
     assert found == [str(Address.parse(case["address"])) for case in cases]
+
+
+def test_a_log_in_in_words_is_the_text_that_the_registry_reads() -> None:
+    address, nonce, at_ms = Wallet(5).address, "0x" + "2a" * 32, 1_795_204_080_123
+    urls = {
+        "https://registry.example.org": "registry.example.org", "https://a.example.org:8443/b?c": "a.example.org:8443",
+        "http://127.0.0.1:8787/": "127.0.0.1:8787", "https://[2001:db8::1]:444": "[2001:db8::1]:444",
+    }  # fmt: skip
+    found = prove(*(("signIn", url, host, address, nonce, at_ms) for url, host in urls.items()))
+    for url, text in zip(urls, found, strict=True):
+        assert text == write_sign_in(url, address=address, nonce=nonce[2:], issued_at=iso_time(at_ms))
+        said = read_sign_in(text)
+        assert (said.domain, said.uri, said.issued_at_ms) == (urls[url], url, at_ms)
+
+
+def test_a_log_in_at_another_registry_is_not_written() -> None:
+    address, nonce = Wallet(5).address, "0x" + "2a" * 32
+    urls = [
+        "https://other.example.org", "https://registry.example.org:8443", "https://registry.example.org/\nURI: x",
+        "https://registry.example.org\t", "registry.example.org", "undefined", "https://[", "",
+    ]  # fmt: skip
+    found = prove(*(("signIn", url, "registry.example.org", address, nonce, 0) for url in urls))
+    assert all(isinstance(each, Failed) for each in found), found
+    assert "Nothing was signed" in found[0]
 
 
 def test_another_bit_is_another_signer() -> None:

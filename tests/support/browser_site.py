@@ -15,6 +15,7 @@ from console_world import Registry, fill
 from limitless import unlimited_settings
 from muniment.app import Application, build_context
 from operator_client import operator_key
+from ports import free_port
 from service import Service
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ async def registry(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
     for part in (context.outgoing, context.outgoing_webhooks, context.database):
         await part.close()
     # The log begins when the service runs, and has its records within seconds.
-    service = Service(data_dir, environment={"MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_INTERVAL_S": "1"}).start()
+    port = free_port()
+    named = {"MUNIMENT_PUBLIC_URL": f"http://127.0.0.1:{port}"}  # so people log in in words
+    log = {"MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_INTERVAL_S": "1"}
+    service = Service(data_dir, port=port, environment={**log, **named}).start()
     yield Registry(service.url, world, key)
     service.stop()
 

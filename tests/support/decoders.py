@@ -24,6 +24,7 @@ from muniment.chains import multicall, prices
 from muniment.chains.tokens import parse_token_list
 from muniment.evm import abi
 from muniment.evm.hex import data_of, quantity_of
+from muniment.evm.sign_in import read_sign_in
 from muniment.evm.struct_types import read_types
 from muniment.evm.words import WORDS, Misfit
 from muniment.functions import gateway
@@ -152,6 +153,10 @@ _MANIFEST = Bundle().manifest
 _TOKENS = b'{"name":"x","timestamp":"2026-01-01T00:00:00Z","version":{"major":1,"minor":0,"patch":0},"tokens":['
 _TOKEN = b'{"chainId":1,"address":"0x%s","decimals":18,"symbol":"A","name":"A","logoURI":"' % (b"11" * 20)
 _PART = b'--x\r\nContent-Disposition: form-data; name="file"; filename="manifest.json"'
+_SIGN_IN = b" wants you to sign in with your Ethereum account:\n"
+_SIGNED_IN = (
+    b"0x" + b"11" * 20 + b"\n\n\nURI: a:\nVersion: 1\nChain ID: 1\nNonce: 12345678\nIssued At: 2026-11-20T19:48:00Z"
+)
 _ROOT = decode_cid("QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4")
 _RING = ring_of((bytes(range(32)),))
 
@@ -399,6 +404,31 @@ DECODERS: tuple[Decoder, ...] = (
         ("evm._IDENTIFIER compile", "evm._BUILTIN compile"),
         frames=(*PLAIN, (b"uint", b"")),
     ),
+    Decoder(
+        "a log-in in words",
+        _text(read_sign_in),
+        (
+            "evm.read_sign_in split",
+            "evm._SCHEME compile",
+            "evm._USER compile",
+            "evm._HOST_AND_PORT compile",
+            "evm._PATH compile",
+            "evm._QUERY compile",
+            "evm._STATEMENT compile",
+            "evm._TIME compile",
+            "evm._matches compile",
+        ),
+        frames=(
+            *PLAIN,
+            (b"", _SIGN_IN),
+            (b"a" + _SIGN_IN + b"0x" + b"11" * 20 + b"\n\n", b"\n\nURI: "),
+            *((b"a" + _SIGN_IN + b"0x" + b"11" * 20 + b"\n\n\nURI: " + begin, b"") for begin in (b"", b"a:", b"a://")),
+            (b"a" + _SIGN_IN + _SIGNED_IN, b""),
+            (b"a" + _SIGN_IN + _SIGNED_IN + b"\nResources:", b""),
+            (b"a" + _SIGN_IN + _SIGNED_IN.rstrip(b"Z") + b".", b"Z"),
+        ),
+        size=4 * KIB,  # a message has at most half of it
+    ),
     Decoder("the name of an object in a bucket", _text(s3._OBJECT.fullmatch), ("blocks._OBJECT compile",)),
     Decoder("an error of an S3 server", _text(s3._symptom), ("blocks._STATUS compile",)),
     Decoder(
@@ -566,6 +596,8 @@ TRUSTED: dict[str, frozenset[str]] = {
             "evm._BASE_URL compile",
             "evm.load_chains loads",
             "evm._explorer_url urlsplit",
+            "evm.domain_of urlsplit",
+            "evm.write_sign_in urlsplit",
             "evm._url urlsplit",
             "evm._check_url urlsplit",
             "evm.TokenLists._fetch urlsplit",

@@ -124,6 +124,11 @@ def signed_nonce(ring: Ring, address: Address, signature: Signature, window: int
     return None
 
 
+def named_nonce(ring: Ring, address: Address, digits: str, window: int) -> Nonce | None:
+    """The nonce of `address`, acceptable in `window`, with these hex digits, if there is one."""
+    return next((nonce for nonce in _acceptable(ring, address, window) if nonce.raw.hex() == digits), None)
+
+
 async def use_nonce(transaction: Transaction, address: Address, nonce: Nonce) -> bool:
     """Record that `nonce` was used; False if it was used before, or if the records of its window are deleted."""
     if nonce.window <= await _forgotten(transaction):

@@ -25,6 +25,7 @@ _CREDENTIAL: Final = re.compile("[!-~]([ -~]*[!-~])?")
 
 
 def session_of(  # noqa: PLR0913 - settings, by name
+    url: str,
     *,
     signer: Signer | None,
     address: str | None,
@@ -37,7 +38,7 @@ def session_of(  # noqa: PLR0913 - settings, by name
     timeout_s: float,
     retry: Retry,
 ) -> Session:
-    """The state of a client. `chains` maps ids of chains to settlement contracts.
+    """The state of a client of the registry at `url`. `chains` maps ids of chains to settlement contracts.
 
     Raises `InvalidAddress`, and `ValueError` for a credential that no header can hold.
     """
@@ -52,6 +53,7 @@ def session_of(  # noqa: PLR0913 - settings, by name
         verifies=verify,
         can_sign=signer is not None,
         settlers=tuple(SettlementDomain(chain, Address.parse(settler)) for chain, settler in chains.items()),
+        url=url,
         retry=retry,
         address=None if (named := signer.address if signer else address) is None else Address.parse(named),
         api_key=api_key,

@@ -84,6 +84,10 @@ class Settings:
         secret=True,
     )
     protocol_name: str = _setting("Mimic", "First word of the EIP-712 domain `<name> Protocol - Registry`")
+    public_url: str = _setting(
+        "",
+        "URL at which users reach the registry, for the text that they sign to log in; empty: they sign a bare nonce",
+    )
     issuer: str = _setting("muniment", "`iss` and `aud` of login tokens")
     token_lifetime_s: int = _setting(86_400, "Lifetime of a login token in seconds", at_least=60)
     unixfs_profile: str = _setting(
@@ -196,11 +200,10 @@ class Settings:
             raise SettingError("trace_ratio needs a trace_endpoint")
         if not self.ipfs_pin_authorization.isascii() or not self.ipfs_pin_authorization.isprintable():
             raise SettingError("ipfs_pin_authorization has characters that no header field may have")
-        if self.ipfs_pin_url and not is_base_url(self.ipfs_pin_url):
-            raise SettingError(
-                "ipfs_pin_url must be http://host:port or https://host:port, and may have a path; "
-                "credentials belong into ipfs_pin_authorization"
-            )
+        for name, rest in {"ipfs_pin_url": "credentials belong into ipfs_pin_authorization", "public_url": ""}.items():
+            if (url := getattr(self, name)) and not is_base_url(url):
+                must = f"{name} must be http://host:port or https://host:port, and may have a path"
+                raise SettingError(f"{must}; {rest}" if rest else must)
 
     def __repr__(self) -> str:
         """The values of `shown`, which masks secrets."""

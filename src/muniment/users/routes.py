@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from muniment.auth.api_keys import api_key
 from muniment.auth.caller import TokenCaller
-from muniment.auth.nonces import WINDOW_MS, issue_nonce, signed_nonce, use_nonce, window_at
+from muniment.auth.nonces import WINDOW_MS, Nonce, issue_nonce, signed_nonce, use_nonce, window_at
 from muniment.auth.secrets import ring_of
 from muniment.auth.tokens import issue_token, key_set
 from muniment.context import Context
@@ -29,9 +29,12 @@ from muniment.users.types import (
     ProfileUpdate,
     Rotation,
 )
+from muniment.users.words import nonce_of, worded
 from muniment.wire import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muniment.storage.database import Transaction
 
 _PRIVATE = (JSON, NO_STORE)
@@ -44,15 +47,23 @@ async def request_nonce(context: Context, body: NonceRequest) -> Ready[NonceResu
     The nonce is good for five to ten minutes and for one login. Asking stores nothing.
     """
     nonce = await issue_nonce(context, body.address)
-    return Ready(encode(NonceResult(address=body.address, nonce=HexString.from_raw(nonce.raw))), _PRIVATE)
+    shown = NonceResult(
+        address=body.address, nonce=HexString.from_raw(nonce.raw), public_url=_public_url(context) or None
+    )
+    return Ready(encode(shown), _PRIVATE)
+
+
+def _public_url(context: Context) -> str:
+    return context.settings.public_url.rstrip("/")
 
 
 @operation("POST", "/users/authenticate", cost=LOGIN, sheds=Shed.LATE, refuses=(LoginFailed,))
 async def authenticate(context: Context, body: Login) -> Ready[LoginResult]:
     """Log in with a signed nonce.
 
-    The signature is EIP-191 (`personal_sign`) over the nonce, as the text `0x…` or as its 32 bytes. A token of a short
-    `lifetimeSeconds` is of little use to whoever finds it later.
+    The signature is EIP-191 (`personal_sign`) over the nonce, as the text `0x…` or as its 32 bytes; or with `message`
+    over these bytes: a text that names the registry, where it has a `publicUrl`. Such a signature is of no use at
+    another registry. A token of a short `lifetimeSeconds` is of little use to whoever finds it later.
     """
     lifetime_s = _lifetime_s(context, body)
     try:
@@ -76,10 +87,10 @@ def _lifetime_s(context: Context, body: Login) -> int:
 async def _log_in(context: Context, body: Login) -> str | None:
     """Use up the signed nonce; returns the user's email address. Raises `LoginFailed`."""
     now_ms = context.now_ms()
-    ring, window = ring_of(context.secrets()), now_ms // WINDOW_MS
-    nonce = signed_nonce(ring, body.address, body.signature, window)
+    find, window = _finder(context, body, now_ms), now_ms // WINDOW_MS
+    nonce = find(window)
     if nonce is None and (given_in := await window_at(context.database, now_ms)) != window:
-        nonce = signed_nonce(ring, body.address, body.signature, given_in)
+        nonce = find(given_in)
     if nonce is None:
         raise _login_failed()
 
@@ -89,6 +100,24 @@ async def _log_in(context: Context, body: Login) -> str | None:
         return await store.ensure_user(transaction, body.address, now_ms)
 
     return await context.database.write(log_in, order=body.address.raw)
+
+
+def _finder(context: Context, body: Login, now_ms: int) -> Callable[[int], Nonce | None]:
+    """What finds the signed nonce among those that are acceptable in a window.
+
+    Raises `LoginFailed`, and `InvalidBody` for a message to a registry that has no name for itself.
+    """
+    ring = ring_of(context.secrets())
+    if body.message is None:
+        return lambda window: signed_nonce(ring, body.address, body.signature, window)
+    if not (url := _public_url(context)):
+        raise InvalidBody(
+            "this registry has no public_url that a message could name: sign the nonce", pointer="/message"
+        )
+    said = worded(body, url, now_ms)
+    if said is None:
+        raise _login_failed()
+    return lambda window: nonce_of(said, ring, body.address, window)
 
 
 def _login_failed() -> LoginFailed:

@@ -29,6 +29,12 @@ _EMAIL: Final = re.compile(
 
 _ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 
+_MESSAGE = (
+    "registry.example.org wants you to sign in with your Ethereum account:\n"
+    f"{_ADDRESS}\n\n\nURI: https://registry.example.org\nVersion: 1\nChain ID: 1\n"
+    f"Nonce: {'2a' * 32}\nIssued At: 2026-11-20T19:48:00Z"
+)
+
 Token = Annotated[
     str, Meta(description="A JWT (EdDSA); send it as x-auth-token", examples=["eyJhbGciOiJFZERTQSJ9.e30.c2ln"])
 ]
@@ -53,20 +59,55 @@ class NonceRequest(Record, frozen=True):
     example: ClassVar[dict[str, Any]] = {"address": _ADDRESS}
 
 
-class NonceResult(Record, frozen=True):
-    """What to sign: the nonce as text, by `personal_sign` (EIP-191)."""
+class NonceResult(Record, frozen=True, omit_defaults=True):
+    """What to sign: the nonce as text, by `personal_sign` (EIP-191).
+
+    Where `publicUrl` is there, better a text of ERC-4361 with the nonce: nobody can use it at another registry.
+    """
 
     address: Address
     nonce: HexString
+    public_url: (
+        Annotated[
+            str,
+            Meta(
+                description="The `URI` of a log-in in words, whose host stands in its first line",
+                examples=["https://registry.example.org"],
+            ),
+        ]
+        | None
+    ) = None
 
     example: ClassVar[dict[str, Any]] = {"address": _ADDRESS, "nonce": "0x" + "2a" * 32}
 
 
+class LoginMessage(ProvedText):
+    """A text of ERC-4361 (Sign-In with Ethereum), which was signed as it is. Its content is compared after that."""
+
+    __slots__ = ()
+
+    bytes_max: ClassVar[int] = 2_048
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string", "maxLength": bytes_max, "examples": [_MESSAGE],
+        "description": "A text of ERC-4361 with this address, the hex digits of a nonce without 0x, and the domain and "
+        "URI of `publicUrl`; at most 2,048 bytes",
+    }  # fmt: skip
+    refuses = InvalidText
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidText` for a text that is too long."""
+        if len(text.encode()) > cls.bytes_max:
+            raise InvalidText(f"at most {cls.bytes_max} bytes of UTF-8")
+        return cls(text)
+
+
 class Login(Record, frozen=True):
-    """The signature over the nonce."""
+    """The signature over the nonce, or over `message`, which has the nonce."""
 
     address: Address
     signature: Signature
+    message: LoginMessage | None = None
     lifetime_seconds: (
         Annotated[
             int,

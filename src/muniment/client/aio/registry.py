@@ -53,11 +53,12 @@ class AsyncRegistry:
     ) -> None:
         """Connect to nothing yet. Raises `ValueError` for a URL of another form."""
         self._owned = httpx2.AsyncClient(timeout=timeout_s) if http is None else None
+        checked = checked_url(url)
         session = session_of(
-            signer=signer, api_key=api_key, operator_key=operator_key, token=token, address=address, protocol=protocol,
-            chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
+            checked, signer=signer, api_key=api_key, operator_key=operator_key, token=token, address=address,
+            protocol=protocol, chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
         )  # fmt: skip
-        driver = Awaiting(checked_url(url), http or self._owned or httpx2.AsyncClient(), signer, progress)
+        driver = Awaiting(checked, http or self._owned or httpx2.AsyncClient(), signer, progress)
         self.functions = AsyncFunctions(driver, session)
         self.triggers = AsyncTriggers(driver, session)
         self.intents = AsyncIntents(driver, session)

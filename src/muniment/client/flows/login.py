@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from muniment.client.answers import decode
@@ -12,8 +14,9 @@ from muniment.client.signers import sign_text
 from muniment.client.steps import Flow, Send, Sleep
 from muniment.errors import Unauthenticated, Unavailable
 from muniment.evm.address import Address
+from muniment.evm.sign_in import domain_of, read_sign_in, write_sign_in
 from muniment.users.types import ApiKeyResult, LoginResult, NonceResult, Profile
-from muniment.wire import Amount, Record, encode
+from muniment.wire import Amount, Record, encode, iso_time
 
 if TYPE_CHECKING:
     from muniment.client.failures import Reply
@@ -39,7 +42,9 @@ class Balance(Record, frozen=True):
 
 
 def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
-    """A new token, which the session keeps. Raises `Forged` for a nonce that a wallet must not sign.
+    """A new token, which the session keeps. Raises `Forged` for a text that a wallet must not sign.
+
+    Where the registry says its URL, the signed text names it, and is of no use at another registry.
 
     `lifetime_s`: the seconds for which it and the session's later tokens are good. None: as before, or as long as the
     service says.
@@ -52,12 +57,15 @@ def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
     while True:
         failures += 1
         asked = Send("POST", "/users/nonce", encode({"address": address}), _POSTED)
-        given = decode((yield from session.answered(asked)), NonceResult)
+        reply = yield from session.answered(asked)
+        given = decode(reply, NonceResult)
         check_same(given.address, address, "address")
         if not _NONCE.fullmatch(given.nonce):
             raise Forged("the text to sign is no nonce: it might be a consent to something else")
-        signature = yield from sign_text(address, given.nonce)
-        body = encode({"address": address, "signature": signature, **lifetime})
+        text = _words(session, given, given.public_url, reply) if given.public_url else given.nonce
+        message = {"message": text} if given.public_url else {}
+        signature = yield from sign_text(address, text)
+        body = encode({"address": address, "signature": signature, **message, **lifetime})
         try:
             # A nonce is good for one login: after a lost answer it may be used up.
             reply = yield from session.answered(Send("POST", "/users/authenticate", body, _POSTED, is_repeatable=False))
@@ -70,6 +78,35 @@ def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
         check_same(found.address, address, "address")
         session.token = found.token
         return found.token
+
+
+def _words(session: Session, given: NonceResult, url: str, reply: Reply) -> str:
+    """The text to sign for a registry whose users reach it at `url`.
+
+    It says the time of the registry, for which the nonce is good. Raises `Forged` for another registry than the one
+    that the client speaks to: that one could log in there with the signature.
+    """
+    nonce, issued_at = given.nonce.removeprefix("0x"), iso_time(_date_ms(session, reply))
+    text = None
+    with suppress(ValueError):  # a URL that is none, or has line breaks, which would bring words of its own
+        written = write_sign_in(url, address=given.address, nonce=nonce, issued_at=issued_at)
+        said = read_sign_in(written)
+        text = written if (said.uri, said.domain) == (url, domain_of(session.url)) else None
+    if text is None:
+        raise Forged(
+            f"{session.url} wants a log-in at another registry to be signed, {url}: nothing was signed. If you want to "
+            "log in there, give its URL"
+        )
+    return text
+
+
+def _date_ms(session: Session, reply: Reply) -> int:
+    """The time of an answer by its `Date` (RFC 9110 section 6.6.1), or else of this machine."""
+    try:
+        at_s = parsedate_to_datetime(reply.headers.get("date", "")).timestamp()
+    except (ValueError, OverflowError):
+        at_s = session.retry.now()
+    return int(at_s * 1_000)
 
 
 def with_token(session: Session, send: Send) -> Flow[Reply]:

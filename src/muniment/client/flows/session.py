@@ -45,6 +45,8 @@ class Session:
     protocol: str = "Mimic"
     verifies: bool = True
     settlers: tuple[SettlementDomain, ...] = ()
+    # The URL of the registry. A log-in that names another one is not signed.
+    url: str = ""
     retry: Retry = field(default_factory=Retry)
     # Whoever signs; None: nobody.
     address: Address | None = None

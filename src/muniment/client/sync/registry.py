@@ -52,11 +52,12 @@ class Registry:
     ) -> None:
         """Connect to nothing yet. Raises `ValueError` for a URL of another form."""
         self._owned = httpx2.Client(timeout=timeout_s) if http is None else None
+        checked = checked_url(url)
         session = session_of(
-            signer=signer, api_key=api_key, operator_key=operator_key, token=token, address=address, protocol=protocol,
-            chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
+            checked, signer=signer, api_key=api_key, operator_key=operator_key, token=token, address=address,
+            protocol=protocol, chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
         )  # fmt: skip
-        driver = Blocking(checked_url(url), http or self._owned or httpx2.Client(), signer, progress)
+        driver = Blocking(checked, http or self._owned or httpx2.Client(), signer, progress)
         self.functions = Functions(driver, session)
         self.triggers = Triggers(driver, session)
         self.intents = Intents(driver, session)

@@ -39,7 +39,7 @@ function showLogIn(shown) {
     told.className = "";
     told.textContent = "Waiting for the wallet …";
     try {
-      await logIn(lifetime, (text) => { told.textContent = `The wallet shows this text: ${text}`; });
+      await logIn(lifetime, (text) => { fill(told, "The wallet shows this text: ", element("span", { class: "signed" }, text)); });
     } catch (error) {
       told.className = "bad";
       told.textContent = messageOf(error);

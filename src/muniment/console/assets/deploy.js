@@ -70,7 +70,7 @@ async function deploy(files, cid, told, send) {
   const words = element("p", {}, "Waiting for the wallet …");
   told.append(words, bar);
   try {
-    const by = session() ?? (await logIn(LIFETIME_SECONDS, (text) => { words.textContent = `The wallet shows this text: ${text}`; }));
+    const by = session() ?? (await logIn(LIFETIME_SECONDS, (text) => { fill(words, "The wallet shows this text: ", element("span", { class: "signed" }, text)); }));
     const { apiKey } = await call("users/api-key", { token: by.token });
     const form = new FormData();
     for (const file of files) form.append("file", file, file.name);

@@ -1,6 +1,7 @@
 // The log-in of a tab: a token that its address signed for. It is kept while the tab is open; an API key never is.
 
-import { call } from "./api.js";
+import { ask, call, root } from "./api.js";
+import { signInText } from "./proofs/sign-in.js";
 
 /** @typedef {{address: string, token: string, until: number}} Session */
 
@@ -36,12 +37,17 @@ export function logOut() {
 export async function logIn(lifetimeSeconds, onText) {
   const { connect, signText } = await import("./wallet.js");
   const by = await connect();
-  const { nonce } = await call("users/nonce", { method: "POST", body: { address: by.address } });
+  const answer = await ask("users/nonce", { method: "POST", body: { address: by.address } });
+  const { nonce, publicUrl } = await answer.json();
   // Any other text might be a consent to something else, such as the end of triggers on another registry.
   if (!NONCE.test(nonce)) throw new Error("The registry wants something else to be signed than a nonce. Nothing was signed.");
-  onText?.(nonce);
-  const signature = await signText(by, nonce);
-  const body = { address: by.address, signature, lifetimeSeconds };
+  // The nonce is good by the clock of the registry.
+  const issuedAt = new Date(answer.headers.get("date") ?? Date.now());
+  const message = publicUrl === undefined ? {} : { message: signInText(String(publicUrl), root.host, by.address, nonce, issuedAt) };
+  const text = message.message ?? nonce;
+  onText?.(text);
+  const signature = await signText(by, text);
+  const body = { address: by.address, signature, lifetimeSeconds, ...message };
   const { token } = await call("users/authenticate", { method: "POST", body });
   const made = { address: by.address, token, until: Date.now() + lifetimeSeconds * 1000 };
   sessionStorage.setItem(KEY, JSON.stringify(made));

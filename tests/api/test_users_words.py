@@ -1,0 +1,208 @@
+"""POST /users/authenticate with a message: a log-in that names the registry, and is good at no other one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+from trigger_world import check_refusal
+
+from applications import client_of
+from builders import Wallet
+from conftest import NOW_MS, Clock
+from muniment.app import Application
+from muniment.context import Context
+from muniment.wire import iso_time
+
+OWNER, STRANGER = Wallet(11), Wallet(12)
+URL = "https://registry.example.org:8443/muniment"
+DOMAIN = "registry.example.org:8443"
+NOW = iso_time(NOW_MS)
+
+Unchanged = Callable[[], Any]
+
+
+@asynccontextmanager
+async def at(context: Context, public_url: str) -> AsyncIterator[httpx2.AsyncClient]:
+    named = replace(context, settings=replace(context.settings, public_url=public_url))
+    async with client_of(Application(named)) as client:
+        yield client
+
+
+@pytest.fixture
+async def client(context: Context) -> AsyncIterator[httpx2.AsyncClient]:
+    """A registry with a URL. It is not that of the fixture `settings`, with which PostgreSQL is shared."""
+    async with at(context, URL + "/") as client:
+        yield client
+
+
+async def ask(client: httpx2.AsyncClient, wallet: Wallet = OWNER) -> str:
+    """The hex digits of a nonce."""
+    response = await client.post("/users/nonce", json={"address": wallet.address})
+    assert response.status_code == 200, response.text
+    return response.json()["nonce"][2:]
+
+
+def message(nonce: str, **given: str) -> str:
+    """The text for a nonce; `given` replaces a part of it, and an empty part has no line."""
+    parts = {
+        "origin": DOMAIN, "address": OWNER.address, "statement": "Log in: yes (or no)?", "uri": URL, "version": "1",
+        "chain": "1", "issued": NOW, "expires": "", "not_before": "", "request": "", "resources": "",
+    } | given  # fmt: skip
+    lines = [
+        f"{parts['origin']} wants you to sign in with your Ethereum account:", parts["address"], "",
+        *([parts["statement"]] if parts["statement"] else []), "",
+        f"URI: {parts['uri']}", f"Version: {parts['version']}", f"Chain ID: {parts['chain']}", f"Nonce: {nonce}",
+        f"Issued At: {parts['issued']}",
+    ]  # fmt: skip
+    names = {"expires": "Expiration Time", "not_before": "Not Before", "request": "Request ID"}
+    lines += [f"{name}: {parts[key]}" for key, name in names.items() if parts[key]]
+    lines += ["Resources:", *(f"- {each}" for each in parts["resources"].split())] if parts["resources"] else []
+    return "\n".join(lines)
+
+
+async def send(
+    client: httpx2.AsyncClient, text: str, wallet: Wallet = OWNER, address: str = OWNER.address
+) -> httpx2.Response:
+    body = {"address": address, "signature": wallet.sign_text(text), "message": text}
+    return await client.post("/users/authenticate", json=body)
+
+
+async def test_a_registry_with_a_url_names_it_beside_its_nonces(client: httpx2.AsyncClient, context: Context) -> None:
+    asked = {"address": OWNER.address}
+    assert (await client.post("/users/nonce", json=asked)).json()["publicUrl"] == URL
+    async with at(context, "") as nameless:
+        assert list((await nameless.post("/users/nonce", json=asked)).json()) == ["address", "nonce"]
+
+
+async def test_a_message_logs_in_once(client: httpx2.AsyncClient, nothing_stored: Unchanged) -> None:
+    text = message(await ask(client))
+    answer = await send(client, text)
+    assert (answer.status_code, list(answer.json())) == (200, ["address", "token"])
+    headers = {"x-auth-token": answer.json()["token"]}
+    assert (await client.get("/users/api-key", headers=headers)).status_code == 200
+    async with nothing_stored():
+        check_refusal(await send(client, text), 401, "login-failed")
+
+
+async def test_a_bare_nonce_is_good_as_before_and_once_together_with_its_message(client: httpx2.AsyncClient) -> None:
+    nonce = await ask(client)
+    body = {"address": OWNER.address, "signature": OWNER.sign_text(f"0x{nonce}")}
+    assert (await client.post("/users/authenticate", json=body)).status_code == 200
+    assert (await send(client, message(nonce))).status_code == 401
+
+
+GOOD: dict[str, dict[str, str]] = {
+    "no statement": {"statement": ""},
+    "its scheme": {"origin": f"https://{DOMAIN}"},
+    "an address in lower case": {"address": OWNER.address.lower()},
+    "another chain": {"chain": "8453"},
+    "issued by a clock that is ahead": {"issued": iso_time(NOW_MS + 4 * 60_000)},
+    "a time zone": {"issued": "2026-11-20T21:48:00.123456789+02:00"},
+    "more lines": {
+        "expires": iso_time(NOW_MS + 1), "not_before": NOW, "request": "a-1",
+        "resources": "ipfs://bafybeiemxf5abjwjbikoz4mc3a3dla6ual3jsgpdr4cjr3oz3evfyavhwq/ https://example.org/a?b#c",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.one_engine
+@pytest.mark.parametrize("given", GOOD.values(), ids=GOOD)
+async def test_another_text_of_the_standard_logs_in_too(client: httpx2.AsyncClient, given: dict[str, str]) -> None:
+    answer = await send(client, message(await ask(client), **given))
+    assert answer.status_code == 200, answer.text
+
+
+BAD: dict[str, dict[str, str]] = {
+    "another domain": {"origin": "other.example.org"},
+    "the domain without its port": {"origin": "registry.example.org"},
+    "a user before the domain": {"origin": f"me@{DOMAIN}"},
+    "another scheme": {"origin": f"http://{DOMAIN}"},
+    "another URI": {"uri": "https://registry.example.org:8443/other"},
+    "a URI with a slash": {"uri": f"{URL}/"},
+    "another version": {"version": "2"},
+    "no chain": {"chain": ""},
+    "another address": {"address": STRANGER.address},
+    "a wrong checksum": {"address": OWNER.address.swapcase().replace("0X", "0x")},
+    "issued before the nonce": {"issued": iso_time(NOW_MS - 20 * 60_000)},
+    "issued after the nonce": {"issued": iso_time(NOW_MS + 20 * 60_000)},
+    "issued on no day": {"issued": "2026-11-31T19:48:00Z"},
+    "expired": {"expires": NOW},
+    "not yet": {"not_before": iso_time(NOW_MS + 1)},
+    "a statement of two lines": {"statement": "a\nb"},
+    "a statement that is not ASCII": {"statement": "für dich"},
+    "a resource that is no URI": {"resources": "nothing"},
+}
+
+
+async def test_every_mismatch_is_the_one_failure_and_the_nonce_stays_good(
+    client: httpx2.AsyncClient, nothing_stored: Unchanged
+) -> None:
+    nonce = await ask(client)
+    texts = {cause: message(nonce, **given) for cause, given in BAD.items()} | {
+        "another nonce": message("ab" * 32), "a nonce with 0x": message(f"0x{nonce}"),
+        "upper case": message(nonce.upper()), "CR": message(nonce).replace("\n", "\r\n"),
+        "an end": message(nonce) + "\n", "words before": "I say: " + message(nonce), "no text": "log me in", "": "",
+        "lines in another order": message(nonce).replace("Version: 1\nChain ID: 1", "Chain ID: 1\nVersion: 1"),
+        "the bare nonce": f"0x{nonce}",
+    }  # fmt: skip
+    async with nothing_stored():
+        answers = {cause: await send(client, text) for cause, text in texts.items()}
+        answers["another wallet"] = await send(client, message(nonce), STRANGER)
+        answers["another address posts it"] = await send(client, message(nonce), OWNER, STRANGER.address)
+        spoilt = {
+            "address": OWNER.address,
+            "signature": OWNER.sign_text(message(nonce)),
+            "message": message(nonce, chain="2"),
+        }
+        answers["other bytes"] = await client.post("/users/authenticate", json=spoilt)
+        answers["without the message"] = await client.post("/users/authenticate", json={**spoilt, "message": None})
+    bare = await client.post("/users/authenticate", json={"address": OWNER.address, "signature": OWNER.sign_text("no")})
+    for cause, answer in answers.items():
+        assert answer.status_code == 401, (cause, answer.text)
+        assert {**answer.json(), "requestId": ""} == {**bare.json(), "requestId": ""}, cause
+    assert (await send(client, message(nonce))).status_code == 200
+
+
+async def test_a_message_ends_with_its_nonce(client: httpx2.AsyncClient, clock: Clock) -> None:
+    text = message(await ask(client))
+    clock.advance(minutes=11)
+    assert (await send(client, text)).status_code == 401
+
+
+@pytest.mark.one_engine
+async def test_a_message_of_another_registry_is_of_no_use(client: httpx2.AsyncClient, context: Context) -> None:
+    """A registry that hands on the nonce of another one gets a text that names itself."""
+    nonce = await ask(client)
+    text = message(nonce, origin="relay.example.org", uri="https://relay.example.org")
+    assert (await send(client, text)).status_code == 401
+    async with at(context, "https://relay.example.org") as relay:
+        assert (await send(relay, text)).status_code == 200  # it has the same secrets here
+
+
+@pytest.mark.one_engine
+async def test_a_registry_without_a_url_refuses_messages_and_the_nonce_stays_good(
+    context: Context, nothing_stored: Unchanged
+) -> None:
+    async with at(context, "") as nameless:
+        nonce = await ask(nameless)
+        async with nothing_stored():
+            response = await send(nameless, message(nonce))
+        problem = check_refusal(response, 400, "invalid-body", pointer="/message")
+        assert "public_url" in problem["detail"]
+        body = {"address": OWNER.address, "signature": OWNER.sign_text(f"0x{nonce}")}
+        assert (await nameless.post("/users/authenticate", json=body)).status_code == 200
+
+
+@pytest.mark.one_engine
+@pytest.mark.parametrize("character", ["a", "ü"])
+async def test_a_message_has_at_most_2_kib(client: httpx2.AsyncClient, character: str) -> None:
+    nonce = await ask(client)
+    rest = 2_048 - len(message(nonce, statement="a")) + 1
+    fits = message(nonce, statement=character * (rest // len(character.encode())))
+    assert (await send(client, fits)).status_code == (200 if character == "a" else 401)
+    check_refusal(await send(client, fits + character), 400, "invalid-text", pointer="/message")
