@@ -181,7 +181,20 @@ def test_a_lost_move_of_a_proposal_is_read_from_the_proposal(status: str, is_don
         "status": status, "description": "", "signatures": [], "verified": None,
     }  # fmt: skip
     found = intent("created", proposals=[proposal])
-    move(fed, [LOST, found] if is_done else [LOST, found, found], "accepted", PROPOSAL)
+    moved = intent("created", proposals=[{**proposal, "status": "accepted"}])
+    move(fed, [LOST, found] if is_done else [LOST, found, moved], "accepted", PROPOSAL)
+
+
+def test_a_proposal_that_the_answer_to_its_move_leaves_out_is_read_with_the_intent() -> None:
+    proposal = {
+        "hash": PROPOSAL, "solver": ME.address, "data": "0x", "deadline": "1", "fees": [], "feeUsd": "0",
+        "status": "accepted", "description": "", "signatures": [], "verified": None,
+    }  # fmt: skip
+    answered = intent("created")
+    move(Fed(), [answered, intent("created", proposals=[proposal])], "accepted", PROPOSAL)
+    for shown in (answered, intent("created", proposals=[{**proposal, "status": "received"}])):
+        with pytest.raises(Forged):
+            move(Fed(), [answered, shown], "accepted", PROPOSAL)
 
 
 def test_a_lost_move_with_a_transaction_is_done_only_where_the_intent_names_it() -> None:

@@ -22,19 +22,18 @@ FAMILIES: Final[dict[int, type[Refusal]]] = {
 }  # fmt: skip
 _MEMBERS: Final = frozenset({"type", "title", "status", "detail", "instance", "code", "errors", "content"})
 _FIRST_ERROR: Final = 400
-_OK: Final = 200
 # Of a page that is no problem document, such as one of a proxy.
 _SHOWN: Final = 200
 
 
-def check_answered(reply: Reply) -> Reply:
-    """`reply`, if the service did what it was asked. Raises the refusal otherwise, with the reply as `answer`.
+def check_answered(reply: Reply, done: int = HTTPStatus.OK) -> Reply:
+    """`reply`, if it has the status `done`. Raises the refusal otherwise, with the reply as `answer`.
 
-    Raises `Forged` for a redirect: no operation of this client answers one.
+    Raises `Forged` for every other status below 400: a redirect, or the page of a portal, is no answer of a registry.
     """
     if reply.status >= _FIRST_ERROR:
         raise refusal_of(reply)
-    if not _OK <= reply.status < _OK + 100:
+    if reply.status != done:
         raise Forged(f"an answer of status {reply.status}, which this operation does not have")
     return reply
 

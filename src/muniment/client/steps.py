@@ -30,6 +30,8 @@ class Send:
     is_repeatable: bool = True
     # Whether the answer may come compressed by gzip. Its content is as it came: whoever unpacks it has a bound.
     takes_gzip: bool = False
+    # The status of an answer of a service that has done it; every other one below 400 is not by a registry.
+    done: int = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ def replay_log(source: str, target: str) -> None:
     from muniment.errors import Refusal, TriggerNotFound
 
     posted = unknown = refused = 0
-    with failures(), Registry(target) as registry:
+    # The target checks the signatures of owners, under a protocol name that is not known here.
+    with failures(), Registry(target, verify=False) as registry:
         for fact in _deactivations(source):
             try:
                 registry.triggers.post_deactivation(fact.trigger_sigs, fact.signature)

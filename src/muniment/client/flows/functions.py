@@ -81,6 +81,8 @@ def deploy(session: Session, bundle: Bundle) -> Flow[Function]:
     function = decode((yield from session.answered(Send("POST", "/functions", body, headers))), Function)
     if function.cid not in own:
         raise Forged(f"the service says {function.cid}, and this bundle is {own[0]} or {own[1]}")
+    if session.verifies:
+        _check_manifest(function, proof.read_manifest_bytes(bundle.manifest))
     return function
 
 
@@ -90,10 +92,14 @@ def get(session: Session, cid: str) -> Flow[Function]:
     function = yield from session.read(target("/functions/{}", asked), Function)
     check_same(function.cid, asked, "function")
     if session.verifies:
-        manifest_ = yield from manifest(session, asked)
-        claimed = (function.name, function.version, function.description)
-        check_same(claimed, (manifest_.name, manifest_.version, manifest_.description), "manifest's members")
+        _check_manifest(function, (yield from manifest(session, asked)))
     return function
+
+
+def _check_manifest(function: Function, manifest_: Manifest) -> None:
+    """Check that a record says what the manifest of the function says."""
+    claimed = (function.name, function.version, function.description)
+    check_same(claimed, (manifest_.name, manifest_.version, manifest_.description), "manifest's members")
 
 
 def page(

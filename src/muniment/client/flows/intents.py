@@ -18,7 +18,7 @@ from muniment.client.steps import Flow, Send, Sleep
 from muniment.errors import Unavailable
 from muniment.evm.hex import Bytes32
 from muniment.intents.hashes import intent_hash, proposal_hash
-from muniment.intents.lifecycle import INTENT_MOVES, PROPOSAL_MOVES, reachable
+from muniment.intents.lifecycle import CAN_EXPIRE, INTENT_MOVES, PROPOSAL_MOVES, reachable
 from muniment.intents.types import AnyIntent, AnyProposal, Intent, Log, Move, NewLog, StatusChange
 from muniment.intents.types.texts import LogId, LogText
 from muniment.wire import encode
@@ -121,17 +121,25 @@ def new_change(status: str, proposal: str | None, transaction_hash: str | None) 
 def move(session: Session, hash_: str, change: StatusChange) -> Flow[AnyIntent]:
     """Move an intent, or a proposal of it, to another status.
 
-    After a lost answer the intent is read: one that is there or beyond has moved. Raises `StatusConflict`.
+    After a lost answer the intent is read: one that is there or beyond has moved. Raises `StatusConflict`, and `Forged`
+    for an answer with an intent that has not moved.
     """
     send = _post(session, "status", hash_, encode(change), is_repeatable=False)
     begun_s, failures = session.retry.seconds(), 0
     while True:
         failures += 1
         try:
-            return _own(session, (yield from session.answered(send)), Bytes32.parse(hash_))
+            found = _own(session, (yield from session.answered(send)), Bytes32.parse(hash_))
         except (Unreachable, Unavailable) as error:
             if (pause_s := session.retry.pause_after_loss(error, failures, begun_s)) is None:
                 raise
+        else:
+            # The answer has the newest fifty proposals, and the intent by itself all.
+            is_shown = change.proposal is None or any(each.hash == change.proposal for each in found.proposals)
+            shown = found if is_shown else (yield from get(session, hash_))
+            if not (_has_moved(shown, change) or _has_expired(shown, change)):
+                raise Forged(f"the service says that it moved {hash_} to {change.status}, and shows that it has not")
+            return found
         yield Sleep(pause_s)
         found = yield from get(session, hash_)
         if _has_moved(found, change):
@@ -152,6 +160,11 @@ def _has_moved(intent: AnyIntent, change: StatusChange) -> bool:
         or (each.status == change.status and change.transaction_hash in {None, each.transaction_hash})
         for each in held
     )
+
+
+def _has_expired(intent: AnyIntent, change: StatusChange) -> bool:
+    """Whether an intent that was moved reads as expired, since its deadline has passed."""
+    return change.proposal is None and change.status in CAN_EXPIRE and intent.status == "expired"
 
 
 def _post(session: Session, what: str, hash_: str, body: bytes, *, is_repeatable: bool = True) -> Send:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
@@ -125,9 +126,7 @@ def with_token(session: Session, send: Send) -> Flow[Reply]:
 
 
 def _with(send: Send, token: str) -> Send:
-    return Send(
-        send.method, send.target, send.body, {**send.headers, "x-auth-token": token}, is_repeatable=send.is_repeatable
-    )
+    return replace(send, headers={**send.headers, "x-auth-token": token})
 
 
 def api_key(session: Session) -> Flow[str]:
@@ -148,6 +147,8 @@ def rotate_api_key(session: Session, grace_s: int | None = None) -> Flow[str]:
     send = Send("POST", "/users/api-key/rotate", body, _POSTED, is_repeatable=False)
     found = decode((yield from with_token(session, send)), ApiKeyResult)
     check_same(found.address, session.signing_address(), "address")
+    if found.api_key == session.api_key:
+        raise Forged("the service says that it has replaced the API key, and answers the old key")
     session.api_key = found.api_key
     return found.api_key
 

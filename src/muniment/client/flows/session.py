@@ -82,8 +82,8 @@ class Session:
         self.manifests[cid] = manifest
 
     def answered(self, send: Send) -> Flow[Reply]:
-        """The answer to `send`. Raises the refusal of the service, or `Unreachable`."""
-        return check_answered((yield from self.retry.reply(send)))
+        """The answer to `send`. Raises the refusal of the service, or `Unreachable`; `Forged` for another status."""
+        return check_answered((yield from self.retry.reply(send)), send.done)
 
     def read(self, target: str, kind: type[T], headers: Mapping[str, str] = JSON) -> Flow[T]:
         """What is at `target`, as a `kind`."""

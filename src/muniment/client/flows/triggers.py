@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
 
 from muniment.client import proof
 from muniment.client.answers import decode
@@ -15,6 +18,7 @@ from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.pages import Page, check_length, cursor_of
 from muniment.client.signers import sign_typed_data
 from muniment.client.steps import Flow, Send
+from muniment.errors import DeactivationNotFound
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.evm.typed_data import Domain
@@ -172,7 +176,10 @@ def refresh(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Trigger]]:
 
 
 def deactivate(session: Session, sigs: Sequence[str]) -> Flow[None]:
-    """End triggers of this wallet, at most a hundred. Ending them again changes nothing."""
+    """End triggers of this wallet, at most a hundred. Ending them again changes nothing.
+
+    Raises `Forged` unless the service shows afterwards that they are ended.
+    """
     asked = [Signature.parse(sig) for sig in sigs]
     domain = registry_domain(session.protocol)
     data: dict[str, Any] = {
@@ -184,9 +191,39 @@ def deactivate(session: Session, sigs: Sequence[str]) -> Flow[None]:
 
 
 def post_deactivation(session: Session, sigs: Sequence[str], signature: str) -> Flow[None]:
-    """End triggers by a consent that was signed before. Posting it again changes nothing."""
+    """End triggers by a consent that was signed before. Posting it again changes nothing.
+
+    Raises `Forged` unless the service shows afterwards that they are ended.
+    """
     body = encode({"triggerSigs": [*sigs], "signature": signature})
-    yield from session.answered(Send("POST", "/triggers/deactivate", body, _POSTED))
+    yield from session.answered(Send("POST", "/triggers/deactivate", body, _POSTED, done=HTTPStatus.NO_CONTENT))
+    asked, consent_ = [Signature.parse(sig) for sig in sigs], Signature.parse(signature)
+    try:
+        recorded = yield from session.read(target("/deactivations/{}", consent_), RecordedDeactivation)
+    except DeactivationNotFound:
+        # The service keeps no row of a consent that ended nothing: each trigger had ended before.
+        yield from _check_ended(session, asked)
+    else:
+        check_same(recorded.signature, consent_, "deactivation")
+        check_same([*recorded.trigger_sigs], asked, "list of triggers")
+
+
+def _check_ended(session: Session, sigs: Sequence[Signature]) -> Flow[None]:
+    """Check that a deactivation by its signer ends each of these triggers."""
+    shown = yield from refresh(session, sigs)
+    endings: dict[Signature, RecordedDeactivation] = {}
+    for sig in sigs:
+        trigger = shown.get(sig)
+        if trigger is None or trigger.deactivate_sig is UNSET:
+            raise Forged(f"the service took the deactivation of trigger {sig}, and does not show that it is ended")
+        if trigger.deactivate_sig not in endings:
+            try:
+                endings[trigger.deactivate_sig] = yield from deactivation(session, trigger.deactivate_sig)
+            except DeactivationNotFound:
+                raise Forged(f"trigger {sig} is ended by a deactivation that the service does not have") from None
+        ending = endings[trigger.deactivate_sig]
+        if sig not in ending.trigger_sigs or ending.signer != trigger.signer:
+            raise Forged(f"deactivation {ending.signature} does not end trigger {sig}")
 
 
 def deactivation(session: Session, signature: str) -> Flow[RecordedDeactivation]:

@@ -1,0 +1,194 @@
+"""A write is done when the service has it: no answer of a portal, a proxy or a liar is taken for that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from facades_world import bundle, draft, new_intent, new_proposal, signer
+from lies import telling
+from lying_world import GIVEN, Lying, lying_registry
+
+from builders import Wallet, event
+from middle import Answered, Asked, Behaviour, Forward, always
+from muniment.client import Forged, Registry
+from muniment.evm.signature import Signature
+from using import Person
+
+if TYPE_CHECKING:
+    from service import Service
+
+PORTAL = b"<html><title>Welcome to the hotel</title></html>"
+NUMBERS = count(1)
+# What a write may be answered by whoever has not done it.
+NOT_DONE: dict[str, Behaviour] = {
+    "a page of a portal": always(Answered(200, {"content-type": "text/html"}, PORTAL)),
+    "half a JSON": always(Answered(200, {"content-type": "application/json"}, b'{"triggerSigs": ["0x')),
+    "an empty 200": always(Answered(200, {}, b"")),
+    "an empty object": always(Answered(200, {"content-type": "application/json"}, b"{}")),
+    "a 202": always(Answered(202, {}, b"")),
+    "a 204": always(Answered(204, {}, b"")),
+}
+
+
+@pytest.fixture(scope="module")
+def lying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lying]:
+    with lying_registry(tmp_path_factory.mktemp("writes")) as made:
+        yield made
+
+
+def only_writes(behave: Behaviour) -> Behaviour:
+    """`behave` for writes; reads are answered honestly."""
+    return lambda asked, forward: forward() if asked.method == "GET" else behave(asked, forward)
+
+
+def new_sig(registry: Registry, lying: Lying) -> str:
+    """The signature of a trigger that is active."""
+    made = draft(lying.cid, input=GIVEN, config=event(), version=f"7.0.{next(NUMBERS)}")
+    return str(registry.triggers.create(made).sig)
+
+
+@pytest.mark.parametrize("name", NOT_DONE)
+@pytest.mark.parametrize("reads", ["honest", "the same"])
+def test_a_deactivation_that_the_service_has_not_is_forged(lying: Lying, name: str, reads: str) -> None:
+    for verify in (True, False):
+        with lying.registry(verify=verify) as registry:
+            sig = new_sig(registry, lying)
+            fault = NOT_DONE[name] if reads == "the same" else only_writes(NOT_DONE[name])
+            with lying.middle.behaving(fault), pytest.raises(Forged):
+                registry.triggers.deactivate([sig])
+            assert "deactivateSig" not in lying.truth(f"/triggers/{sig}")
+
+
+def test_the_command_does_not_say_that_a_trigger_is_deactivated_which_is_active(lying: Lying, tmp_path: Path) -> None:
+    with lying.registry() as registry:
+        sig = new_sig(registry, lying)
+    person = Person(cast("Service", lying.middle), tmp_path / "home", Wallet(7))
+    for name, fault in NOT_DONE.items():
+        with lying.middle.behaving(only_writes(fault)):
+            result = person.run("triggers", "deactivate", sig)
+        assert (result.exit_code, result.stderr[:14]) == (5, "Error: FORGED:"), (name, result.output)
+        assert "deactivated" not in result.stderr.partition("\n")[2], name
+    assert "deactivateSig" not in lying.truth(f"/triggers/{sig}")
+
+
+def shown_as(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Behaviour:
+    """A registry that says 204 and does nothing, and shows a deactivation that `change` makes of the consent."""
+    posted: dict[str, Any] = {}
+
+    def behave(asked: Asked, forward: Forward) -> Answered:
+        if asked.target == "/triggers/deactivate":
+            posted.update(json.loads(asked.body))
+            return Answered(204, {}, b"")
+        if asked.target.startswith("/deactivations/"):
+            domain = {"name": "Mimic Protocol - Registry", "version": "1"}
+            record = {
+                **posted, "signer": signer(7).address, "domain": domain, "form": "eip712",
+                "createdAt": "2026-11-20T19:48:00.123Z",
+            }  # fmt: skip
+            return Answered(200, {"content-type": "application/json"}, json.dumps(change(record)).encode())
+        return forward()
+
+    return behave
+
+
+def test_a_deactivation_of_other_triggers_is_forged(lying: Lying) -> None:
+    with lying.registry() as registry:
+        sig, another = new_sig(registry, lying), new_sig(registry, lying)
+        others = {
+            "a trigger less": lambda record: {**record, "triggerSigs": record["triggerSigs"][:1]},
+            "other triggers": lambda record: {**record, "triggerSigs": lying.sigs[:2]},
+            "another signature": lambda record: {**record, "signature": signer(5).sign_text("x")},
+        }  # fmt: skip
+        for name, change in others.items():
+            with lying.middle.behaving(shown_as(change)), pytest.raises(Forged, match="another one came"):
+                registry.triggers.deactivate([sig, another])
+            assert "deactivateSig" not in lying.truth(f"/triggers/{sig}"), name
+
+
+def test_triggers_that_ended_before_are_told_by_their_own_deactivations(lying: Lying) -> None:
+    with lying.registry() as registry:
+        first, second, third = (new_sig(registry, lying) for _ in range(3))
+        registry.triggers.deactivate([first])
+        registry.triggers.deactivate([second.upper().replace("X", "x")])
+        registry.triggers.deactivate([second, first])  # it ends nothing, so that the service keeps no row of it
+        registry.triggers.deactivate([first, third])
+        invented = signer(5).sign_text("x")
+
+        def end(answer: Any) -> Any:
+            listed = answer if isinstance(answer, list) else [answer]
+            return [{**each, "deactivateSig": invented} for each in listed]
+
+        registry.triggers.deactivate([third])
+        lies: dict[str, Behaviour] = {
+            "nothing ended": telling(lambda answer: [
+                {name: value for name, value in each.items() if name != "deactivateSig"} for each in answer
+            ], path="/triggers?"),
+            "one is withheld": telling(lambda answer: answer[:1], path="/triggers?"),
+            "an invented deactivation": telling(end, path="/triggers?"),
+        }  # fmt: skip
+        for lie in lies.values():
+            with lying.middle.behaving(lie), pytest.raises(Forged):
+                registry.triggers.deactivate([third, second])
+
+
+def test_a_consent_that_somebody_else_signed_is_posted_and_seen(lying: Lying) -> None:
+    with lying.registry() as registry:
+        sig = new_sig(registry, lying)
+    with lying.registry(signer=None) as registry:
+        registry.triggers.post_deactivation([sig], signer(7).sign_text(sig))
+        assert Signature.parse(lying.truth(f"/triggers/{sig}")["deactivateSig"])
+
+
+@pytest.mark.parametrize("name", NOT_DONE)
+def test_no_other_write_is_believed_either(lying: Lying, name: str) -> None:
+    with lying.registry(signer=signer()) as registry:
+        registry.account.log_in()
+        hash_ = registry.intents.put(new_intent()).hash
+        writes: dict[str, Callable[[], object]] = {
+            "deploy": lambda: registry.functions.deploy(bundle()),
+            "create": lambda: registry.triggers.create(draft(lying.cid, input=GIVEN, config=event(), version="8.0.0")),
+            "put": lambda: registry.intents.put(new_intent()),
+            "propose": lambda: registry.intents.propose(hash_, new_proposal()),
+            "log": lambda: registry.intents.log(hash_, "info", "a line"),
+            "move": lambda: registry.intents.move(hash_, "enqueued"),
+            "rotate": registry.account.rotate_api_key,
+        }  # fmt: skip
+        for operation, write in writes.items():
+            with lying.middle.behaving(only_writes(NOT_DONE[name])), pytest.raises(Forged):
+                write()
+            assert operation
+
+
+def test_an_intent_that_has_not_moved_is_forged(lying: Lying) -> None:
+    with lying.registry() as registry:
+        hash_ = registry.intents.put(new_intent()).hash
+        offer = registry.intents.propose(hash_, new_proposal())
+        truth = lying.truth(f"/intents/{hash_}")
+        with lying.middle.behaving(telling(lambda _: truth, "POST")):
+            with pytest.raises(Forged, match="enqueued"):
+                registry.intents.move(hash_, "enqueued")
+            with pytest.raises(Forged, match="accepted"):
+                registry.intents.move(hash_, "accepted", proposal=offer.hash)
+
+
+def test_a_rotation_that_answers_the_old_key_is_forged(lying: Lying) -> None:
+    with lying.registry(signer=signer()) as registry:
+        old = registry.account.api_key()
+        with (
+            lying.middle.behaving(telling(lambda answer: {**answer, "apiKey": old}, "POST", "/users/api-key")),
+            pytest.raises(Forged, match="old key"),
+        ):
+            registry.account.rotate_api_key(grace_s=0)
+
+
+def test_a_bundle_that_was_recorded_under_another_name_is_forged(lying: Lying) -> None:
+    with lying.registry(signer=signer()) as registry:
+        for member in ("name", "version", "description"):
+            lie = telling(lambda answer, member=member: {**answer, member: answer[member] + "-b"}, "POST", "/functions")
+            with lying.middle.behaving(lie), pytest.raises(Forged, match="manifest"):
+                registry.functions.deploy(bundle())
