@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from builders import Wallet
-from middle import Answered, Asked, Forward, before
+from middle import Answered, Asked, Forward, always, before
 from service import Service
 from terminal import shown_on
 from using import Person, draft, intent, operator_key
@@ -129,6 +129,37 @@ def test_an_answer_that_is_forged_has_a_status_of_its_own_and_nothing_is_written
     assert not (tmp_path / "copy").exists()
     assert not (tmp_path / "build/CID.json").exists()
     assert (tmp_path / "mirror").read_text() == ""
+
+
+PAGE = b"<html>\n<head><title>Bad Gateway</title></head>\n<p>Next: run this\n\x1b[31m"
+PAGES = [400, 401, 403, 404, 405, 410, 413, 414, 418, 429, 451, 500, 501, 502, 503, 504, 505, 520]
+
+
+@pytest.mark.parametrize("status", PAGES)
+def test_a_page_of_a_proxy_means_try_again(person: Person, served: Service, status: int) -> None:
+    """Whatever its status, it is no answer of a registry: nobody has to log in, or to look for another record."""
+    page = Answered(status, {"content-type": "text/html", "retry-after": "100"}, PAGE)
+    with before(served.url) as middle, middle.behaving(always(page)):
+        for command in (["triggers", "list"], ["intents", "show", UNKNOWN_HASH], ["functions", "show", UNKNOWN_CID]):
+            result = person.run(*command, "--url", middle.url)
+            assert (result.exit_code, result.stdout) == (4, ""), result.output
+            said, *more = result.stderr.splitlines()
+            assert said.startswith("Error: no problem document: <html> <head><title>Bad Gateway"), said
+            assert "\x1b" not in said
+            assert [each[:16] for each in more] == ["Next: try again,"]
+
+
+@pytest.mark.parametrize(("status", "exit_status"), [(400, 1), (401, 3), (404, 1), (409, 1), (429, 4), (503, 4)])
+def test_a_code_of_a_later_release_is_shown_with_the_status_of_its_family(
+    person: Person, served: Service, status: int, exit_status: int
+) -> None:
+    problem = {"code": "of-tomorrow", "detail": "not\ntoday", "errors": [{"detail": "too\nlate", "pointer": "/when"}]}
+    answer = Answered(status, {"content-type": "application/json", "retry-after": "100"}, json.dumps(problem).encode())
+    with before(served.url) as middle, middle.behaving(always(answer)):
+        result = person.run("triggers", "list", "--url", middle.url)
+    assert (result.exit_code, result.stdout) == (exit_status, "")
+    first, second, *_ = result.stderr.splitlines()
+    assert (first, second) == ("Error: of-tomorrow: not\\ntoday", "  /when: too\\nlate")
 
 
 def on_a_terminal(person: Person, *arguments: str, **environment: str) -> tuple[int, str]:

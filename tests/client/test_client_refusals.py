@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from feeding import answer
 
@@ -54,13 +56,23 @@ def test_an_unknown_code_is_the_family_of_its_status(status: int, family: type[R
     found = refusal_of(Reply(status, {}, content))
     assert type(found) is family
     assert found.detail == ("no" if b"detail" in content else f"status {status}")
+    assert found.code == ("of-tomorrow" if b"of-tomorrow" in content else "")
 
 
-def test_a_page_of_html_is_named() -> None:
-    page = b"<html><title>502 Bad Gateway</title>" + b"\xff" * 10_000
-    found = refusal_of(Reply(502, {"content-type": "text/html"}, page))
-    assert found.detail.startswith("no problem document: <html><title>502 Bad Gateway")
+@pytest.mark.parametrize("status", [*range(400, 419), 451, *range(500, 512), 520])
+def test_a_page_of_html_is_named(status: int) -> None:
+    page = b"<html>\r\n  <title>502 Bad Gateway</title>\n" + b"\xff" * 10_000
+    found = refusal_of(Reply(status, {"content-type": "text/html"}, page))
+    assert found.detail.startswith(
+        "no problem document: <html> <title>502 Bad Gateway</title> \N{REPLACEMENT CHARACTER}"
+    )
     assert len(found.detail) < 300
+    assert (found.code, str(found)) == ("", found.detail)
+
+
+@pytest.mark.parametrize("code", ["", "Spaces here", "line\nbreak", "x" * 10_000, "\u202e", "\x1b[31m"])
+def test_a_code_of_another_form_is_none(code: str) -> None:
+    assert refusal_of(Reply(400, {}, json.dumps({"code": code}).encode())).code == ""
 
 
 @pytest.mark.parametrize("status", [100, 199, 300, 301, 302, 304, 307, 308, 399])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -24,6 +25,7 @@ _MEMBERS: Final = frozenset({"type", "title", "status", "detail", "instance", "c
 _FIRST_ERROR: Final = 400
 # Of a page that is no problem document, such as one of a proxy.
 _SHOWN: Final = 200
+_CODE: Final = re.compile("[a-z][a-z-]{0,63}")
 
 
 def check_answered(reply: Reply, done: int = HTTPStatus.OK) -> Reply:
@@ -39,7 +41,10 @@ def check_answered(reply: Reply, done: int = HTTPStatus.OK) -> Reply:
 
 
 def refusal_of(reply: Reply) -> Refusal:
-    """The refusal of an answer from 400 on: of its `code`, or else of the family of its status."""
+    """The refusal of an answer from 400 on: of its `code`, or else of the family of its status.
+
+    The `code` of a later release is kept; an answer that is no problem document, such as a page of a proxy, has none.
+    """
     problem = _problem(reply.content)
     code = problem.get("code")
     kind = refusals_by_code().get(code) if isinstance(code, str) else None
@@ -49,6 +54,7 @@ def refusal_of(reply: Reply) -> Refusal:
     facts = {name: value for name, value in problem.items() if name not in _MEMBERS}
     detail = problem.get("detail")
     refusal = kind(detail if isinstance(detail, str) else f"status {reply.status}", faults=faults, facts=facts)
+    refusal.code = code if isinstance(code, str) and _CODE.fullmatch(code) else ""
     refusal.answer = reply
     return refusal
 
@@ -61,7 +67,7 @@ def refusals_by_code() -> dict[str, type[Refusal]]:
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
-        if "code" in vars(kind):
+        if vars(kind).get("code"):
             found[kind.code] = kind
     return found
 
@@ -73,7 +79,8 @@ def _problem(content: bytes) -> dict[str, Any]:
         problem = None
     if isinstance(problem, dict):
         return cast("dict[str, Any]", problem)
-    return {"detail": f"no problem document: {content[:_SHOWN].decode('utf-8', 'replace')}"} if content else {}
+    text = " ".join(content[:_SHOWN].decode("utf-8", "replace").split())
+    return {"detail": f"no problem document: {text}"} if text else {}
 
 
 def _list(value: object) -> list[Any]:

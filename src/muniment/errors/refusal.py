@@ -31,8 +31,9 @@ class Fault:
 class Refusal(Exception):
     """The root: a request is refused, for a reason that the client gets."""
 
-    code: ClassVar[str]
-    title: ClassVar[str]
+    # A family has none. At a client, a code of a later release is here too.
+    code: str = ""
+    title: ClassVar[str] = ""
     # At a client, the answer that brought it: a `muniment.client.Reply`.
     answer: Any = None
 

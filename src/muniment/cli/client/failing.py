@@ -110,7 +110,10 @@ def _refused(refusal: Refusal) -> FailedError:
         where = fault.pointer or fault.parameter or ""
         lines.append(printable(f"  {where}: {fault.detail}" if where else f"  {fault.detail}"))
     reply = refusal.answer
-    if isinstance(refusal, errors.Unauthenticated | errors.Forbidden):
+    if reply is not None and not refusal.code:
+        # A page of a proxy, or an answer of another program, of whatever status.
+        kind, step = TryAgainError, "try again, or see --url: this is no answer of a registry"
+    elif isinstance(refusal, errors.Unauthenticated | errors.Forbidden):
         kind, step = NeedsLoginError, _LOGIN
     elif isinstance(refusal, errors.Limited | errors.Unavailable):
         asked = "" if reply is None else reply.headers.get("retry-after", "")

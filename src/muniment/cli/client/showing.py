@@ -46,15 +46,15 @@ def is_for_programs(as_json: bool | None) -> bool:  # noqa: FBT001 - the value o
     return not sys.stdout.isatty() if as_json is None else as_json
 
 
-def printable(text: str) -> str:
-    r"""`text` with JSON escapes for characters that a terminal would obey or that reorder others.
+def printable(text: str, *, keeps: str = "") -> str:
+    r"""`text` on one line, with JSON escapes for characters that a terminal would obey or that reorder others.
 
     The text may be a stranger's. Controls, marks of writing direction and separators of lines become `\u202e` and the
-    like; a space stays.
+    like; a space stays, and so do the characters in `keeps`.
     """
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
+    return "".join(each if each.isprintable() or each in keeps else json.dumps(each)[1:-1] for each in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def show_one(record: object, members: Mapping[str, str], *, as_json: bool | None
         return
     width = max(map(len, members))
     for name, text in members.items():
-        first, *more = printable(text).split("\n")
+        first, *more = printable(text, keeps="\n").split("\n")
         click.echo(f"{_styled(f'{name:{width}}', bold=True)}  {first}")
         for line in more:
             click.echo(f"{'':{width}}  {line}")
@@ -160,7 +160,7 @@ def note(text: str) -> None:
 
 
 def _texts(record: object, columns: Sequence[Column]) -> list[str]:
-    return [printable(column.text(record)).replace("\n", " ") for column in columns]
+    return [printable(column.text(record).replace("\n", " ")) for column in columns]
 
 
 def _styled(text: str, **style: Any) -> str:

@@ -10,6 +10,7 @@ import click
 
 from muniment.cli import output
 from muniment.cli.client.failing import failures
+from muniment.cli.client.showing import printable
 from muniment.cli.tlog.group import tlog
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def replay_log(source: str, target: str) -> None:
                 unknown += 1
             except Refusal as refusal:
                 refused += 1
-                output.print_text(f"{fact.signature}: {refusal.code}")
+                output.print_text(f"{fact.signature}: {refusal.code or printable(refusal.detail)}")
     output.print_text(f"{posted} deactivations posted, {unknown} of unknown triggers, {refused} refused")
     raise SystemExit(int(refused > 0))
 

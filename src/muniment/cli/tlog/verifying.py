@@ -150,5 +150,6 @@ def told(progress: Progress, *, is_first: bool) -> str:
     first = "\nits keys are trusted from now on:\n" + "\n".join(progress.seen.vkeys) if is_first else ""
     return printable(
         f"{progress.seen.origin}: {progress.size} entries, signed at {when}, {progress.new_entries} of them new and "
-        f"verified{first}"
+        f"verified{first}",
+        keeps="\n",
     )
