@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from facades_world import new_intent, signer
+from facades_world import bundle, new_intent, signer
 from lies import in_place_of, telling
 from lying_world import (
     Lying,
@@ -100,6 +100,18 @@ def test_signatures_of_a_settler_that_the_client_does_not_know_are_claims(lying:
             registry.intents.get(hash_)
         with lying.registry() as registry, pytest.raises(Forged):
             registry.intents.get(hash_)
+
+
+def test_a_listing_by_a_later_uploader_shows_the_record_of_the_first(lying: Lying) -> None:
+    """Whoever has uploaded a bundle is one of its creators, and its record names the first."""
+    made, first, second = bundle(), signer(), signer()
+    for wallet in (first, second):
+        with lying.registry(signer=wallet) as registry:
+            registry.functions.deploy(made)
+    for wallet in (first, second):
+        with lying.registry() as registry:
+            (found,) = registry.functions.list(creator=wallet.address)
+            assert (found.cid in made.cids(), found.creator) == (True, first.address)
 
 
 def test_another_protocol_name_proves_nothing(lying: Lying) -> None:

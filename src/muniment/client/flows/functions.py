@@ -15,7 +15,6 @@ from muniment.client.flows.login import api_key
 from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.pages import Page, check_length, cursor_of
 from muniment.client.steps import Flow, Send
-from muniment.evm.address import Address
 from muniment.functions.rules import MANIFEST, WASM
 from muniment.functions.types import Function
 from muniment.ipfs.cid import BundleCid, Cid
@@ -105,15 +104,17 @@ def _check_manifest(function: Function, manifest_: Manifest) -> None:
 def page(
     session: Session, cursor: str | None, *, cids: list[str] | None = None, creator: str | None = None, limit: int = 100
 ) -> Flow[Page[Function]]:
-    """A page of functions, the oldest first. What it says of them are claims."""
+    """A page of functions, the oldest first. What it says of them are claims.
+
+    Under `creator` are those that this wallet has uploaded, too, after another one whose name their records show.
+    """
     asked = target("/functions", sort=1, limit=limit, cids=cids, creator=creator, cursor=cursor)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
     found = decode(reply, list[Function])
     check_length(found, limit)
     digests = None if cids is None else {Cid.parse(each).digest for each in cids}
     for function in found:
-        is_asked = digests is None or function.cid.digest in digests
-        if not is_asked or (creator is not None and function.creator != Address.parse(creator)):
+        if digests is not None and function.cid.digest not in digests:
             raise Forged(f"function {function.cid} was not asked for")
     return Page(found, cursor_of(reply))
 
