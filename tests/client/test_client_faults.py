@@ -98,23 +98,39 @@ def test_an_answer_that_comes_too_late_is_unreachable_and_the_write_may_be_store
         assert calls.do("intents.get", hash_of(new)).hash == hash_of(new)
 
 
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+# What a server sends at first, and then without an end; None: after a pause each time.
+ENDLESS = {
+    "content": (HEAD + b"\r\n", b" ", 0.05), "fields of the head": (HEAD, b"a: b\r\n", 0.05),
+    "100": (b"", b"HTTP/1.1 100 x\r\n\r\n", 0), "103": (b"", b"HTTP/1.1 103 x\r\nlink: x\r\n\r\n" * 500, 0),
+    "slow 103": (b"", b"HTTP/1.1 103 x\r\n\r\n", 0.05),
+}  # fmt: skip
+
+
 @FACADES
-def test_an_answer_that_does_not_end_is_given_up(site: Site, facade: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drivers, "ANSWER_S_MAX", 0.3)
+@pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.parametrize("connection", ["new", "kept alive"])
+def test_an_answer_that_does_not_end_is_given_up(
+    site: Site, facade: str, name: str, connection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, more, pause_s = ENDLESS[name]
 
-    def dripping(asked: Asked, forward: Forward) -> Iterator[bytes]:
+    def endless(asked: Asked, forward: Forward) -> Iterator[bytes]:
         del asked, forward
-        yield b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n"
-        for _ in range(600):
-            time.sleep(0.05)
-            yield b" "
+        yield begin
+        while True:
+            time.sleep(pause_s)
+            yield more
 
-    with (
-        client(site, facade, retry=Retry(tries=1)) as calls,
-        site.middle.behaving(dripping),
-        pytest.raises(Unreachable, match="longer"),
-    ):
-        calls.do("intents.get", "0x" + "ab" * 32)
+    with client(site, facade, retry=Retry(tries=1)) as calls:
+        if connection == "kept alive":
+            calls.every("triggers.list")
+        monkeypatch.setattr(drivers, "ANSWER_S_MAX", 0.3)
+        with site.middle.behaving(endless), pytest.raises(Unreachable, match="longer") as raised:
+            calls.do("intents.get", "0x" + "ab" * 32)
+        assert raised.value.sent
+        monkeypatch.undo()
+        assert calls.every("triggers.list") == []
 
 
 @FACADES

@@ -8,7 +8,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
@@ -190,17 +190,24 @@ def test_a_text_that_is_no_url_of_a_wallet_is_named_without_it(url: str) -> None
     assert "token" not in str(raised.value)
 
 
-def test_a_wallet_that_answers_byte_by_byte_is_left() -> None:
+@pytest.mark.parametrize(
+    ("begin", "more", "pause_s"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n", b" ", 0.05),
+        (b"", b"HTTP/1.1 103 x\r\n\r\n", 0),
+        (b"HTTP/1.1 200 OK\r\n", b"a: b\r\n", 0.05),
+    ],
+    ids=["content", "103", "fields"],
+)
+def test_a_wallet_whose_answer_does_not_end_is_left(begin: bytes, more: bytes, pause_s: float) -> None:
     def drip(listener: socket.socket) -> None:
         with listener.accept()[0] as connection:
             connection.recv(65_536)
-            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 60000\r\n\r\n")
-            try:
-                for _ in range(100):
-                    connection.sendall(b" ")
-                    time.sleep(0.1)
-            except OSError:
-                return
+            with suppress(OSError):  # the client leaves
+                connection.sendall(begin)
+                while True:
+                    connection.sendall(more)
+                    time.sleep(pause_s)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = Thread(target=drip, args=(listener,))

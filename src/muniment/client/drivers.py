@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import httpx2
 
+from muniment.client.deadlines import Connections
 from muniment.client.failures import Forged, Reply, Unreachable
 from muniment.client.steps import Send, SignText, SignTyped, Sleep
 
@@ -24,7 +25,7 @@ Progress = Callable[[str, int, int], None]
 _LONG: Final = 256 * 1024
 _PIECE: Final = 64 * 1024
 _DIGITS_MAX: Final = 16
-# An honest answer of that size comes in this time over a line of one megabit a second.
+# The longest time of a whole exchange. The largest honest answer comes in it over a line of one megabit a second.
 ANSWER_S_MAX: Final = 600
 # The longest answer is a module of 16 MiB with its bundle around it, or a page of a hundred large triggers.
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -41,6 +42,7 @@ class Blocking:
     http: httpx2.Client
     signer: Signer | None = None
     progress: Progress | None = None
+    _connections: Connections = field(default_factory=Connections, init=False, repr=False)
 
     def run(self, flow: Flow[T]) -> T:
         """The result of `flow`. Raises its errors, and `ValueError` for a signature without a signer."""
@@ -64,14 +66,19 @@ class Blocking:
                 error = raised
 
     def _exchange(self, send: Send) -> Reply:
+        exchange = self._connections.exchange(ANSWER_S_MAX)
+        arguments = {**_arguments(self.url, send, self.progress), "extensions": {"trace": exchange.hear}}
         try:
-            with self.http.stream(**_arguments(self.url, send, self.progress)) as response:
+            with exchange.watched(), self.http.stream(**arguments) as response:
+                exchange.hold(response.extensions)
                 gathered = _Content(response, self.progress, takes_gzip=send.takes_gzip)
                 for piece in response.iter_raw():
                     gathered.add(piece)
-                return _reply(response, gathered)
         except httpx2.RequestError as error:
-            raise _unreachable(self.url, error) from error
+            raise (_endless() if exchange.is_over else _unreachable(self.url, error)) from error
+        if exchange.is_over:  # an answer without a length ends where its connection does
+            raise _endless()
+        return _reply(response, gathered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +112,15 @@ class Awaiting:
                 error = raised
 
     async def _exchange(self, send: Send) -> Reply:
+        arguments = _arguments(self.url, send, self.progress)
         try:
-            async with self.http.stream(**_arguments(self.url, send, self.progress)) as response:
+            async with asyncio.timeout(ANSWER_S_MAX), self.http.stream(**arguments) as response:
                 gathered = _Content(response, self.progress, takes_gzip=send.takes_gzip)
                 async for piece in response.aiter_raw():
                     gathered.add(piece)
                 return _reply(response, gathered)
+        except TimeoutError as error:
+            raise _endless() from error
         except httpx2.RequestError as error:
             raise _unreachable(self.url, error) from error
 
@@ -129,19 +139,16 @@ class _Content:
             raise Forged(f"the answer has the encoding {coding[:_CODING_SHOWN]}, which was not offered")
         self.pieces: list[bytes] = []
         self._length = 0
-        self._ends_s = time.monotonic() + ANSWER_S_MAX
         announced = response.headers.get("content-length", "")
         is_number = announced.isascii() and announced.isdigit() and len(announced) < _DIGITS_MAX
         self._announced = int(announced) if is_number else 0
         self._progress = progress
 
     def add(self, piece: bytes) -> None:
-        """Raises `Forged` beyond the limit, and `Unreachable` for an answer that does not end."""
+        """Raises `Forged` beyond the limit."""
         self._length += len(piece)
         if self._length > ANSWER_BYTES_MAX:
             raise Forged(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
-        if time.monotonic() > self._ends_s:
-            raise Unreachable(f"the answer takes longer than {ANSWER_S_MAX} seconds", sent=True)
         self.pieces.append(piece)
         if self._progress is not None and max(self._length, self._announced) > _LONG:
             self._progress("download", self._length, self._announced)
@@ -179,6 +186,10 @@ def _arguments(url: str, send: Send, progress: Progress | None) -> dict[str, Any
 def _reply(response: httpx2.Response, content: _Content) -> Reply:
     headers = {name.lower(): value for name, value in response.headers.items()}
     return Reply(response.status_code, headers, b"".join(content.pieces))
+
+
+def _endless() -> Unreachable:
+    return Unreachable(f"the answer takes longer than {ANSWER_S_MAX} seconds", sent=True)
 
 
 def _unreachable(url: str, error: httpx2.RequestError) -> Unreachable:

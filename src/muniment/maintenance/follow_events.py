@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from muniment import durable
 from muniment.maintenance.doctor.answers import without_login
-from muniment.maintenance.http_client import RequestFailed
+from muniment.maintenance.http_client import RequestFailed, ended_after
 
 # The longest wait that the service offers.
 _WAIT_SECONDS: Final = 30
@@ -159,7 +159,7 @@ class EventFollower:
         connection = kind(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS_MAX)
         target = f"{parts.path}/events?{urlencode([*self.filters, *place])}"
         try:
-            with closing(connection):
+            with closing(connection), ended_after(_ANSWER_SECONDS_MAX, connection):
                 connection.request("GET", target, headers={"accept": "application/json"})
                 response = connection.getresponse()
                 data = response.read(_PAGE_BYTES_MAX)

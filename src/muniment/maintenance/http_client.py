@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+import socket
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
+from muniment.client.deadlines import Deadline
+
 TIMEOUT_S = 30
+
+
+@contextmanager
+def ended_after(seconds: float, connection: HTTPConnection) -> Generator[None]:
+    """Connect for the exchange in the block. Raises `OSError`, also when the exchange takes longer than `seconds`."""
+    connection.connect()
+    sock = connection.sock
+    deadline = Deadline(seconds, lambda: sock.shutdown(socket.SHUT_RDWR))
+    try:
+        with deadline.watched():
+            yield
+    except (OSError, HTTPException):
+        if not deadline.is_over:
+            raise
+    if deadline.is_over:
+        raise TimeoutError(f"the answer takes longer than {seconds:.0f} seconds")
 
 
 class RequestFailed(OSError):
@@ -50,9 +70,10 @@ class Client:
         connection = kind(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT_S)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
-            connection.request(method, self._parts.path + path, body, sent)
-            response = connection.getresponse()
-            data = response.read()
+            with ended_after(TIMEOUT_S, connection):
+                connection.request(method, self._parts.path + path, body, sent)
+                response = connection.getresponse()
+                data = response.read()
         except (OSError, HTTPException) as error:
             raise RequestFailed(f"{self.url} does not answer: {error}") from error
         finally:

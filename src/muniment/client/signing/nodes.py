@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import httpx2
 
+from muniment.client.deadlines import Connections
 from muniment.client.failures import CannotSign
 from muniment.client.signers import with_domain_type
 from muniment.errors import InvalidAddress
@@ -64,18 +64,25 @@ class RpcSigner:
     def _call(self, method: str, *parameters: str) -> object:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
         content = b""
-        until = time.monotonic() + self._seconds_max
+        exchange = Connections().exchange(self._seconds_max)
+        heard: dict[str, Any] = {"trace": exchange.hear}
         try:
-            with httpx2.stream("POST", self._url, json=body, timeout=self._seconds_max) as response:
+            with (
+                exchange.watched(),
+                httpx2.Client(timeout=self._seconds_max) as http,
+                http.stream("POST", self._url, json=body, extensions=heard) as response,
+            ):
+                exchange.hold(response.extensions)
                 for piece in response.iter_bytes():
                     content += piece
                     if len(content) > _ANSWER_BYTES_MAX:
                         raise CannotSign("the wallet's answer is too long")
-                    if time.monotonic() > until:
-                        raise CannotSign(f"the wallet gave no whole answer within {self._seconds_max:.0f} seconds")
         except (httpx2.RequestError, httpx2.InvalidURL) as error:
-            # The URL may have a token of the wallet in it.
-            raise CannotSign(f"the wallet does not answer: {type(error).__name__}") from error
+            if not exchange.is_over:
+                # The URL may have a token of the wallet in it.
+                raise CannotSign(f"the wallet does not answer: {type(error).__name__}") from error
+        if exchange.is_over:
+            raise CannotSign(f"the wallet gave no whole answer within {self._seconds_max:.0f} seconds")
         try:
             answer: Any = json.loads(content)
         except (ValueError, RecursionError):
