@@ -16,6 +16,7 @@ import pytest
 import warm
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
+from log_site import opened_epoch
 from middle import Answered, Asked, Behaviour, Forward, Middle, before
 from service import Service
 
@@ -124,6 +125,9 @@ def test_another_history_is_proved_by_two_notes(site: Site, tmp_path: Path) -> N
     status, said = run("tlog", "verify", site.url, "--against", forked, cwd=tmp_path)
     assert status == 1, said
     assert run("tlog", "verify", site.url, "--against", honest, cwd=tmp_path)[0] == 0
+    (tmp_path / "foreign.note").write_bytes(opened_epoch(7).note().data)
+    status, said = run("tlog", "verify", site.url, "--against", honest, "--against", "foreign.note", cwd=tmp_path)
+    assert (status, "WRONG the registry shows no log site.example/log/7" in said) == (1, True), said
 
 
 def test_what_is_gone_or_no_log_is_said(site: Site, tmp_path: Path) -> None:

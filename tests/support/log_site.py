@@ -42,10 +42,11 @@ class SiteEpoch:
     secret: bytes = SECRET
     more_keys: list[SigningKey] = field(default_factory=list[SigningKey])
     is_timed: bool = True
+    name: str = "site.example"
 
     @property
     def keys(self) -> tuple[SigningKey, SigningKey]:
-        return keys_of_log(f"site.example/log/{self.number}", self.secret)
+        return keys_of_log(f"{self.name}/log/{self.number}", self.secret)
 
     def root(self, size: int) -> bytes:
         leaves = [leaf_hash(each) for each in self.entries[:size]]

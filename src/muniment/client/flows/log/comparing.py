@@ -40,6 +40,11 @@ class Late(Exception):
     """What the registry shows of its log is older than it may be."""
 
 
+def origin_of(note: Note) -> str:
+    """The log that a note says it is of."""
+    return note.text.partition("\n")[0]
+
+
 def opened(note: Note, key: VerifierKey) -> Signed:
     """A note as a checkpoint by `key`. Raises `Forged`."""
     try:

@@ -66,6 +66,12 @@ class Entries:
             self.on_entry(index, fact)
         return None
 
+    def begin(self, data: bytes) -> None:
+        """Take notice of the first entry, which was seen before."""
+        with suppress(ValueError):
+            fact = parse_entry(data)
+            self.first = fact if isinstance(fact, LogFact) else None
+
     def pass_over(self, data: bytes) -> None:
         """Take notice of an entry that was seen before."""
         with suppress(ValueError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from muniment.client.failures import Forged
 from muniment.client.flows.log import parts
-from muniment.client.flows.log.comparing import Late, Signed, compare, opened
+from muniment.client.flows.log.comparing import Late, Signed, compare, opened, origin_of
 from muniment.client.flows.log.entering import Entries, OnEntry
 from muniment.client.flows.log.tiles import Tiles
 from muniment.tlog.checkpoints import open_checkpoint
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from muniment.tlog.policy import Policy
     from muniment.tlog.types import LogEpoch
 
+# Of the number of an epoch.
+_DIGITS_MAX: Final = 10
 # An open log signs its time every minute. Clocks differ by some minutes.
 AGE_S_MAX: Final = 15 * 60
 
@@ -48,7 +51,7 @@ class Rules:
 
     `against` are notes of the log that somebody else has seen. With `accepts`, another log is followed although it is
     not announced. `on_entry` gets each new entry once the tree has proved it. Who has seen nothing begins with the
-    newest epoch, or with `from_start` with the oldest.
+    newest epoch, with the oldest of which `against` has a note, or with `from_start` with the oldest of all.
     """
 
     now_s: int
@@ -86,15 +89,18 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
 
     Raises `Forked` with the proof, `NotAnnounced`, `Late`, and `Forged` for answers that belong to no checkpoint.
     """
-    chain = _chain((yield from parts.epochs(session)), seen, rules)
+    epochs = yield from parts.epochs(session)
+    chain = _chain(epochs, seen, rules)
     found: Progress | None = None
     before: _Epoch | None = None
-    for shown in chain:
+    for at, shown in enumerate(chain):
         known = seen if seen is not None and seen.origin == shown.origin else None
         epoch = yield from _signed(session, shown, known, rules, is_newest=shown is chain[-1])
-        entries = yield from _walk(session, epoch, known, rules, is_newest=shown is chain[-1])
+        entries = yield from _walk(session, epoch, known, rules, follows=before is not None)
         if before is not None:
             _check_succession(before, epoch, entries, rules)
+        if entries.first is not None and (older := entries.first.previous[0]) in {each.origin for each in chain[at:]}:
+            raise Forged(f"the registry shows {older} as newer than {shown.origin}")
         if isinstance(entries.last, CloseFact):
             epoch.last = entries.last
         kept = Seen(shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.signed.note.data.decode())
@@ -103,21 +109,34 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
         count = (found.new_entries if found else 0) + max(epoch.signed.checkpoint.size - before_size, 0)
         found = Progress(kept, epoch.signed.checkpoint.size, count, epoch.at_s, faults)
         before = epoch
-    if found is None:
+    if found is None or before is None:
         raise Late("the registry shows no log")
+    if before.last is not None and not found.faults:
+        raise Late(f"{before.shown.origin} has ended, and the registry does not show the epoch after it")
+    for each in sorted({origin_of(note) for note in rules.against} - {each.origin for each in epochs}):
+        found.faults.append(f"the registry shows no log {each}, of which somebody has a checkpoint")
     return found
 
 
 def _chain(epochs: list[LogEpoch], seen: Seen | None, rules: Rules) -> list[LogEpoch]:
-    """The epochs to verify, the oldest first: from the one that was seen on."""
-    if seen is None:
-        return epochs[::-1] if rules.from_start else epochs[:1]
-    for count, each in enumerate(epochs, 1):
-        if each.origin == seen.origin:
-            return epochs[:count][::-1]
-    if not rules.accepts:
+    """The epochs to verify, the oldest first: from the oldest on of which anything was seen."""
+    for newer, older in pairwise(epochs):
+        if _number_of(older.origin, newer.origin) >= _number_of(newer.origin, newer.origin):
+            raise Forged(f"the registry shows {newer.origin} as newer than {older.origin}")
+    places = {each.origin: count for count, each in enumerate(epochs, 1)}
+    if seen is not None and seen.origin not in places and not rules.accepts:
         raise NotAnnounced(f"the registry no longer shows the log {seen.origin}")
-    return epochs[:1]
+    if rules.from_start and seen is None:
+        return epochs[::-1]
+    origins = [*(origin_of(note) for note in rules.against), *([seen.origin] if seen else [])]
+    return epochs[: max((places.get(each, 1) for each in origins), default=1)][::-1]
+
+
+def _number_of(origin: str, other: str) -> int:
+    """The number that ends the origin of an epoch; 0 where the log has another name than that of `other`."""
+    name, _, number = origin.rpartition("/")
+    is_one = name == other.rpartition("/")[0] and number.isascii() and number.isdigit() and len(number) < _DIGITS_MAX
+    return int(number) if is_one else 0
 
 
 def _opened_seen(seen: Seen) -> Signed:
@@ -148,7 +167,7 @@ def _signed(session: Session, shown: LogEpoch, known: Seen | None, rules: Rules,
 
 def _seen_by_others(rules: Rules, key: VerifierKey) -> list[Signed]:
     """The notes of the log that others have seen. Raises `ValueError` for one that its key has not signed."""
-    of_log = [each for each in rules.against if each.text.partition("\n")[0] == key.name]
+    of_log = [each for each in rules.against if origin_of(each) == key.name]
     return [Signed(each, open_checkpoint(each, key)) for each in of_log]
 
 
@@ -160,8 +179,11 @@ def _check_age(shown: LogEpoch, at_s: int, now_s: int) -> None:
         raise Late(f"the log was signed {(now_s - at_s) // 60} minutes ago{why}")
 
 
-def _walk(session: Session, epoch: _Epoch, known: Seen | None, rules: Rules, *, is_newest: bool) -> Flow[Entries]:
-    """Read the new entries of an epoch, and of one that ended at least the last."""
+def _walk(session: Session, epoch: _Epoch, known: Seen | None, rules: Rules, *, follows: bool) -> Flow[Entries]:
+    """Read the new entries of an epoch, and at least the last, which says whether it has ended.
+
+    Of an epoch that `follows` another one the first entry is read too, which names that one.
+    """
     checkpoint = epoch.signed.checkpoint
     seen = _opened_seen(known) if known else None
     seen_at = verified(seen.note, [epoch.keys[1]]).values() if seen else ()
@@ -170,9 +192,9 @@ def _walk(session: Session, epoch: _Epoch, known: Seen | None, rules: Rules, *, 
         max(seen_at, default=0) * 1000 if seen else None, rules.on_entry,
     )  # fmt: skip
     first = seen.checkpoint.size if seen else 0
-    if is_newest and first == checkpoint.size:
-        return entries
     tiles = yield from Tiles.below(session, epoch.shown.prefix, checkpoint)
+    if follows and first > 0:
+        entries.begin((yield from tiles.entries(0))[0])
     # The entry before the first new one may be the last one of the epoch.
     for n in range(max(first - 1, 0) // WIDTH, -(-checkpoint.size // WIDTH)):
         for index, entry in enumerate((yield from tiles.entries(n)), n * WIDTH):

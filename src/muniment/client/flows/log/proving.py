@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from muniment.client.failures import Forged
 from muniment.client.flows import functions
 from muniment.client.flows.log import parts
+from muniment.client.flows.log.comparing import origin_of
 from muniment.client.flows.session import target
 from muniment.client.steps import Flow, Send
 from muniment.errors import Refusal
@@ -61,7 +62,7 @@ def prove(session: Session, record: Provable, *, creator: str | None = None, vke
 
 def _keys(session: Session, proof: Proof, vkey: str | None) -> Flow[tuple[VerifierKey, VerifierKey | None]]:
     """The keys that are trusted for the log of a proof."""
-    origin = proof.checkpoint.text.partition("\n")[0]
+    origin = origin_of(proof.checkpoint)
     if vkey is not None:
         given = parse_verifier_key(vkey)
         known = session.log_keys.get(given.name)

@@ -1,0 +1,102 @@
+"""A client that follows a log through its epochs: none is left out, and none that has ended is the newest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch
+from muniment.client import Forged, Forked, Late, NotAnnounced, Progress, Rules, Seen
+from muniment.tlog.entries import CloseFact, LogFact, TakenOverFact, parse_entry
+from muniment.wire import iso_time
+
+RULES = Rules(NOW_S)
+FROM_START = replace(RULES, from_start=True, accepts=True)
+
+
+def follow(site: LogSite, seen: Seen | None = None, rules: Rules = RULES) -> Progress:
+    return site.client().log.follow(seen, rules)
+
+
+def rotated(size: int = 300) -> LogSite:
+    """A registry whose first epoch ended, with `size` entries, and named the second."""
+    site = LogSite()
+    site.grow(size - 1)
+    site.newest.entries.append(CloseFact(opened_epoch(2).keys[0].verifier.text).data)
+    site.epochs.append(opened_epoch(2, "rotated", site.newest))
+    return site
+
+
+@pytest.mark.parametrize("size", [3, 255, 256, 257, 300])
+def test_an_epoch_that_has_ended_is_not_the_newest(size: int) -> None:
+    site = rotated(size)
+    ended = site.epochs[0]
+    before = LogSite([replace(ended, entries=ended.entries[:-1])])
+    earlier, last = follow(before).seen, Seen(*_names(ended), ended.note().data.decode())
+    site.epochs.pop()
+    for rules in (RULES, FROM_START, replace(RULES, accepts=True)):
+        for seen in (None, earlier, last):
+            with pytest.raises(Late, match=r"site\.example/log/1 has ended, and the registry does not show"):
+                follow(site, seen, rules)
+
+
+def _names(epoch: SiteEpoch) -> tuple[str, tuple[str, str]]:
+    keys = [each.verifier for each in epoch.keys]
+    return keys[0].name, (keys[0].text, keys[1].text)
+
+
+def test_epochs_in_another_order_than_they_began_are_not_believed() -> None:
+    for site in (rotated(), LogSite([opened_epoch(), opened_epoch(2, "restored", opened_epoch())])):
+        seen = follow(site).seen
+        site.epochs.reverse()
+        for rules in (RULES, FROM_START, replace(RULES, accepts=True)):
+            for each in (seen, None):
+                with pytest.raises(Forged, match=r"shows site\.example/log/1 as newer than site\.example/log/2"):
+                    follow(site, each, rules)
+
+
+def test_an_epoch_is_not_followed_by_the_one_before_it_whatever_their_names() -> None:
+    first = opened_epoch()
+    second = opened_epoch(2, "restored", first)
+    second.name, second.entries = "other.example", renamed(second, "other.example")
+    site = LogSite([first, second])
+    assert follow(site, None, FROM_START).seen.origin == "other.example/log/2"
+    site.epochs.reverse()
+    with pytest.raises(Forged, match=r"shows site\.example/log/1 as newer than other\.example/log/2"):
+        follow(site, None, FROM_START)
+
+
+def renamed(epoch: SiteEpoch, name: str) -> list[bytes]:
+    """The entries of an epoch whose log has another name."""
+    key, time_key = (each.verifier for each in replace(epoch, name=name).keys)
+    fact = parse_entry(epoch.entries[0])
+    assert isinstance(fact, LogFact)
+    changed = LogFact(key.name, key.text, fact.previous, fact.reason, fact.at, time_key.text)
+    return [changed.data, *epoch.entries[1:]]
+
+
+def test_a_checkpoint_of_an_older_epoch_is_compared_without_having_seen_it() -> None:
+    site = rotated()
+    seen = follow(site).seen
+    honest = [site.epochs[0].note(size) for size in (2, 256, 299, 300)]
+    for each in (None, seen):
+        assert follow(site, each, replace(RULES, against=honest)).faults == []
+    other = LogSite()
+    other.newest.entries[1] = TakenOverFact(iso_time(NOW_S * 1000 - 1)).data
+    other.grow(200)
+    for each in (None, seen):
+        with pytest.raises(Forked):
+            follow(site, each, replace(RULES, against=[other.newest.note()]))
+    site.epochs[1] = opened_epoch(2, "restored", site.epochs[0])
+    site.epochs[0].entries.pop()
+    with pytest.raises(NotAnnounced):
+        follow(site, None, replace(RULES, against=honest[:1]))
+    assert follow(site, None, replace(RULES, against=honest[:1], accepts=True)).faults == []
+
+
+def test_a_checkpoint_of_no_log_that_is_shown_is_told() -> None:
+    site = LogSite()
+    other = opened_epoch(7)
+    found = follow(site, None, replace(RULES, against=[site.newest.note(), other.note()]))
+    assert found.faults == ["the registry shows no log site.example/log/7, of which somebody has a checkpoint"]
