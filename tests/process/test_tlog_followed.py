@@ -21,6 +21,7 @@ from middle import Answered, Asked, Behaviour, Forward, Middle, before
 from service import Service
 
 OWNER = Wallet(7)
+INVENTED = str(Wallet(5).sign_text("x"))
 LOG = {
     "MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_TLOG_KEY": "11" * 32,
     "MUNIMENT_TLOG_INTERVAL_S": "1",
@@ -92,6 +93,9 @@ def test_a_registry_that_shows_something_else_than_its_log_is_caught(site: Site,
     def active(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{name: value for name, value in each.items() if name != "deactivateSig"} for each in listed]
 
+    def invented(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**each, "deactivateSig": INVENTED} for each in listed]
+
     lies = {
         f"trigger {site.sigs[1]} is ended in the log by {site.ending}, and the registry shows it as active": active,
         f"trigger {site.sigs[0]} is in the log, and the registry does not list it": lambda listed: listed[1:],
@@ -104,9 +108,50 @@ def test_a_registry_that_shows_something_else_than_its_log_is_caught(site: Site,
             status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
         assert status == 1, said
         assert f"WRONG {words}" in said
+    with site.middle.behaving(changing("/triggers", invented)):
+        status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
+    assert (status, said.count("WRONG")) == (1, 2), said
+    assert f"WRONG trigger {site.sigs[0]} is ended by {INVENTED}, which neither the registry nor its log has" in said
+    assert (
+        f"WRONG trigger {site.sigs[1]} is ended in the log by {site.ending}, and in the registry by {INVENTED}" in said
+    )
+    assert "deactivations: none wrong" in said  # the rest is read all the same
     with site.middle.behaving(changing("/functions", lambda _: [])):
         status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
     assert status == 0, said  # the log names the function, and it is there
+
+
+def test_what_the_registry_shows_of_a_deactivation_is_compared_with_the_log(site: Site, tmp_path: Path) -> None:
+    path, name = f"/deactivations/{site.ending}", f"deactivation {site.ending}"
+    another = {"createdAt": "2020-01-01T00:00:00.000Z"}
+    lies: dict[str, Behaviour] = {
+        f"WRONG {name} is another one than the log has": changing(path, lambda record: {**record, **another}),
+        "WRONG asked for the form eip712, and another one came: eip191": changing(
+            path, lambda record: {**record, "form": "eip191"}
+        ),
+        f"WRONG {name} is in the log, and the registry does not have it": lambda asked, forward: (
+            Answered(404, {"content-type": "application/json"}, b'{"code": "deactivation-not-found", "detail": "no"}')
+            if asked.target == path
+            else forward()
+        ),
+    }
+    for words, lie in lies.items():
+        with site.middle.behaving(lie):
+            status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
+        assert (status, words in said, "deactivations: 1 wrong" in said) == (1, True, True), said
+
+
+def test_a_trigger_whose_function_the_registry_lacks_is_told_and_the_rest_is_read(site: Site, tmp_path: Path) -> None:
+    def lack(asked: Asked, forward: Forward) -> Answered:
+        problem = b'{"code": "content-not-found", "detail": "no such block"}'
+        is_meant = asked.target.startswith("/ipfs/")
+        return Answered(404, {"content-type": "application/json"}, problem) if is_meant else forward()
+
+    with site.middle.behaving(lack):
+        status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
+    assert status == 1, said
+    assert f"WRONG trigger {site.sigs[0]} is of a function that the service lacks: no such block" in said
+    assert "deactivations: none wrong" in said
 
 
 def test_another_history_is_proved_by_two_notes(site: Site, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from muniment.functions.manifest import Manifest
     from muniment.intents.types import AnyIntent, AnyProposal
     from muniment.ipfs.block import GetBlock
-    from muniment.triggers.types import Trigger
+    from muniment.triggers.types import DeactivationForm, Trigger
 
 # A few blocks can be a file of exabytes, in which one of them is repeated. Registries take modules of 16 MiB.
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -59,10 +59,12 @@ def check_trigger(trigger: Trigger, inputs: Mapping[str, str], protocol: str) ->
         raise Forged(f"trigger {trigger.sig} has another end in its config")
 
 
-def check_deactivation(sigs: Sequence[Signature], signature: Signature, signer: Address, protocol: str) -> None:
-    """Check that `signer` signed the end of these triggers, as text or as typed data."""
+def check_deactivation(
+    sigs: Sequence[Signature], signature: Signature, signer: Address, protocol: str
+) -> DeactivationForm:
+    """Check that `signer` signed the end of these triggers: as text, or as typed data, which is answered."""
     try:
-        deactivation_form([*sigs], signature, {signer.raw}, {protocol})
+        return deactivation_form([*sigs], signature, {signer.raw}, {protocol})
     except Refusal as refusal:
         raise Forged(f"deactivation {signature} is not signed by {signer} under the name {protocol}") from refusal
 

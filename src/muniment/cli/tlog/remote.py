@@ -74,7 +74,7 @@ class _Compared:
         yield from self._unlisted("trigger")
 
     def deactivations(self) -> Iterator[str]:
-        """The signatures of all deactivations in the log."""
+        """The deactivations in the log: their signatures, and what the registry shows of them."""
         from muniment.client.proof import check_deactivation
         from muniment.evm.address import Address
         from muniment.evm.signature import Signature
@@ -90,14 +90,33 @@ class _Compared:
                 check_deactivation(sigs, Signature.parse(fact.signature), Address.parse(fact.signer), protocol)
 
             yield from self._provably(lambda check=check: check() or iter(()))
+            yield from self._provably(lambda fact=fact, entry=entry: self._deactivation(fact.signature, entry))
 
     def _provably(self, check: Callable[[], Iterator[str]]) -> Iterator[str]:
+        """What is wrong by `check`, which may find that the registry lies, or that it lacks what it names."""
         from muniment.client import Forged
+        from muniment.errors import Absent
 
         try:
             yield from check()
         except Forged as forged:
             yield str(forged)
+        except Absent as absent:
+            if not absent.code:  # not by a registry
+                raise
+            yield f"the registry lacks what it shows elsewhere: {absent.detail}"
+
+    def _deactivation(self, signature: str, entry: bytes) -> Iterator[str]:
+        from muniment.errors import DeactivationNotFound
+
+        name = f"deactivation {signature}"
+        try:
+            record = self._registry.triggers.deactivation(signature)
+        except DeactivationNotFound:
+            yield f"{name} is in the log, and the registry does not have it"
+            return
+        if self._registry.log.entry(record) != entry:
+            yield f"{name} is another one than the log has"
 
     def _function(self, function: Function) -> Iterator[str]:
         self._registry.functions.get(function.cid)  # which proves it
@@ -106,14 +125,29 @@ class _Compared:
 
     def _trigger(self, trigger: Trigger) -> Iterator[str]:
         yield from self._entry(f"trigger {trigger.sig}", self._registry.log.entry(trigger), trigger.created_at)
-        ending = self._ledger.ending(trigger.sig)
-        if not trigger.deactivate_sig:
-            if ending is not None:
-                yield f"trigger {trigger.sig} is ended in the log by {ending}, and the registry shows it as active"
-        elif ending is None:
-            record = self._registry.triggers.deactivation(trigger.deactivate_sig)
-            if self._is_due(record.created_at):
-                yield f"the end of trigger {trigger.sig} is not in the log"
+        logged, shown = self._ledger.ending(trigger.sig), trigger.deactivate_sig or None
+        if shown == logged:
+            return
+        if shown is None:
+            yield f"trigger {trigger.sig} is ended in the log by {logged}, and the registry shows it as active"
+        elif logged is not None:
+            yield f"trigger {trigger.sig} is ended in the log by {logged}, and in the registry by {shown}"
+        else:
+            yield from self._provably(lambda: self._unlogged_end(trigger, shown))
+
+    def _unlogged_end(self, trigger: Trigger, signature: str) -> Iterator[str]:
+        """A deactivation that the log does not have: it may be on its way there."""
+        from muniment.errors import DeactivationNotFound
+
+        try:
+            record = self._registry.triggers.deactivation(signature)
+        except DeactivationNotFound:
+            yield f"trigger {trigger.sig} is ended by {signature}, which neither the registry nor its log has"
+            return
+        if trigger.sig not in record.trigger_sigs or record.signer != trigger.signer:
+            yield f"trigger {trigger.sig} is ended by {signature}, which does not name it, or is by another wallet"
+        elif self._is_due(record.created_at):
+            yield f"the end of trigger {trigger.sig} is not in the log"
 
     def _entry(self, name: str, entry: bytes, created_at: str) -> Iterator[str]:
         logged = self._ledger.entry(name)

@@ -18,7 +18,7 @@ from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.pages import Page, check_length, cursor_of
 from muniment.client.signers import sign_typed_data
 from muniment.client.steps import Flow, Send
-from muniment.errors import DeactivationNotFound
+from muniment.errors import Absent, DeactivationNotFound
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.evm.typed_data import Domain
@@ -232,7 +232,11 @@ def deactivation(session: Session, signature: str) -> Flow[RecordedDeactivation]
     found = yield from session.read(target("/deactivations/{}", asked), RecordedDeactivation)
     check_same(found.signature, asked, "deactivation")
     if session.verifies:
-        proof.check_deactivation(found.trigger_sigs, found.signature, found.signer, session.protocol)
+        form = proof.check_deactivation(found.trigger_sigs, found.signature, found.signer, session.protocol)
+        check_same(found.form, form, "form")
+        if form == "eip712":
+            domain = registry_domain(session.protocol)
+            check_same((found.domain.name, found.domain.version), (domain.name, domain.version), "domain")
     return found
 
 
@@ -256,7 +260,12 @@ def _checked(session: Session, draft: TriggerDraft) -> Flow[tuple[dict[str, Any]
 
 def _proved(session: Session, trigger: Trigger) -> Flow[Trigger]:
     if session.verifies:
-        manifest = yield from functions.manifest(session, trigger.function_cid)
+        try:
+            manifest = yield from functions.manifest(session, trigger.function_cid)
+        except Absent as absent:
+            if not absent.code:  # not by a registry
+                raise
+            raise Forged(f"trigger {trigger.sig} is of a function that the service lacks: {absent.detail}") from absent
         proof.check_trigger(trigger, manifest.inputs, session.protocol)
     return trigger
 
