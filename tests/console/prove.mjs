@@ -40,6 +40,7 @@ Object.assign(known, {
   triggerEntry: (record, digest, domain) => log.triggerEntry(record, digest, domain),
   deactivationEntry: (record) => log.deactivationEntry(record),
   functionEntry: (record) => log.functionEntry(record),
+  entryName: (entry) => log.nameOf(entry),
 });
 const answers = [];
 for (const [name, ...given] of JSON.parse(readFileSync(0, "utf-8"))) {

@@ -51,6 +51,25 @@ async def test_the_end_of_a_trigger_is_proved(chromium: Browser, registry: Regis
         watch.expect_refusals()
 
 
+async def test_a_second_entry_of_a_record_is_told(chromium: Browser, registry: Registry) -> None:
+    async with watched(chromium, registry.url) as (context, watch):
+        page = await context.new_page()
+        path = f"console/triggers/{registry.world.triggers[0]['sig']}"
+        await logged(page, path)
+        await logged(page, path)
+        seen = await page.evaluate("""() => {
+            const [name] = Object.keys(localStorage).filter((each) => each.startsWith("logged "));
+            const index = localStorage.getItem(name);
+            localStorage.setItem(name, "123456");
+            return index;
+        }""")
+        await page.goto(path)
+        words = f"No. The log has two entries of this record, at the indexes 123456 and {seen}"
+        await expect(page.locator("#logged .verdict")).to_contain_text(words)
+        await expect(page.locator("#logged")).to_have_class("check no")
+        watch.expect_refusals()
+
+
 Change = Callable[[Route], Awaitable[None]]
 
 

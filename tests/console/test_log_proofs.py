@@ -7,21 +7,11 @@ from typing import Any
 import pytest
 from proving import NODE, Failed, prove
 
-from log_site import NOW_S, LogSite, SiteEpoch
+from log_site import NOW_S, LogSite, SiteEpoch, trigger_fact
 from muniment.tlog.entries import DeactivationFact, FunctionFact, description_hash
-from muniment.tlog.proofs import Proof, parse_proof
-from muniment.tlog.tree import complete_hash, hashes_of, inclusion_ranges, leaf_hash
+from muniment.tlog.proofs import parse_proof
 
 pytestmark = [pytest.mark.node, pytest.mark.skipif(NODE is None, reason="Node.js is not installed")]
-
-
-def proof_of(epoch: SiteEpoch, index: int) -> Proof:
-    leaves = [leaf_hash(each) for each in epoch.entries]
-    hashes = hashes_of(
-        inclusion_ranges(index, len(leaves)),
-        lambda node: complete_hash(leaves[node.n << node.level : (node.n + 1) << node.level]),
-    )
-    return Proof(index, tuple(hashes), epoch.note(), epoch.entries[index])
 
 
 def grown(size: int) -> SiteEpoch:
@@ -37,14 +27,14 @@ def test_every_entry_of_small_trees_is_proved() -> None:
     for size in [*range(1, 18), 255, 256, 257, 300]:
         epoch = grown(size)
         for index in {*range(min(size, 17)), size // 2, size - 1}:
-            asked.append(("logProof", epoch.entries[index].decode(), proof_of(epoch, index).data.decode()))
+            asked.append(("logProof", epoch.entries[index].decode(), epoch.proof(index).data.decode()))
             wanted.append([index, size, "site.example/log/1"])
     assert prove(*asked) == wanted
 
 
 def test_no_other_entry_or_path_is_proved() -> None:
     epoch = grown(300)
-    proof, entry = proof_of(epoch, 123), epoch.entries[123].decode()
+    proof, entry = epoch.proof(123), epoch.entries[123].decode()
     text = proof.data.decode()
     lines = text.split("\n")
     lies = [
@@ -58,6 +48,14 @@ def test_no_other_entry_or_path_is_proved() -> None:
     answers = prove(*(("logProof", *lie) for lie in lies))
     assert [type(each) for each in answers] == [Failed] * len(lies)
     assert parse_proof(proof.data) == proof
+
+
+def test_an_entry_is_named_by_what_no_other_entry_has() -> None:
+    function = FunctionFact("Qm", "0xB", "0xA", "2026-11-20T19:48:00.123Z")
+    ended = DeactivationFact("0xs", "0xA", function.created_at, "Mimic Protocol - Registry", ("0x1b", "0x2b"))
+    trigger = trigger_fact(1)
+    names = prove(*(("entryName", each.data.decode()) for each in (trigger, function, ended)))
+    assert names == [f"{trigger.kind} {trigger.sig}", f"{function.kind} Qm 0xB", f"{ended.kind} 0xs"]
 
 
 def test_signatures_of_the_log_are_verified() -> None:

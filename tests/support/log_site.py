@@ -15,8 +15,9 @@ from muniment.tlog.checkpoints import Checkpoint
 from muniment.tlog.entries import NO_EPOCH, LogFact, TakenOverFact, TriggerFact, previous_epoch
 from muniment.tlog.keys import SigningKey, keys_of_log
 from muniment.tlog.notes import Note, sign_note
+from muniment.tlog.proofs import Proof
 from muniment.tlog.tiles import ENTRIES, WIDTH, join_entries, parse_path, width_at
-from muniment.tlog.tree import complete_hash, leaf_hash, root_hash
+from muniment.tlog.tree import complete_hash, hashes_of, inclusion_ranges, leaf_hash, root_hash
 from muniment.tlog.types import LogEpoch, LogShown
 from muniment.wire import encode, iso_time
 
@@ -29,7 +30,8 @@ def trigger_fact(n: int, at_s: int = NOW_S) -> TriggerFact:
     sig = "0x" + n.to_bytes(32).hex() * 2 + "1b"
     cid = "QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4"
     signer, hashed = "0x5e5E5e5e5E5e5E5E5e5E5E5e5e5E5E5E5e5E5E5e", "0x" + "ab" * 32
-    return TriggerFact(sig, signer, hashed, cid, iso_time(at_s * 1000), hashed, "Mimic Protocol - Registry")
+    digest = "0x" + n.to_bytes(32).hex()
+    return TriggerFact(sig, signer, digest, cid, iso_time(at_s * 1000), hashed, "Mimic Protocol - Registry")
 
 
 @dataclass
@@ -57,6 +59,14 @@ class SiteEpoch:
         text = Checkpoint(self.keys[0].verifier.name, size, self.root(size)).text
         keys = [*(self.keys if self.is_timed else self.keys[:1]), *self.more_keys]
         return sign_note(text, keys, self.at_s)
+
+    def proof(self, index: int) -> Proof:
+        leaves = [leaf_hash(each) for each in self.entries]
+        hashes = hashes_of(
+            inclusion_ranges(index, len(leaves)),
+            lambda node: complete_hash(leaves[node.n << node.level : (node.n + 1) << node.level]),
+        )
+        return Proof(index, tuple(hashes), self.note(), self.entries[index])
 
     def part(self, path: str) -> tuple[bytes, bool] | None:
         """A tile or a bundle, and whether it is compressed."""
@@ -109,6 +119,8 @@ class LogSite:
     epochs: list[SiteEpoch] = field(default_factory=lambda: [opened_epoch()])
     lie: Callable[[str, bytes], bytes] = lambda _, content: content
     asked: list[str] = field(default_factory=list[str])
+    # The index whose proof is given for any record.
+    proved: int = 0
 
     @property
     def newest(self) -> SiteEpoch:
@@ -127,6 +139,8 @@ class LogSite:
         self.asked.append(path)
         if path == "/log":
             return _answered(self.lie(path, encode(LogShown(epochs=self._shown()))))
+        if path.endswith("/proof"):
+            return _answered(self.lie(path, self.newest.proof(self.proved).data))
         match = re.fullmatch(r"/log/(\d+)/(?:checkpoint|tile/(.*))", path)
         assert match, path
         epoch = next(each for each in self.epochs if each.number == int(match[1]))

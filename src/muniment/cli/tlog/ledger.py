@@ -33,10 +33,10 @@ class Ledger:
         self._connection.close()
 
     def add(self, _: int, fact: Entry | None) -> None:
-        """Keep an entry; a second one for the same record is left out."""
+        """Keep an entry, in place of one for the same record: a restored registry records again what it has lost."""
         if not isinstance(fact, FunctionFact | TriggerFact | DeactivationFact):
             return
-        add = "INSERT OR IGNORE INTO entries (name, entry) VALUES (?, ?)"
+        add = "INSERT OR REPLACE INTO entries (name, entry) VALUES (?, ?)"
         self._connection.execute(add, (name_of(fact), fact.data))
         if isinstance(fact, DeactivationFact):
             rows = [(sig, fact.signature) for sig in fact.trigger_sigs]

@@ -25,13 +25,15 @@ def verify_remote(url: str, protocol: str | None) -> None:
     """
     from dataclasses import replace
 
+    from muniment.cli.tlog.known import known_records
     from muniment.cli.tlog.ledger import Ledger
     from muniment.client import Registry
 
     wrong = 0
     with Registry(url, protocol=protocol or "Mimic") as registry, Ledger() as ledger, failures():
         rules = replace(rules_of(None, (), accepts=True), from_start=True, on_entry=ledger.add)
-        progress = follow_or_exit(registry, None, rules)
+        with known_records(None) as known:
+            progress = follow_or_exit(registry, None, replace(rules, known=known))
         output.print_text(told(progress, is_first=True))
         compared = _Compared(registry, ledger, progress)
         parts: list[tuple[str, Iterator[str]]] = [

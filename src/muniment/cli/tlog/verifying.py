@@ -34,12 +34,20 @@ def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple
     """Verify that the log of the registry at URL only grows, and that nothing in it is dated back.
 
     The first time it trusts the keys of the log, and reads all of it. With --state it keeps the last checkpoint, and
-    the next time it checks that the log goes on from there. Status 0: all is well; 1: the log has signed what it must
+    beside it in FILE.known which records the log has; the next time it checks that the log goes on from there, and has
+    no second entry of a record. Status 0: all is well; 1: the log has signed what it must
     not, and the proof is written to files; 2: the log cannot be verified now; 3: another log that is not announced.
     """
+    from dataclasses import replace
+
+    from muniment.cli.tlog.known import known_records
+
     try:
         seen = read_seen(state)
-        progress = _followed(url, seen, rules_of(policy, against, accepts=accept))
+        rules = rules_of(policy, against, accepts=accept)
+        # The file may be ahead of the state, which is written after it: what is in it twice is the same entry.
+        with known_records(state and state.with_name(f"{state.name}.known")) as known:
+            progress = _followed(url, seen, replace(rules, known=known))
     except (ValueError, OSError) as error:
         raise click.UsageError(printable(str(error))) from error
     if state is not None:

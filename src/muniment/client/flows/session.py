@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Manifests that are kept, of some kilobytes each. A manifest never changes: its CID is its hash.
 MANIFESTS_KEPT: Final = 1_000
+# Records that were proved in a log, of some two hundred bytes each.
+PROVED_KEPT: Final = 10_000
 JSON: Final = {"accept": "application/json"}
 Parameters = Mapping[str, object]
 
@@ -61,6 +63,9 @@ class Session:
     wait_s: int = 20
     # The keys of logs by their origin, as they were seen first.
     log_keys: dict[str, tuple[VerifierKey, VerifierKey]] = field(default_factory=dict[str, Any], repr=False)
+    # Records of which a log has two entries, and where each record was proved: in which log, at which index.
+    logged_twice: set[bytes] = field(default_factory=set[bytes], repr=False)
+    proved: dict[bytes, tuple[str, int]] = field(default_factory=dict[bytes, tuple[str, int]], repr=False)
     manifests: dict[str, Manifest] = field(default_factory=dict[str, "Manifest"], repr=False)
 
     def signing_address(self) -> Address:
@@ -80,6 +85,12 @@ class Session:
         while len(self.manifests) >= MANIFESTS_KEPT:
             self.manifests.pop(next(iter(self.manifests)), None)
         self.manifests[cid] = manifest
+
+    def keep_proved(self, key: bytes, origin: str, index: int) -> None:
+        """Keep where a record was proved."""
+        while len(self.proved) >= PROVED_KEPT:
+            self.proved.pop(next(iter(self.proved)), None)
+        self.proved[key] = (origin, index)
 
     def answered(self, send: Send) -> Flow[Reply]:
         """The answer to `send`. Raises the refusal of the service, or `Unreachable`; `Forged` for another status."""

@@ -2,7 +2,7 @@
 
 import { Problem, ask, call } from "./api.js";
 import { element, fill, find, messageOf } from "./dom.js";
-import { checkProof, deactivationEntry, functionEntry, signedAt, triggerEntry } from "./proofs/log.js";
+import { checkProof, deactivationEntry, functionEntry, nameOf, signedAt, triggerEntry } from "./proofs/log.js";
 import { digest } from "./proofs/typed-data.js";
 import { hex } from "./proofs/bytes.js";
 
@@ -30,11 +30,32 @@ async function show(shown) {
  */
 async function prove(path, protocol) {
   const record = await call(path);
-  const { checkpoint, index, vkeys } = await proofOf(path, entryOf(record, protocol));
+  const entry = entryOf(record, protocol);
+  const { checkpoint, index, vkeys } = await proofOf(path, entry);
   const [, at] = await Promise.all(vkeys.map((/** @type {string} */ each) => signedAt(checkpoint, each)));
   const where = `It is at index ${index.toLocaleString("en")} of ${checkpoint.size.toLocaleString("en")} entries in the log ${checkpoint.origin}`;
   if (at === null) return `Yes, by its hashes. ${where}. This browser has no Ed25519: the log's signature was not checked.`;
+  checkOnce(checkpoint.origin, entry, index);
   return `Yes. ${where}, which was signed at ${new Date(1000 * Number(at)).toISOString()}. Hashes and signatures were checked here.`;
+}
+
+/**
+ * Throw where this browser has seen another entry of the record: each of the two has a proof.
+ * @param {string} origin of the log
+ * @param {string} entry
+ * @param {number} index
+ */
+function checkOnce(origin, entry, index) {
+  const name = `logged ${origin} ${nameOf(entry)}`;
+  const before = localStorage.getItem(name);
+  if (before !== null && before !== String(index)) {
+    throw new Error(`The log has two entries of this record, at the indexes ${before} and ${index}: do not rely on either.`);
+  }
+  try {
+    localStorage.setItem(name, String(index));
+  } catch {
+    // The storage is full: what it has is still compared.
+  }
 }
 
 /**

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muniment.client.failures import Forged
+from muniment.client.flows.log.once import Once, key_of, name_of
 from muniment.tlog.entries import (
     CloseFact,
     DeactivationFact,
@@ -39,10 +40,13 @@ class Entries:
     vkeys: tuple[str, str]
     signed_ms: int
     seen_ms: int | None
-    on_entry: OnEntry | None = None
+    on_entry: OnEntry | None
+    once: Once
     first: LogFact | None = None
     last: Entry | None = None
     faults: list[str] = field(default_factory=list[str])
+    # Records of which there are two entries.
+    twice: set[bytes] = field(default_factory=set[bytes])
 
     def add(self, index: int, data: bytes) -> None:
         """Look at an entry, in the order of the log. Raises `Forged` where it names another key for the time."""
@@ -61,6 +65,7 @@ class Entries:
             elif fact.time_key != self.vkeys[1]:
                 raise Forged(f"the registry shows another key for the time of {self.origin} than the log has")
         self._check_time(index, fact)
+        self._check_once(index, fact)
         self.last = fact
         if self.on_entry is not None:
             self.on_entry(index, fact)
@@ -76,6 +81,20 @@ class Entries:
         """Take notice of an entry that was seen before."""
         with suppress(ValueError):
             self.last = parse_entry(data)
+
+    def learn(self, index: int, data: bytes) -> None:
+        """Take notice of the record of an entry that was seen before."""
+        self.pass_over(data)
+        self._check_once(index, self.last)
+
+    def _check_once(self, index: int, fact: Entry | None) -> None:
+        if isinstance(fact, LogFact) and fact.reason == "restored":
+            # What a restored registry has lost is recorded again.
+            self.once.known.clear()
+        for fault in self.once.faults(fact, f"{self.origin} {index}"):
+            self._blame(index, fault)
+            if (name := name_of(fact)) is not None and len(self.twice) < _FAULTS_MAX:
+                self.twice.add(key_of(name))
 
     def _check_time(self, index: int, fact: Entry | None) -> None:
         if isinstance(fact, TakenOverFact):

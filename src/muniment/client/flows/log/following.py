@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,7 @@ from muniment.client.failures import Forged
 from muniment.client.flows.log import parts
 from muniment.client.flows.log.comparing import Late, Signed, compare, opened, origin_of
 from muniment.client.flows.log.entering import Entries, OnEntry
+from muniment.client.flows.log.once import Known, Once
 from muniment.client.flows.log.tiles import Tiles
 from muniment.tlog.checkpoints import open_checkpoint
 from muniment.tlog.entries import NO_EPOCH, CloseFact, previous_epoch
@@ -52,6 +53,9 @@ class Rules:
     `against` are notes of the log that somebody else has seen. With `accepts`, another log is followed although it is
     not announced. `on_entry` gets each new entry once the tree has proved it. Who has seen nothing begins with the
     newest epoch, with the oldest of which `against` has a note, or with `from_start` with the oldest of all.
+
+    `known` has what the log has a record of, so that a second entry of a record is told. Keep it with `seen`: an empty
+    one is filled by reading the epoch again; without one, only new entries are compared with each other.
     """
 
     now_s: int
@@ -60,6 +64,7 @@ class Rules:
     accepts: bool = False
     on_entry: OnEntry | None = None
     from_start: bool = False
+    known: Known | None = None
 
 
 @dataclass(slots=True)
@@ -91,12 +96,19 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
     """
     epochs = yield from parts.epochs(session)
     chain = _chain(epochs, seen, rules)
+    is_all_known = bool(rules.known) and seen is not None and [seen.origin] == [each.origin for each in chain[:1]]
+    rereads = seen is not None and rules.known is not None and not is_all_known
+    once = Once({} if rules.known is None else rules.known)
+    if not is_all_known:
+        once.known.clear()
     found: Progress | None = None
     before: _Epoch | None = None
     for at, shown in enumerate(chain):
         known = seen if seen is not None and seen.origin == shown.origin else None
         epoch = yield from _signed(session, shown, known, rules, is_newest=shown is chain[-1])
-        entries = yield from _walk(session, epoch, known, rules, follows=before is not None)
+        read = _Reading(known, once, rules.on_entry, follows=before is not None, rereads=rereads)
+        entries = yield from _walk(session, epoch, read)
+        session.logged_twice |= entries.twice
         if before is not None:
             _check_succession(before, epoch, entries, rules)
         if entries.first is not None and (older := entries.first.previous[0]) in {each.origin for each in chain[at:]}:
@@ -179,27 +191,39 @@ def _check_age(shown: LogEpoch, at_s: int, now_s: int) -> None:
         raise Late(f"the log was signed {(now_s - at_s) // 60} minutes ago{why}")
 
 
-def _walk(session: Session, epoch: _Epoch, known: Seen | None, rules: Rules, *, follows: bool) -> Flow[Entries]:
-    """Read the new entries of an epoch, and at least the last, which says whether it has ended.
+class _Reading(NamedTuple):
+    """How to read an epoch: from what was `known` of it on, or with `rereads` all of it.
 
-    Of an epoch that `follows` another one the first entry is read too, which names that one.
+    Of one that `follows` another the first entry is read too, which names that one.
     """
+
+    known: Seen | None
+    once: Once
+    on_entry: OnEntry | None
+    follows: bool
+    rereads: bool
+
+
+def _walk(session: Session, epoch: _Epoch, how: _Reading) -> Flow[Entries]:
+    """Read the new entries of an epoch, and at least the last, which says whether it has ended."""
     checkpoint = epoch.signed.checkpoint
-    seen = _opened_seen(known) if known else None
+    seen = _opened_seen(how.known) if how.known else None
     seen_at = verified(seen.note, [epoch.keys[1]]).values() if seen else ()
     entries = Entries(
         epoch.shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.at_s * 1000,
-        max(seen_at, default=0) * 1000 if seen else None, rules.on_entry,
+        max(seen_at, default=0) * 1000 if seen else None, how.on_entry, how.once,
     )  # fmt: skip
     first = seen.checkpoint.size if seen else 0
     tiles = yield from Tiles.below(session, epoch.shown.prefix, checkpoint)
-    if follows and first > 0:
+    if how.follows and first > 0:
         entries.begin((yield from tiles.entries(0))[0])
     # The entry before the first new one may be the last one of the epoch.
-    for n in range(max(first - 1, 0) // WIDTH, -(-checkpoint.size // WIDTH)):
+    for n in range(0 if how.rereads else max(first - 1, 0) // WIDTH, -(-checkpoint.size // WIDTH)):
         for index, entry in enumerate((yield from tiles.entries(n)), n * WIDTH):
             if index >= first:
                 entries.add(index, entry)
+            elif how.rereads:
+                entries.learn(index, entry)
             else:
                 entries.pass_over(entry)
     return entries

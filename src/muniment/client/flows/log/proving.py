@@ -8,12 +8,13 @@ from muniment.client.failures import Forged
 from muniment.client.flows import functions
 from muniment.client.flows.log import parts
 from muniment.client.flows.log.comparing import origin_of
+from muniment.client.flows.log.once import key_of, name_of
 from muniment.client.flows.session import target
 from muniment.client.steps import Flow, Send
 from muniment.errors import Refusal
 from muniment.functions.types import Function
 from muniment.ipfs.cid import BundleCid
-from muniment.tlog.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash
+from muniment.tlog.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash, parse_entry
 from muniment.tlog.keys import VerifierKey, parse_verifier_key
 from muniment.tlog.notes import verified
 from muniment.tlog.proofs import check_proof, parse_proof
@@ -56,8 +57,20 @@ def prove(session: Session, record: Provable, *, creator: str | None = None, vke
         checkpoint = check_proof(proof, leaf_hash(entry), key)
     except ValueError as error:
         raise Forged(f"the log does not have this record as you hold it: {error}") from error
+    _check_once(session, entry, checkpoint.origin, proof.index)
     times = verified(proof.checkpoint, [time_key]).values() if time_key else ()
     return Logged(checkpoint.origin, proof.index, checkpoint.size, max(times, default=None))
+
+
+def _check_once(session: Session, entry: bytes, origin: str, index: int) -> None:
+    """Check that this client has not seen two entries of a record: one in another place, or both by `follow`."""
+    key = key_of(name_of(parse_entry(entry)) or "")
+    if key in session.logged_twice:
+        raise Forged(f"the log {origin} has two entries of this record, so that none of them counts")
+    before = session.proved.get(key)
+    if before is not None and before[0] == origin and before[1] != index:
+        raise Forged(f"the log {origin} has two entries of this record, at the indexes {before[1]} and {index}")
+    session.keep_proved(key, origin, index)
 
 
 def _keys(session: Session, proof: Proof, vkey: str | None) -> Flow[tuple[VerifierKey, VerifierKey | None]]:

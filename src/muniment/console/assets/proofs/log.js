@@ -52,6 +52,15 @@ function entry(kind, lines) {
 }
 
 /**
+ * What names the record of an entry: no log has two entries of one name.
+ * @param {string} text of the entry
+ */
+export function nameOf(text) {
+  const [kind = "", ...lines] = text.split("\n");
+  return [kind, ...lines.slice(0, kind === "muniment/function/v1" ? 2 : 1)].join(" ");
+}
+
+/**
  * The root of the tree that has `text` at its index, if the hashes are those beside the way up.
  * @param {string} text of the entry
  * @param {Proof} proof

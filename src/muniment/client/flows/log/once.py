@@ -1,0 +1,64 @@
+"""Whether a log has each record once. Two entries of one record would both be proved, under one checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Final
+
+from muniment.ipfs.cid import Cid
+from muniment.tlog.entries import DeactivationFact, Entry, FunctionFact, TriggerFact
+
+_KEY_BYTES: Final = 16
+Known = MutableMapping[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """The records in the entries so far.
+
+    `known` has for each name 16 bytes, and as many for the place of its entry; of a function, for what its entries say.
+    So an entry that is read a second time, after an interruption, is no second entry.
+    """
+
+    known: Known
+
+    def faults(self, fact: Entry | None, place: str) -> Iterator[str]:
+        """What the entry at a place repeats, or contradicts. The names of its record are known afterwards."""
+        for name, content in _names(fact):
+            key, value = key_of(name), key_of(content or place)
+            before = self.known.setdefault(key, value)
+            if before == value:
+                continue
+            if content:
+                yield f"another entry has another creator or another time of {name}"
+            else:
+                yield f"the log has two entries of {name}"
+
+
+def key_of(name: str) -> bytes:
+    """What stands for a name."""
+    return hashlib.sha256(name.encode()).digest()[:_KEY_BYTES]
+
+
+def name_of(fact: Entry | None) -> str | None:
+    """The name of the record that an entry is of, and that no other entry is of; None: it is of none."""
+    return next((name for name, content in _names(fact) if not content), None)
+
+
+def _names(fact: Entry | None) -> Iterator[tuple[str, str]]:
+    """The names of a record, which no other entry may have; with a content, those that have to have the same one.
+
+    A consent is one trigger, whatever signature it has; both spellings of a CID are one function, and each of its
+    uploaders has an entry.
+    """
+    if isinstance(fact, TriggerFact):
+        yield f"trigger {fact.sig}", ""
+        yield f"the consent {fact.digest} by {fact.signer}", ""
+    elif isinstance(fact, FunctionFact):
+        digest = Cid.parse(fact.cid).digest.hex()
+        yield f"function {digest} by {fact.uploader}", ""
+        yield f"function {digest}", f"{fact.creator} {fact.created_at}"
+    elif isinstance(fact, DeactivationFact):
+        yield f"deactivation {fact.signature}", ""
