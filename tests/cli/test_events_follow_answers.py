@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from middle import Asked, Behaviour, Forward, Middle, before
+from middle import Answered, Asked, Behaviour, Forward, Middle, always, before
+from muniment.cli import output
+from muniment.cli.main import main
 from muniment.maintenance import follow_events
 from muniment.maintenance.follow_events import EventFollower
 
@@ -24,6 +28,10 @@ ENDLESS = {
     "content": (b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n", b" ", 0.05),
     "content without length": (b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n", b" ", 0.05),
 }  # fmt: skip
+
+
+RAW = "a\x1b]0;title\x07 \x1b[31m \u202ered \u2066x\u2069 \x9b1m\u2028\nNext: run this"
+ESCAPED = "a\\u001b]0;title\\u0007 \\u001b[31m \\u202ered \\u2066x\\u2069 \\u009b1m"
 
 
 class Stopped(Exception):
@@ -54,6 +62,43 @@ def followed(middle: Middle, behave: Behaviour, pauses: int) -> tuple[list[Mappi
     with middle.behaving(behave), pytest.raises(Stopped):
         follower.run()
     return events, warnings
+
+
+def problem(status: int, detail: str = RAW) -> Behaviour:
+    content = json.dumps({"code": "invalid-parameter", "detail": detail}, ensure_ascii=False).encode()
+    return always(Answered(status, {"content-type": "application/json"}, content))
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 418, 451, 501])
+def test_a_refusal_is_one_line_without_what_a_terminal_would_obey(middle: Middle, status: int) -> None:
+    with middle.behaving(problem(status)):
+        done = CliRunner().invoke(main, ["events", "follow", "--url", middle.url, "--owner", "0x" + "1" * 40])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert ESCAPED in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert all(each.isprintable() for each in done.stderr.rstrip("\n"))
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_warning_is_one_line_without_what_a_terminal_would_obey(
+    middle: Middle, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, (warning,) = followed(middle, problem(status), 1)
+    output.print_warning(warning)
+    said = capsys.readouterr().err
+    assert ESCAPED in said
+    assert (said.count("\n"), said.rstrip("\n").isprintable()) == (1, True)
+
+
+def test_an_event_is_a_line_without_what_a_terminal_would_obey(middle: Middle, monkeypatch: pytest.MonkeyPatch) -> None:
+    event = {**EVENT, **dict.fromkeys(("type", "subject", "time"), RAW), "data": {"status": RAW}}
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    for command in (["events", "follow"], ["events", "follow", "--json"]):
+        pages = iter([Answered(200, NEXT, json.dumps([event]).encode()), Answered(404, {}, b"{}")])
+        with middle.behaving(lambda _asked, _forward, pages=pages: next(pages)):
+            done = CliRunner().invoke(main, [*command, "--url", middle.url])
+        assert done.stdout.count("\n") == 1
+        assert done.stdout.rstrip("\n").isprintable()
 
 
 @pytest.mark.parametrize("name", ENDLESS)

@@ -12,9 +12,11 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from click import ClickException
 
 from builders import Wallet
 from middle import Answered, Asked, Forward, always, before
+from muniment.cli import output
 from service import Service
 from terminal import shown_on
 from using import Person, draft, intent, operator_key
@@ -191,6 +193,32 @@ def test_a_terminal_gets_columns_in_colours_and_a_pipe_gets_json(person: Person,
     assert head.index("STATUS") == row.index("active")
     (record,) = person.records(*mine)
     assert record["description"] == "a \u202e stranger's \x1b[31m text"
+
+
+RAW = "a \u202e b \u2066 c\u2069 \x1b[31m \x9b \u2028 d"
+
+
+def test_json_of_a_pipe_has_no_raw_controls_and_is_the_same_json(person: Person, tmp_path: Path) -> None:
+    cid = person.deployed(tmp_path / "build")
+    created = person.done("triggers", "create", *draft(cid, "9.0.0"), "--description", RAW)
+    sig = json.loads(created)["sig"]
+    mine = ["triggers", "list", "--by", person.wallet.address]
+    for said in (created, person.done(*mine), person.done("triggers", "show", sig), person.done(*mine, "--json")):
+        assert all(line.isprintable() for line in said.rstrip("\n").split("\n"))
+        assert json.loads(said)["description"] == RAW
+
+
+def test_every_way_of_printing_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_text(f"first {RAW}\nsecond")
+    output.print_warning(RAW)
+    output.print_json({"text": RAW})
+    with pytest.raises(ClickException) as raised, output.errors_on_one_line():
+        raise ValueError(RAW)
+    said = capsys.readouterr()
+    for text in (said.out, said.err, raised.value.message):
+        assert "a \\u202e b \\u2066 c\\u2069 \\u001b[31m \\u009b \\u2028 d" in text
+        assert text.replace("\n", "").isprintable()
+    assert json.loads(said.out.splitlines()[2]) == {"text": RAW}
 
 
 def test_no_secret_is_in_what_a_command_shows(person: Person, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -29,6 +30,17 @@ _SIGNAL_STATUS: Final = 128
 INTERRUPTED: Final = _SIGNAL_STATUS + signal.SIGINT
 
 
+def printable(text: str, *, keeps: str = "") -> str:
+    r"""`text` on one line, with JSON escapes for characters that a terminal would obey or that reorder others.
+
+    The text may be a stranger's. Controls, marks of writing direction and separators of lines become `\u202e` and the
+    like; a space stays, and so do the characters in `keeps`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in keeps else json.dumps(each)[1:-1] for each in text)
+
+
 @contextmanager
 def errors_on_one_line() -> Generator[None]:
     """Print an expected error as one line, and end with status 1. An unexpected one keeps its traceback."""
@@ -37,13 +49,13 @@ def errors_on_one_line() -> Generator[None]:
     except BrokenPipeError:  # click ends silently: the reader of the output has gone
         raise
     except (Refusal, SettingError, ValueError, OSError) as error:  # ValueError: for example a URL of no known engine
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(printable(str(error), keeps="\n")) from error
 
 
 def print_text(text: str) -> None:
-    """Print a result, unless it is empty."""
+    """Print a result of any number of lines, unless it is empty."""
     if text:
-        click.echo(text)
+        click.echo(printable(text, keeps="\n"))
 
 
 def print_summary(summary: object, *, as_json: bool) -> None:
@@ -58,7 +70,8 @@ def print_json(value: Any, *, err: bool = False) -> None:
     """Print a result for programs, as JSON on one line; with `err` on standard error."""
     from muniment.wire import encode
 
-    click.echo(encode(value).decode(), err=err)
+    # Escaped, it is the same JSON.
+    click.echo(printable(encode(value).decode()), err=err)
 
 
 def end_at_once(status: int) -> NoReturn:
@@ -70,7 +83,8 @@ def end_at_once(status: int) -> NoReturn:
 
 def print_warning(line: str) -> None:
     """Print a line on standard error. On a terminal it replaces the progress bar, which is drawn again below."""
-    click.echo(f"{_CLEAR_LINE if shows_progress() else ''}{line}", err=True)
+    shown = printable(line, keeps="\n")
+    click.echo(f"{_CLEAR_LINE if shows_progress() else ''}{shown}", err=True)
 
 
 def shows_progress() -> bool:

@@ -196,7 +196,7 @@ def _events(answer: _Answer, url: str) -> list[Event]:
 def _detail(answer: _Answer) -> str:
     if not isinstance(answer.content, dict):
         return "an answer of another server"
-    return str(cast("dict[str, Any]", answer.content).get("detail", ""))
+    return " ".join(str(cast("dict[str, Any]", answer.content).get("detail", "")).split())
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

@@ -14,12 +14,12 @@ from muniment.cli.client.showing import (
     Column,
     is_for_programs,
     note,
-    printable,
     shape_options,
     show_all,
     show_json,
     show_one,
 )
+from muniment.cli.output import printable
 
 if TYPE_CHECKING:
     from muniment.client import Balance

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from muniment.cli import output
 from muniment.cli.client.failing import FORGED
 from muniment.cli.client.opening import opened
-from muniment.cli.client.showing import printable
+from muniment.cli.output import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

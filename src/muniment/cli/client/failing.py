@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from muniment.cli.client.showing import printable
+from muniment.cli.output import printable
 
 if TYPE_CHECKING:
     from muniment.errors import Refusal

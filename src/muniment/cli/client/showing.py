@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from muniment.cli import output
+from muniment.cli.output import printable
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -44,17 +44,6 @@ def shape_options(command: Command) -> Command:
 def is_for_programs(as_json: bool | None) -> bool:  # noqa: FBT001 - the value of an option
     """Whether JSON is printed: `--json`, or an output that is no terminal."""
     return not sys.stdout.isatty() if as_json is None else as_json
-
-
-def printable(text: str, *, keeps: str = "") -> str:
-    r"""`text` on one line, with JSON escapes for characters that a terminal would obey or that reorder others.
-
-    The text may be a stranger's. Controls, marks of writing direction and separators of lines become `\u202e` and the
-    like; a space stays, and so do the characters in `keeps`.
-    """
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() or each in keeps else json.dumps(each)[1:-1] for each in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +94,8 @@ def show_json(record: object) -> None:
     """Print a record as JSON on one line."""
     from muniment.wire import encode
 
-    text = encode(record).decode()
     # Escaped, it is the same JSON.
-    click.echo(printable(text) if sys.stdout.isatty() else text)
+    click.echo(printable(encode(record).decode()))
 
 
 def short(text: str, *, whole: bool = False) -> str:
@@ -156,7 +144,7 @@ def transfers() -> Generator[Callable[[str, int, int], None]]:
 
 def note(text: str) -> None:
     """Say something on standard error."""
-    click.echo(text, err=True)
+    click.echo(printable(text, keeps="\n"), err=True)
 
 
 def _texts(record: object, columns: Sequence[Column]) -> list[str]:

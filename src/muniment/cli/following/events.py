@@ -13,6 +13,7 @@ import click
 from muniment.cli import output
 from muniment.cli.following.filters import filter_options, take_filters
 from muniment.cli.options import common_options, json_option, settings_of
+from muniment.cli.output import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,10 +92,5 @@ def _print_line(event: Mapping[str, Any]) -> None:
     subject = event["subject"] if len(event["subject"]) <= _SHORT else f"{event['subject'][:_SHORT]}…"
     data: Mapping[str, Any] = event["data"]
     details = " ".join(f"{each}={data[each]}" for each in _DETAILS if each in data)
-    styled = click.style(_printable(f"{name:20}"), fg=_COLORS.get(name.rpartition(".")[2]))
-    click.echo(f"{_printable(event['time'])}  {styled}  {_printable(f'{subject:{_SHORT + 1}}  {details}')}".rstrip())
-
-
-def _printable(text: str) -> str:
-    """`text` without what a terminal would obey: the service may be a stranger's."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+    styled = click.style(printable(f"{name:20}"), fg=_COLORS.get(name.rpartition(".")[2]))
+    click.echo(f"{printable(event['time'])}  {styled}  {printable(f'{subject:{_SHORT + 1}}  {details}')}".rstrip())

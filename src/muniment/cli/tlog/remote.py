@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from muniment.cli import output
 from muniment.cli.client.failing import failures
-from muniment.cli.client.showing import printable
+from muniment.cli.output import printable
 from muniment.cli.tlog.verifying import FORKED, follow_or_exit, rules_of, told
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 
 from muniment.cli import output
 from muniment.cli.client.failing import failures
-from muniment.cli.client.showing import printable
+from muniment.cli.output import printable
 from muniment.cli.tlog.group import tlog
 
 if TYPE_CHECKING:

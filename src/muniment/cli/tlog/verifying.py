@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muniment.cli import output
-from muniment.cli.client.showing import printable
+from muniment.cli.output import printable
 from muniment.cli.tlog.group import tlog
 
 if TYPE_CHECKING:
