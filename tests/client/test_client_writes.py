@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from facades_world import bundle, draft, new_intent, new_proposal, signer
+from facades_world import CHAIN_ID, bundle, draft, new_intent, new_proposal, signer
 from lies import telling
 from lying_world import GIVEN, Lying, lying_registry
+from msgspec.structs import replace
 
 from builders import Wallet, event
 from middle import Answered, Asked, Behaviour, Forward, always
 from muniment.client import Forged, Registry
+from muniment.client.offers import sign_proposal
 from muniment.evm.signature import Signature
+from operator_client import FAR_DEADLINE
 from using import Person
 
 if TYPE_CHECKING:
@@ -162,6 +165,24 @@ def test_no_other_write_is_believed_either(lying: Lying, name: str) -> None:
             with lying.middle.behaving(only_writes(NOT_DONE[name])), pytest.raises(Forged):
                 write()
             assert operation
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_other_signatures_of_a_proposal_than_its_solver_has_made_are_forged(lying: Lying, generation: int) -> None:
+    with lying.registry() as registry:
+        intent = registry.intents.put(new_intent(generation))
+        offer = sign_proposal(
+            signer(72), intent, chain_id=CHAIN_ID, fees=["3", "4"], deadline=FAR_DEADLINE, data="0xbe"
+        )
+        lie = telling(lambda answer: {**answer, "signatures": [signer(5).sign_text("x")]}, "POST", "/intents/")
+        with lying.middle.behaving(lie):
+            with pytest.raises(Forged, match="not signed by its solver"):
+                registry.intents.propose(intent.hash, offer)
+            with lying.registry(chains={}) as elsewhere:  # the settlement contract is not known: a claim
+                elsewhere.intents.propose(intent.hash, offer)
+        assert registry.intents.propose(intent.hash, offer).signatures == offer.signatures
+        unsigned = replace(offer, signatures=[])
+        assert registry.intents.propose(intent.hash, unsigned).signatures == offer.signatures  # those of the first
 
 
 def test_an_intent_that_has_not_moved_is_forged(lying: Lying) -> None:

@@ -12,12 +12,16 @@ from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 import warm
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from log_site import opened_epoch
 from middle import Answered, Asked, Behaviour, Forward, Middle, before
+from muniment.client import Forged, Registry
+from muniment.evm.address import Address
+from muniment.evm.signature import Signature
 from service import Service
 
 OWNER = Wallet(7)
@@ -152,6 +156,23 @@ def test_a_trigger_whose_function_the_registry_lacks_is_told_and_the_rest_is_rea
     assert status == 1, said
     assert f"WRONG trigger {site.sigs[0]} is of a function that the service lacks: no such block" in said
     assert "deactivations: none wrong" in said
+
+
+def test_a_record_with_a_false_name_of_its_wallet_is_forged(site: Site) -> None:
+    another = Wallet(5).address
+    with Registry(site.url) as registry:
+        (function,) = registry.functions.list()
+        assert registry.log.prove(function).origin == "registry.example/log/1"
+        for false, named in ((replace(function, creator=Address.parse(another)), None), (function, another)):
+            with pytest.raises(Forged, match="does not have this record"):
+                registry.log.prove(false, creator=named)
+        trigger, deactivation = registry.triggers.get(site.sigs[1]), registry.triggers.deactivation(site.ending)
+        for record in (
+            replace(trigger, sig=Signature.parse(INVENTED)),
+            replace(deactivation, signature=Signature.parse(INVENTED)),
+        ):
+            with pytest.raises(Forged, match="does not have this record"):
+                registry.log.prove(record)
 
 
 def test_another_history_is_proved_by_two_notes(site: Site, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from muniment.client.failures import Reply
     from muniment.client.flows.session import Session
+    from muniment.evm.address import Address
     from muniment.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
 
 _POSTED: Final = {**JSON, "content-type": "application/json"}
@@ -89,14 +90,28 @@ def put(session: Session, intent: AnyNewIntent) -> Flow[AnyIntent]:
 
 
 def propose(session: Session, hash_: str, offer: AnyNewProposal) -> Flow[AnyProposal]:
-    """Append a proposal to an intent; the same one again is answered with the one that is recorded."""
+    """Append a proposal to an intent; the same one again is answered with the one that is recorded.
+
+    The hash of a proposal does not cover its signatures. Where the answer has others, they have to be by the solver.
+    """
     reply = yield from session.answered(_post(session, "proposals", hash_, encode(offer)))
     found = cast("AnyProposal", decode_form(reply, AnyProposal))
     intent = Bytes32.parse(hash_).raw
     check_same(found.hash, "0x" + proposal_hash(intent, offer).hex(), "proposal")
     if session.verifies:
         proof.check_proposal_hash(found, intent)
+        if session.settlers and found.signatures != offer.signatures:
+            settler = yield from _settler_of(session, Bytes32.parse(hash_))
+            proof.check_proposal(found, intent, settler, session.protocol, session.settlers)
     return found
+
+
+def _settler_of(session: Session, asked: Bytes32) -> Flow[Address]:
+    """The settlement contract of an intent, proved by the intent's hash."""
+    reply = yield from session.answered(Send("GET", target("/intents/{}", asked), headers=JSON))
+    intent = cast("AnyIntent", decode_form(reply, AnyIntent))
+    check_same("0x" + intent_hash(intent).hex(), asked, "intent")
+    return intent.settler
 
 
 def log(session: Session, hash_: str, line: NewLog) -> Flow[Log]:

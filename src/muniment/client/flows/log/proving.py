@@ -11,7 +11,7 @@ from muniment.client.flows.log.comparing import origin_of
 from muniment.client.flows.log.once import key_of, name_of
 from muniment.client.flows.session import target
 from muniment.client.steps import Flow, Send
-from muniment.errors import Refusal
+from muniment.errors import FunctionNotFound, NothingDeactivated, Refusal, TriggerNotFound
 from muniment.functions.types import Function
 from muniment.ipfs.cid import BundleCid
 from muniment.tlog.entries import DeactivationFact, FunctionFact, TriggerFact, description_hash, parse_entry
@@ -50,7 +50,10 @@ def prove(session: Session, record: Provable, *, creator: str | None = None, vke
     `Forged` where the log has no such entry under a checkpoint that its key has signed.
     """
     path, entry = yield from _entry(session, record, creator)
-    reply = yield from session.answered(Send("GET", path))
+    try:
+        reply = yield from session.answered(Send("GET", path))
+    except (TriggerNotFound, FunctionNotFound, NothingDeactivated) as error:
+        raise Forged(f"the log does not have this record as you hold it: {error}") from error
     try:
         proof = parse_proof(reply.content)
         key, time_key = yield from _keys(session, proof, vkey)
