@@ -16,6 +16,7 @@ from muniment.cli import output
 from muniment.cli.main import main
 from muniment.maintenance import follow_events
 from muniment.maintenance.follow_events import EventFollower
+from muniment.maintenance.http_client import Client, RequestFailed
 
 EVENT: dict[str, Any] = {
     "id": "AAAA", "type": "muniment.trigger.created", "subject": "0x12", "time": "2026-11-20T19:48:00.123Z", "data": {},
@@ -99,6 +100,39 @@ def test_an_event_is_a_line_without_what_a_terminal_would_obey(middle: Middle, m
             done = CliRunner().invoke(main, [*command, "--url", middle.url])
         assert done.stdout.count("\n") == 1
         assert done.stdout.rstrip("\n").isprintable()
+
+
+# What a lenient parser takes, and a strict one does not (RFC 8259).
+LENIENT = {
+    "two members": b'[{"id":"AAAA","id":"BBBB","type":"x","subject":"x","time":"x","data":{}}]',
+    "NaN": b'[{"id":"AAAA","type":"x","subject":"x","time":"x","data":{"a":NaN}}]',
+    "half a pair": b'[{"id":"AAAA","type":"x","subject":"\\ud800","time":"x","data":{}}]',
+    "a mark of byte order": b"\xef\xbb\xbf[]", "UTF-16": "[]".encode("utf-16"), "many levels": b"[" * 10_000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LENIENT)
+def test_only_strict_json_is_read(middle: Middle, name: str) -> None:
+    events, (warning,) = followed(middle, always(Answered(200, NEXT, LENIENT[name])), 1)
+    assert events == []
+    assert "answers no whole JSON" in warning
+    client = Client(middle.url)
+    with middle.behaving(always(Answered(200, NEXT, LENIENT[name]))), pytest.raises(RequestFailed, match="no JSON"):
+        client.get("/readyz")
+
+
+@pytest.mark.parametrize(
+    "content", [b"<html>", b"{}", b'{"code": 7, "detail": []}', b"[]", b"", LENIENT["two members"]]
+)
+def test_a_page_of_a_proxy_is_a_request_that_failed(middle: Middle, content: bytes) -> None:
+    with (
+        middle.behaving(always(Answered(502, {}, content))),
+        pytest.raises(RequestFailed, match="GET /readyz → 502: no problem document"),
+    ):
+        Client(middle.url).get("/readyz")
+    refused = Answered(503, {}, b'{"code": "not-ready", "detail": "not yet"}')
+    with middle.behaving(always(refused)), pytest.raises(RequestFailed, match="→ 503 not-ready: not yet"):
+        Client(middle.url).get("/readyz")
 
 
 @pytest.mark.parametrize("name", ENDLESS)

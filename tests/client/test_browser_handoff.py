@@ -134,7 +134,17 @@ def test_another_page_host_or_secret_reaches_nothing() -> None:
 
 def test_only_the_first_answer_of_a_right_form_counts() -> None:
     def visit(page: Page) -> None:
-        for body in ([], {}, {"result": 1}, {"result": ""}, {"result": "x" * 2_000}, b"\xff", b"{"):
+        for body in (
+            [],
+            {},
+            {"result": 1},
+            {"result": ""},
+            {"result": "x" * 2_000},
+            b"\xff",
+            b"{",
+            b'{"result": "0x12", "result": "0x34"}',
+            b'{"result": "0x12", "a": NaN}',
+        ):
             assert page.answer(body).status_code == 409
         assert page.answer(b" " * 100_000).status_code == 400
         for length in ("000000001500000000", "²", "-1", ""):

@@ -160,7 +160,7 @@ def test_the_password_is_the_whole_first_line_of_its_file(tmp_path: Path, monkey
     assert signer_of(f"keystore:{tmp_path / 'file'}").sign_text("hello") == Wallet(45).sign_text("hello")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '"text"'])
+@pytest.mark.parametrize("text", ["", "[]", "{", '"text"', '{"version": 3, "version": 3}', '{"version": NaN}'])
 def test_a_file_that_is_no_keystore_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "file").write_text(text)
     with pytest.raises(CannotSign, match="is no keystore"):

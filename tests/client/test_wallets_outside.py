@@ -165,6 +165,8 @@ def test_a_wallet_at_a_url_gets_the_type_of_the_domain() -> None:
     ("content", "said"),
     [
         (b'{"result": []}', "no account"), (b'{"result": ["0x12"]}', "no address"), (b"<html>", "no JSON-RPC"),
+        (b'{"result": ["0x%b"], "result": ["0x%b"]}' % (b"1" * 40, b"2" * 40), "no JSON-RPC"),
+        (b'{"result": NaN}', "no JSON-RPC"),
         (b'{"error": {"code": 4001, "message": "User rejected"}}', "refused eth_accounts: User rejected"),
         (b"x" * 1_000_000, "too long"),
     ],

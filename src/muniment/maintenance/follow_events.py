@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from muniment import durable
+from muniment.errors import InvalidJson
+from muniment.json_text import parse_json
 from muniment.maintenance.doctor.answers import without_login
 from muniment.maintenance.http_client import RequestFailed, ended_after
 
@@ -167,8 +168,8 @@ class EventFollower:
             raise _NoAnswerYet(f"{self.url} does not answer: {error}") from error
         headers = {name.lower(): value for name, value in response.getheaders()}
         try:
-            answer = _Answer(response.status, headers, json.loads(data))
-        except (ValueError, RecursionError):  # a page of a proxy, or the beginning of an answer that was cut off
+            answer = _Answer(response.status, headers, parse_json(data))
+        except InvalidJson:  # a page of a proxy, or the beginning of an answer that was cut off
             if response.status == _OK:
                 raise _NoAnswerYet(f"{self.url}/events answers no whole JSON") from None
             answer = _Answer(response.status, headers, None)

@@ -12,7 +12,11 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from muniment.client.deadlines import Deadline
+from muniment.errors import InvalidJson
+from muniment.json_text import parse_json
 
 TIMEOUT_S = 30
 
@@ -35,6 +39,11 @@ def ended_after(seconds: float, connection: HTTPConnection) -> Generator[None]:
 
 class RequestFailed(OSError):
     """The service does not answer, or answers with a problem document. The message says which."""
+
+
+class _Problem(msgspec.Struct):
+    code: str
+    detail: str
 
 
 class Client:
@@ -78,7 +87,18 @@ class Client:
             raise RequestFailed(f"{self.url} does not answer: {error}") from error
         finally:
             connection.close()
-        answer: Any = json.loads(data) if data else None
-        if response.status >= HTTPStatus.BAD_REQUEST:  # a problem document
-            raise RequestFailed(f"{method} {path} → {response.status} {answer['code']}: {answer['detail']}")
-        return answer
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            raise RequestFailed(f"{method} {path} → {response.status}{_said(data)}")
+        try:
+            return parse_json(data) if data else None
+        except InvalidJson as error:
+            raise RequestFailed(f"{method} {path} → {response.status}, and no JSON: {error}") from error
+
+
+def _said(data: bytes) -> str:
+    """What a problem document says, or that there is none."""
+    try:
+        problem = msgspec.convert(parse_json(data), _Problem)
+    except (InvalidJson, msgspec.ValidationError):
+        return ": no problem document"
+    return f" {problem.code}: {problem.detail}"

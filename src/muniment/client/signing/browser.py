@@ -27,8 +27,9 @@ from typing import Any, Final, cast
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import with_domain_type
-from muniment.errors import InvalidAddress
+from muniment.errors import InvalidAddress, InvalidJson
 from muniment.evm.address import Address
+from muniment.json_text import parse_json
 
 # A person finds the wallet, reads, and agrees.
 _SECONDS_MAX: Final = 600.0
@@ -178,8 +179,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(400, b"not an answer", "text/plain")
             return
         try:
-            given: Any = json.loads(self.rfile.read(int(length)))
-        except (ValueError, RecursionError):
+            given = parse_json(self.rfile.read(int(length)))
+        except InvalidJson:
             given = None
         is_taken = isinstance(given, dict) and self._exchange.answer(cast("dict[str, Any]", given))
         self._send(204 if is_taken else 409, b"", "text/plain")

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import KeySigner
+from muniment.errors import InvalidJson
 from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
+from muniment.json_text import parse_json
 
 # A file has less than a kilobyte.
 _BYTES_MAX: Final = 64 * 1024
@@ -150,8 +151,8 @@ def _content(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         text = file.read(_BYTES_MAX)
     try:
-        found: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parse_json(text)
+    except InvalidJson:
         found = None
     if not isinstance(found, dict):
         raise CannotSign(f"{path} is no keystore")

@@ -11,8 +11,9 @@ import httpx2
 from muniment.client.deadlines import Connections
 from muniment.client.failures import CannotSign
 from muniment.client.signers import with_domain_type
-from muniment.errors import InvalidAddress
+from muniment.errors import InvalidAddress, InvalidJson
 from muniment.evm.address import Address
+from muniment.json_text import parse_json
 
 # A person reads the request and agrees.
 _SECONDS_MAX: Final = 300.0
@@ -84,8 +85,8 @@ class RpcSigner:
         if exchange.is_over:
             raise CannotSign(f"the wallet gave no whole answer within {self._seconds_max:.0f} seconds")
         try:
-            answer: Any = json.loads(content)
-        except (ValueError, RecursionError):
+            answer = parse_json(content)
+        except InvalidJson:
             answer = None
         if not isinstance(answer, dict):
             raise CannotSign(f"the wallet's answer is no JSON-RPC: {content[:_SHOWN_MAX]!r}")
