@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,70 +14,27 @@ from msgspec.structs import replace
 
 import warm
 from answers import ok
-from builders import Bundle, TriggerDraft, Wallet, deploy, register
+from builders import Wallet, deploy, register
+from followed_world import BUNDLE, LOG, OWNER, Site, changing, draft_of, fill, followed_registry
 from log_site import opened_epoch
-from middle import Answered, Asked, Behaviour, Forward, Middle, before
+from middle import Answered, Asked, Behaviour, Forward
 from muniment.client import Forged, Registry
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from service import Service
 
-OWNER = Wallet(7)
 INVENTED = str(Wallet(5).sign_text("x"))
-LOG = {
-    "MUNIMENT_TLOG": "on", "MUNIMENT_TLOG_NAME": "registry.example", "MUNIMENT_TLOG_KEY": "11" * 32,
-    "MUNIMENT_TLOG_INTERVAL_S": "1",
-}  # fmt: skip
-SECONDS_MAX = 60.0
-
-
-@dataclass(frozen=True)
-class Site:
-    """A registry, the proxy before it, and the signatures of two triggers, the second of which is ended."""
-
-    url: str
-    middle: Middle
-    sigs: tuple[str, str]
-    ending: str
-
-
-async def fill(url: str) -> tuple[tuple[str, str], str]:
-    async with httpx2.AsyncClient(base_url=url) as client:
-        cid = await deploy(client, Bundle(), wallet=OWNER)
-        sigs = [(await register(client, TriggerDraft(cid, OWNER, version=f"{n}.0.0")))["sig"] for n in (1, 2)]
-        ending = str(OWNER.sign_deactivation(sigs[1:]))
-        consent = {"triggerSigs": sigs[1:], "signature": ending}
-        assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
-        deadline = time.monotonic() + SECONDS_MAX
-        while (await client.get(f"/deactivations/{ending}/proof")).status_code == 404:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        return (sigs[0], sigs[1]), ending
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with Service(tmp_path_factory.mktemp("log") / "data", environment=LOG) as service:
-        sigs, ending = asyncio.run(fill(service.url))
-        with before(service.url) as middle:
-            yield Site(service.url, middle, sigs, ending)
+    with followed_registry(tmp_path_factory.mktemp("log")) as made:
+        yield made
 
 
 def run(*words: str | Path, cwd: Path) -> tuple[int, str]:
     done = warm.run(*words, directory=cwd, timeout=60)
     return done.returncode, done.stdout + done.stderr
-
-
-def changing(path: str, change: Any) -> Behaviour:
-    """A proxy that changes the JSON at a path."""
-
-    def behave(asked: Asked, forward: Forward) -> Answered:
-        answer = forward()
-        if asked.target.partition("?")[0] != path:
-            return answer
-        return answer._replace(content=json.dumps(change(json.loads(answer.content))).encode())
-
-    return behave
 
 
 def test_an_honest_registry_agrees_with_its_log(site: Site, tmp_path: Path) -> None:
@@ -120,6 +75,10 @@ def test_a_registry_that_shows_something_else_than_its_log_is_caught(site: Site,
         f"WRONG trigger {site.sigs[1]} is ended in the log by {site.ending}, and in the registry by {INVENTED}" in said
     )
     assert "deactivations: none wrong" in said  # the rest is read all the same
+    renamed = changing("/functions", lambda listed: [{**each, "name": "Another"} for each in listed])
+    with site.middle.behaving(renamed):
+        status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
+    assert (status, said.count("WRONG"), "is listed as another one than it is" in said) == (1, 1, True), said
     with site.middle.behaving(changing("/functions", lambda _: [])):
         status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
     assert status == 0, said  # the log names the function, and it is there
@@ -212,9 +171,8 @@ def test_what_is_gone_or_no_log_is_said(site: Site, tmp_path: Path) -> None:
 async def test_deactivations_are_given_to_another_registry(site: Site, tmp_path: Path) -> None:
     with Service(tmp_path / "other", environment={}) as other:
         async with httpx2.AsyncClient(base_url=other.url) as client:
-            cid = await deploy(client, Bundle(), wallet=OWNER)
-            draft = TriggerDraft(cid, OWNER, version="2.0.0")
-            assert (await register(client, draft))["sig"] == site.sigs[1]
+            cid = await deploy(client, BUNDLE, wallet=OWNER)
+            assert (await register(client, draft_of(cid, 2)))["sig"] == site.sigs[1]
             for _ in range(2):
                 status, said = run("tlog", "replay", site.url, "--to", other.url, cwd=tmp_path)
                 assert (status, said) == (0, "1 deactivations posted, 0 of unknown triggers, 0 refused\n")

@@ -43,11 +43,11 @@ def _functions(registry: Registry) -> Iterator[Forged | None]:
 
     for function in registry.functions.list():
         try:
-            registry.functions.get(function.cid)
+            is_as_listed = registry.functions.get(function.cid) == function
         except Forged as forged:
             yield forged
         else:
-            yield None
+            yield None if is_as_listed else Forged(f"function {function.cid} is listed as another one than it is")
 
 
 def _listed(pages_of: Callable[[Callable[[Forged], None]], Iterator[Page[Any]]]) -> Iterator[Forged | None]:

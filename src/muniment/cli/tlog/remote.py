@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def verify_remote(url: str, protocol: str | None) -> None:
-    """Verify the log of the registry at `url`, and each function, trigger and deactivation against it.
+    """Verify the log of the registry at `url`, each function, trigger and deactivation against it, and each intent.
 
     The status is 0 if all agree, 1 if not; otherwise as for `muniment tlog verify`.
     """
@@ -38,7 +38,7 @@ def verify_remote(url: str, protocol: str | None) -> None:
         compared = _Compared(registry, ledger, progress)
         parts: list[tuple[str, Iterator[str]]] = [
             ("log", iter(progress.faults)), ("functions", compared.functions()), ("triggers", compared.triggers()),
-            ("deactivations", compared.deactivations()),
+            ("deactivations", compared.deactivations()), ("intents", compared.intents()),
         ]  # fmt: skip
         for name, faults in parts:
             count = 0
@@ -94,6 +94,13 @@ class _Compared:
             yield from self._provably(lambda check=check: check() or iter(()))
             yield from self._provably(lambda fact=fact, entry=entry: self._deactivation(fact.signature, entry))
 
+    def intents(self) -> Iterator[str]:
+        """The hashes of intents and of their proposals: the log has none of them."""
+        wrong: list[str] = []
+        for _ in self._registry.intents.list(on_forged=lambda forged: wrong.append(str(forged))):
+            pass
+        yield from wrong
+
     def _provably(self, check: Callable[[], Iterator[str]]) -> Iterator[str]:
         """What is wrong by `check`, which may find that the registry lies, or that it lacks what it names."""
         from muniment.client import Forged
@@ -121,7 +128,8 @@ class _Compared:
             yield f"{name} is another one than the log has"
 
     def _function(self, function: Function) -> Iterator[str]:
-        self._registry.functions.get(function.cid)  # which proves it
+        if self._registry.functions.get(function.cid) != function:  # that one is proved
+            yield f"function {function.cid} is listed as another one than it is"
         name = f"function {function.cid} {function.creator}"
         yield from self._entry(name, self._registry.log.entry(function), function.created_at)
 

@@ -233,10 +233,11 @@ def deactivation(session: Session, signature: str) -> Flow[RecordedDeactivation]
     check_same(found.signature, asked, "deactivation")
     if session.verifies:
         form = proof.check_deactivation(found.trigger_sigs, found.signature, found.signer, session.protocol)
+        domain = registry_domain(session.protocol)
         check_same(found.form, form, "form")
-        if form == "eip712":
-            domain = registry_domain(session.protocol)
-            check_same((found.domain.name, found.domain.version), (domain.name, domain.version), "domain")
+        check_same(found.domain.version, domain.version, "version of the domain")
+        if form == "eip712":  # which signs the domain
+            check_same(found.domain.name, domain.name, "domain")
     return found
 
 

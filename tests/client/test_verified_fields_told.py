@@ -1,0 +1,90 @@
+"""What docs/verified-fields.md says of `verify --remote` is so: a lie about each field that is covered is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from click.testing import CliRunner
+from facades_world import CHAIN_ID, new_intent, signer
+from lies import in_place_of, lies
+
+from followed_world import Site, changing, followed_registry
+from muniment.cli.main import main
+from muniment.client import Registry
+from muniment.client.offers import sign_proposal
+from operator_client import FAR_DEADLINE
+
+PAGE = (Path(__file__).parents[2] / "docs/verified-fields.md").read_text("utf-8")
+UNCOVERED = ("claim", "not read")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with followed_registry(tmp_path_factory.mktemp("fields")) as made:
+        with Registry(made.url, operator_key=made.operator_key) as registry:
+            for generation in (1, 2):
+                intent = registry.intents.put(new_intent(generation))
+                registry.intents.propose(intent.hash, sign_proposal(
+                    signer(72), intent, chain_id=CHAIN_ID, fees=["3", "4"], deadline=FAR_DEADLINE, data="0xbeef"
+                ))  # fmt: skip
+        yield made
+
+
+def covered(record: str) -> list[str]:
+    """The fields of a record that the page says are covered."""
+    section = re.split(rf"^## {record}$", PAGE, flags=re.MULTILINE)[1].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]*`) \| ([^|]+) \|$", section, re.MULTILINE)
+    return [name for names, said in rows if not said.startswith(UNCOVERED) for name in re.findall(r"`([^`]+)`", names)]
+
+
+def places(site: Site) -> dict[str, tuple[str, str, int]]:
+    """For each record a path that answers it, the path in the record of that answer, and its index in a listing."""
+    (cid,) = [each["CID"] for each in httpx2.get(f"{site.url}/functions").json()]
+    return {
+        "Trigger": ("/triggers", "", 1), "TypeMember": ("/triggers", "types.Trigger.*.", 1),
+        "Types": ("/triggers", "types.", 1), "CronConfig": ("/triggers", "config.", 0),
+        "RecordedDeactivation": (f"/deactivations/{site.ending}", "", 0),
+        "DomainShown": (f"/deactivations/{site.ending}", "domain.", 0), "Function": ("/functions", "", 0),
+        "Function by itself": (f"/functions/{cid}", "", 0), "LogEpoch": ("/log", "epochs.*.", 0),
+        "Intent": ("/intents", "", 0), "IntentEvent": ("/intents", "events.*.", 0),
+        "MaxFee": ("/intents", "maxFees.*.", 0),
+        "Proposal": ("/intents", "proposals.*.", 0), "OperationsIntent": ("/intents", "", 1),
+        "Operation": ("/intents", "operations.*.", 1), "OperationsProposal": ("/intents", "proposals.*.", 1),
+    }  # fmt: skip
+
+
+RECORDS = [
+    "Trigger", "TypeMember", "Types", "CronConfig", "RecordedDeactivation", "DomainShown", "Function",
+    "Function by itself", "LogEpoch", "Intent", "IntentEvent", "MaxFee", "Proposal", "OperationsIntent", "Operation",
+    "OperationsProposal",
+]  # fmt: skip
+LISTING = {"/triggers": "?sort=1", "/functions": "?sort=1", "/intents": "?sort=1&generation=all"}
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_a_lie_about_a_field_that_is_covered_is_told(site: Site, record: str) -> None:
+    path, inside, index = places(site)[record]
+    answer = httpx2.get(f"{site.url}{path}{LISTING.get(path, '')}").json()
+    truth = answer[index] if isinstance(answer, list) else answer
+    told: dict[str, Any] = {}
+    for name, lie in lies(truth):
+        if name.startswith(inside):
+            told.setdefault(name.removeprefix(inside).partition(" ")[0].partition(".")[0], lie)
+    fields = covered(record.partition(" ")[0])
+    assert fields
+    assert {*fields} <= {*told}
+    for field in fields:
+        with site.middle.behaving(changing(path, in_place_of(index, told[field]))):
+            done = CliRunner().invoke(main, ["verify", "--remote", site.middle.url])
+        assert done.exit_code != 0, f"{record}.{field}: {done.output}"
+        assert re.search("WRONG|FORGED|not verified", done.output), f"{record}.{field}: {done.output}"
+
+
+def test_without_a_lie_nothing_is_told(site: Site) -> None:
+    done = CliRunner().invoke(main, ["verify", "--remote", site.middle.url])
+    assert (done.exit_code, "intents: none wrong" in done.output) == (0, True), done.output
