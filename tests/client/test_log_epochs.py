@@ -80,8 +80,11 @@ def test_a_checkpoint_of_an_older_epoch_is_compared_without_having_seen_it() -> 
     site = rotated()
     seen = follow(site).seen
     honest = [site.epochs[0].note(size) for size in (2, 256, 299, 300)]
-    for each in (None, seen):
-        assert follow(site, each, replace(RULES, against=honest)).faults == []
+    for each, count in ((None, 302), (seen, 0)):
+        heard: list[int] = []
+        rules = replace(RULES, against=honest, on_entry=lambda at, _, heard=heard: heard.append(at))
+        found = follow(site, each, rules)
+        assert (found.faults, found.new_entries, len(heard)) == ([], count, count)
     other = LogSite()
     other.newest.entries[1] = TakenOverFact(iso_time(NOW_S * 1000 - 1)).data
     other.grow(200)

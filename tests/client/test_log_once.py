@@ -101,6 +101,16 @@ def test_what_a_restored_registry_records_again_is_no_second_entry(site: LogSite
     assert len(follow(site, seen, rules).faults) == 2  # of the signature, and of the consent
 
 
+def test_an_epoch_that_was_announced_is_of_no_restored_registry(site: LogSite) -> None:
+    site.newest.entries.append(TRIGGER.data)
+    known: Known = {}
+    seen = follow(site, None, replace(RULES, known=known)).seen
+    site.newest.entries.append(CloseFact(opened_epoch(2).keys[0].verifier.text).data)
+    site.epochs.append(opened_epoch(2, "restored", site.newest))
+    site.newest.entries.append(changed(TRIGGER, created_at=LATER).data)
+    assert len(follow(site, seen, replace(RULES, known=known)).faults) == 2
+
+
 def test_what_is_known_of_another_log_is_forgotten(site: LogSite) -> None:
     site.newest.entries.append(TRIGGER.data)
     known: Known = {}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import httpx2
 
-from muniment.client.deadlines import Connections
 from muniment.client.failures import Forged, Reply, Unreachable
 from muniment.client.steps import Send, SignText, SignTyped, Sleep
+from muniment.deadlines import Connections
 
 if TYPE_CHECKING:
     from muniment.client.signers import Signer

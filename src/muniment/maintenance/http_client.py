@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from muniment.client.deadlines import Deadline
+from muniment.deadlines import Deadline
 from muniment.errors import InvalidJson
 from muniment.json_text import parse_json
 

@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 
 import httpx2
 
-from muniment.client.deadlines import Connections
 from muniment.client.failures import CannotSign
 from muniment.client.signers import with_domain_type
+from muniment.deadlines import Connections
 from muniment.errors import InvalidAddress, InvalidJson
 from muniment.evm.address import Address
 from muniment.json_text import parse_json

@@ -42,6 +42,8 @@ class Entries:
     seen_ms: int | None
     on_entry: OnEntry | None
     once: Once
+    # Whether the epoch before has named the key of this one.
+    is_announced: bool
     first: LogFact | None = None
     last: Entry | None = None
     faults: list[str] = field(default_factory=list[str])
@@ -88,8 +90,8 @@ class Entries:
         self._check_once(index, self.last)
 
     def _check_once(self, index: int, fact: Entry | None) -> None:
-        if isinstance(fact, LogFact) and fact.reason == "restored":
-            # What a restored registry has lost is recorded again.
+        if index == 0 and isinstance(fact, LogFact) and fact.reason == "restored" and not self.is_announced:
+            # What a restored registry has lost is recorded again. The epoch before did not expect it.
             self.once.known.clear()
         for fault in self.once.faults(fact, f"{self.origin} {index}"):
             self._blame(index, fault)

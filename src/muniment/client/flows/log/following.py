@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -106,7 +107,9 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
     for at, shown in enumerate(chain):
         known = seen if seen is not None and seen.origin == shown.origin else None
         epoch = yield from _signed(session, shown, known, rules, is_newest=shown is chain[-1])
-        read = _Reading(known, once, rules.on_entry, follows=before is not None, rereads=rereads)
+        # What is older than that which was seen is read for its checkpoints: its entries were handed out before.
+        is_older = seen is not None and seen.origin in {each.origin for each in chain[at + 1 :]}
+        read = _Reading(known, once, None if is_older else rules.on_entry, before, rereads=rereads)
         entries = yield from _walk(session, epoch, read)
         session.logged_twice |= entries.twice
         if before is not None:
@@ -118,7 +121,8 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
         kept = Seen(shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.signed.note.data.decode())
         faults = [*(found.faults if found else ()), *entries.faults]
         before_size = _opened_seen(known).checkpoint.size if known else 0
-        count = (found.new_entries if found else 0) + max(epoch.signed.checkpoint.size - before_size, 0)
+        new = 0 if is_older else max(epoch.signed.checkpoint.size - before_size, 0)
+        count = (found.new_entries if found else 0) + new
         found = Progress(kept, epoch.signed.checkpoint.size, count, epoch.at_s, faults)
         before = epoch
     if found is None or before is None:
@@ -133,7 +137,7 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
 def _chain(epochs: list[LogEpoch], seen: Seen | None, rules: Rules) -> list[LogEpoch]:
     """The epochs to verify, the oldest first: from the oldest on of which anything was seen."""
     for newer, older in pairwise(epochs):
-        if _number_of(older.origin, newer.origin) >= _number_of(newer.origin, newer.origin):
+        if _number_of(older.origin, newer.origin) >= (_number_of(newer.origin, newer.origin) or math.inf):
             raise Forged(f"the registry shows {newer.origin} as newer than {older.origin}")
     places = {each.origin: count for count, each in enumerate(epochs, 1)}
     if seen is not None and seen.origin not in places and not rules.accepts:
@@ -194,13 +198,13 @@ def _check_age(shown: LogEpoch, at_s: int, now_s: int) -> None:
 class _Reading(NamedTuple):
     """How to read an epoch: from what was `known` of it on, or with `rereads` all of it.
 
-    Of one that `follows` another the first entry is read too, which names that one.
+    Of one that follows another, `before`, the first entry is read too, which names that one.
     """
 
     known: Seen | None
     once: Once
     on_entry: OnEntry | None
-    follows: bool
+    before: _Epoch | None
     rereads: bool
 
 
@@ -212,10 +216,11 @@ def _walk(session: Session, epoch: _Epoch, how: _Reading) -> Flow[Entries]:
     entries = Entries(
         epoch.shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.at_s * 1000,
         max(seen_at, default=0) * 1000 if seen else None, how.on_entry, how.once,
+        is_announced=_announces(how.before, epoch),
     )  # fmt: skip
     first = seen.checkpoint.size if seen else 0
     tiles = yield from Tiles.below(session, epoch.shown.prefix, checkpoint)
-    if how.follows and first > 0:
+    if how.before is not None and first > 0:
         entries.begin((yield from tiles.entries(0))[0])
     # The entry before the first new one may be the last one of the epoch.
     for n in range(0 if how.rereads else max(first - 1, 0) // WIDTH, -(-checkpoint.size // WIDTH)):
@@ -229,12 +234,17 @@ def _walk(session: Session, epoch: _Epoch, how: _Reading) -> Flow[Entries]:
     return entries
 
 
+def _announces(before: _Epoch | None, epoch: _Epoch) -> bool:
+    """Whether the last entry of an epoch names the key of another one."""
+    return before is not None and before.last is not None and before.last.next_key == epoch.keys[0].text
+
+
 def _check_succession(before: _Epoch, epoch: _Epoch, entries: Entries, rules: Rules) -> None:
     """Check that an epoch is the one that the epoch before it announces. Raises `NotAnnounced`."""
     ended = before.signed.checkpoint
     named = previous_epoch(ended.origin, ended.size, ended.root)
     first = entries.first
-    if before.last is not None and before.last.next_key == epoch.keys[0].text:
+    if _announces(before, epoch):
         if first is None or first.previous != named:
             entries.faults.append(f"{epoch.shown.origin} names another end of {ended.origin} than that epoch has")
         return
