@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from muniment.chains.holdings import Holdings
     from muniment.clock import Clock
     from muniment.ipfs.unixfs import Profile
+    from muniment.limits.disk import DiskReserve
     from muniment.limits.limiter import Limiter
     from muniment.metrics.recorder import Metrics
     from muniment.outgoing import Outgoing
@@ -42,6 +43,8 @@ class Context:
     epochs: Epochs
     clients: ClientAddresses
     limiter: Limiter
+    # Whether the local disks have room for more records.
+    disk: DiskReserve
     metrics: Metrics
     blocks: BlockStore
     # Returns when the block store takes uploads, raises `NotReady` when not; frequent calls cost nothing more.

@@ -67,7 +67,7 @@ async def test_too_little_room_on_the_disk_is_not_ready(
     client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch, free: int, *, ready: bool
 ) -> None:
     # No test can fill the disk of its machine.
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(DISK_BYTES_MIN * 2, 0, free))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(DISK_BYTES_MIN * 1_000, 0, free))
     if ready:
         assert (await client.get("/readyz")).status_code == 200
     else:

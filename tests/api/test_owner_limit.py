@@ -59,3 +59,24 @@ async def test_a_wallet_adds_so_many_functions_and_known_bytes_are_free(
         check_limited(await client.post("/functions", files=other.files, headers=headers))
     await deploy(client, other, OTHER)
     await deploy(client, other, OWNER)
+
+
+async def test_an_address_is_charged_for_the_bytes_of_all_its_wallets(
+    client: httpx2.AsyncClient, nothing_stored: Callable[[], Any]
+) -> None:
+    """Sixteen times the twelve units of a wallet, each 32 KiB: 6 MiB, whoever uploads them."""
+    for number in range(1, 6):
+        await deploy(client, large_bundle(number), Wallet(100 + number))
+    headers = {"x-api-key": await api_key_of(client, OTHER)}
+    async with nothing_stored():
+        refused = await client.post("/functions", files=large_bundle(6).files, headers=headers)
+    assert (refused.status_code, refused.json()["policy"]) == (429, "owner")
+    assert refused.json()["quota"] == 16 * 12
+    await deploy(client, large_bundle(1), OTHER)  # known bytes are not stored again
+    await deploy(client, Bundle(version="9.0.0"), OTHER)
+
+
+def large_bundle(number: int) -> Bundle:
+    """A bundle of a megabyte, in a section that a module may have for anything."""
+    section = bytes([number]) * (2**20 - 1)
+    return Bundle(version=f"{number}.0.0", wasm=Bundle().wasm + b"\0\x80\x80\x40\0" + section)

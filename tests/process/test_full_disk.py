@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import resource
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 import warm
 from answers import ok
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy
+from mounts import mounted, needs_mounts
 from service import Service
 
 
@@ -73,3 +77,38 @@ def test_an_upload_that_does_not_fit_in_memory_is_503_on_a_full_disk(serving: Se
         limit_files(serving, resource.RLIM_INFINITY)
         assert client.post("/functions", files=large.files).status_code == 200
     assert list((serving.data_dir / "blocks" / "tmp").iterdir()) == []
+
+
+@needs_mounts
+def test_a_stranger_who_fills_the_disk_leaves_room_for_deactivations_and_log_ins(tmp_path: Path) -> None:
+    """On a disk of 256 MiB: an eighth is the reserve, and uploads end at twice the reserve."""
+    owner, stranger = Wallet(), Wallet(66)
+    with mounted(tmp_path), Service(tmp_path / "data") as service, httpx2.Client(base_url=service.url) as client:
+        api_key, cid = asyncio.run(signed_in(service.url))
+        consent = ok(client.post("/triggers", json=TriggerDraft(cid, owner).signed())).json()
+        for number in itertools.count(1):
+            section = b"\0\x80\x80\x80\7\0" + os.urandom(14 * 2**20 - 1)  # else its blocks were stored once
+            large = Bundle(version=f"{number}.1.0", wasm=Bundle().wasm + section)
+            refused = client.post("/functions", files=large.files, headers={"x-api-key": api_key})
+            if refused.status_code != 200:
+                break
+        assert (refused.status_code, refused.json()["code"]) == (503, "disk-almost-full")
+        with (tmp_path / "others").open("wb") as file:  # most of what is left, so that few creates fill the rest
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(tmp_path).free - 33 * 2**20)
+        for number in itertools.count(1):
+            draft = TriggerDraft(cid, stranger, version=f"{number}.0.0", description="d" * 1_000)
+            refused = client.post("/triggers", json=draft.signed())
+            if refused.status_code != 200:
+                break
+        assert (refused.status_code, refused.json()["code"]) == (503, "disk-almost-full")
+        assert client.get("/readyz").status_code == 200
+        assert asyncio.run(signed_in_again(service.url)), "an owner logs in"
+        end = {"triggerSigs": [consent["sig"]], "signature": owner.sign_deactivation([consent["sig"]])}
+        assert client.post("/triggers/deactivate", json=end).status_code == 204
+        assert service.stop() == 0
+        assert warm.run("verify", data=service.data_dir, timeout=300).returncode == 0
+
+
+async def signed_in_again(url: str) -> str:
+    async with httpx2.AsyncClient(base_url=url) as client:
+        return await api_key_of(client, Wallet(67))

@@ -11,10 +11,12 @@ import structlog
 
 from muniment.context import Context
 from muniment.errors import NotReady, Unavailable
+from muniment.limits.disk import reserve_of
 from muniment.settings import MIB
 from muniment.tlog.sequencing import store
 
-# Below this a bundle and the write-ahead log may not fit any more: not ready, before writes fail.
+# Below this a deactivation and the write-ahead log may not fit any more: not ready, before writes fail. A small disk
+# keeps less in reserve, and owners must find the process while that lasts.
 DISK_BYTES_MIN: Final = 64 * MIB
 # Checks take half a millisecond. More frequent questions get the last outcome.
 CHECKS_PER_SECOND_MAX: Final = 50
@@ -51,11 +53,12 @@ async def check_blocks(context: Context) -> None:
 async def check_disk(context: Context) -> None:
     """There is room on the disk of the data directory."""
     try:
-        free = shutil.disk_usage(context.settings.data_dir).free
+        usage = shutil.disk_usage(context.settings.data_dir)
     except OSError as error:
         raise NotReady(f"the data directory cannot be read: {error.strerror}") from error
-    if free < DISK_BYTES_MIN:
-        raise NotReady(f"the disk has less than {DISK_BYTES_MIN // MIB} MiB free")
+    least = min(DISK_BYTES_MIN, reserve_of(usage.total) // 2)
+    if usage.free < least:
+        raise NotReady(f"the disk has less than {least // MIB} MiB free")
 
 
 async def check_clock(context: Context) -> None:
@@ -71,10 +74,17 @@ async def note_log(context: Context) -> str | None:
     return f"the transparency log is {epoch.state}: {epoch.why}" if epoch.state in {"frozen", "halted"} else None
 
 
+async def note_disk(context: Context) -> str | None:
+    """Whether the disk has only its reserve left."""
+    if not context.disk.is_used:
+        return None
+    return "the disk is almost full: uploads and creates are refused, and only deactivations and log-ins are stored"
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     check_running, check_database, check_writes, check_disk, check_blocks, check_clock,
 )  # fmt: skip
-NOTES: Final[tuple[Note, ...]] = (note_log,)
+NOTES: Final[tuple[Note, ...]] = (note_log, note_disk)
 
 
 class Readiness:

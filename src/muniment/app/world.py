@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muniment.app.traced import traced
 from muniment.auth.secrets import RingFile, parse_secrets
-from muniment.blocks import open_blocks
+from muniment.blocks import block_directory, open_blocks, place_of_blocks
 from muniment.chains.catalogue import Chain, load_chains
 from muniment.chains.holdings import Holdings
 from muniment.chains.prices import PriceApi, PriceSource, StaticPrices
@@ -22,12 +22,13 @@ from muniment.errors import NotReady
 from muniment.functions.store import find_inputs
 from muniment.http.clients import ClientAddresses
 from muniment.ipfs.unixfs import PROFILES
+from muniment.limits.disk import DiskReserve
 from muniment.limits.limiter import Limiter
 from muniment.limits.memory import MEMORY_FILE, Memory, open_memory
 from muniment.metrics.database import DatabaseMetrics
 from muniment.metrics.recorder import Metrics
 from muniment.outgoing import Lookups, Outgoing, StrangersLookups
-from muniment.storage import open_database, open_replicated
+from muniment.storage import open_database, open_replicated, sqlite_file
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.epoch import Epochs
 from muniment.storage.probe import Probe
@@ -93,6 +94,7 @@ def build_context(
         blocks=blocks,
         check_blocks=Probe(lambda: asyncio.to_thread(blocks.check), silence="the block store does not answer").check,
         limiter=_limiter(settings, is_shared=shares_limits),
+        disk=DiskReserve(_directories(settings)),
         metrics=metrics,
         profile=PROFILES[settings.unixfs_profile],
         chains=chains,
@@ -169,6 +171,14 @@ def _blocks(settings: Settings, database: Database) -> BlockStore:
         settings.blocks_url, data_dir=settings.data_dir,
         database=database, database_url=settings.database_url, loop=loop,
     )  # fmt: skip
+
+
+def _directories(settings: Settings) -> list[Path]:
+    """The local directories that what strangers send is stored in."""
+    file = sqlite_file(settings.database_url, data_dir=settings.data_dir)
+    blocks = block_directory(place_of_blocks(settings.blocks_url, settings.database_url), settings.data_dir)
+    others = [file.parent if file else None, blocks]
+    return [settings.data_dir, *(each for each in others if each is not None)]
 
 
 def build_holdings(

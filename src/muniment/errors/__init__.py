@@ -26,7 +26,7 @@ request. `muniment.http.problems` maps refusals to HTTP statuses. The docstring 
     │                           TransferCodingNotSupported · HttpVersionNotSupported
     ├── Limited                 RateLimited · TooManyLogins
     ├── TooLarge                BodyTooLarge · UriTooLong · HeadersTooLarge
-    ├── Unavailable             DatabaseUnavailable · StorageUnavailable · ChainsUnavailable
+    ├── Unavailable             DatabaseUnavailable · StorageUnavailable · DiskAlmostFull · ChainsUnavailable
     │                           DeadlineExceeded · Overloaded · ClockInDoubt · NotReady
     └── Broken                  Integrity · InternalError
 """
@@ -82,6 +82,7 @@ from muniment.errors.service import (
     ClockInDoubt as ClockInDoubt,
     DatabaseUnavailable as DatabaseUnavailable,
     DeadlineExceeded as DeadlineExceeded,
+    DiskAlmostFull as DiskAlmostFull,
     Integrity as Integrity,
     InternalError as InternalError,
     NotReady as NotReady,

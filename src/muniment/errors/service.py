@@ -33,6 +33,16 @@ class StorageUnavailable(Unavailable):
     title = "Block storage unavailable"
 
 
+class DiskAlmostFull(Unavailable):
+    """A disk of the registry is almost full: what is left is kept for deactivations and log-ins. Nothing was stored.
+
+    Uploads are refused first, then whatever else adds a record. The operator must free space.
+    """
+
+    code = "disk-almost-full"
+    title = "Disk almost full"
+
+
 class TooManyUploads(Unavailable):
     """Too many uploads of this creator wait for their check; send them one by one."""
 

@@ -33,7 +33,9 @@ from muniment.limits.policies import NEW_FUNCTION
 from muniment.wire import decode_text, encode, iso_time
 
 if TYPE_CHECKING:
+    from muniment.blocks.disk import Spool
     from muniment.evm.address import Address
+    from muniment.limits.disk import DiskReserve
     from muniment.metrics.recorder import Metrics
 
 # Uploads of each kind, small (in memory) or large (on disk), that a process stores concurrently. Each kind has its own
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 _STORED_CONCURRENT_MAX: Final = 4
 _small: Final = ThreadPoolExecutor(_STORED_CONCURRENT_MAX, thread_name_prefix="small-bundle")
 _large: Final = ThreadPoolExecutor(_STORED_CONCURRENT_MAX, thread_name_prefix="large-bundle")
+# Bytes of an upload between two looks at the room on the disk.
+_LOOK_BYTES: Final = 2**20
 # Two checks of each kind, so that one creator does not block another. A module of 16 MiB takes some 35 MiB.
 _small_checks: Final = Checks(2, "small-check")
 _large_checks: Final = Checks(2, "large-check")
@@ -82,6 +86,24 @@ class BundleUpload:
         return cls(request)
 
 
+class _Arriving:
+    """The sink of a file of an upload, which is refused once the disk has no room for uploads."""
+
+    def __init__(self, spool: Spool, disk: DiskReserve) -> None:
+        """Write to `spool`; the room was looked at just now."""
+        self._spool = spool
+        self._disk = disk
+        self._bytes_left = _LOOK_BYTES
+
+    def write(self, data: memoryview) -> None:
+        """Append `data`. Raises `DiskAlmostFull`, and `StorageUnavailable`."""
+        self._bytes_left -= len(data)
+        if self._bytes_left < 0:
+            self._disk.require_for_upload()
+            self._bytes_left = _LOOK_BYTES
+        self._spool.write(data)
+
+
 @operation("GET", "/functions", cost=PAGE, sheds=Shed.PAGE, answers=LISTED)
 async def list_functions(
     context: Context, request: Request, query: store.FunctionQuery
@@ -112,6 +134,7 @@ async def list_functions(
         errors.TooManyUploads,
         errors.StorageUnavailable,
         errors.ClockInDoubt,
+        errors.DiskAlmostFull,
     ),
 )
 async def create_function(context: Context, caller: KeyCaller, upload: BundleUpload) -> Ready[Function]:
@@ -121,10 +144,11 @@ async def create_function(context: Context, caller: KeyCaller, upload: BundleUpl
     by any wallet, is answered with the first record.
     """
     settings = context.settings
+    context.disk.require_for_upload()
     with context.blocks.open_spool() as wasm, io.BytesIO() as manifest:
         due = {
             MANIFEST: FileDue(settings.manifest_bytes_max, manifest),
-            WASM: FileDue(settings.wasm_bytes_max, wasm),
+            WASM: FileDue(settings.wasm_bytes_max, _Arriving(wasm, context.disk)),
         }
         await receive_files(upload.request, "file", due)
         record = await _register(context, upload.request, caller.address, read_bundle(manifest.getvalue(), wasm))
@@ -148,6 +172,9 @@ async def _register(context: Context, request: Request, creator: Address, bundle
         await checks.run(creator, _charged(request, bundle.check_module, context.metrics))
     if taken:
         raise taken
+    context.disk.require_for_upload()
+    if known is None:
+        request.client.charge_stored(request.received)
     # Also the blocks of a known bundle: this repairs lost blocks.
     await asyncio.get_running_loop().run_in_executor(threads, context.blocks.put_many, blocks)
     now_ms = context.now_ms()

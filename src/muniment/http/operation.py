@@ -22,6 +22,7 @@ import structlog
 
 from muniment.errors import (
     Broken,
+    DiskAlmostFull,
     Fault,
     InternalError,
     InvalidBody,
@@ -51,7 +52,7 @@ _PATH_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 _JSON_TYPE: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?', re.IGNORECASE)
 
 # Any client can cause thousands of these a second: the module that finds the cause writes one line to the log.
-_LOGGED_ELSEWHERE: Final = (Overloaded, NotReady)
+_LOGGED_ELSEWHERE: Final = (Overloaded, NotReady, DiskAlmostFull)
 
 _log = structlog.get_logger(__name__)
 

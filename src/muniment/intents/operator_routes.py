@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "PUT", "/intents/{hash}", cost=8, sheds=Shed.NEVER,
     refuses=(
         errors.HashMismatch, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers, errors.IntentFull,
-        errors.NonceTaken, errors.ClockInDoubt,
+        errors.NonceTaken, errors.ClockInDoubt, errors.DiskAlmostFull,
     ),
 )  # fmt: skip
 async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: AnyNewIntent) -> Ready[AnyIntent]:
@@ -45,6 +45,7 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     # Nothing new is dated while the clock is in doubt; an intent that is recorded has its date.
     if context.clock.doubt() and await store.find(context.database, hash.raw, moment) is None:
         context.clock.require()
+    context.disk.require()
 
     async def write(tx: Transaction) -> str:
         await recording.record(tx, checked, caller.name, moment)
@@ -60,6 +61,7 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     "POST", "/intents/{hash}/proposals", cost=8, sheds=Shed.NEVER,
     refuses=(
         IntentNotFound, errors.InvalidIntent, errors.StatusConflict, errors.IntentDiffers, errors.IntentFull,
+        errors.DiskAlmostFull,
     ),
 )  # fmt: skip
 async def append_proposal(
@@ -81,6 +83,7 @@ async def append_proposal(
         hash.raw, settler, body,
         operations=operations, protocol=context.settings.protocol_name, chains=context.chains,
     )  # fmt: skip
+    context.disk.require()
     record = await context.database.write(
         lambda tx: recording.append_proposal(tx, hash.raw, checked, caller.name, moment), order=hash.raw
     )
@@ -92,7 +95,7 @@ async def append_proposal(
     "/intents/{hash}/logs",
     cost=8,
     sheds=Shed.NEVER,
-    refuses=(IntentNotFound, errors.InvalidIntent, errors.IntentFull),
+    refuses=(IntentNotFound, errors.InvalidIntent, errors.IntentFull, errors.DiskAlmostFull),
 )
 async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, body: NewLog) -> Ready[Log]:
     """Append a log line to an intent.
@@ -102,6 +105,7 @@ async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     """
     now_ms = context.now_ms()
     checked = rules.check_log(body, now_ms)
+    context.disk.require()
     record = await context.database.write(
         lambda tx: recording.append_log(tx, hash.raw, checked, caller.name, now_ms), order=hash.raw
     )

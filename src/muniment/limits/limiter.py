@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muniment.limits.buckets import Bucket, Joint, Key, Rate, Unlimited
+from muniment.limits.policies import STORED_BYTES_PER_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -62,6 +63,15 @@ class Client:
         """Requests that deactivate."""
         return self._limiter.key("stop", self._buckets)
 
+    def charge_stored(self, size: int) -> None:
+        """Charge the address for `size` bytes that it adds for ever. Raises `RateLimited`.
+
+        Wallets cost nothing to make, so their own limit does not bound what one client stores.
+        """
+        stored = self._limiter.key("owner", _wider("stored", self._buckets))
+        if wait_ns := stored.charge(-(-size // STORED_BYTES_PER_UNIT)):
+            raise stored.refusal(wait_ns)
+
     def signed(self, wallet: bytes) -> Key:
         """Units of requests with a valid token or API key of `wallet`, its 20 bytes.
 
@@ -69,7 +79,7 @@ class Client:
         """
         if not self._buckets:
             return _UNLIMITED
-        return self._limiter.key("client", _signed_buckets(wallet, self._buckets))
+        return self._limiter.key("client", ((f"wallet {wallet.hex()}", WALLET_SCALE), *_wider("signed", self._buckets)))
 
 
 class Limiter:
@@ -191,9 +201,8 @@ def _buckets(address: IPv4Address | IPv6Address | None) -> tuple[tuple[str, int]
     return buckets
 
 
-def _signed_buckets(wallet: bytes, buckets: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """The wallet's bucket and the second ones of the address."""
-    signed = (
-        (f"signed {name}", scale if scale == FORWARDER_SCALE else scale * SIGNED_SCALE) for name, scale in buckets
+def _wider(use: str, buckets: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """The second buckets of an address, for the work of all of its wallets."""
+    return tuple(
+        (f"{use} {name}", scale if scale == FORWARDER_SCALE else scale * SIGNED_SCALE) for name, scale in buckets
     )
-    return ((f"wallet {wallet.hex()}", WALLET_SCALE), *signed)

@@ -10,11 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # `client` counts units of an address (`muniment.limits.costs`); `login` and `stop` count log-ins and deactivations of
-# an address; `owner` counts additions of a wallet: 1 for a new trigger, 10 for a new function.
+# an address; `owner` counts additions of a wallet: 1 for a new trigger, 10 for a new function; and those of an address,
+# by their bytes.
 Name = Literal["client", "login", "owner", "stop"]
 NAMES: Final[tuple[Name, ...]] = ("client", "login", "owner", "stop")
 NEW_TRIGGER: Final = 1
 NEW_FUNCTION: Final = 10
+# Bytes that an address adds for one unit. With 16 times the quota of a wallet it adds 1.8 GiB in an hour; that is what
+# the units of a JSON body let it add too.
+STORED_BYTES_PER_UNIT: Final = 32 * 1024
 
 OFF: Final = "off"
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600}

@@ -94,6 +94,7 @@ async def get_trigger(context: Context, request: Request, sig: Signature) -> Rea
         errors.TriggerDeactivated,
         errors.SignatureTaken,
         ClockInDoubt,
+        errors.DiskAlmostFull,
     ),
 )
 async def create_trigger(context: Context, request: Request, body: NewTrigger) -> Ready[Trigger]:
@@ -110,6 +111,7 @@ async def create_trigger(context: Context, request: Request, body: NewTrigger) -
         rules.check_size(_length(request, body), context.settings.trigger_bytes_max)
         _check_config(context, values.config, now_ms, "/typedData/values/config")
         context.clock.require()
+        context.disk.require()
         owner.check(NEW_TRIGGER)
     except Refusal:
         # A registered consent gets its record, even if it would be refused today. For a consent that passes, the

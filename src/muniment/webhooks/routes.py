@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from muniment.context import Context
 from muniment.errors import (
     CursorTooOld,
+    DiskAlmostFull,
     InvalidBody,
     Overloaded,
     TooManyWebhooks,
@@ -43,7 +44,9 @@ _PRIVATE = (JSON, NO_STORE)
 _TEST: Final = Cost(8_000)
 
 
-@operation("POST", "/webhooks", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(InvalidBody, TooManyWebhooks))
+@operation(
+    "POST", "/webhooks", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(InvalidBody, TooManyWebhooks, DiskAlmostFull)
+)
 async def add_webhook(context: Context, caller: HookCaller, body: NewWebhook) -> Ready[WebhookSecret]:
     """Add a webhook.
 
@@ -52,6 +55,7 @@ async def add_webhook(context: Context, caller: HookCaller, body: NewWebhook) ->
     the events since it was added. The token of a wallet works where the service allows it; its filters name the
     wallet's own address alone as `owner`, `signer` or `user`.
     """
+    context.disk.require()
     return _with_secret(context, await managing.add(context, caller.maker, body, client=caller.client))
 
 

@@ -1,0 +1,82 @@
+"""The reserve of disk for deactivations and log-ins: below it, whatever else adds a record is refused.
+
+Anybody may add records, with wallets that cost nothing. Without a reserve a stranger could fill the disk, and then
+nobody could deactivate.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from muniment.errors import DiskAlmostFull
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+# A deactivation of a hundred of the longest triggers writes 30 MB, into the log of the database and then the file. The
+# log itself grows by some hundred megabytes while a long read keeps it.
+_RESERVE_BYTES_MAX: Final = 2**30
+_RESERVE_SHARE: Final = 8
+# Uploads end at twice the reserve: those that have begun, each up to a further piece, must not use it up.
+_UPLOAD_RESERVES: Final = 2
+# A person has to free space.
+_RETRY_AFTER_S: Final = 60
+
+_log = structlog.get_logger(__name__)
+
+
+def reserve_of(size: int) -> int:
+    """The bytes of a disk of `size` bytes that are kept: an eighth of it, at most 1 GiB."""
+    return min(size // _RESERVE_SHARE, _RESERVE_BYTES_MAX)
+
+
+class DiskReserve:
+    """The disks that a process stores on, as it sees them. That of a PostgreSQL server or a bucket is not among them.
+
+    Asking takes some microseconds for each directory.
+    """
+
+    def __init__(self, directories: Iterable[Path]) -> None:
+        """`directories` are those of the data, of an SQLite file and of blocks."""
+        self._directories = tuple(dict.fromkeys(directories))
+        # For uploads and for other records: whether the last one was refused. A change is a line of the log.
+        self._refused = {1: False, _UPLOAD_RESERVES: False}
+
+    @property
+    def is_used(self) -> bool:
+        """Whether only deactivations and log-ins are stored."""
+        return self._is_below(1)
+
+    def require(self) -> None:
+        """Return when another record may be added. Raises `DiskAlmostFull`."""
+        self._require(1)
+
+    def require_for_upload(self) -> None:
+        """Return when a piece of an upload, of a megabyte or so, may be stored. Raises `DiskAlmostFull`."""
+        self._require(_UPLOAD_RESERVES)
+
+    def _require(self, reserves: int) -> None:
+        is_below = self._is_below(reserves)
+        if is_below != self._refused[reserves]:
+            self._refused[reserves] = is_below
+            kind = "uploads" if reserves == _UPLOAD_RESERVES else "creates"
+            _log.error("the disk is almost full", refused=kind) if is_below else _log.info("the disk has room again")
+        if is_below:
+            raise DiskAlmostFull(
+                "the disk of this registry is almost full, and what is left is kept for deactivations and log-ins; "
+                "tell its operator, and try again later",
+                facts={"retryAfter": _RETRY_AFTER_S},
+            )
+
+    def _is_below(self, reserves: int) -> bool:
+        for directory in self._directories:
+            with suppress(OSError):  # a directory that is gone or not there yet: the write itself fails, or makes it
+                usage = shutil.disk_usage(directory)
+                if usage.free < reserves * reserve_of(usage.total):
+                    return True
+        return False

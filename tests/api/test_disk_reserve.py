@@ -1,0 +1,125 @@
+"""A disk that is almost full: what is left is for deactivations and log-ins."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+
+from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
+from muniment.app import OPERATIONS
+from muniment.context import Context
+from muniment.errors import DiskAlmostFull
+from muniment.settings import Settings
+from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal
+
+GIB = 2**30
+OWNER = Wallet(41)
+
+
+class Usage(NamedTuple):
+    """As `shutil.disk_usage` gives it."""
+
+    total: int
+    used: int
+    free: int
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, webhooks="users")
+
+
+@pytest.fixture
+def leave(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Leave so many bytes on a disk of 100 GiB: no test can fill the disk of its machine."""
+
+    def leave(free: int, total: int = 100 * GIB) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(total, total - free, free))
+
+    return leave
+
+
+def check_refused(response: httpx2.Response) -> None:
+    assert (response.status_code, response.json()["code"]) == (503, "disk-almost-full")
+    assert int(response.headers["retry-after"]) >= 60
+    assert "deactivations and log-ins" in response.json()["detail"]
+
+
+async def test_uploads_are_refused_first(
+    client: httpx2.AsyncClient, leave: Callable[[int], None], nothing_stored: Callable[[], Any]
+) -> None:
+    cid = await deploy(client)
+    headers = {"x-api-key": await api_key_of(client, OWNER)}
+    leave(2 * GIB - 1)
+    async with nothing_stored():
+        check_refused(await client.post("/functions", files=Bundle(version="2.0.0").files, headers=headers))
+    await register(client, TriggerDraft(cid))
+    leave(2 * GIB)
+    assert (await client.post("/functions", files=Bundle(version="2.0.0").files, headers=headers)).status_code == 200
+
+
+async def test_then_creates_are_refused_and_owners_log_in_and_deactivate(
+    client: httpx2.AsyncClient, leave: Callable[[int], None], nothing_stored: Callable[[], Any]
+) -> None:
+    cid = await deploy(client)
+    known, new = TriggerDraft(cid, OWNER), TriggerDraft(cid, OWNER, version="2.0.0")
+    record = await register(client, known)
+    leave(GIB - 1)
+    async with nothing_stored():
+        check_refused(await client.post("/triggers", json=new.signed()))
+        assert await register(client, known) == record, "a registered consent is no new row"
+    consent = {"triggerSigs": [record["sig"]], "signature": OWNER.sign_deactivation([record["sig"]])}
+    assert (await client.post("/triggers/deactivate", json=consent)).status_code == 204
+    assert await api_key_of(client, Wallet(77)), "also one that was never here"
+    assert (await client.get("/readyz")).json()["notes"] == [
+        "the disk is almost full: uploads and creates are refused, and only deactivations and log-ins are stored"
+    ]
+    leave(GIB)
+    await register(client, new)
+
+
+async def test_operators_and_makers_of_webhooks_leave_the_reserve_alone(
+    client: httpx2.AsyncClient, context: Context, leave: Callable[[int], None], nothing_stored: Callable[[], Any]
+) -> None:
+    operator = OperatorClient(client, await operator_key(context))
+    known = await operator.recorded(IntentDraft(1))
+    leave(GIB - 1)
+    async with nothing_stored():
+        check_refused(await operator.put(IntentDraft(2)))
+        check_refused(await operator.append(known, "proposals", proposal()))
+        check_refused(await operator.append(known, "logs", log()))
+        hook = {"url": "https://example.org/"}
+        check_refused(await client.post("/webhooks", json=hook, headers=operator.headers))
+    assert (await operator.move(known, "enqueued")).status_code == 200
+
+
+@pytest.mark.one_engine
+async def test_on_a_small_disk_the_reserve_is_an_eighth_of_it(
+    client: httpx2.AsyncClient, leave: Callable[..., None]
+) -> None:
+    cid = await deploy(client)
+    leave(2**24 - 1, total=2**27)
+    check_refused(await client.post("/triggers", json=TriggerDraft(cid).signed()))
+    assert (await client.get("/readyz")).status_code == 200, "owners find the process"
+    leave(2**24, total=2**27)
+    await register(client, TriggerDraft(cid))
+
+
+def test_whatever_adds_rows_for_a_stranger_or_an_operator_says_that_it_is_refused() -> None:
+    refused = {f"{each.method} {each.path}" for each in OPERATIONS if DiskAlmostFull in each.refuses}
+    written = {f"{each.method} {each.path}" for each in OPERATIONS if each.method != "GET"}
+    assert written - refused == {
+        "POST /triggers/deactivate", "POST /users/nonce", "POST /users/authenticate",
+        # Nothing is stored.
+        "POST /triggers/sign-params", "POST /triggers/deactivate/sign-params", "POST /triggers/preview",
+        # A row that is there is changed.
+        "POST /intents/{hash}/status",
+        "POST /users/api-key/rotate", "POST /users/{address}/data",
+        "PATCH /webhooks/{id}", "DELETE /webhooks/{id}", "POST /webhooks/{id}/resume", "POST /webhooks/{id}/replay",
+        "POST /webhooks/{id}/rotate", "POST /webhooks/{id}/test",
+    }  # fmt: skip
