@@ -40,10 +40,21 @@ async def test_another_path_is_not_found(client: httpx2.AsyncClient, path: str) 
 
 @pytest.mark.parametrize("path", METHODS)
 async def test_another_method_is_refused_with_all_that_are_allowed(client: httpx2.AsyncClient, path: str) -> None:
-    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "get", "BREW"} - METHODS[path]:
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT"} - METHODS[path]:
         response = await client.send(request_of(method, filled(path)))
         assert (response.status_code, response.json()["code"]) == (405, "method-not-allowed")
         assert set(response.headers["allow"].split(", ")) == METHODS[path]
+
+
+@pytest.mark.parametrize("method", ["get", "BREW", "PROPFIND", "QUERY"])
+async def test_a_method_that_no_operation_has_and_http_does_not_name_is_not_implemented(
+    client: httpx2.AsyncClient, method: str
+) -> None:
+    for path in ("/functions", "/nothing", "/triggers/0x12"):
+        response = await client.send(request_of(method, path))
+        assert (response.status_code, response.json()["code"]) == (501, "method-not-implemented")
+        assert response.headers["connection"] == "close"
+        assert "allow" not in response.headers
 
 
 def request_of(method: str, path: str) -> httpx2.Request:

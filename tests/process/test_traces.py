@@ -176,7 +176,7 @@ async def test_a_refusal_is_no_failure_of_the_span_and_an_unknown_method_makes_n
     assert (server.name, server.is_failed, server.state) == ("GET", False, STATE)
     assert server.attributes["url.path"] == "/nowhere/%00" + "x" * 188 + "…"
     trace_id, headers = traced()
-    assert (await client.request("PROPFIND", "/functions", headers=headers)).status_code == 405
+    assert (await client.request("PUT", "/functions", headers=headers)).status_code == 405
 
 
 def test_the_ratio_begins_traces_and_the_log_names_them(

@@ -84,7 +84,7 @@ def courses(seed: int, requests: int) -> Iterator[Course]:
 def _course(dice: random.Random, first: int) -> Course:
     count = dice.choice((1, 1, 1, 2, 3, 4, 8, 20))
     requests = [dice.choice(_KINDS)(dice, f"f{first + n:07d}") for n in range(count)]
-    # A method that nobody knows is named in the answer when its head begins a read; behind others it is malformed.
+    # A method that nobody knows ends the connection.
     if dice.random() < 0.1:
         requests[0] = _unknown(dice, requests[0].id)
     if dice.random() < 0.1:
@@ -140,14 +140,14 @@ def _last(dice: random.Random, id_: str) -> Sent:
 
 
 def _refused(dice: random.Random, id_: str) -> Sent:
-    method = dice.choice(("PUT", "PATCH", "TRACE", "DELETE", "PROPFIND"))
+    method = dice.choice(("PUT", "PATCH", "TRACE", "DELETE"))
     head = _head(id_, f"{method} /functions HTTP/1.1")
     return Sent(id_, method, head, frozenset({405}), proxy_ends=method == "TRACE")
 
 
 def _unknown(dice: random.Random, id_: str) -> Sent:
     method = dice.choice(("FOO", "BREW", "GETS", "X"))
-    return Sent(id_, method, _head(id_, f"{method} /functions HTTP/1.1"), frozenset({405}))
+    return Sent(id_, method, _head(id_, f"{method} /functions HTTP/1.1"), None, may_close=True)
 
 
 def _options(dice: random.Random, id_: str) -> Sent:

@@ -21,8 +21,8 @@ request. `muniment.http.problems` maps refusals to HTTP statuses. The docstring 
     │                           WebhookNotFound
     ├── Conflicting             TriggerDeactivated · SignatureTaken · StatusConflict · IntentDiffers · IntentFull
     │                           NonceTaken · TooManyWebhooks · WebhookNotConfirmed
-    ├── Unanswerable            MethodNotAllowed · NotAcceptable · NotCached · RangeNotSatisfiable
-    │                           UnsupportedMediaType · RequestTimeout
+    ├── Unanswerable            MethodNotAllowed · MethodNotImplemented · NotAcceptable · NotCached
+    │                           RangeNotSatisfiable · UnsupportedMediaType · RequestTimeout
     │                           TransferCodingNotSupported · HttpVersionNotSupported
     ├── Limited                 RateLimited · TooManyLogins
     ├── TooLarge                BodyTooLarge · UriTooLong · HeadersTooLarge
@@ -63,6 +63,7 @@ from muniment.errors.request import (
     InvalidWasm as InvalidWasm,
     MalformedRequest as MalformedRequest,
     MethodNotAllowed as MethodNotAllowed,
+    MethodNotImplemented as MethodNotImplemented,
     NotAcceptable as NotAcceptable,
     NotCached as NotCached,
     RangeNotSatisfiable as RangeNotSatisfiable,

@@ -181,6 +181,13 @@ class MethodNotAllowed(Unanswerable):
     title = "Method not allowed"
 
 
+class MethodNotImplemented(Unanswerable):
+    """No operation has this method, and RFC 9110 does not name it; the service closes the connection."""
+
+    code = "method-not-implemented"
+    title = "Method not implemented"
+
+
 class NotAcceptable(Unanswerable):
     """The service has the answer in none of the media types that the request accepts."""
 

@@ -33,6 +33,7 @@ STATUSES: Final[dict[type[Refusal], int]] = {
     errors.Limited: 429,
     errors.HeadersTooLarge: 431,
     errors.Broken: 500,
+    errors.MethodNotImplemented: 501,
     errors.TransferCodingNotSupported: 501,
     errors.Unavailable: 503,
     errors.HttpVersionNotSupported: 505,

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from muniment.errors import MethodNotAllowed, UnknownPath
+from muniment.errors import MethodNotAllowed, MethodNotImplemented, UnknownPath
 from muniment.http.operation import Operation, refused
 from muniment.http.reply import Ready
 
 if TYPE_CHECKING:
     from muniment.http.request import Request
 
+# RFC 9110 section 9.3, and RFC 5789, with which webhooks are changed.
+METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"})
 # Paths that clients know from a sister service, each with the path to use here.
 _ELSEWHERE = {
     "/executions": "executions are not kept here; ask GET /intents?configSig=SIG&generation=all for a trigger's intents"
@@ -61,6 +63,8 @@ class Found:
 
     def refuse(self, request: Request) -> Ready[Any]:
         """The answer where there is no operation."""
+        if request.method not in METHODS:
+            return refused(not_implemented(request.method), request, ((b"connection", b"close"),))
         if self.resource is not None:
             return self.resource.refuse(request)
         detail = _ELSEWHERE.get(request.path, "no operation has this path; /docs lists them all")
@@ -68,6 +72,11 @@ class Found:
 
 
 NOWHERE: Final = Found(None)
+
+
+def not_implemented(method: str) -> MethodNotImplemented:
+    """The refusal of a method that no resource can have (RFC 9110 section 15.6.2)."""
+    return MethodNotImplemented(f"{method[:64]} is no method of this service; it knows {', '.join(sorted(METHODS))}")
 
 
 @dataclass(slots=True)
@@ -155,7 +164,7 @@ class Router:
         for template in self._with_rest.get(segments[1], ()):
             if len(segments) < len(template.segments):
                 continue
-            if (parameters := template.match(template.joined(segments))) is not None:
+            if last and (parameters := template.match(template.joined(segments))) is not None:
                 request.parameters = parameters
                 return template.resource
         return None

@@ -20,6 +20,7 @@ from muniment.errors import (
     Refusal,
 )
 from muniment.http.request import NO_BODY, Request
+from muniment.http.routing import METHODS, not_implemented
 from muniment.server.exchange import BodyFlow, Exchange, ReceivedBody
 from muniment.server.fitness import VERSIONS, path_and_query, unfit
 
@@ -70,8 +71,6 @@ class RequestReader:
         self._open: Exchange | None = None
         self._fields: list[tuple[bytes, bytes]] = []
         self._target: list[bytes] = []
-        # The method to report in place of the parser's, which does not know it.
-        self._unknown_method: str | None = None
         self._is_broken = False
         # Bytes behind the requests that wait.
         self._rest = b""
@@ -79,7 +78,7 @@ class RequestReader:
         self._head_bytes = 0
         self._is_in_head = True
         self._is_in_trailers = False
-        # The bytes of an incomplete head, while it may have to be parsed again.
+        # The bytes of an incomplete head, whose first line explains an error.
         self._begun: list[bytes] = []
         # Why the parser stopped within a request line, until the line is complete.
         self._stopped: HttpParserError | None = None
@@ -208,7 +207,9 @@ class RequestReader:
         if refusal := unfit(target, fields, named, version):
             self._stop(refusal)
         self._chunks = self._body_bytes = 0
-        method, self._unknown_method = self._unknown_method or parser.get_method().decode("ascii"), None
+        method = parser.get_method().decode("ascii")
+        if method not in METHODS:
+            self._stop(not_implemented(method))
         body: ReceivedBody | None = None
         if b"content-length" in named or b"transfer-encoding" in named:
             # HTTP/1.0 knows no 100 (RFC 9110 section 10.1.1).
@@ -258,25 +259,12 @@ class RequestReader:
         self._stopped = None
         if line and line[2].decode() not in VERSIONS:
             self._refuse(HttpVersionNotSupported("this server speaks HTTP/1.1"))
-        elif line and isinstance(error, HttpParserInvalidMethodError) and self._unknown_method is None:
-            self._read_as_post(line, begun)
+        elif line and isinstance(error, HttpParserInvalidMethodError):
+            self._refuse(not_implemented(line[1].decode("ascii")))
         elif isinstance(error, HttpParserInvalidURLError):
             self._refuse(MalformedRequest("the request target is malformed (RFC 9112 section 3.2)"))
         else:
             self._refuse(MalformedRequest("the request is not HTTP/1.1 (RFC 9112)"))
-
-    def _read_as_post(self, line: re.Match[bytes], data: bytes) -> None:
-        """Parse a request with a method that the parser does not know, so that the application refuses it."""
-        self._unknown_method = line[1].decode("ascii")
-        self._parser = HttpRequestParser(self)
-        self._begun = []
-        changed = b"POST" + data[line.end(1) :]
-        try:
-            self._parser.feed_data(changed)
-        except HttpParserUpgrade as stopped:
-            self._ignore_upgrades(memoryview(changed)[stopped.args[0] :])
-        except HttpParserError as error:
-            self._explain(error, b"")
 
     def _stop(self, refusal: Refusal) -> NoReturn:
         """Refuse from within the parser's call, and stop it."""

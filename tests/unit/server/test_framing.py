@@ -226,4 +226,4 @@ async def test_a_request_line_that_is_malformed_costs_no_more_for_coming_byte_by
             wire.send(line[at : at + 1])
     wire.send(b" HTTP/1.1\r\nhost: test\r\n\r\n")
     await turns()
-    assert wire.transport.statuses == [200], "this application answers whatever method"
+    assert wire.transport.statuses == [501]
