@@ -17,6 +17,7 @@ from muniment.app import OPERATIONS, Application, build_context
 from muniment.errors import LoginFailed, SignatureMismatch
 from muniment.evm.address import Address
 from muniment.functions.store import NewFunction, insert
+from muniment.http.paging import PageQuery
 from muniment.ipfs.cid import Cid
 from muniment.limits.costs import DEBTS
 from muniment.limits.limiter import Limiter
@@ -107,8 +108,9 @@ def _declared(name: str) -> int:
     method, path, *more = name.split()
     cost = next(each.cost for each in OPERATIONS if (each.method, each.path) == (method, path))
     limit = int(more[0].removeprefix("limit=")) if more and more[0].startswith("limit=") else 10
+    asked = PageQuery(limit=limit).units if (method, path) == ("GET", "/triggers") else 0
     debts = {"failed": DEBTS[LoginFailed], "forged": DEBTS[SignatureMismatch]}
-    return cost.units + cost.owed(records=limit) + (debts.get(more[0], 0) if more else 0)
+    return cost.units + asked + (debts.get(more[0], 0) if more else 0)
 
 
 def show(charges: Micros, costs: dict[str, tuple[int, float]]) -> None:

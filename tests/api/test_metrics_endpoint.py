@@ -204,7 +204,7 @@ async def test_charges_and_refusals_of_limits_are_counted_by_policy(context: Con
     await app.context.database.close()
     await app.context.outgoing.close()
     assert statuses == [404, 404, 404, 429, 429]
-    assert found.value("rate_limit_units_total", policy="client") == 3
+    assert found.value("rate_limit_units_total", policy="client") == 3 + 1  # and this scrape
     assert found.value("rate_limit_refused_total", policy="client") == 2
     assert found.value("refused_total", code="rate-limited") == 2
     assert found.value("rate_limit_units_total", policy="stop") == 0

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
-
 from muniment.app.operations import OPERATIONS
+from muniment.evm.signature import Signature
+from muniment.http.paging import PageQuery
+from muniment.intents.queries import IntentQuery
 from muniment.limits.costs import CONTENT, DEACTIVATION, PAGE, TOKEN_READ, UNIT_NS, UPLOAD, Shed
+from muniment.triggers.listing import TriggerQuery
 
 COSTS = {f"{each.method} {each.path}": each.cost for each in OPERATIONS}
 SHEDS = {f"{each.method} {each.path}": each.sheds for each in OPERATIONS}
 
 
-def test_a_page_costs_a_unit_more_for_each_25_records_of_its_limit() -> None:
-    assert [PAGE.units + PAGE.owed(records=limit) for limit in (1, 24, 25, 100)] == [1, 1, 2, 5]
+def test_a_page_costs_more_by_its_limit_its_offset_and_its_list() -> None:
+    assert [PageQuery(limit=limit).units for limit in (1, 15, 16, 100)] == [0, 0, 1, 6]
+    assert [PageQuery(offset=offset).units for offset in (127, 128, 1_000, 100_000, 2**62)] == [0, 1, 7, 781, 781]
+    sigs = [Signature.parse("0x" + f"{number:02x}" * 64 + "1b") for number in range(1, 101)]
+    assert TriggerQuery(sigs=sigs, limit=100).units == 6 + 25
+    assert IntentQuery(limit=100).units == 20
 
 
 def test_content_costs_a_unit_more_for_each_64_kib_that_leave() -> None:
@@ -30,16 +36,15 @@ def test_an_upload_costs_its_cpu_time() -> None:
     assert PAGE.owed(cpu_ns=2_000_000) == 0
 
 
-@pytest.mark.parametrize("name", ["GET /healthz", "GET /readyz", "GET /metrics"])
-def test_health_and_metrics_cost_nothing_and_are_never_refused(name: str) -> None:
-    assert COSTS[name].units == 0
-    assert SHEDS[name] is Shed.NEVER
+def test_health_and_metrics_are_counted_apart_and_never_refused_under_overload() -> None:
+    about_health = {name for name, cost in COSTS.items() if cost.policy == "health"}
+    assert about_health == {"GET /healthz", "GET /readyz", "GET /metrics"}
+    assert {SHEDS[name] for name in about_health} == {Shed.NEVER}
 
 
-def test_nothing_else_is_free() -> None:
+def test_nothing_is_free() -> None:
     free = {name for name, cost in COSTS.items() if cost.units == 0}
-    # A stream is charged by its handler: a refusal is no 429 there.
-    assert free - {"GET /events/stream"} == {"GET /healthz", "GET /readyz", "GET /metrics"}
+    assert free == {"GET /events/stream"}, "a stream is charged by its handler: a refusal is no 429 there"
 
 
 def test_a_deactivation_is_never_refused_and_has_its_own_policy() -> None:
@@ -60,9 +65,9 @@ def test_writes_of_operators_are_never_refused_under_overload() -> None:
 
 
 def test_listings_are_distinguished_from_single_records() -> None:
-    assert {name for name, shed in SHEDS.items() if shed is Shed.PAGE} == {
-        name for name, cost in COSTS.items() if cost.records_per_unit
-    } == {"GET /triggers", "GET /intents", "GET /functions", "GET /events"}  # fmt: skip
+    listings = {"GET /triggers", "GET /intents", "GET /functions", "GET /events"}
+    assert {name for name, shed in SHEDS.items() if shed is Shed.PAGE} == listings
+    assert {name for name in listings if not COSTS[name].sent_bytes_per_unit} == set()
 
 
 def test_a_write_with_a_token_costs_as_much_as_a_read_with_a_token() -> None:

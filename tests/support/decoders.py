@@ -32,7 +32,7 @@ from muniment.functions.content import byte_range
 from muniment.functions.manifest import read_manifest
 from muniment.functions.store import FunctionQuery
 from muniment.functions.wasm import check_wasm
-from muniment.http import admission, operation, uploads
+from muniment.http import operation, uploads
 from muniment.http.accept import media_ranges
 from muniment.http.clients import ClientAddresses
 from muniment.http.multipart import FormParser
@@ -263,13 +263,6 @@ DECODERS: tuple[Decoder, ...] = (
         ("http.RequestReader._parse itself", "http._REQUEST_LINE compile", "http._REQUEST_LINE_BEGUN compile"),
         size=HEAD_BYTES_MAX,
         frames=(*PLAIN, (b"GET ", b""), (b"GET /", b" HTTP/1.1"), (b"FOO /", b""), (b"GET / HTTP/1.1\r\n", b"")),
-    ),
-    Decoder(
-        "the size of a page asked for",
-        lambda data: (admission._LIMIT.search(data), admission._OFFSET.search(data)),
-        ("http._LIMIT compile", "http._OFFSET compile"),
-        size=FIELD,
-        frames=(*PLAIN, (b"limit=", b""), (b"offset=", b""), (b"&offset=", b"!")),
     ),
     Decoder("If-None-Match", _text(lambda text: etag_matches(text, '"a"')), ("http.etag_matches split",), size=FIELD),
     Decoder(

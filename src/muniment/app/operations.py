@@ -22,7 +22,7 @@ from muniment.http.operation import Answer, operation
 from muniment.http.reply import JSON, Ready
 from muniment.http.request import Request
 from muniment.intents.routes import OPERATIONS as INTENTS
-from muniment.limits.costs import CONTENT, FREE, READ, Shed
+from muniment.limits.costs import CONTENT, HEALTH, READ, Shed
 from muniment.tlog.serving.proof_routes import OPERATIONS as LOG
 from muniment.triggers.routes import OPERATIONS as TRIGGERS
 from muniment.users.routes import OPERATIONS as USERS
@@ -73,13 +73,13 @@ class ErrorCode(ProvedText):
         return cls(text)
 
 
-@operation("GET", "/healthz", cost=FREE, sheds=Shed.NEVER)
+@operation("GET", "/healthz", cost=HEALTH, sheds=Shed.NEVER)
 async def get_health() -> Health:
     """Tell whether the process answers."""
     return Health(status="ok")
 
 
-@operation("GET", "/readyz", cost=FREE, sheds=Shed.NEVER, refuses=(NotReady,))
+@operation("GET", "/readyz", cost=HEALTH, sheds=Shed.NEVER, refuses=(NotReady,))
 async def get_readiness(context: Context) -> Ready[ReadyShown]:
     """Tell whether requests can be served.
 

@@ -10,7 +10,7 @@ from muniment.http.clients import is_within
 from muniment.http.operation import Answer, operation
 from muniment.http.reply import NO_STORE, Ready
 from muniment.http.request import Request
-from muniment.limits.costs import FREE, READ, Shed
+from muniment.limits.costs import HEALTH, READ, Shed
 from muniment.metrics.text import MEDIA_TYPE, render
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _NAMES: Final = frozenset({b"via", b"cdn-loop"})  # RFC 9110 section 7.6.3, RFC 
 
 
 @operation(
-    "GET", "/metrics", cost=FREE, sheds=Shed.NEVER,
+    "GET", "/metrics", cost=HEALTH, sheds=Shed.NEVER,
     refuses=(UnknownPath,), answers={200: Answer("Prometheus' text format, version 0.0.4", ("text/plain",))},
 )  # fmt: skip
 async def get_metrics(context: Context, request: Request) -> Ready[bytes]:

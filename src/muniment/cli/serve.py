@@ -56,7 +56,7 @@ def load_application() -> ServedApplication:
         application, application.lifespan,
         now_s=lambda: context.now_ms() / 1000, head_seconds_max=settings.body_timeout_s,
         connections_max=settings.connections_max,
-        is_proxy=application.admission.is_proxy, client_name=application.admission.client_name,
+        is_proxy=application.admission.is_proxy, client_names=application.admission.client_names,
     )  # fmt: skip
     metrics.read_from(lambda: served.shared.connections, "http_connections")
     metrics.read_from(lambda: served.shared.parking.parked, "http_requests_parked")

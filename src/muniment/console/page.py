@@ -14,8 +14,8 @@ from muniment.limits.costs import Cost, Shed
 if TYPE_CHECKING:
     from muniment.http.reply import Ready
 
-# A page of 25 rows takes one to three milliseconds of CPU and has some thirty kilobytes.
-COST: Final = Cost(40, sent_bytes_per_unit=1024)
+# A page of 25 rows takes two to five milliseconds of CPU and has some thirty kilobytes.
+COST: Final = Cost(60, sent_bytes_per_unit=1024)
 
 Handler = Callable[..., Awaitable[Page]]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from muniment.console.asked import asked
+from muniment.http.paging import admit_page
 from muniment.http.reply import Ready, closed_after
 from muniment.intents.generations import FIRST
 from muniment.intents.routes import list_intents
@@ -52,7 +53,9 @@ def read_query(request: Request, reader: QueryReader[Q], fixed: bytes = b"") -> 
     name = fixed.partition(b"=")[0]
     given = [part for part in asked(request).split(b"&") if part and part.partition(b"=")[0] != name]
     query = b"&".join([*given, fixed] if fixed else given)
-    return msgspec.structs.replace(reader.read(query), limit=ROWS)
+    wanted = msgspec.structs.replace(reader.read(query), limit=ROWS)
+    admit_page(request, wanted)
+    return wanted
 
 
 async def listing(

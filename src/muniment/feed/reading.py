@@ -30,11 +30,15 @@ _REMOVED: Final = "older than the events that are kept"
 
 
 class Slice(NamedTuple):
-    """Some events in order, the number up to which the feed was walked, and whether that is its end."""
+    """Some events in order, the number up to which the feed was walked, and whether that is its end.
+
+    `walked` are the rows that were read for it.
+    """
 
     events: list[Event]
     last_seq: int
     is_caught_up: bool
+    walked: int = 0
 
 
 def too_old(why: str = _REMOVED) -> CursorTooOld:
@@ -60,8 +64,8 @@ async def read_slice(reader: Reader, after_seq: int, wanted: EventFilter, limit:
     found = [Event(*row[3:]) for row in rows if row[3] is not None]
     events = [event for event in found if wanted.matches(event)]
     if len(found) == limit and not wanted.is_open:
-        return Slice(events, found[-1].seq, is_caught_up=False)
-    return Slice(events, last_seq or after_seq, is_caught_up=walked < walked_max)
+        return Slice(events, found[-1].seq, is_caught_up=False, walked=walked)
+    return Slice(events, last_seq or after_seq, is_caught_up=walked < walked_max, walked=walked)
 
 
 @lru_cache(maxsize=_KEPT)

@@ -49,7 +49,7 @@ from muniment.ipfs.cid import DAG_PB, IDENTITY, CidParts
 from muniment.ipfs.dag import File, Scope, open_file, walk
 from muniment.ipfs.dag_pb import decode_node
 from muniment.ipfs.unixfs import decode_unixfs
-from muniment.limits.costs import CONTENT, Shed
+from muniment.limits.costs import BLOCKS, Shed
 
 __all__ = ["FILE_HEADERS_READ", "OPERATIONS", "bundle_file", "file_answers"]
 
@@ -77,7 +77,7 @@ _SAYS: Final = {
 
 
 @operation(
-    "GET", "/ipfs/{cid}", cost=CONTENT, sheds=Shed.MIDDLE,
+    "GET", "/ipfs/{cid}", cost=BLOCKS, sheds=Shed.MIDDLE,
     refuses=_REFUSES, answers=file_answers(RAW_TYPE, CAR_TYPE, also=_SAYS), headers_read=_HEADERS_READ,
 )  # fmt: skip
 async def get_content(
@@ -92,7 +92,7 @@ async def get_content(
 
 
 @operation(
-    "GET", "/ipfs/{cid}/{name}", cost=CONTENT, sheds=Shed.MIDDLE,
+    "GET", "/ipfs/{cid}/{name}", cost=BLOCKS, sheds=Shed.MIDDLE,
     refuses=_REFUSES, answers=file_answers(*MEDIA_TYPES.values(), RAW_TYPE, CAR_TYPE, also=_SAYS),
     headers_read=_HEADERS_READ,
 )  # fmt: skip

@@ -28,7 +28,7 @@ from muniment.http.reply import JSON, Ready, Streamed
 from muniment.http.request import Request
 from muniment.http.uploads import FileDue, receive_files
 from muniment.ipfs.cid import RAW, Cid
-from muniment.limits.costs import CONTENT, PAGE, READ, UPLOAD, Shed
+from muniment.limits.costs import FILE, PAGE, READ, UPLOAD, Shed
 from muniment.limits.policies import NEW_FUNCTION
 from muniment.wire import decode_text, encode, iso_time
 
@@ -222,7 +222,7 @@ _CONTENT_REFUSALS = (FunctionNotFound, errors.RangeNotSatisfiable, errors.Integr
 
 
 @operation(
-    "GET", "/functions/{cid}/manifest", cost=CONTENT, sheds=Shed.MIDDLE,
+    "GET", "/functions/{cid}/manifest", cost=FILE, sheds=Shed.MIDDLE,
     refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/json"), headers_read=gateway.FILE_HEADERS_READ,
 )  # fmt: skip
 async def get_manifest(context: Context, request: Request, cid: Cid) -> Ready[bytes] | Streamed:
@@ -234,7 +234,7 @@ async def get_manifest(context: Context, request: Request, cid: Cid) -> Ready[by
 
 
 @operation(
-    "GET", "/functions/{cid}/wasm", cost=CONTENT, sheds=Shed.MIDDLE,
+    "GET", "/functions/{cid}/wasm", cost=FILE, sheds=Shed.MIDDLE,
     refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/wasm"), headers_read=gateway.FILE_HEADERS_READ,
 )  # fmt: skip
 async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes] | Streamed:

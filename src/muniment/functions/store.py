@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from muniment.errors import VersionTaken
 from muniment.evm.address import Address
-from muniment.http.paging import EMPTY, Page, PageQuery, Sort
+from muniment.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery, Sort
 from muniment.ipfs.cid import DAG_PB, Cid
 from muniment.pins import queue as pins
 from muniment.storage.listing import Listed, Rows, in_order
@@ -40,6 +40,11 @@ class FunctionQuery(PageQuery, frozen=True):
     ) = None
     creator: Address | None = None
     sort: Sort = -1
+
+    @property
+    def units(self) -> int:
+        """As of any page, and for the CIDs that are looked up."""
+        return super().units + len(self.cids or ()) // LIST_ELEMENTS_PER_UNIT
 
 
 @dataclass(frozen=True, slots=True)

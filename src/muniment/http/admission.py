@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from muniment.errors import Overloaded
-from muniment.http.paging import LIMIT_MAX, OFFSET_QUICK_MAX
-from muniment.limits.costs import LONG_READ, READ
+from muniment.limits.costs import READ
 from muniment.limits.held import HeldBodies
 from muniment.limits.turns import Turns
 
@@ -16,13 +14,12 @@ if TYPE_CHECKING:
     from muniment.http.operation import Operation
     from muniment.http.reply import Reply
     from muniment.http.request import Request
+    from muniment.limits.buckets import Key
     from muniment.limits.limiter import Client, Limiter
     from muniment.limits.overload import Overload
 
 # Seconds after which a client may send to an overloaded process again.
 _OVERLOADED_SECONDS: Final = 1.0
-_LIMIT: Final = re.compile(rb"(?:^|&)limit=([0-9]{1,3})(?:&|$)")
-_OFFSET: Final = re.compile(rb"(?:^|&)offset=([0-9]{1,20})(?:&|$)")
 # Peers with a private address that forwarded requests although no proxy is trusted.
 _FORWARDERS_MAX: Final = 64
 
@@ -43,9 +40,9 @@ class Admission:
         """Whether connections of `peer` carry the requests of many clients."""
         return peer in self._forwarders or self._addresses.is_proxy(peer)
 
-    def client_name(self, peer: str) -> str:
-        """The name by which connections from `peer` are counted: an IPv4 address, the /64 of an IPv6 one."""
-        return self._limiter.client(peer).name
+    def client_names(self, peer: str) -> tuple[str, ...]:
+        """The names by which connections from `peer` are counted: an IPv4 address; the /64 of an IPv6 one, its /48."""
+        return self._limiter.client(peer).names
 
     def admit(self, request: Request, operation: Operation | None) -> None:
         """Charge a request before it is served. Raises `RateLimited` or `Overloaded`.
@@ -63,10 +60,12 @@ class Admission:
             request.wallet_units = cost.units
         elif cost.policy == "client":
             request.charge(client.client, cost.units)
+        elif cost.policy == "health":
+            request.charge(client.health, cost.units)
         else:
             request.charge(client.login if cost.policy == "login" else client.stop, 1)
             request.owe(client.client, cost.units)
-        if self.overload.refuses(operation.sheds, by_offset=b"offset=" in request.query):
+        if self.overload.refuses(operation.sheds):
             self.overload.refused += 1
             request.wait_s = _OVERLOADED_SECONDS
             raise Overloaded("this process is overloaded; try again in a second")
@@ -82,16 +81,10 @@ class Admission:
         is_operator = operation.takes_credential and request.wallet is None
         if not is_operator and not cost.counts_cpu and (units := request.units_of_body()):
             request.owe(key, units)
-        if cost.records_per_unit and request.query:
-            units = cost.owed(records=min(_number(_LIMIT, request.query), LIMIT_MAX))
-            if _number(_OFFSET, request.query) > OFFSET_QUICK_MAX:
-                units += LONG_READ
-            if units:
-                request.owe(key, units)
-        elif cost.received_bytes_per_unit:
-            request.owe(key, cost.owed(received=request.received))
-        elif cost.sent_bytes_per_unit:
-            return reply.counted(lambda size: request.owe(key, cost.owed(sent=size)))
+        if units := request.due_units + cost.owed(received=request.received):
+            request.owe(key, units)
+        if cost.sent_bytes_per_unit:
+            return reply.counted(_Sent(request, key, cost.sent_bytes_per_unit).count)
         return reply
 
     def owe_unread(self, request: Request) -> None:
@@ -113,7 +106,16 @@ class Admission:
         return client
 
 
-def _number(form: re.Pattern[bytes], query: bytes) -> int:
-    """The first number of this form in a query, 0 without one. Malformed queries are refused elsewhere."""
-    found = form.search(query)
-    return int(found[1]) if found else 0
+class _Sent:
+    """Charges the bytes of an answer while they leave, in pieces of any length."""
+
+    def __init__(self, request: Request, key: Key, per_unit: int) -> None:
+        self._request = request
+        self._key = key
+        self._per_unit = per_unit
+        self._bytes = 0
+
+    def count(self, size: int) -> None:
+        units, self._bytes = divmod(self._bytes + size, self._per_unit)
+        if units:
+            self._request.owe(self._key, units)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from muniment.errors import HeadersTooLarge, RateLimited, Refusal, UriTooLong
 from muniment.http.limits import HEADER_BYTES_MAX, TARGET_BYTES_MAX, Limits
 from muniment.http.operation import refused
+from muniment.http.reply import NO_CONTENT
+from muniment.http.request import ClientGone
 from muniment.limits.costs import BODY_BYTES_FREE
 from muniment.metrics.recorder import UNMATCHED
 from muniment.tracing.parents import read_parent
@@ -121,6 +123,9 @@ class Envelope:
             request.turns = self._admission.turns
         try:
             reply = await found.operation.answer(request)
+        except ClientGone:
+            self._admission.owe(request, found.operation, NO_CONTENT)  # what had come was read
+            raise
         finally:  # also for a client that went away without its answer
             overload.in_flight -= 1
             if self._note_writer is not None and request.method not in _SAFE:
@@ -129,7 +134,7 @@ class Envelope:
 
     def _charged(self, operation: Operation, request: Request, reply: Reply) -> Reply:
         """The answer, after its remaining costs are charged."""
-        if request.received > BODY_BYTES_FREE or operation.owes_more:
+        if request.received > BODY_BYTES_FREE or request.due_units or operation.owes_more:
             reply = self._admission.owe(request, operation, reply)
         return self._charged_refusal(request, reply)
 

@@ -35,6 +35,7 @@ from muniment.errors import (
 from muniment.forms import decode_record
 from muniment.http.html.frame import root_from
 from muniment.http.html.problem_page import is_for_reader, problem_page
+from muniment.http.paging import PageQuery, admit_page
 from muniment.http.problems import problem
 from muniment.http.query import QueryReader
 from muniment.http.reply import NO_CONTENT, Ready, Reply, Streamed
@@ -42,7 +43,7 @@ from muniment.http.request import ClientGone, Request
 from muniment.json_text import parse_json
 from muniment.limits.costs import Cost, Shed
 from muniment.limits.turns import BYTES_PER_WEIGHT
-from muniment.wire import ProvedText, encode
+from muniment.wire import ProvedText, Record, encode
 
 Handler = Callable[..., Awaitable[Any]]
 Source = Callable[[Request], Any]
@@ -157,7 +158,7 @@ def operation(
             answers=answers or {}, headers_read=headers_read or {}, hints=hints, sources=sources,
             cost=full, sheds=sheds,
             takes_credential=takes_credential,
-            owes_more=bool(full.records_per_unit or full.received_bytes_per_unit or full.sent_bytes_per_unit),
+            owes_more=bool(full.received_bytes_per_unit or full.sent_bytes_per_unit),
             takes_rest=takes_rest,
             takes_turns=sheds is not Shed.NEVER and (takes_credential or "body" in hints),
         )  # fmt: skip
@@ -199,8 +200,7 @@ def _source(name: str, kind: Any, in_path: set[str]) -> Source:
     if name in in_path:
         return _path_source(name, kind)
     if name == "query":
-        reader: QueryReader[Any] = QueryReader(kind)
-        return lambda request: reader.read(request.query)
+        return _page_source(kind) if issubclass(kind, PageQuery) else _query_source(kind)
     if name == "body":
         return _body_source(kind)
     if kind is Request:
@@ -208,6 +208,22 @@ def _source(name: str, kind: Any, in_path: set[str]) -> Source:
     if hasattr(kind, "from_request"):
         return kind.from_request
     raise TypeError(f"nothing in a request gives {name}: {kind!r}")
+
+
+def _query_source(kind: type[Record]) -> Source:
+    reader = QueryReader(kind)
+    return lambda request: reader.read(request.query)
+
+
+def _page_source(kind: type[PageQuery]) -> Source:
+    reader = QueryReader(kind)
+
+    def source(request: Request) -> PageQuery:
+        query = reader.read(request.query)
+        admit_page(request, query)
+        return query
+
+    return source
 
 
 def _path_source(name: str, kind: type[ProvedText]) -> Source:

@@ -11,9 +11,10 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Meta
 
-from muniment.errors import CursorTooOld, DeadlineExceeded, Fault, InvalidParameter, Refusal
+from muniment.errors import CursorTooOld, DeadlineExceeded, Fault, InvalidParameter, Overloaded, Refusal
 from muniment.http.reply import Ready, Streamed
-from muniment.http.request import invalid_parameter
+from muniment.http.request import Request, invalid_parameter
+from muniment.limits.costs import Shed
 from muniment.wire import ProvedText, Record
 
 LIMIT_MAX = 100
@@ -24,6 +25,9 @@ OFFSET_MAX = 2**63 - 1
 OFFSET_QUICK_MAX = 1_000
 # The largest offset that is served unless no row is behind it: a thousand of the longest pages, some milliseconds.
 OFFSET_WALKED_MAX = 100_000
+# Rows that an offset skips, and elements of a list, for one unit.
+OFFSET_ROWS_PER_UNIT = 128
+LIST_ELEMENTS_PER_UNIT = 4
 # A page behind a cursor ends before the record that makes its JSON longer than this: its `next` link goes on.
 CURSOR_PAGE_BYTES_MAX = 1024 * 1024
 # Query strings whose part of a link is kept, up to half a kilobyte each: a reader follows one listing for long. Longer
@@ -143,11 +147,18 @@ class PageQuery(Record, frozen=True):
     cursor: Cursor | None = None
 
     refuses_with: ClassVar[tuple[type[Refusal], ...]] = (DeadlineExceeded, CursorTooOld)
+    # Records of the limit for one unit.
+    records_per_unit: ClassVar[int] = 16
 
     def __post_init__(self) -> None:
         """Refuse a cursor together with an offset."""
         if self.cursor is not None and self.offset:
             raise invalid_parameter("cursor", "and offset cannot be given together")
+
+    @property
+    def units(self) -> int:
+        """What the page costs on top of its operation: by its limit, and the rows that its offset skips."""
+        return self.limit // self.records_per_unit + min(self.offset, OFFSET_WALKED_MAX) // OFFSET_ROWS_PER_UNIT
 
     @property
     def is_long(self) -> bool:
@@ -165,6 +176,13 @@ class PageQuery(Record, frozen=True):
             raise invalid_parameter(
                 "offset", f"is at most {OFFSET_WALKED_MAX}; to go further, follow the cursor in the Link header"
             )
+
+
+def admit_page(request: Request, query: PageQuery) -> None:
+    """Charge a page for what its query asks. Raises `Overloaded` for an offset in an overloaded process."""
+    request.due_units += query.units
+    if query.offset and request.overload is not None and request.overload.refuses(Shed.MIDDLE):
+        raise Overloaded("this process is overloaded; follow cursors, or try again in a second")
 
 
 class Page(NamedTuple):

@@ -67,9 +67,9 @@ class Request:
     """One request. Its parts are read when an operation needs them."""
 
     __slots__ = (
-        "_body", "bytes_charged", "client", "context", "fields", "head_bytes_max", "held", "id", "key", "limits",
-        "method", "named", "overload", "parameters", "path", "peer", "query", "received", "refused", "shows_pages",
-        "turns", "units", "wait_s", "wallet", "wallet_units",
+        "_body", "bytes_charged", "client", "context", "due_units", "fields", "head_bytes_max", "held", "id", "key",
+        "limits", "method", "named", "overload", "parameters", "path", "peer", "query", "received", "refused",
+        "shows_pages", "turns", "units", "wait_s", "wallet", "wallet_units",
     )  # fmt: skip
 
     # The `Context` of the application; this package does not know its type.
@@ -98,6 +98,8 @@ class Request:
     wait_s: float
     # The code of the refusal that is its answer; empty for another answer.
     refused: str
+    # Units that are due for what the query asks for, once it was read.
+    due_units: int
     # Units that were charged for the request so far.
     units: int
     # Whether a browser gets pages at the paths of the console.
@@ -129,7 +131,7 @@ class Request:
         self.wallet_units = 0
         self.refused = ""
         self.shows_pages = False
-        self.units = 0
+        self.units = self.due_units = 0
 
     @property
     def limit_lines(self) -> bytes:

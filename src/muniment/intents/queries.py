@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
@@ -44,6 +44,9 @@ class IntentQuery(PageQuery, frozen=True):
         Literal["1", "2", "all"], Meta(description="The form of the intents: with one operation, with a list, or both")
     ] = "1"
     sort: Sort = -1
+
+    # Each has lists of its own.
+    records_per_unit: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
         """Refuse a type of operation that no intent of the first form can have."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from muniment.context import Context
@@ -18,10 +19,15 @@ from muniment.intents.lifecycle import Moment
 from muniment.intents.queries import IntentQuery
 from muniment.intents.reading.moves import list_moves
 from muniment.intents.types import AnyIntent
-from muniment.limits.costs import CONTENT, PAGE, Shed
+from muniment.limits.costs import PAGE, Cost, Shed
+
+# Each has lists of its own.
+_PAGE: Final = replace(PAGE, units=4)
+# Its proposals and logs are put together, some hundred bytes a row.
+_WHOLE: Final = Cost(4, sent_bytes_per_unit=8 * 1024)
 
 
-@operation("GET", "/intents", cost=PAGE, sheds=Shed.PAGE, refuses=(InvalidTimestamp,), answers=LISTED)
+@operation("GET", "/intents", cost=_PAGE, sheds=Shed.PAGE, refuses=(InvalidTimestamp,), answers=LISTED)
 async def list_intents(context: Context, request: Request, query: IntentQuery) -> Ready[list[AnyIntent]] | Streamed:
     """List intents, each with the newest 50 of its proposals and logs.
 
@@ -44,7 +50,7 @@ async def list_intents(context: Context, request: Request, query: IntentQuery) -
 
 
 @operation(
-    "GET", "/intents/{hash}", cost=CONTENT, sheds=Shed.READ, refuses=(IntentNotFound,),
+    "GET", "/intents/{hash}", cost=_WHOLE, sheds=Shed.READ, refuses=(IntentNotFound,),
     answers=TAGGED, headers_read={"if-none-match": "ETags that the client has"},
 )  # fmt: skip
 async def get_intent(context: Context, request: Request, hash: Bytes32) -> Ready[AnyIntent] | Streamed:

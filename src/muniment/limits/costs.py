@@ -13,8 +13,9 @@ from muniment.errors import Refusal
 UNIT_NS: Final = 25_000
 
 # The rate limit that decides whether an operation may run. `client` counts units; `login` and `stop` count requests.
-# Deactivations have their own limit, which a flood of other requests from the same address cannot use up.
-Asked = Literal["client", "login", "stop"]
+# Deactivations have their own limit, which a flood of other requests from the same address cannot use up. `health`
+# counts units as `client` does, apart: a probe is answered whatever else its address asks for.
+Asked = Literal["client", "health", "login", "stop"]
 
 # Charged to the client afterwards, on top: a wrong signature or credential, and a failed login, which was compared with
 # the nonces of every slot, window and secret.
@@ -26,8 +27,6 @@ DEBTS: Final[Mapping[type[Refusal], int]] = {
     errors.InvalidOperatorKey: 8,
     errors.LoginFailed: 100,
 }
-# A read that leaves the event loop, such as a listing at a large offset.
-LONG_READ: Final = 50
 # Bytes of a body that the units of an operation include, and further bytes for one unit more: JSON of numbers takes up
 # to 90 ns a byte, texts a tenth of that.
 BODY_BYTES_FREE: Final = 4 * 1024
@@ -49,29 +48,27 @@ class Shed(Enum):
 class Cost:
     """The cost of an operation.
 
-    `units` are charged before it runs; 0: it is never limited. With a `policy` other than `client`, one request is
+    `units` are charged before it runs; 0: it is never limited. With the policy `login` or `stop`, one request is
     charged to that policy before it runs, and the units to the client afterwards. Costs that depend on sizes are
-    charged afterwards: units for the records of a page's limit, the bytes of the body and of the answer, and the CPU
-    time that was measured.
+    charged afterwards: the bytes of the body and of the answer, and the CPU time that was measured. A query is charged
+    for what it asks for, by `units` of the record that it was read into.
+
+    `tests/api/test_costs_measured.py` compares all of them with the CPU time.
     """
 
     units: int
     policy: Asked = "client"
-    records_per_unit: int = 0
     received_bytes_per_unit: int = 0
     sent_bytes_per_unit: int = 0
     counts_cpu: bool = False
 
-    def owed(self, *, records: int = 0, received: int = 0, sent: int = 0, cpu_ns: int = 0) -> int:
-        """Units that are due on top of `units`: records of the page's limit, bytes, and nanoseconds of CPU time."""
+    def owed(self, *, received: int = 0, sent: int = 0, cpu_ns: int = 0) -> int:
+        """Units that are due on top of `units`: for bytes, and nanoseconds of CPU time."""
         owed = cpu_ns // UNIT_NS if self.counts_cpu else 0
-        for size, per_unit in (
-            (records, self.records_per_unit),
-            (received, self.received_bytes_per_unit),
-            (sent, self.sent_bytes_per_unit),
-        ):
-            if per_unit:
-                owed += size // per_unit
+        if self.received_bytes_per_unit:
+            owed += received // self.received_bytes_per_unit
+        if self.sent_bytes_per_unit:
+            owed += sent // self.sent_bytes_per_unit
         return owed
 
 
@@ -82,10 +79,20 @@ TOKEN_READ: Final = Cost(16)
 TOKEN_WRITE: Final = Cost(16)
 NONCE: Final = Cost(4, policy="login")
 LOGIN: Final = Cost(8, policy="login")
-PAGE: Final = Cost(1, records_per_unit=25)
+# Of a listing, beside what its query asks for.
+PAGE: Final = Cost(2, sent_bytes_per_unit=64 * 1024)
+# Bytes that are there already.
 CONTENT: Final = Cost(1, sent_bytes_per_unit=64 * 1024)
-UPLOAD: Final = Cost(20, counts_cpu=True)
+# A file or a block, which a thread reads and hashes.
+FILE: Final = Cost(20, sent_bytes_per_unit=64 * 1024)
+# Blocks along a path, in a CAR.
+BLOCKS: Final = Cost(26, sent_bytes_per_unit=64 * 1024)
+# A bundle is received, hashed twice and written to the disk, and its module is checked.
+UPLOAD: Final = Cost(40, received_bytes_per_unit=8 * 1024, counts_cpu=True)
 # Two units for each listed signature, which takes 135 bytes of the body: quotes, comma and 132 characters.
 DEACTIVATION: Final = Cost(8, policy="stop", received_bytes_per_unit=135 // 2)
 BALANCES: Final = Cost(400)
+# Whether the process answers, and can serve. The looks at its parts are bounded by themselves (see
+# `muniment.app.readiness`), and with a low limit of units a probe must still be answered.
+HEALTH: Final = Cost(1, policy="health")
 FREE: Final = Cost(0)

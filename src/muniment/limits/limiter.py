@@ -39,19 +39,27 @@ _log = structlog.get_logger(__name__)
 class Client:
     """The buckets of one address. A connection, or a proxy's request, keeps it.
 
-    `client` counts the units of requests without a credential, `login` log-ins, `stop` deactivations.
+    `client` counts the units of requests without a credential, `health` those about health, `login` log-ins, `stop`
+    deactivations.
     """
 
-    def __init__(self, limiter: Limiter, name: str, buckets: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, limiter: Limiter, name: str, buckets: tuple[tuple[str, int], ...]) -> None:
         """`buckets` are names and scales, from the narrowest; empty: this client is not limited."""
         self.name = name
+        # The names by which its connections are counted: its own, and for IPv6 that of its site.
+        self.names = (name, *(each for each, _ in buckets if each != name))
         self._limiter = limiter
-        self._buckets = tuple(buckets)
+        self._buckets = buckets
 
     @cached_property
     def client(self) -> Key:
         """Units of requests that carry no valid credential."""
         return self._limiter.key("client", self._buckets)
+
+    @cached_property
+    def health(self) -> Key:
+        """Units of requests about health, apart from all others."""
+        return self._limiter.key("client", tuple((f"health {name}", scale) for name, scale in self._buckets))
 
     @cached_property
     def login(self) -> Key:

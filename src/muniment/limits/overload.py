@@ -63,16 +63,14 @@ class Overload:
         self.level = min(max(self.level, lowest), highest)
         return late_ns
 
-    def refuses(self, shed: Shed, *, by_offset: bool = False) -> bool:
-        """Whether a request of this kind is refused now; `by_offset`: it is a listing with an offset."""
+    def refuses(self, shed: Shed) -> bool:
+        """Whether a request of this kind is refused now."""
         if shed is Shed.NEVER:
             return False
         if self.in_flight >= IN_FLIGHT_MAX:
             return True
         if not self.level:
             return False
-        if shed is Shed.PAGE and by_offset:
-            shed = Shed.MIDDLE
         if self.level < _LEVEL_OF[shed]:
             return False
         return shed not in {Shed.READ, Shed.PAGE} or self._chance() < self.share_of_reads

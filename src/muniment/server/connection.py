@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._reader = RequestReader(self)
         self._transport, self._sending = cast("asyncio.Transport", None), cast("Sending", None)
-        self.peer = self.client = ""
+        self.peer, self._clients = "", ("",)
         # Requests whose answers are due. The first one is being answered.
         self._due: deque[Exchange] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -59,9 +59,9 @@ class Connection(asyncio.Protocol):
         """A client has connected; its first request is due."""
         self._transport = cast("asyncio.Transport", transport)
         self.peer = peer_of(transport)
-        self.client = self._shared.client_name(self.peer)
-        self._sending = Sending(self._transport, self.client, self._shared.unread, self._loop)
-        self._is_counted = self._shared.admit(self.client, self.peer)
+        self._clients = self._shared.client_names(self.peer)
+        self._sending = Sending(self._transport, self._clients[0], self._shared.unread, self._loop)
+        self._is_counted = self._shared.admit(self._clients, self.peer)
         if not self._is_counted:
             self._transport.abort()
             return
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
         self._sending.lose()
         self._connections.discard(self)
         if self._is_counted:
-            self._shared.dismiss(self.client)
+            self._shared.dismiss(self._clients)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived."""

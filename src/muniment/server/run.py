@@ -42,14 +42,14 @@ class ServedApplication(AsgiAdapter):
     def __init__(
         self, application: Answering, lifespan: Lifespan, *,
         now_s: Callable[[], float], head_seconds_max: float, connections_max: int = 0,
-        is_proxy: Callable[[str], bool], client_name: Callable[[str], str],
+        is_proxy: Callable[[str], bool], client_names: Callable[[str], tuple[str, ...]],
     ) -> None:  # fmt: skip
         """Serve `application`; `connections_max` 0 means as many as the descriptors allow."""
         super().__init__(application.respond, lifespan)
         self.shared = Shared(
             application=application, now_s=now_s, head_seconds_max=head_seconds_max,
             connections_max=connections_max or connections_by_descriptors(),
-            is_proxy=is_proxy, client_name=client_name,
+            is_proxy=is_proxy, client_names=client_names,
         )  # fmt: skip
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 IDLE_SECONDS_MAX: Final = 75
 # Connections of one client to one process; a browser opens six, a busy relayer some dozens.
 CONNECTIONS_PER_CLIENT_MAX: Final = 512
+# So many times the connections of a client all clients of an IPv6 /48 have: 2,048, a quarter of a process's.
+_SITE_SCALE: Final = 4
 
 
 class Answering(Protocol):
@@ -51,8 +53,8 @@ class Shared:
     connections_per_client_max: int = CONNECTIONS_PER_CLIENT_MAX
     # Whether connections from an address may speak for many clients, and are not bounded as those of one.
     is_proxy: Callable[[str], bool] = lambda _: False
-    # The name by which the connections of a client are counted, from its address.
-    client_name: Callable[[str], str] = str
+    # The names by which the connections of a client are counted, from its address: its own, and that of its site.
+    client_names: Callable[[str], tuple[str, ...]] = lambda peer: (peer,)
     # Numbers from 0 up to 1, so that parked refusals do not all leave at the same moment.
     chance: Callable[[], float] = random.random
     unread: UnreadAnswers = field(default_factory=UnreadAnswers)
@@ -62,22 +64,32 @@ class Shared:
     _date_line: bytes = b""
     _date_until: float = float("-inf")
 
-    def admit(self, client: str, peer: str) -> bool:
-        """Count a new connection; False when a limit is reached; then it is not counted."""
+    def admit(self, clients: tuple[str, ...], peer: str) -> bool:
+        """Count a new connection of these `client_names`; False when a limit is reached; then it is not counted."""
         if self.connections >= self.connections_max:
             return False
-        if self._by_client[client] >= self.connections_per_client_max and not self.is_proxy(peer):
+        if self._has_most(clients) and not self.is_proxy(peer):
             return False
         self.connections += 1
-        self._by_client[client] += 1
+        for name in clients:
+            self._by_client[name] += 1
         return True
 
-    def dismiss(self, client: str) -> None:
+    def _has_most(self, clients: tuple[str, ...]) -> bool:
+        most = self.connections_per_client_max
+        for name in clients:
+            if self._by_client[name] >= most:
+                return True
+            most *= _SITE_SCALE
+        return False
+
+    def dismiss(self, clients: tuple[str, ...]) -> None:
         """Stop counting a connection, which has ended."""
         self.connections -= 1
-        self._by_client[client] -= 1
-        if not self._by_client[client]:
-            del self._by_client[client]
+        for name in clients:
+            self._by_client[name] -= 1
+            if not self._by_client[name]:
+                del self._by_client[name]
 
     async def park(self, request: Request, peer: str, pause_reading: Callable[[], None]) -> None:
         """Wait before a refusal of `request` is sent, with its connection unread, if there is room to park it."""

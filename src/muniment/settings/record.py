@@ -73,7 +73,9 @@ class Settings:
     )
     rate_limit_login: str = _setting("600/60s", "Logins and nonces per address and time; off: no limit")
     rate_limit_owner: str = _setting(
-        "3600/1h", "Additions per wallet and time: a new trigger counts 1, a new function 10; off: no limit"
+        "3600/1h",
+        "Additions per wallet and time: a new trigger counts 1, a new function 10; of all wallets of an address 16 "
+        "times as many, each for 32 KiB of new functions; off: no limit",
     )
     rate_limit_stop: str = _setting("60/60s", "Deactivations per address and time; off: no limit")
     rate_limit_exempt: str = _setting("", "Networks without rate limits, comma-separated, like 10.0.0.0/8")

@@ -12,7 +12,7 @@ from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.http.operation import operation
 from muniment.http.request import Request
-from muniment.limits.costs import DEACTIVATION, READ, Shed
+from muniment.limits.costs import DEACTIVATION, Shed
 from muniment.triggers import rules, store
 from muniment.triggers.typed_data import DEACTIVATE, DEACTIVATE_TYPES, deactivation_text, registry_domain
 from muniment.triggers.types import (
@@ -68,7 +68,7 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
     context.metrics.counter("triggers_total", outcome="deactivated").add(count)
 
 
-@operation("GET", "/deactivations/{signature}", cost=READ, sheds=Shed.READ, refuses=(DeactivationNotFound,))
+@operation("GET", "/deactivations/{signature}", cost=4, sheds=Shed.READ, refuses=(DeactivationNotFound,))
 async def get_deactivation(context: Context, request: Request, signature: Signature) -> RecordedDeactivation:
     """Read a deactivation.
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
-from muniment.http.paging import EMPTY, Page, PageQuery, Sort
+from muniment.http.paging import EMPTY, LIST_ELEMENTS_PER_UNIT, Page, PageQuery, Sort
 from muniment.ipfs.cid import BundleCid
 from muniment.storage.listing import NOW, Listed, Part, Rows, at_time, page_statements
 from muniment.storage.pages import PageStatements, read_page
@@ -42,6 +42,11 @@ class TriggerQuery(PageQuery, frozen=True):
     created_after: Annotated[TimestampMs, Meta(description="Exclusive")] | None = None
     created_before: Annotated[TimestampMs, Meta(description="Inclusive")] | None = None
     sort: Sort = -1
+
+    @property
+    def units(self) -> int:
+        """As of any page, and for the signatures that are looked up."""
+        return super().units + len(self.sigs or ()) // LIST_ELEMENTS_PER_UNIT
 
 
 _TABLE: Final = Listed("triggers", by_time="triggers INDEXED BY triggers_by_creation")

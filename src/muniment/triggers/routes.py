@@ -16,7 +16,7 @@ from muniment.http.operation import operation
 from muniment.http.paging import check_cursor, page_links, settled_before
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.http.request import Request
-from muniment.limits.costs import PAGE, READ, Shed
+from muniment.limits.costs import CONTENT, PAGE, Shed
 from muniment.limits.policies import NEW_TRIGGER
 from muniment.triggers import rules, store
 from muniment.triggers.deactivation_routes import OPERATIONS as DEACTIVATION_OPERATIONS
@@ -64,7 +64,7 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
 
 
 @operation(
-    "GET", "/triggers/{sig}", cost=READ, sheds=Shed.READ, refuses=(TriggerNotFound,),
+    "GET", "/triggers/{sig}", cost=CONTENT, sheds=Shed.READ, refuses=(TriggerNotFound,),
     answers=TAGGED, headers_read={"if-none-match": "ETags that the client has"},
 )  # fmt: skip
 async def get_trigger(context: Context, request: Request, sig: Signature) -> Ready[Trigger]:
@@ -86,7 +86,7 @@ async def get_trigger(context: Context, request: Request, sig: Signature) -> Rea
 @operation(
     "POST",
     "/triggers",
-    cost=8,
+    cost=10,
     sheds=Shed.LATE,
     refuses=(
         *_CONFIG_REFUSALS,
@@ -160,7 +160,7 @@ async def get_sign_params(context: Context, body: TriggerParams) -> SignParams:
     )
 
 
-@operation("POST", "/triggers/preview", cost=4, sheds=Shed.EARLY, refuses=_CONFIG_REFUSALS)
+@operation("POST", "/triggers/preview", cost=10, sheds=Shed.EARLY, refuses=_CONFIG_REFUSALS)
 async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
     """Say in plain words what a trigger would let happen.
 

@@ -17,7 +17,7 @@ from muniment.errors import (
 )
 from muniment.http.operation import operation
 from muniment.http.reply import JSON, NO_STORE, Ready
-from muniment.limits.costs import READ, TOKEN_READ, TOKEN_WRITE, Cost, Shed
+from muniment.limits.costs import TOKEN_READ, TOKEN_WRITE, Cost, Shed
 from muniment.webhooks import history, managing, store
 from muniment.webhooks.caller import HookCaller, require_webhooks
 from muniment.webhooks.challenge import run_test
@@ -137,7 +137,7 @@ async def replay_webhook(
     )  # fmt: skip
 
 
-@operation("POST", "/webhooks/{id}/rotate", cost=TOKEN_WRITE, sheds=Shed.LATE, refuses=(WebhookNotFound,))
+@operation("POST", "/webhooks/{id}/rotate", cost=24, sheds=Shed.LATE, refuses=(WebhookNotFound,))
 async def rotate_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[WebhookSecret]:
     """Give a webhook new keys.
 
@@ -172,7 +172,7 @@ async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> 
     return Ready(encode([managing.attempt_shown(each) for each in found]), _PRIVATE)
 
 
-@operation("GET", "/.well-known/webhooks/{id}", cost=READ, sheds=Shed.READ, refuses=(WebhookNotFound, UnknownPath))
+@operation("GET", "/.well-known/webhooks/{id}", cost=2, sheds=Shed.READ, refuses=(WebhookNotFound, UnknownPath))
 async def get_webhook_keys(context: Context, id: WebhookId) -> Ready[WebhookKeys]:
     """Read the public keys of a webhook.
 

@@ -74,12 +74,6 @@ def test_a_growing_share_of_reads_is_refused(late_ms: int, share: float) -> None
             assert Loop(chance=share - 0.01).run(20_000, late_ms=late_ms).refuses(shed)
 
 
-def test_listings_by_offset_go_before_other_reads() -> None:
-    overload = Loop().run(5_000, late_ms=250)
-    assert overload.refuses(Shed.PAGE, by_offset=True)
-    assert not overload.refuses(Shed.PAGE)
-
-
 def test_beyond_so_many_in_flight_all_is_refused_at_once() -> None:
     overload = Overload(lambda: 0.0, 0)
     overload.in_flight = IN_FLIGHT_MAX - 1

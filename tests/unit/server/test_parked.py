@@ -57,7 +57,17 @@ async def test_without_room_a_refusal_leaves_immediately(*, is_proxied: bool, ro
 
 async def test_a_connection_is_counted_under_the_name_of_its_client() -> None:
     admission = unlimited()
-    together = shared(limiting(0), connections_per_client_max=1, client_name=admission.client_name)
+    together = shared(limiting(0), connections_per_client_max=1, client_names=admission.client_names)
     peers = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "192.0.2.1", "::ffff:192.0.2.1"]
     refused = [Wire(None, shared=together, peer=peer).transport.is_aborted for peer in peers]
     assert refused == [False, True, False, False, True]
+
+
+async def test_the_connections_of_all_networks_of_an_ipv6_site_have_a_limit_too() -> None:
+    """A /48 has 65,536 networks of one client each; together they have four times what a client has."""
+    together = shared(limiting(0), connections_per_client_max=2, client_names=unlimited().client_names)
+    wires = [Wire(None, shared=together, peer=f"2001:db8:0:{number // 2}::1") for number in range(10)]
+    assert [each.transport.is_aborted for each in wires] == [False] * 8 + [True] * 2
+    assert not Wire(None, shared=together, peer="2001:db8:1::1").transport.is_aborted, "another site"
+    wires[0].lose()
+    assert not Wire(None, shared=together, peer="2001:db8:0:9::1").transport.is_aborted
