@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import AsyncIterator
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Meta
 
-from muniment.errors import CursorTooOld, DeadlineExceeded, Fault, InvalidParameter, Overloaded, Refusal
+from muniment.errors import CursorTooOld, DeadlineExceeded, Fault, Overloaded, Refusal
+from muniment.http.cursors import OFFSET_MAX, Cursor, cursor_after, letter_of
 from muniment.http.reply import Ready, Streamed
 from muniment.http.request import Request, invalid_parameter
 from muniment.limits.costs import Shed
-from muniment.wire import ProvedText, Record
+from muniment.wire import Record
 
 LIMIT_MAX = 100
 LIMIT_DEFAULT = 10
-# The largest integer that SQLite and PostgreSQL hold; a larger offset is refused.
-OFFSET_MAX = 2**63 - 1
 # Up to here an offset is walked in well under a millisecond on the event loop; beyond, a thread does it.
 OFFSET_QUICK_MAX = 1_000
 # The largest offset that is served unless no row is behind it: a thousand of the longest pages, some milliseconds.
@@ -39,70 +36,13 @@ _PLACE = frozenset({b"cursor", b"offset"})
 _PLACE_AND_ORDER = _PLACE | {b"sort"}
 
 
-# `s-`, the digits of `OFFSET_MAX`, `-` and eight of the epoch, in base64.
-_CURSOR_LENGTH_MAX = 40
-_EPOCH_MAX = 2**32 - 1
-
-
-class Cursor(ProvedText):
-    """The end of a page, in base64url so that clients do not build on its form.
-
-    It holds the sequence number of the last row and, after the registry's first epoch, the epoch of that number.
-    """
-
-    __slots__ = ()
-
-    schema: ClassVar[dict[str, Any]] = {
-        "type": "string",
-        "pattern": f"^[A-Za-z0-9_-]{{2,{_CURSOR_LENGTH_MAX}}}$",
-        "description": "Opaque; from the `Link` header of the page before. Not together with `offset`",
-        "examples": ["cy0xMDA"],
-    }
-    refuses = InvalidParameter
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Raises `InvalidParameter` for a text that is not in the form of a cursor."""
-        try:
-            seq, epoch = _place(text) if len(text) <= _CURSOR_LENGTH_MAX else (-1, None)
-        except (binascii.Error, ValueError):
-            seq, epoch = -1, None
-        if not (0 <= seq <= OFFSET_MAX and 0 <= (epoch or 0) <= _EPOCH_MAX) or cls.after(seq, epoch) != text:
-            raise InvalidParameter("this service did not issue the cursor")
-        return cls(text)
-
-    @classmethod
-    def after(cls, seq: int, epoch: int | None = None) -> Self:
-        """The cursor behind the row with sequence number `seq`; `epoch` is None in a registry's first."""
-        return cls(_cursor_after(seq, epoch).decode())
-
-    @property
-    def seq(self) -> int:
-        """The sequence number of the row before."""
-        return _place(self)[0]
-
-    @property
-    def epoch(self) -> int | None:
-        """The epoch of the number, None for a registry's first."""
-        return _place(self)[1]
-
-
-@lru_cache(maxsize=_QUERIES_KEPT)
-def _place(text: str) -> tuple[int, int | None]:
-    """The number and epoch in a cursor of `_cursor_after`; raises `ValueError` for most other texts."""
-    plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
-    digits, _, epoch = plain.removeprefix("s-").partition("-")
-    return int(digits), int(epoch, 16) if epoch else None
-
-
-def _cursor_after(seq: int, epoch: int | None) -> bytes:
-    # Digits, letters to f, `s` and `-` never give `+` or `/`, for which base64url has other characters.
-    plain = b"s-%d" % seq if epoch is None else b"s-%d-%08x" % (seq, epoch)
-    return binascii.b2a_base64(plain, newline=False).rstrip(b"=")
-
-
 class Numbers(Protocol):
     """The sequence numbers behind the cursors of a listing."""
+
+    @property
+    def table(self) -> str:
+        """The table that they are of."""
+        ...
 
     async def epoch(self) -> int | None:
         """The epoch that cursors carry now, None in a registry's first."""
@@ -118,7 +58,9 @@ class Numbers(Protocol):
 
 
 async def check_cursor(cursor: Cursor | None, numbers: Numbers) -> None:
-    """Raise `CursorTooOld` for a cursor behind which a reader could miss rows."""
+    """Raise `CursorTooOld` for a cursor behind which a reader could miss rows, `InvalidParameter` for a foreign one."""
+    if cursor is not None and not cursor.is_of(numbers.table):
+        raise invalid_parameter("cursor", "is of another listing, whose rows have other numbers; begin without cursor")
     if cursor is None or await numbers.has_given(cursor.epoch, cursor.seq):
         return
     detail = (
@@ -245,7 +187,7 @@ async def _next_link(
         return ()
     else:
         last = page.last_seq
-    return (link_behind(path, query_string, _cursor_after(last, await numbers.epoch())),)
+    return (link_behind(path, query_string, cursor_after(letter_of(numbers.table), last, await numbers.epoch())),)
 
 
 async def settled_before(query: PageQuery, sort: int, numbers: Numbers) -> int | None:
@@ -274,7 +216,7 @@ async def _prev_link(
     first = page.first_seq or 0
     if settled is not None:
         first = min(first, max(settled - 1, 0))
-    cursor = _cursor_after(first, await numbers.epoch())
+    cursor = cursor_after(letter_of(numbers.table), first, await numbers.epoch())
     asked = _without_order(query_string)
     return ((b"link", b'<%b?%bsort=1&cursor=%b>; rel="prev"' % (path.encode(), asked, cursor)),)
 
