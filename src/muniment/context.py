@@ -62,6 +62,8 @@ class Context:
     outgoing_webhooks: Outgoing
     # The `Hub` of the feed, for streams and waiting polls; this room does not know its type. None: nothing serves.
     hub: object
+    # The `Tail` of the transparency log, likewise.
+    log_tail: object
     # Makes the spans of this process; None: traces are off.
     tracer: Tracer | None
     is_stopping: Callable[[], bool]

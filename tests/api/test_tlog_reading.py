@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import httpx2
@@ -74,6 +75,15 @@ async def test_every_part_of_the_signed_tree_is_served(
     assert open_checkpoint(note, keys[0]).size == 702
     assert sorted(verified(note, keys).values()) == [0, context.now_ms() // 1000]
     assert response.headers["cache-control"] == "public, max-age=2"
+
+
+@pytest.mark.one_engine
+@pytest.mark.parametrize("path", ["0/000/", "0/000.p/4/", "entries/000/", ""])
+async def test_a_trailing_slash_is_404(client: httpx2.AsyncClient, context: Context, clock: Clock, path: str) -> None:
+    await deploy(client)
+    await turn(context, clock)
+    response = await client.get(f"/log/1/tile/{path}")
+    assert (response.status_code, response.json()["code"]) == (404, "unknown-path")
 
 
 async def code_of(client: httpx2.AsyncClient, path: str, status: int = 404) -> str:
@@ -170,7 +180,7 @@ async def test_a_record_that_was_changed_has_no_proof(
 @pytest.mark.parametrize(
     "path",
     ["0/0", "0/x000/001", "8/000", "0/000.p/0", "0/000.p/256", "0/000.p/01", "entries/1", "-1/000", "0//000",
-     "0/000/", "0/999999", "%ff/000", "7/x999/x999/999"],
+     "0/999999", "%ff/000", "7/x999/x999/999"],
 )  # fmt: skip
 async def test_a_path_that_no_tile_has_is_refused(client: httpx2.AsyncClient, path: str) -> None:
     response = await client.get(f"/log/1/tile/{path}")
@@ -182,3 +192,36 @@ async def test_a_path_that_no_tile_has_is_refused(client: httpx2.AsyncClient, pa
 async def test_a_number_that_no_epoch_has_is_refused(client: httpx2.AsyncClient, number: str) -> None:
     assert await code_of(client, f"/log/{number}/checkpoint", 400) == "invalid-parameter"
     assert await code_of(client, "/log/999999999/checkpoint") == "log-part-not-found"
+
+
+async def test_a_tile_of_the_tail_reads_and_hashes_each_entry_once(
+    client: httpx2.AsyncClient, context: Context, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer has 32 bytes, and whoever asks for it again and again makes no work."""
+    hashed: list[bytes] = []
+
+    def counted(entry: bytes) -> bytes:
+        hashed.append(entry)
+        return leaf_hash(entry)
+
+    await turn(context, clock)
+    await add_triggers(context, 200)
+    await turn(context, clock)
+    for module in ("reading", "tail"):
+        with suppress(ImportError):
+            monkeypatch.setattr(f"muniment.tlog.serving.{module}.leaf_hash", counted, raising=False)
+    for width in (1, 202, 7, 202):
+        assert (await client.get(f"/log/1/tile/{Tile(0, 0, width).path}")).status_code == 200
+    assert len(hashed) == 202  # two are of the log itself
+    await add_triggers(context, 30, first=1_000)
+    await turn(context, clock)
+    entries = await entries_of(context)
+    assert (await client.get(f"/log/1/tile/{Tile(0, 0, 231).path}")).content == b"".join(map(leaf_hash, entries[:231]))
+    assert len(hashed) == 232
+    await add_triggers(context, 100, first=2_000)
+    await turn(context, clock)
+    entries = await entries_of(context)
+    for n, width in ((0, 231), (0, 256), (1, 70)):
+        response = await client.get(f"/log/1/tile/{Tile(0, n, width).path}")
+        assert response.content == b"".join(map(leaf_hash, entries[256 * n :][:width]))
+    assert len(hashed) == 232 + 76

@@ -32,6 +32,7 @@ from muniment.storage import open_database, open_replicated, sqlite_file
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.epoch import Epochs
 from muniment.storage.probe import Probe
+from muniment.tlog.serving.tail import Tail
 from muniment.tlog.witnessing.policies import read_policy
 from muniment.tracing.opening import open_tracer
 
@@ -112,6 +113,7 @@ def build_context(
             lookups=StrangersLookups(usual=Lookups(*_HOOK_LOOKUPS), trials=Lookups(*_HOOK_TEST_LOOKUPS)),
         ),
         hub=None,
+        log_tail=Tail(),
         tracer=tracer,
         is_stopping=lambda: False,
         look_at_gauges=_not_served,

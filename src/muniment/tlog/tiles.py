@@ -21,14 +21,14 @@ BUNDLE_BYTES_MAX: Final = WIDTH * (2 + ENTRY_BYTES_MAX)
 # Tiles of level 7 have hashes of level 56: the tree of 2^63 leaves has 128 of these. No level above is ever filled.
 _LEVEL_MAX: Final = 7
 _LENGTH_BYTES: Final = 2
+# Of a compressed bundle, unpacked together: some twenty entries.
+_PACKED_PIECE_BYTES: Final = 4 * 1024
 # `wbits` of zlib for the format of gzip (RFC 1952).
 _GZIP: Final = 31
 
 # Seven groups of digits: a number below 2^63 has at most 19 digits.
-_PATH: Final = re.compile(
-    r"(entries|0|[1-9][0-9]?)/((?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?",
-    re.ASCII,
-)
+PATH_PATTERN: Final = r"(entries|0|[1-9][0-9]?)/((?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?"
+_PATH: Final = re.compile(PATH_PATTERN, re.ASCII)
 
 
 class Tile(NamedTuple):
@@ -161,6 +161,27 @@ def unpacked(bundle: bytes) -> bytes:
     if not stream.eof or stream.unused_data:
         raise ValueError("a bundle of entries is damaged, or too large")
     return data
+
+
+def first_entries(bundle: bytes, width: int) -> bytes:
+    """The first `width` entries of a bundle that is compressed by gzip, as a bundle. It is unpacked no further.
+
+    Raises `ValueError`.
+    """
+    stream, data, at, left = zlib.decompressobj(_GZIP), bytearray(), 0, width
+    for start in range(0, len(bundle), _PACKED_PIECE_BYTES):
+        try:
+            data += stream.decompress(bundle[start : start + _PACKED_PIECE_BYTES])
+        except zlib.error:
+            raise ValueError("a bundle of entries is damaged") from None
+        while left and len(data) >= at + _LENGTH_BYTES:
+            end = at + _LENGTH_BYTES + int.from_bytes(data[at : at + _LENGTH_BYTES])
+            if len(data) < end:
+                break
+            at, left = end, left - 1
+        if not left:
+            return bytes(data[:at])
+    raise ValueError("a bundle of entries is cut short")
 
 
 def split_entries(bundle: bytes, width: int = WIDTH) -> Sequence[bytes]:

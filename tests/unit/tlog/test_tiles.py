@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import random
 import re
 
 import pytest
@@ -17,6 +19,7 @@ from muniment.tlog.tiles import (
     WIDTH,
     Tile,
     edge_of,
+    first_entries,
     full_tile_hash,
     hashes_from,
     join_entries,
@@ -136,6 +139,25 @@ def test_entries_are_read_from_the_bundle_they_were_joined_to(given_: list[bytes
     if given_:
         with pytest.raises(ValueError, match="a bundle "):
             split_entries(bundle[:-1], len(given_))
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=10), st.integers(1, 10))
+def test_the_first_entries_of_a_compressed_bundle_are_a_bundle(given_: list[bytes], width: int) -> None:
+    packed = gzip.compress(join_entries(given_))
+    if width <= len(given_):
+        assert first_entries(packed, width) == join_entries(given_[:width])
+    for broken, wanted in ((packed, len(given_) + 1), (b"x" + packed, 1), (packed[:11], 1)):
+        with pytest.raises(ValueError, match="a bundle of entries"):
+            first_entries(broken, wanted)
+
+
+def test_a_bundle_is_unpacked_no_further_than_its_first_entries() -> None:
+    """Most of it is missing, and nobody gets there."""
+    packed = gzip.compress(join_entries([random.Random(n).randbytes(1_000) for n in range(WIDTH)]))
+    beginning = packed[:8_000]
+    assert first_entries(beginning, 5) == first_entries(packed, 5)
+    with pytest.raises(ValueError, match="a bundle of entries is cut short"):
+        first_entries(beginning, WIDTH - 1)
 
 
 def test_an_entry_of_a_bundle_has_at_most_65535_bytes() -> None:

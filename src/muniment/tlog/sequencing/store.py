@@ -165,11 +165,11 @@ async def read_tile(database: Reader, epoch: int, level: int, n: int) -> bytes:
     return data
 
 
-async def read_tail(database: Reader, epoch: int, first: int) -> list[bytes]:
-    """The entries from the leaf `first` on that are in no full bundle; none when the bundle of `first` is full."""
+async def read_tail(database: Reader, epoch: int, first: int, count: int) -> list[bytes]:
+    """At most `count` entries from the leaf `first` on; none when the bundle of `first` is full."""
     rows = await database.fetch(
-        "SELECT leaf_index, entry FROM tlog_tail WHERE epoch = ? AND leaf_index >= ? ORDER BY leaf_index",
-        (epoch, first),
+        "SELECT leaf_index, entry FROM tlog_tail WHERE epoch = ? AND leaf_index >= ? ORDER BY leaf_index LIMIT ?",
+        (epoch, first, count),
     )
     return [entry for _, entry in rows] if rows and rows[0][0] == first else []
 

@@ -30,6 +30,7 @@ from muniment.tlog.sequencing import runs, store
 from muniment.tlog.sequencing.facts import COUNT, Waiting, deactivation_entry, function_entry, trigger_entry
 from muniment.tlog.serving import routes
 from muniment.tlog.serving.reading import read_proof
+from muniment.tlog.serving.tail import Tail
 from muniment.triggers import order as triggers
 from muniment.wire import Record
 
@@ -59,7 +60,7 @@ _CREATOR: Final = msgspec.json.Decoder(_Creator)
     "GET", "/triggers/{sig}/proof", cost=_COST, sheds=Shed.READ, answers=_ANSWERS,
     refuses=(UnknownPath, TriggerNotFound, NotLoggedYet, Integrity),
 )  # fmt: skip
-async def get_trigger_proof(context: Context, request: Request, sig: Signature) -> Ready[bytes]:
+async def get_trigger_proof(context: Context, tail: Tail, request: Request, sig: Signature) -> Ready[bytes]:
     """Read the proof that a trigger is in the transparency log.
 
     In the format of c2sp.org/tlog-proof@v1: the index of the entry, the hashes that lead to the root, and the
@@ -70,14 +71,16 @@ async def get_trigger_proof(context: Context, request: Request, sig: Signature) 
     row = await triggers.find_registered(reader, sig)
     if row is None:
         raise TriggerNotFound("no trigger is registered under this signature")
-    return await _proof(context, reader, trigger_entry(row))
+    return await _proof(context, tail, reader, trigger_entry(row))
 
 
 @operation(
     "GET", "/functions/{cid}/proof", cost=_COST, sheds=Shed.READ, answers=_ANSWERS,
     refuses=(UnknownPath, FunctionNotFound, NotLoggedYet, Integrity),
 )  # fmt: skip
-async def get_function_proof(context: Context, request: Request, cid: Cid, query: CreatorQuery) -> Ready[bytes]:
+async def get_function_proof(
+    context: Context, tail: Tail, request: Request, cid: Cid, query: CreatorQuery
+) -> Ready[bytes]:
     """Read the proof that a deployment of a function is in the transparency log.
 
     As for triggers. Each creator of a function has an entry.
@@ -91,14 +94,14 @@ async def get_function_proof(context: Context, request: Request, cid: Cid, query
     row = await functions.find_joined(reader, cid.digest, creator.raw)
     if row is None:
         raise FunctionNotFound("this wallet has not deployed the function")
-    return await _proof(context, reader, function_entry(row))
+    return await _proof(context, tail, reader, function_entry(row))
 
 
 @operation(
     "GET", "/deactivations/{signature}/proof", cost=_COST, sheds=Shed.READ, answers=_ANSWERS,
     refuses=(UnknownPath, NothingDeactivated, NotLoggedYet, Integrity),
 )  # fmt: skip
-async def get_deactivation_proof(context: Context, request: Request, signature: Signature) -> Ready[bytes]:
+async def get_deactivation_proof(context: Context, tail: Tail, request: Request, signature: Signature) -> Ready[bytes]:
     """Read the proof that a deactivation is in the transparency log.
 
     As for triggers. A deactivation that ended no trigger is not recorded, and has no proof.
@@ -108,7 +111,7 @@ async def get_deactivation_proof(context: Context, request: Request, signature: 
     row = await triggers.find_ended(reader, signature)
     if row is None:
         raise NothingDeactivated("no deactivation is recorded under this signature")
-    return await _proof(context, reader, deactivation_entry(row))
+    return await _proof(context, tail, reader, deactivation_entry(row))
 
 
 class _Place(NamedTuple):
@@ -117,7 +120,7 @@ class _Place(NamedTuple):
     at: int
 
 
-async def _proof(context: Context, reader: Reader, fact: Waiting) -> Ready[bytes]:
+async def _proof(context: Context, tail: Tail, reader: Reader, fact: Waiting) -> Ready[bytes]:
     """The proof of a fact. Raises `NotLoggedYet`, and `Integrity` where the log has another entry in its place."""
     place = await _place(reader, fact)
     if place is None and reader is not context.database:
@@ -130,7 +133,7 @@ async def _proof(context: Context, reader: Reader, fact: Waiting) -> Ready[bytes
             facts={"retryAfter": wait_s},
         )
     try:
-        proof = await read_proof(reader, place.epoch, place.note, place.at, fact.data)
+        proof = await read_proof(reader, tail, place.epoch, place.note, place.at, fact.data)
     except ValueError as error:
         _log.exception("the transparency log is damaged", origin=place.epoch.origin, index=place.at)
         raise Integrity("the log has another entry in the place of this record, or is damaged") from error

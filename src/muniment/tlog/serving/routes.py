@@ -11,12 +11,13 @@ from muniment.errors import InvalidParameter, LogPartNotFound, UnknownPath
 from muniment.http.operation import Answer, operation
 from muniment.http.reply import JSON, Ready
 from muniment.http.request import Request
-from muniment.limits.costs import CONTENT, READ, Shed
+from muniment.limits.costs import READ, Cost, Shed
 from muniment.storage.database import Reader
 from muniment.tlog.sequencing import store
 from muniment.tlog.sequencing.store import Epoch
 from muniment.tlog.serving.reading import Part, read_part
-from muniment.tlog.tiles import parse_path
+from muniment.tlog.serving.tail import Tail
+from muniment.tlog.tiles import PATH_PATTERN, parse_path
 from muniment.tlog.types import MERGE_DELAY_S, LogEpoch, LogShown
 from muniment.wire import ProvedText, encode
 
@@ -28,6 +29,8 @@ BRIEFLY: Final = (b"cache-control", b"public, max-age=2")
 _BYTES: Final = "application/octet-stream"
 # A tile never changes, not even one that is not full: it is the beginning of the full one.
 _FOR_EVER: Final = (b"cache-control", b"public, max-age=31536000, immutable")
+# Beside what is read for it.
+_TILE: Final = Cost(2)
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
 
@@ -56,7 +59,8 @@ class TilePath(ProvedText):
     __slots__ = ()
 
     schema: ClassVar[dict[str, Any]] = {
-        "type": "string", "maxLength": 64, "examples": ["0/000", "entries/x001/234", "1/000.p/4"],
+        "type": "string", "maxLength": 64, "pattern": f"^{PATH_PATTERN}$",
+        "examples": ["0/000", "entries/x001/234", "1/000.p/4"],
         "description": "`level/number` or `entries/number`, the number in groups of three digits, all but the last "
         "with an `x` before them; `.p/` and a width behind it for a tile that is not full",
     }  # fmt: skip
@@ -105,7 +109,7 @@ async def get_checkpoint(context: Context, request: Request, epoch: EpochNumber)
 
 
 @operation(
-    "GET", "/log/{epoch}/tile/{tile}", cost=CONTENT, sheds=Shed.READ, refuses=(UnknownPath, LogPartNotFound),
+    "GET", "/log/{epoch}/tile/{tile}", cost=_TILE, sheds=Shed.READ, refuses=(UnknownPath, LogPartNotFound),
     answers={
         200: Answer(
             "Hashes of 32 bytes, or entries", (_BYTES,),
@@ -114,13 +118,14 @@ async def get_checkpoint(context: Context, request: Request, epoch: EpochNumber)
     },
     takes_rest=True,
 )  # fmt: skip
-async def get_tile(context: Context, request: Request, epoch: EpochNumber, tile: TilePath) -> Ready[bytes]:
+async def get_tile(context: Context, tail: Tail, request: Request, epoch: EpochNumber, tile: TilePath) -> Ready[bytes]:
     """Read a tile of hashes, or a bundle of entries (c2sp.org/tlog-tiles).
 
     A full tile has 256 hashes, a full bundle 256 entries, each behind its length in two bytes; full bundles are always
     compressed (`Content-Encoding: gzip`). With `.p/` and a width, what there is of the last one.
     """
-    part = await _either(context, request, lambda database: _part(database, epoch, tile))
+    part = await _either(context, request, lambda database: _part(database, tail, epoch, tile))
+    request.due_units += part.units
     packed = ((b"content-encoding", b"gzip"),) if part.is_compressed else ()
     return Ready(part.data, ((b"content-type", _BYTES.encode()), _FOR_EVER, *packed))
 
@@ -150,8 +155,8 @@ async def _epoch(database: Reader, number: str) -> Epoch:
     return found
 
 
-async def _part(database: Reader, epoch: str, tile: str) -> Part:
-    return await read_part(database, await _epoch(database, epoch), parse_path(tile))
+async def _part(database: Reader, tail: Tail, epoch: str, tile: str) -> Part:
+    return await read_part(database, tail, await _epoch(database, epoch), parse_path(tile))
 
 
 def _shown(epoch: Epoch) -> LogEpoch:
