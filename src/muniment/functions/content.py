@@ -52,7 +52,9 @@ def file_answers(*media_types: str, also: Mapping[str, str] | None = None) -> di
     ranged = {**headers, "content-range": "Which bytes these are"}
     return {
         200: Answer("The content", media_types, headers, MANIFEST_SCHEMA),
-        206: Answer("The range asked for", media_types, ranged),
+        # A range of a JSON text has its media type (RFC 9110 section 15.3.7), and only the range of all of it is JSON.
+        # Without this schema, generated clients would not know the type of the whole either.
+        206: Answer("The range asked for", media_types, ranged, MANIFEST_SCHEMA),
         304: Answer("The client has it already", (), headers),
     }
 

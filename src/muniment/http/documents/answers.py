@@ -13,7 +13,6 @@ from muniment.http.problems import status_of
 Json = dict[str, Any]
 
 _SCHEMA: Final = {"$ref": "#/components/schemas/Problem"}
-_PARTIAL: Final = 206
 _JSON: Final = "application/json"
 _BYTES: Final = {"type": "string", "format": "binary"}
 _TEXT: Final = {"type": "string"}
@@ -72,10 +71,6 @@ def described_answer(status: int, answer: Answer, json_schema: Json | None) -> J
     """An answer that is no refusal; `json_schema` is that of its JSON, if there is any."""
     described: Json = {"description": answer.description, "headers": _headers(status, answer.headers)}
     kinds = answer.media_types or (() if json_schema is None else (_JSON,))
-    if status == _PARTIAL and _JSON in kinds:
-        # A range of a JSON text has the media type of JSON (RFC 9110 section 15.3.7) but is not JSON. A generated
-        # client would parse it, so the document does not describe this body.
-        kinds = ()
     content = {kind: {"schema": json_schema if kind == _JSON else _schema_of(kind)} for kind in kinds}
     return {**described, "content": content} if content else described
 
