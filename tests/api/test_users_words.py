@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ Unchanged = Callable[[], Any]
 
 
 @asynccontextmanager
-async def at(context: Context, public_url: str) -> AsyncIterator[httpx2.AsyncClient]:
+async def at(context: Context, public_url: str) -> AsyncGenerator[httpx2.AsyncClient]:
     named = replace(context, settings=replace(context.settings, public_url=public_url))
     async with client_of(Application(named)) as client:
         yield client
@@ -35,7 +35,7 @@ async def at(context: Context, public_url: str) -> AsyncIterator[httpx2.AsyncCli
 
 @pytest.fixture
 async def client(context: Context) -> AsyncIterator[httpx2.AsyncClient]:
-    """A registry with a URL. It is not that of the fixture `settings`, with which PostgreSQL is shared."""
+    """A client of a registry with a URL; its setting has a slash at the end, which is left out."""
     async with at(context, URL + "/") as client:
         yield client
 

@@ -41,6 +41,7 @@ NEEDS = {
     "operators audit": [],
     "intents import": ["FILE"],
     "intents export": [],
+    "intents release": ["0x" + "0a" * 32],
     "intents watch": ["--once"],
     "pins list": [],
     "pins retry": [],

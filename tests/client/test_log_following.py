@@ -232,14 +232,8 @@ def test_what_is_dated_back_or_ahead_is_told(site: LogSite) -> None:
 
 def test_entries_that_no_log_has_are_told(site: LogSite) -> None:
     entries = site.newest.entries
-    key = site.newest.keys[0].verifier.text
-    entries += [
-        b"muniment/trigger/v1\n",
-        b"another/kind/v9\nx\n",
-        entries[0],
-        CloseFact(key).data,
-        trigger_fact(1).data,
-    ]
+    last = CloseFact(site.newest.keys[0].verifier.text).data
+    entries += [b"muniment/trigger/v1\n", b"another/kind/v9\nx\n", entries[0], last, trigger_fact(1).data]
     found = follow(site)
     assert [each.split(": ", 1)[0].split(" ")[1] for each in found.faults] == ["2", "4", "6"]
     site.newest.entries = entries[1:2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -125,9 +126,12 @@ def test_demo_without_a_service_is_reported_in_one_line() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
 def test_demo_starts_a_service_and_stops_it_with_itself(tmp_path: Path, number: signal.Signals) -> None:
+    environment = {**os.environ, "MUNIMENT_PUBLIC_URL": "https://registry.example.org"}  # where it is not
     for _ in range(2):  # the second time on the data of the first
         words = command("demo", "--data-dir", tmp_path / "data", "--port", str(free_port()))
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True) as demo:
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+        ) as demo:  # fmt: skip
             assert demo.stdout is not None
             said = ""
             while "Ctrl-C" not in said:

@@ -25,8 +25,8 @@ BARE = "What a bare installation has needs no library of the server"
 CLIENT_LOADS = {"btclib_secp256k1", "cronsim", "httpx2", "idna", "msgspec", "muniment", "sha3", "typing_extensions"}
 # The rooms from which the client takes shapes and pure rules. All other rooms, and all other parts, are the service's.
 ROOMS = {
-    "client", "durable", "errors", "evm", "forms", "functions", "intents", "ipfs", "json_text", "tlog", "triggers",
-    "users", "wire",
+    "client", "deadlines", "durable", "errors", "evm", "forms", "functions", "intents", "ipfs", "json_text", "tlog",
+    "triggers", "users", "wire",
 }  # fmt: skip
 PARTS = {
     "functions": {"manifest", "rules", "types", "wasm"},

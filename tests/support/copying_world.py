@@ -44,6 +44,8 @@ from postgres import Cluster
 
 T = TypeVar("T")
 
+# Fields of one answer: its number, its time, and what the client may still ask.
+OF_THIS_ANSWER = {"x-request-id", "date", "ratelimit"}
 OWNERS = (Wallet(201), Wallet(202))
 NEXT = re.compile(r'<(/[^>]+)>; rel="next"')
 INPUTS = {"limit": "uint256"}
@@ -199,7 +201,7 @@ class Filled:
         given: dict[str, tuple[list[tuple[str, str]], bytes]] = {}
         for path in self.paths():
             answer = await client.get(path, headers={"x-auth-token": self.token})
-            fields = [(name, value) for name, value in answer.headers.items() if name not in {"x-request-id", "date"}]
+            fields = [(name, value) for name, value in answer.headers.items() if name not in OF_THIS_ANSWER]
             assert answer.status_code == 200, (path, answer.text)
             given[path] = (fields, answer.content)
         return given

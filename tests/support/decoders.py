@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from ipaddress import ip_network
 from types import SimpleNamespace
 from typing import Any
 
+import httpcore2
 import msgspec
 
 from builders import Bundle
@@ -44,6 +46,7 @@ from muniment.ipfs.cid import decode_cid, decode_cid_bytes
 from muniment.ipfs.dag_pb import decode_node
 from muniment.ipfs.unixfs import decode_unixfs
 from muniment.json_text import parse_json
+from muniment.outgoing.streams import HEAD_BYTES_MAX as ANSWER_HEAD_BYTES_MAX, PIECE_BYTES_MAX, _Heads
 from muniment.pins import answers
 from muniment.server.reader import HEAD_BYTES_MAX, RequestReader
 from muniment.triggers.listing import TriggerQuery
@@ -89,6 +92,14 @@ def _form(data: bytes) -> None:
     parser = FormParser("x")
     list(parser.feed(data))
     parser.close()
+
+
+def _answer_heads(data: bytes) -> None:
+    heads = _Heads()
+    with suppress(httpcore2.RemoteProtocolError):
+        for start in range(0, len(data), PIECE_BYTES_MAX):
+            if heads.add(data[start : start + PIECE_BYTES_MAX]) is not None:
+                break
 
 
 def _request(name: bytes, text: str) -> Any:
@@ -165,6 +176,13 @@ JSON_FRAMES: Frames = ((b"", b""), (b"[", b"]"), (b'["', b"]"), (b'{"a":"', b"")
 DECODERS: tuple[Decoder, ...] = (
     *_texts(),
     *TLOG_DECODERS,
+    Decoder(
+        "heads of an answer",
+        _answer_heads,
+        ("outgoing._HEAD_END compile", "outgoing._INFORMATIONAL compile"),
+        ANSWER_HEAD_BYTES_MAX,
+        (*PLAIN, (b"HTTP/1.1 103 x\r\n", b"\r\n\r\n"), (b"HTTP/1.1 200 x\r\n", b"\n")),
+    ),
     Decoder(
         "JSON",
         parse_json,
@@ -598,7 +616,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "outgoing._target unquote",
             "outgoing.Outgoing._request urlsplit",
             "outgoing._target urlsplit",
-            "outgoing._CheckedConnections._resolve ip_address",
+            "outgoing.CheckedConnections._resolve ip_address",
             "users._EMAIL compile",
             "tracing.traces_url urlsplit",
             "pins._in_json compile",

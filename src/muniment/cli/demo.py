@@ -69,7 +69,9 @@ def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], Clien
     """A service in a process of its own, which stops at the end of the block."""
     from muniment.maintenance.http_client import Client, RequestFailed
 
-    environment = {**os.environ, **settings.environment(), "MUNIMENT_LOG_LEVEL": "warning"}
+    # It is reached at its own URL, whatever that of the settings.
+    ours = {"MUNIMENT_LOG_LEVEL": "warning", "MUNIMENT_PUBLIC_URL": ""}
+    environment = {**os.environ, **settings.environment(), **ours}
     command = [sys.executable, "-m", "muniment", "serve"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as service:  # noqa: S603 - this program
         assert service.stdout is not None  # noqa: S101 - it is a pipe

@@ -67,7 +67,10 @@ class Blocking:
 
     def _exchange(self, send: Send) -> Reply:
         exchange = self._connections.exchange(ANSWER_S_MAX)
-        arguments = {**_arguments(self.url, send, self.progress), "extensions": {"trace": exchange.hear}}
+        arguments: dict[str, Any] = {
+            **_arguments(self.url, send, self.progress),
+            "extensions": {"trace": exchange.hear},
+        }
         try:
             with exchange.watched(), self.http.stream(**arguments) as response:
                 exchange.hold(response.extensions)

@@ -86,10 +86,7 @@ class Settings:
         secret=True,
     )
     protocol_name: str = _setting("Mimic", "First word of the EIP-712 domain `<name> Protocol - Registry`")
-    public_url: str = _setting(
-        "",
-        "URL at which users reach the registry, for the text that they sign to log in; empty: they sign a bare nonce",
-    )
+    public_url: str = _setting("", "URL for users, named in the text that they sign to log in; empty: a bare nonce")
     issuer: str = _setting("muniment", "`iss` and `aud` of login tokens")
     token_lifetime_s: int = _setting(86_400, "Lifetime of a login token in seconds", at_least=60)
     unixfs_profile: str = _setting(
