@@ -47,7 +47,7 @@ def test_a_line_has_every_field(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert set(listed) == FIELDS
     assert set(nowhere) == set(refused) == FIELDS | {"code"}
     assert (listed["route"], listed["path"], listed["status"]) == ("/functions", "/functions", 200)
-    assert (listed["client"], listed["units"], listed["worker"]) == ("127.0.0.1", 5, "MainProcess")
+    assert (listed["client"], listed["units"], listed["worker"]) == ("127.0.0.1", 8, "MainProcess")
     assert (nowhere["route"], nowhere["path"], nowhere["code"]) == ("", "/nowhere", "unknown-path")
     assert (refused["route"], refused["status"]) == ("/triggers/{sig}", 400)
 
