@@ -45,7 +45,7 @@ def _named(schema: Any) -> Iterator[str]:
 
 
 def _fields(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """The names of fields, those of a nested object behind its own and a dot."""
+    """The names of fields, those of a nested object after its own and a dot."""
     for name, inner in schema.get("properties", {}).items():
         yield prefix + name
         yield from _fields(inner, f"{prefix}{name}.")

@@ -167,7 +167,7 @@ async def test_another_transfer_coding_is_501(service: Service, coding: str) -> 
 async def test_an_unknown_method_is_501_and_ends_the_connection(
     service: Service, method: bytes, cut: int | None
 ) -> None:
-    """Nobody knows what is behind it: the rest of a request, or another one."""
+    """Nobody knows what comes after it: the rest of a request, or another one."""
     request = method + b" /functions HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nxyz" + GET + b"\r\n"
     connection = await Connection.open(service.url)
     for piece in [request] if cut is None else [request[:cut], request[cut:]]:

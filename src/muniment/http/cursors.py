@@ -56,7 +56,7 @@ class Cursor(ProvedText):
 
     @classmethod
     def after(cls, seq: int, epoch: int | None = None) -> Self:
-        """A cursor of any listing, behind its row with this sequence number; `epoch` is None in a registry's first."""
+        """A cursor of any listing, after its row with this sequence number; `epoch` is None in a registry's first."""
         return cls(cursor_after(_ANY, seq, epoch).decode())
 
     def is_of(self, table: str) -> bool:
@@ -89,7 +89,7 @@ def _place(text: str) -> tuple[str, int, int | None]:
 
 
 def cursor_after(letter: str, seq: int, epoch: int | None) -> bytes:
-    """A cursor of the listing with this letter, behind its row with this sequence number."""
+    """A cursor of the listing with this letter, after its row with this sequence number."""
     # Digits, `-`, letters to f, and `i`, `s` or `t` at the beginning never give `+` or `/`, for which base64url has
     # other characters.
     plain = b"%b-%d" % (letter.encode(), seq)

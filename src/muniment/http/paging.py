@@ -58,7 +58,7 @@ class Numbers(Protocol):
 
 
 async def check_cursor(cursor: Cursor | None, numbers: Numbers) -> None:
-    """Raise `CursorTooOld` for a cursor behind which a reader could miss rows, `InvalidParameter` for a foreign one."""
+    """Raise `CursorTooOld` for a cursor after which a reader could miss rows, `InvalidParameter` for a foreign one."""
     if cursor is not None and not cursor.is_of(numbers.table):
         raise invalid_parameter("cursor", "is of another listing, whose rows have other numbers; begin without cursor")
     if cursor is None or await numbers.has_given(cursor.epoch, cursor.seq):
