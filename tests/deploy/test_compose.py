@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import yaml
 from programs import DEPLOY, packaged, run
 
@@ -32,3 +34,12 @@ def test_the_proxy_that_the_service_trusts_is_in_its_network() -> None:
     assert config["networks"]["front"]["ipam"]["config"] == [{"subnet": trusted}]
     assert [name for name, each in config["services"].items() if "front" in each["networks"]] == ["caddy", "muniment"]
     assert [name for name, each in config["services"].items() if "ports" in each] == ["caddy"]
+
+
+def test_images_of_others_are_named_by_their_digest() -> None:
+    files = [DEPLOY / "Dockerfile", *sorted((DEPLOY / "compose").glob("*.yaml"))]
+    text = "\n".join(path.read_text() for path in files)
+    names = re.findall(r"^(?:ARG BASE=|\s*image: \$\{\w+:-)([^}\s]+)", text, re.MULTILINE)
+    assert [re.sub(r":[\w.-]+@sha256:[0-9a-f]{64}$", "", name) for name in names] == [
+        "python", "muniment", "postgres", "caddy", "prom/prometheus",
+    ]  # fmt: skip
