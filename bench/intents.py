@@ -15,7 +15,7 @@ from pathlib import Path
 
 from in_process import get, micros_of, unlimited
 from muniment.app import Application, build_context
-from muniment.http.paging import Cursor
+from muniment.http.cursors import cursor_after
 
 # So many are imported; the million is made of the latter, copied fifty times by statements of SQL.
 FEW, IMPORTED, COPIES = 1_000, 20_000, 50
@@ -135,7 +135,7 @@ def _of_user(count: int) -> str:
 async def _middle(app: Application) -> str:
     """The page behind the row in the middle of the table; a cursor made here, for an offset may not be so large."""
     rows = await app.context.database.fetch("SELECT max(seq) FROM intents")
-    return f"/intents?cursor={Cursor.after(rows[0][0] // 2)}"
+    return f"/intents?cursor={cursor_after('intents', rows[0][0] // 2, None).decode()}"
 
 
 async def _one(app: Application) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from in_process import micros_of, unlimited
 from muniment.app import Application, build_context
-from muniment.http.paging import Cursor
+from muniment.http.cursors import cursor_after
 from samples import SIGNER
 from scale import Scale
 
@@ -51,4 +51,5 @@ async def _compare(scale: Scale, few_dir: Path, many_dir: Path) -> Micros:
 async def _behind(app: Application, part: float) -> str:
     """The page behind the row that is one `part`-th down the table; a cursor made here, for a deep offset is slow."""
     rows = await app.context.database.fetch("SELECT max(seq) FROM triggers")
-    return f"/triggers?cursor={Cursor.after(rows[0][0] - int(rows[0][0] / part))}"
+    cursor = cursor_after("triggers", rows[0][0] - int(rows[0][0] / part), None)
+    return f"/triggers?cursor={cursor.decode()}"

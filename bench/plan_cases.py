@@ -9,10 +9,10 @@ from typing import Any, Final
 from many_triggers import MS_BETWEEN, NOW_MS, SEQ_BETWEEN, SIGNERS
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
-from muniment.http.paging import Cursor
+from muniment.http.cursors import Cursor, cursor_after
 from muniment.intents import listing
 from muniment.intents.lifecycle import Moment
-from muniment.intents.listing import IntentQuery
+from muniment.intents.queries import IntentQuery
 from muniment.intents.store import mark_expired
 from muniment.ipfs.cid import BundleCid, cid_v0
 from muniment.triggers import store
@@ -59,7 +59,7 @@ def new_row(n: int) -> NewRow:
 
 
 def at(rows: int, n: int) -> Cursor:
-    return Cursor.after((rows // 2 + n) * SEQ_BETWEEN)
+    return Cursor(cursor_after("triggers", (rows // 2 + n) * SEQ_BETWEEN, None).decode())
 
 
 DAY = 86_400_000

@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "sort 2": ("sort=2", "invalid-parameter", "sort"),
     "sort by word": ("sort=asc", "invalid-parameter", "sort"),
     "a made-up cursor": ("cursor=abc", "invalid-parameter", "cursor"),
-    "a cursor beside an offset": ("cursor=cy0x&offset=1", "invalid-parameter", "cursor"),
+    "a cursor beside an offset": ("cursor=Zi0x&offset=1", "invalid-parameter", "cursor"),
 }
 
 

@@ -11,9 +11,9 @@ import pytest
 from intents_world import HOUR
 from test_triggers_cost import STEPS_COUNTED, steps
 
+from answers import cursor_at
 from conftest import NOW_MS
 from muniment.context import Context
-from muniment.http.paging import Cursor
 from muniment.intents.lifecycle import Moment
 from muniment.intents.listing import ROWS_WALKED_MAX
 from muniment.intents.store import mark_expired
@@ -75,7 +75,7 @@ def sequence_of(first: int) -> dict[str, list[dict[str, str]]]:
         "deadlineBefore": [{"deadlineBefore": str(NOW_S)}],
         "createdAfter": [{"createdAfter": str(middle)}],
         "createdBefore": [{"createdBefore": str(middle)}],
-        "cursor": [{"cursor": str(Cursor.after(FEW // 2))}],
+        "cursor": [{"cursor": str(cursor_at("intents", FEW // 2))}],
     }
 
 

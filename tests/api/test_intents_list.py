@@ -21,10 +21,11 @@ from intents_world import (
 )
 from trigger_world import check_refusal, next_of, walk
 
+from answers import cursor_at
 from conftest import NOW_MS, Clock
 from muniment.context import Context
 from muniment.http import paging
-from muniment.http.paging import OFFSET_MAX, Cursor
+from muniment.http.paging import OFFSET_MAX
 from muniment.intents import listing
 from muniment.intents.lifecycle import Moment
 from muniment.intents.store import mark_expired
@@ -228,7 +229,7 @@ async def test_a_bad_parameter_is_refused_by_name(
 
 @pytest.mark.one_engine
 async def test_a_parameter_given_twice_is_refused(client: httpx2.AsyncClient, shelf: Shelf) -> None:
-    given = {**shelf.draw(random.Random(1)), "limit": 5, "offset": 0, "sort": 1, "cursor": Cursor.after(1)}
+    given = {**shelf.draw(random.Random(1)), "limit": 5, "offset": 0, "sort": 1, "cursor": cursor_at("intents", 1)}
     for name, value in given.items():
         response = await client.get("/intents", params=[(name, value), (name, value)])
         check_refusal(response, 400, "invalid-parameter", parameter=name)

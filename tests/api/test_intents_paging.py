@@ -11,10 +11,10 @@ import pytest
 from intents_world import USERS, intent_body, log_body, proposal_body, record, record_at
 from trigger_world import check_refusal, next_of, read_page, walk
 
+from answers import cursor_at
 from applications import another_process, client_of, readers_held
 from muniment.app import Application
 from muniment.context import Context
-from muniment.http.paging import Cursor
 from muniment.intents import listing, store
 from muniment.intents.generations import FIRST
 from muniment.intents.types import NEWEST_SHOWN
@@ -78,12 +78,12 @@ async def test_links_keep_the_filters(client: httpx2.AsyncClient, rows: list[dic
 
 @pytest.mark.one_engine
 async def test_a_cursor_and_an_offset_are_refused_together(client: httpx2.AsyncClient) -> None:
-    response = await client.get(f"/intents?cursor={Cursor.after(3)}&offset=1")
+    response = await client.get(f"/intents?cursor={cursor_at('intents', 3)}&offset=1")
     check_refusal(response, 400, "invalid-parameter", parameter="cursor")
 
 
 async def test_a_cursor_before_every_row_is_accepted(client: httpx2.AsyncClient, rows: list[dict[str, Any]]) -> None:
-    first = Cursor.after(0)
+    first = cursor_at("intents", 0)
     assert (await read_page(client, f"/intents?cursor={first}"))[0] == []
     assert (await read_page(client, f"/intents?sort=1&cursor={first}"))[0] == rows
 

@@ -11,9 +11,9 @@ from typing import Any, LiteralString
 import httpx2
 import pytest
 
+from answers import cursor_at
 from conftest import NOW_MS
 from muniment.context import Context
-from muniment.http.paging import Cursor
 from muniment.ipfs.cid import cid_v0
 from muniment.storage.sqlite.engine import SqliteDatabase
 from muniment.triggers.store import mark_ended
@@ -44,7 +44,7 @@ FILTERS = {
     "active": "true",
     "createdAfter": str(ROWS // 2),
     "createdBefore": str(ROWS // 2),
-    "cursor": str(Cursor.after(ROWS // 2)),
+    "cursor": str(cursor_at("triggers", ROWS // 2)),
 }
 QUERIES = [
     {name: FILTERS[name] for name in names} | ({"active": "false"} if is_ended else {})
@@ -97,7 +97,7 @@ async def test_no_filter_walks_over_rows_that_it_does_not_show(
 async def test_a_page_far_behind_a_bound_on_the_time_costs_no_walk_from_there(
     client: httpx2.AsyncClient, database: SqliteDatabase, sort: int, bound: str, cursor: int
 ) -> None:
-    params = {"sort": sort, bound: ROWS // 2, "cursor": Cursor.after(cursor)}
+    params = {"sort": sort, bound: ROWS // 2, "cursor": cursor_at("triggers", cursor)}
     with steps(database._view._connection) as counted:
         page: list[Any] = (await client.get("/triggers", params=params)).json()
     assert len(page) == 10

@@ -42,7 +42,7 @@ def targets(world: World) -> list[str]:
         f"/triggers/{sig}", f"/triggers/0x{sig[2:].upper()}", f"/triggers/{sig}?x=1", f"/triggers/{sig[:-1]}",
         f"/triggers/0x{'11' * 64}1b", "/triggers/", "/triggers/%30x", "/triggers", "/triggers?limit=100",
         f"/triggers?signer={owner}&limit=10", "/triggers?limit=0", "/triggers?signer=0x%zz",
-        "/triggers?offset=50&limit=3", "/triggers?offset=2000", "/triggers?sort=1&cursor=cy0x", "//triggers",
+        "/triggers?offset=50&limit=3", "/triggers?offset=2000", "/triggers?sort=1&cursor=dC0x", "//triggers",
         f"/triggers/{sig}#x", "/triggers#x", "/triggers?limit=1#x", "/triggers/a:b@c",
         "/triggers/a[b]{c}|^`\\",
         "/triggers?limit=1&x=[{|^`", "/triggers;x", "http://test/triggers", f"/triggers/{sig}/",

@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx2
 
+from muniment.http.cursors import Cursor, cursor_after
+
 # This ends a hang.
 ANSWERED_SECONDS_MAX = 60
 
@@ -31,3 +33,8 @@ async def answered(client: httpx2.AsyncClient, method: str, target: str, **given
         if answer.status_code not in {429, 503} or time.monotonic() > deadline:
             return ok(answer)
         await asyncio.sleep(int(answer.headers["retry-after"]))
+
+
+def cursor_at(table: str, seq: int, epoch: int | None = None) -> Cursor:
+    """The cursor that the listing of this table gives after its row with this sequence number."""
+    return Cursor(cursor_after(table, seq, epoch).decode())

@@ -14,11 +14,9 @@ from muniment.wire import ProvedText
 OFFSET_MAX: Final = 2**63 - 1
 # Cursors kept as read: a reader follows one listing for long.
 _KEPT: Final = 1_024
-# The table whose rows a listing shows, and the letter of its cursors; those of intents have an `i`. `s` is from before
-# there were letters, and may be of any listing.
+# The table whose rows a listing shows, and the letter of its cursors; those of intents have an `i`.
 _LETTERS: Final = {"triggers": "t", "functions": "f", "function_creators": "c"}
 _INTENTS: Final = "i"
-_ANY: Final = "s"
 # A letter, `-`, the digits of `OFFSET_MAX`, `-` and eight of the epoch, in base64.
 _CURSOR_LENGTH_MAX: Final = 40
 _EPOCH_MAX: Final = 2**32 - 1
@@ -49,19 +47,14 @@ class Cursor(ProvedText):
         except (binascii.Error, ValueError):
             letter, seq, epoch = "", -1, None
         is_possible = 0 <= seq <= OFFSET_MAX and 0 <= (epoch or 0) <= _EPOCH_MAX
-        is_known = letter in {*_LETTERS.values(), _INTENTS, _ANY}
-        if not is_possible or not is_known or cursor_after(letter, seq, epoch).decode() != text:
+        is_known = letter in {*_LETTERS.values(), _INTENTS}
+        if not is_possible or not is_known or _written(letter, seq, epoch).decode() != text:
             raise InvalidParameter("this service did not issue the cursor")
         return cls(text)
 
-    @classmethod
-    def after(cls, seq: int, epoch: int | None = None) -> Self:
-        """A cursor of any listing, after its row with this sequence number; `epoch` is None in a registry's first."""
-        return cls(cursor_after(_ANY, seq, epoch).decode())
-
     def is_of(self, table: str) -> bool:
-        """Whether it may be of the listing of this table."""
-        return _place(self)[0] in {letter_of(table), _ANY}
+        """Whether it is of the listing of this table."""
+        return _place(self)[0] == _letter_of(table)
 
     @property
     def seq(self) -> int:
@@ -74,25 +67,28 @@ class Cursor(ProvedText):
         return _place(self)[2]
 
 
-def letter_of(table: str) -> str:
-    """The letter of the cursors of a listing that shows rows of this table."""
+def cursor_after(table: str, seq: int, epoch: int | None) -> bytes:
+    """A cursor after the row of this table with this sequence number; `epoch` is None in a registry's first."""
+    return _written(_letter_of(table), seq, epoch)
+
+
+def _letter_of(table: str) -> str:
     return _LETTERS.get(table, _INTENTS)
 
 
-@lru_cache(maxsize=_KEPT)
-def _place(text: str) -> tuple[str, int, int | None]:
-    """The letter, number and epoch in a cursor of `cursor_after`; raises `ValueError` for most other texts."""
-    plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
-    letter, _, place = plain.partition("-")
-    digits, _, epoch = place.partition("-")
-    return letter, int(digits), int(epoch, 16) if epoch else None
-
-
-def cursor_after(letter: str, seq: int, epoch: int | None) -> bytes:
-    """A cursor of the listing with this letter, after its row with this sequence number."""
-    # Digits, `-`, letters to f, and `i`, `s` or `t` at the beginning never give `+` or `/`, for which base64url has
-    # other characters.
+def _written(letter: str, seq: int, epoch: int | None) -> bytes:
+    # Digits, `-`, letters to f, and `i` or `t` at the beginning never give `+` or `/`, for which base64url has other
+    # characters.
     plain = b"%b-%d" % (letter.encode(), seq)
     if epoch is not None:
         plain += b"-%08x" % epoch
     return binascii.b2a_base64(plain, newline=False).rstrip(b"=")
+
+
+@lru_cache(maxsize=_KEPT)
+def _place(text: str) -> tuple[str, int, int | None]:
+    """The letter, number and epoch in a cursor; raises `ValueError` for most texts that are none."""
+    plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
+    letter, _, place = plain.partition("-")
+    digits, _, epoch = place.partition("-")
+    return letter, int(digits), int(epoch, 16) if epoch else None

@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Meta
 
 from muniment.errors import CursorTooOld, DeadlineExceeded, Fault, Overloaded, Refusal
-from muniment.http.cursors import OFFSET_MAX, Cursor, cursor_after, letter_of
+from muniment.http.cursors import OFFSET_MAX, Cursor, cursor_after
 from muniment.http.reply import Ready, Streamed
 from muniment.http.request import Request, invalid_parameter
 from muniment.limits.costs import Shed
@@ -187,7 +187,7 @@ async def _next_link(
         return ()
     else:
         last = page.last_seq
-    return (link_behind(path, query_string, cursor_after(letter_of(numbers.table), last, await numbers.epoch())),)
+    return (link_behind(path, query_string, cursor_after(numbers.table, last, await numbers.epoch())),)
 
 
 async def settled_before(query: PageQuery, sort: int, numbers: Numbers) -> int | None:
@@ -216,7 +216,7 @@ async def _prev_link(
     first = page.first_seq or 0
     if settled is not None:
         first = min(first, max(settled - 1, 0))
-    cursor = cursor_after(letter_of(numbers.table), first, await numbers.epoch())
+    cursor = cursor_after(numbers.table, first, await numbers.epoch())
     asked = _without_order(query_string)
     return ((b"link", b'<%b?%bsort=1&cursor=%b>; rel="prev"' % (path.encode(), asked, cursor)),)
 

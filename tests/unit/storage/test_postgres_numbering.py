@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 from writes_triggers import INSERT
 
+from answers import cursor_at
 from muniment.errors import DatabaseUnavailable
-from muniment.http.paging import Cursor
 from muniment.storage.database import Transaction
 from muniment.storage.postgres.admin.numbering import Numbering, Way
 from muniment.storage.postgres.engine import PostgresDatabase
@@ -74,7 +74,7 @@ async def add(database: PostgresDatabase, *numbers: int) -> None:
 
 async def records(database: PostgresDatabase, after: int = 0) -> tuple[list[int], int]:
     """The records that a follower finds after a cursor, and its next cursor."""
-    page = await search(database, TriggerQuery(sort=1, limit=100, cursor=Cursor.after(after)), 1)
+    page = await search(database, TriggerQuery(sort=1, limit=100, cursor=cursor_at("triggers", after)), 1)
     return [int(each) for each in page.records], page.last_seq or after
 
 

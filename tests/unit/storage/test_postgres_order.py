@@ -9,7 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from muniment.http.paging import Cursor
+from answers import cursor_at
 from muniment.storage.postgres.engine import PostgresDatabase
 from muniment.triggers.listing import TriggerQuery, search
 
@@ -29,7 +29,7 @@ async def follow(database: PostgresDatabase, writers: list[subprocess.Popen[byte
     last = 0
     while True:
         are_done = all(writer.poll() is not None for writer in writers)
-        page = await search(database, TriggerQuery(sort=1, limit=100, cursor=Cursor.after(last)), 1)
+        page = await search(database, TriggerQuery(sort=1, limit=100, cursor=cursor_at("triggers", last)), 1)
         seen += page.records
         if page.last_seq is not None:
             assert page.last_seq > last
