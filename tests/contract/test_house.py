@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -185,3 +187,11 @@ def test_no_repetition_of_a_group_is_possessive() -> None:
     """Before Python 3.11.5, which Debian 12 is, such a one takes half of a repetition for a whole one (gh-106052)."""
     code = {path: path.read_text("utf-8") for path in sorted(_SOURCE.rglob("*.py"))}
     assert [path.name for path, text in code.items() if re.search(r"\(\?:.*\)[*+?]\+", text)] == []
+
+
+def test_each_module_of_the_benchmarks_can_be_imported() -> None:
+    """No test runs them, so a name that moved would be found by who measures next."""
+    names = sorted(path.stem for path in (ROOT / "bench").glob("*.py"))
+    program = f"import sys; sys.path[:0] = ['bench', 'tests/support']; import {', '.join(names)}"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
