@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import signal
 import subprocess
@@ -14,12 +15,22 @@ from typing import Any
 from service import Service
 
 SECONDS_MAX = 60.0
+_started: list[subprocess.Popen[str]] = []
 
 
 def follower(service: Service, *options: str | Path, **how: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "muniment", "events", "follow", "--url", service.url, *map(str, options)]
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **how}
-    return subprocess.Popen(command, **how)
+    process = subprocess.Popen(command, **how)
+    _started.append(process)
+    return process
+
+
+@atexit.register
+def _end_the_rest() -> None:
+    """A test that failed leaves a follower that asks for ever."""
+    for process in _started:
+        process.kill()
 
 
 def until(condition: Callable[[], object]) -> None:
