@@ -149,4 +149,6 @@ def test_an_answer_that_does_not_end_is_given_up(middle: Middle, name: str, monk
 
     events, warnings = followed(middle, endless, 1)
     assert events == []
-    assert [each.partition("longer")[1] for each in warnings] == ["longer"], warnings
+    (warning,) = warnings
+    # The standard library of Python 3.14 and later counts interim answers itself.
+    assert "longer" in warning or (not pause_s and "more than 100 interim responses" in warning)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Enough for a cold start on a slow disk; a warm start takes well under a second.
 _START_SECONDS_MAX: Final = 30
+# How long a Ctrl-C may go unnoticed.
+_STEP_SECONDS: Final = 0.2
 
 
 @click.command()
@@ -49,7 +51,13 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
             console = f"The console, for a browser: {client.url}/console\n" if settings.console else ""
             output.print_text(f"\n{_where_next(client.url)}\n\n{console}The service stays up; Ctrl-C stops it.")
             with stop.waiting():
-                service.wait()
+                _wait_until_ended(service)
+
+
+def _wait_until_ended(service: subprocess.Popen[str]) -> None:
+    """Wait in steps. A signal that comes just before a system call begins does not end it, so a step is short."""
+    while service.poll() is None:
+        time.sleep(_STEP_SECONDS)
 
 
 def _walk(url: str, settings: Settings, nodes: Sequence[str] = ()) -> None:
