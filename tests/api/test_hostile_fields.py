@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -21,6 +22,9 @@ LOOP_SECONDS_MAX = 0.020
 CALLS_MAX = 500_000
 # Beside the field that is tried: a host, the end of lines, the path.
 SIZE = FIELD - 512
+# Of so many requests one is tried in a quick run. The step meets each piece, and in turn each head, of which there are
+# five or six.
+one_of = pytest.mark.parametrize("one_of", [7, pytest.param(1, marks=pytest.mark.long)], ids=["some", "all"])
 FIELD_HEADS = (b"", b'"', b"bytes=", b"application/json", b"multipart/form-data;boundary=", b"Bearer ")
 
 
@@ -92,9 +96,10 @@ async def check_time(app: Application, requests: Iterator[Requested]) -> None:
             pytest.fail(f"{seconds * 1000:.1f} ms: {shown(requested)}")
 
 
+@one_of
 @pytest.mark.parametrize("field", FIELDS)
-async def test_a_hostile_field_makes_few_calls_and_no_internal_error(app: Application, field: str) -> None:
-    await check_calls(app, with_field(field))
+async def test_a_hostile_field_makes_few_calls_and_no_internal_error(app: Application, field: str, one_of: int) -> None:
+    await check_calls(app, islice(with_field(field), None, None, one_of))
 
 
 @pytest.mark.timed
@@ -103,9 +108,12 @@ async def test_a_hostile_field_takes_little_time(app: Application, field: str) -
     await check_time(app, with_field(field))
 
 
+@one_of
 @pytest.mark.parametrize("target", TARGETS)
-async def test_a_hostile_target_makes_few_calls_and_no_internal_error(app: Application, target: str) -> None:
-    await check_calls(app, with_target(target))
+async def test_a_hostile_target_makes_few_calls_and_no_internal_error(
+    app: Application, target: str, one_of: int
+) -> None:
+    await check_calls(app, islice(with_target(target), None, None, one_of))
 
 
 @pytest.mark.timed

@@ -24,13 +24,14 @@ from click.testing import CliRunner, Result
 from intent_lines import joined, line, log, proposal
 from muniment.cli.main import main
 from muniment.cli.output import output_file
+from muniment.intents.importing import LINES_PER_BATCH
 from terminal import shown_on
 
-# Of which some batches are done when the import is interrupted.
-LINES = 4_000
+# Of which the first batch is done when the import is interrupted.
+LINES = LINES_PER_BATCH + 200
 # This ends a hang.
 SECONDS_MAX = 60
-# `muniment` that waits in the middle of an import, three batches done, until the file GO_ON_WHEN_THERE_IS is there.
+# `muniment` that waits in the middle of an import, one batch done, until the file GO_ON_WHEN_THERE_IS is there.
 STAYS_IN_THE_MIDDLE = """
 import os, time
 from pathlib import Path
@@ -39,7 +40,7 @@ from muniment.intents.importing import Import
 add, batches = Import.add, iter(range(100))
 async def stay(self, batch):
     await add(self, batch)
-    if next(batches) == 2:
+    if next(batches) == 0:
         until = time.monotonic() + 60
         while not Path(os.environ["GO_ON_WHEN_THERE_IS"]).exists() and time.monotonic() < until:
             time.sleep(0.01)
@@ -123,19 +124,21 @@ def data(tmp_path: Path) -> Path:
     return registry(tmp_path / "data")
 
 
-def test_one_bad_line_in_10_000_is_reported_and_9_999_are_in(file: Path, data: Path) -> None:
-    lines = [line(n) for n in range(1, 10_001)]
-    lines[4_999] = line(5_000, hash="0x" + "00" * 32)
+@pytest.mark.parametrize("count", [LINES_PER_BATCH + 2, pytest.param(10_000, marks=pytest.mark.long)])
+def test_one_bad_line_of_many_is_reported_and_all_others_are_in(file: Path, data: Path, count: int) -> None:
+    lines = [line(n) for n in range(1, count + 1)]
+    bad = count // 2
+    lines[bad - 1] = line(bad, hash="0x" + "00" * 32)
     file.write_bytes(joined(lines))
     result = intents(data, "import", file, "--json")
     assert result.exit_code == 1
     assert summary(result) == {
-        "lines": 10_000, "stored": 9_999, "unchanged": 0, "refused": 1, "blank": 0, "refusedBefore": 0,
+        "lines": count, "stored": count - 1, "unchanged": 0, "refused": 1, "blank": 0, "refusedBefore": 0,
         "resumedAt": 0, "done": True,
     }  # fmt: skip
     (told,) = result.stderr.splitlines()
-    assert re.fullmatch(r"line 5000: hash-mismatch: .* \(/hash\); computed 0x[0-9a-f]{64}", told)
-    assert rows(data, "SELECT COUNT(*) FROM intents") == [(9_999,)]
+    assert re.fullmatch(rf"line {bad}: hash-mismatch: .* \(/hash\); computed 0x[0-9a-f]{{64}}", told)
+    assert rows(data, "SELECT COUNT(*) FROM intents") == [(count - 1,)]
 
 
 def test_a_corrected_file_is_read_from_its_beginning(file: Path, data: Path) -> None:
