@@ -40,7 +40,7 @@ class Purse:
 
 def stream_of(hub: Hub, epoch: int, purse: Purse, name: str, wanted: EventFilter) -> Any:
     request: Any = SimpleNamespace(
-        client=SimpleNamespace(name=name, client=purse), peer="192.0.2.1", context=hub.context, id="x",
+        client=SimpleNamespace(name=name, names=(name,), client=purse), peer="192.0.2.1", context=hub.context, id="x",
         fields=[], owe=lambda key, units: key.owed.append(units),
     )  # fmt: skip
     return EventStream(hub, request, Position.at(epoch, 1), wanted, is_refused=False).texts()

@@ -32,9 +32,9 @@ def wait_for_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def client_of(app: Application) -> AsyncGenerator[httpx2.AsyncClient]:
-    """A client of the application. Each of its answers is compared with the OpenAPI document."""
-    transport = httpx2.ASGITransport(app=app)
+async def client_of(app: Application, address: str = "127.0.0.1") -> AsyncGenerator[httpx2.AsyncClient]:
+    """A client of the application at this address. Each of its answers is compared with the OpenAPI document."""
+    transport = httpx2.ASGITransport(app=app, client=(address, 123))
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
     async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
         yield made

@@ -20,8 +20,8 @@ class Follower:
 
     __slots__ = ("_is_woken", "_waiter", "client", "is_ended", "wanted", "wrote_s")
 
-    def __init__(self, wanted: EventFilter, client: str | None, now_s: float) -> None:
-        """`client` is the name of a client that may have only so many; None: many clients share it."""
+    def __init__(self, wanted: EventFilter, client: tuple[str, ...], now_s: float) -> None:
+        """`client` are the names of a client that may have only so many; none: many clients share it."""
         self.wanted = wanted
         self.client = client
         # When something was last sent to it, by the clock of the event loop.
@@ -68,9 +68,9 @@ class Followers:
         for group in self._groups.values():
             yield from group
 
-    def count_of(self, client: str) -> int:
-        """How many a client has."""
-        return self._by_client[client]
+    def count_of(self, name: str) -> int:
+        """How many the client, or the site, with this name has."""
+        return self._by_client[name]
 
     def add(self, follower: Follower) -> None:
         """Add one."""
@@ -82,18 +82,17 @@ class Followers:
                 self._by_value[value].add(wanted)
         self._groups[wanted].add(follower)
         self.count += 1
-        if follower.client is not None:
-            self._by_client[follower.client] += 1
+        self._by_client.update(follower.client)
 
     def remove(self, follower: Follower) -> None:
         """Remove one that was added."""
         wanted = follower.wanted
         self._groups[wanted].remove(follower)
         self.count -= 1
-        if follower.client is not None:
-            self._by_client[follower.client] -= 1
-            if not self._by_client[follower.client]:
-                del self._by_client[follower.client]
+        for name in follower.client:
+            self._by_client[name] -= 1
+            if not self._by_client[name]:
+                del self._by_client[name]
         if not self._groups[wanted]:
             del self._groups[wanted]
             self._broad.discard(wanted)
@@ -114,10 +113,10 @@ class Followers:
         return self._broad.union(*(self._by_value[value] for value in values if value in self._by_value))
 
 
-def client_name(context: Context, request: Request) -> str | None:
-    """The name of the client; None for a proxy that is missing in `trusted_proxies`: it has many clients."""
+def client_names(context: Context, request: Request) -> tuple[str, ...]:
+    """The names of the client and its site; none for a proxy that `trusted_proxies` lacks: it has many clients."""
     is_forwarder = request.client is not context.limiter.client(request.peer)
-    return None if is_forwarder and not context.clients.has_proxies else request.client.name
+    return () if is_forwarder and not context.clients.has_proxies else request.client.names
 
 
 def _values(wanted: EventFilter) -> frozenset[bytes] | None:

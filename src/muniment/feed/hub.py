@@ -15,10 +15,11 @@ import structlog
 
 from muniment.errors import CursorTooOld
 from muniment.feed.filters import EVERYTHING
-from muniment.feed.followers import Follower, Followers, client_name
+from muniment.feed.followers import Follower, Followers, client_names
 from muniment.feed.reading import floor, read_slice, source_of
 from muniment.feed.recent import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, Piece, RecentEvents, event_text
 from muniment.feed.rounds import Rounds
+from muniment.limits.sites import has_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -121,10 +122,10 @@ class Hub:
     @contextmanager
     def following(self, request: Request, wanted: EventFilter) -> Generator[Follower | None]:
         """A follower for the client of `request`; None when it, or the process, has too many, or the service stops."""
-        client = client_name(self.context, request)
+        client = client_names(self.context, request)
         settings = self.context.settings
-        is_full = self._followers.count >= settings.feed_streams_max or (
-            client is not None and self._followers.count_of(client) >= settings.feed_streams_per_client_max
+        is_full = self._followers.count >= settings.feed_streams_max or has_most(
+            client, self._followers.count_of, settings.feed_streams_per_client_max
         )
         if is_full or self.is_stopping:
             yield None

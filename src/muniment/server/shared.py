@@ -10,6 +10,7 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
 from muniment.limits.parking import Parking, parked_seconds
+from muniment.limits.sites import has_most
 from muniment.server.unread import UnreadAnswers
 
 if TYPE_CHECKING:
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
 
 # Idle connections of relayers and proxies; most proxies close after 60 s, so they close first.
 IDLE_SECONDS_MAX: Final = 75
-# Connections of one client to one process; a browser opens six, a busy relayer some dozens.
+# Connections of one client to one process; a browser opens six, a busy relayer some dozens. An IPv6 site has four times
+# as many, a quarter of those of a process.
 CONNECTIONS_PER_CLIENT_MAX: Final = 512
-# So many times the connections of a client all clients of an IPv6 /48 have: 2,048, a quarter of a process's.
-_SITE_SCALE: Final = 4
 
 
 class Answering(Protocol):
@@ -68,20 +68,13 @@ class Shared:
         """Count a new connection of these `client_names`; False when a limit is reached; then it is not counted."""
         if self.connections >= self.connections_max:
             return False
-        if self._has_most(clients) and not self.is_proxy(peer):
+        is_full = has_most(clients, self._by_client.__getitem__, self.connections_per_client_max)
+        if is_full and not self.is_proxy(peer):
             return False
         self.connections += 1
         for name in clients:
             self._by_client[name] += 1
         return True
-
-    def _has_most(self, clients: tuple[str, ...]) -> bool:
-        most = self.connections_per_client_max
-        for name in clients:
-            if self._by_client[name] >= most:
-                return True
-            most *= _SITE_SCALE
-        return False
 
     def dismiss(self, clients: tuple[str, ...]) -> None:
         """Stop counting a connection, which has ended."""

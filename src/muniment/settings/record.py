@@ -153,7 +153,7 @@ class Settings:
         1_000, "Most streams of the change feed, with its waiting polls, of one process", at_least=0
     )
     feed_streams_per_client_max: int = _setting(
-        20, "The same per address (IPv6: per /64); a proxy that is missing in trusted_proxies is not bound", at_least=0
+        20, "The same per address (IPv6: per /64, 4 times per /48), but for a proxy not in trusted_proxies", at_least=0
     )
     shutdown_delay_s: int = _setting(0, "Seconds at SIGTERM from not ready until the port is closed", at_least=0)
     shutdown_timeout_s: int = _setting(30, "Timeout in seconds at SIGTERM for running requests", at_least=1)

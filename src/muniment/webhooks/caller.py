@@ -9,7 +9,7 @@ from muniment.auth.caller import TokenCaller
 from muniment.auth.operators import OperatorCaller
 from muniment.context import Context
 from muniment.errors import MissingCredential, Refusal, UnknownPath, WebhooksForOperators
-from muniment.feed.followers import client_name
+from muniment.feed.followers import client_names
 from muniment.webhooks.store import Maker
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class HookCaller:
         caller = TokenCaller.from_request(request)
         if context.settings.webhooks != "users":
             raise WebhooksForOperators("on this service only operators may have webhooks; GET /events is for everybody")
-        return cls(Maker(owner=caller.address.raw), client_name(context, request))
+        return cls(Maker(owner=caller.address.raw), next(iter(client_names(context, request)), None))
 
 
 def hooks_max(maker: Maker) -> int:

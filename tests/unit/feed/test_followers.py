@@ -42,7 +42,7 @@ def test_an_event_finds_exactly_the_followers_whose_filters_match() -> None:
     followers, kept = Followers(), list[Follower]()
     for seq in range(1_000):
         if CHANCE.random() < 0.4 or not kept:
-            kept.append(Follower(some_filter(), None, 0))
+            kept.append(Follower(some_filter(), (), 0))
             followers.add(kept[-1])
         elif CHANCE.random() < 0.4:
             followers.remove(kept.pop(CHANCE.randrange(len(kept))))
@@ -55,7 +55,7 @@ def test_an_event_finds_exactly_the_followers_whose_filters_match() -> None:
 
 def test_nothing_is_left_of_followers_that_have_gone() -> None:
     followers = Followers()
-    made = [Follower(some_filter(), f"client {number % 3}", 0) for number in range(100)]
+    made = [Follower(some_filter(), (f"client {number % 3}", "site"), 0) for number in range(100)]
     for each in made:
         followers.add(each)
     assert followers.count_of("client 1") == 33
