@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +14,14 @@ import pytest
 from trigger_world import check_refusal
 from webhooks_world import Maker
 
+from applications import another_process, client_of
 from builders import Wallet, log_in
 from conftest import Clock
+from muniment.app import Application
 from muniment.app.application import SWEEPS
 from muniment.context import Context
 from muniment.settings import Settings
-from muniment.webhooks import store
+from muniment.webhooks import pending, store
 from operator_client import operator_key
 from receiving import Received, Receiver, Reply, echo
 
@@ -68,6 +71,54 @@ async def test_an_address_has_at_most_ten_webhooks_that_wait_for_their_receivers
     assert (await wallet.call("DELETE", paths[-2])).status_code == 204
     together = [other.call("POST", "/webhooks", {"url": ELSEWHERE, **own}) for _ in range(3)]
     assert sum(each.status_code == 200 for each in await asyncio.gather(*together)) <= 1
+
+
+async def test_webhooks_that_are_added_together_are_all_counted(client: httpx2.AsyncClient) -> None:
+    wallets = [await wallet_of(client, number) for number in range(1, 6)]
+    statuses: list[int] = []
+    for _ in range(4):
+        together = [wallet.call("POST", "/webhooks", {"url": ELSEWHERE, **own}) for wallet, own in wallets]
+        statuses += [each.status_code for each in await asyncio.gather(*together)]
+    assert sorted(statuses) == [200] * 10 + [409] * 10
+
+
+async def test_an_address_has_at_most_forty_webhooks_of_wallets_that_are_confirmed(
+    client: httpx2.AsyncClient, operator: Maker, nothing_stored: Callable[[], Any]
+) -> None:
+    paths: list[str] = []
+    with Receiver().listening() as receiver:
+        wallets = [await wallet_of(client, number) for number in range(1, 9)]
+        for wallet, own in wallets:
+            for _ in range(5):
+                paths.append(await wallet.added(receiver.url, **own))
+                assert (await wallet.done("POST", f"{paths[-1]}/test"))["status"] == "active"
+        other, own = await wallet_of(client, 9)
+        async with nothing_stored():
+            refused = await other.call("POST", "/webhooks", {"url": ELSEWHERE, **own})
+        assert "from this address" in check_refusal(refused, 409, "too-many-webhooks")["detail"]
+        await operator.added(ELSEWHERE)
+        assert (await wallets[-1][0].call("DELETE", paths[-1])).status_code == 204
+        await other.added(ELSEWHERE, **own)
+
+
+@pytest.mark.one_engine
+async def test_a_site_has_the_webhooks_of_four_clients_and_an_exempt_network_has_no_limit(
+    context: Context, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending, "PENDING_MAX", 1)
+    exempt = replace(context, settings=replace(context.settings, rate_limit_exempt="192.0.2.0/24"))
+    wallets = [await wallet_of(client, number) for number in range(1, 8)]
+    async with another_process(exempt) as other, AsyncExitStack() as stack:
+        app = Application(other)
+
+        async def add(wallet: Maker, own: dict[str, Any], address: str) -> int:
+            at = await stack.enter_async_context(client_of(app, address))
+            return (await Maker(at, wallet.headers).call("POST", "/webhooks", {"url": ELSEWHERE, **own})).status_code
+
+        added = [await add(*wallets[n], f"2001:db8:1:{n}::1") for n in range(5)]
+        assert added == [200] * 4 + [409]
+        assert await add(*wallets[5], "2001:db8:2::1") == 200
+        assert [await add(*wallets[6], "192.0.2.1") for _ in range(3)] == [200] * 3
 
 
 async def test_wallets_leave_places_to_operators(

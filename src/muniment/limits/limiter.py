@@ -51,6 +51,11 @@ class Client:
         self._limiter = limiter
         self._buckets = buckets
 
+    @property
+    def is_exempt(self) -> bool:
+        """Whether it has no limits, by the settings."""
+        return not self._buckets
+
     @cached_property
     def client(self) -> Key:
         """Units of requests that carry no valid credential."""

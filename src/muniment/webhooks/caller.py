@@ -26,8 +26,8 @@ class HookCaller:
     """The maker of hooks, proved by `x-operator-key`; without one, by the token of a wallet."""
 
     maker: Maker
-    # The name of a wallet's client, if it can be told from others; None for operators.
-    client: str | None = None
+    # The names of a wallet's client; none for operators, and for a client that is not bounded.
+    client: tuple[str, ...] = ()
 
     security: ClassVar[list[dict[str, list[str]]]] = [*OperatorCaller.security, *TokenCaller.security]
     refuses_with: ClassVar[tuple[type[Refusal], ...]] = tuple(
@@ -46,7 +46,8 @@ class HookCaller:
         caller = TokenCaller.from_request(request)
         if context.settings.webhooks != "users":
             raise WebhooksForOperators("on this service only operators may have webhooks; GET /events is for everybody")
-        return cls(Maker(owner=caller.address.raw), next(iter(client_names(context, request)), None))
+        names = () if request.client.is_exempt else client_names(context, request)
+        return cls(Maker(owner=caller.address.raw), names)
 
 
 def hooks_max(maker: Maker) -> int:

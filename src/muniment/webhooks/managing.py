@@ -35,10 +35,10 @@ UNCONFIRMED = "the receiver has not answered the challenge of a test yet"
 RETIRED = "the secret of its keys was retired; rotate gives it new ones"
 
 
-async def add(context: Context, maker: Maker, body: NewWebhook, *, client: str | None = None) -> Hook:
+async def add(context: Context, maker: Maker, body: NewWebhook, *, client: tuple[str, ...] = ()) -> Hook:
     """Store a new hook, which gets the events from now on once its receiver has answered a challenge.
 
-    `client` is the name of a client whose hooks are bounded while they are pending.
+    `client` are the names of a client whose hooks are bounded, none for others.
 
     Raises `InvalidBody` for a URL or filters that the maker may not have, and `TooManyWebhooks`.
     """

@@ -191,12 +191,11 @@ async def count_by_status(reader: Reader) -> dict[WebhookStatus, int]:
     return dict(await reader.fetch("SELECT status, count(*) FROM webhooks GROUP BY status"))
 
 
-async def pending_among(reader: Reader, ids: list[bytes]) -> list[bytes]:
-    """Those of `ids` whose hooks wait for an answer to a challenge."""
+async def statuses(reader: Reader, ids: list[bytes]) -> dict[bytes, WebhookStatus]:
+    """The statuses of the hooks with these ids; one that is gone is left out."""
     if not ids:
-        return []
-    sql = f"SELECT id FROM webhooks WHERE status = 'pending' AND id IN ({placeholders(len(ids))})"
-    return [hook_id for (hook_id,) in await reader.fetch(sql, tuple(ids))]
+        return {}
+    return dict(await reader.fetch(f"SELECT id, status FROM webhooks WHERE id IN ({placeholders(len(ids))})", ids))
 
 
 async def remove_unconfirmed(tx: Transaction, before_ms: int) -> int:
