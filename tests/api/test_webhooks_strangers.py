@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx2
@@ -158,25 +158,69 @@ async def test_a_webhook_of_a_wallet_that_is_not_confirmed_within_a_day_is_remov
     assert (await operator.done("GET", of_operator))["status"] == "pending"
 
 
-async def test_one_maker_tests_two_webhooks_at_a_time(client: httpx2.AsyncClient, operator: Maker) -> None:
-    arrived, may_answer = threading.Semaphore(0), threading.Event()
+@dataclass
+class Held:
+    """A receiver that answers no challenge before `gate` is open, and the tests that wait for it."""
+
+    url: str
+    arrived: threading.Semaphore
+    gate: threading.Event
+    tests: list[asyncio.Task[Any]] = field(default_factory=list[asyncio.Task[Any]])
+
+    async def begin(self, maker: Maker, path: str) -> None:
+        """Begin a test, and return when the challenge has arrived."""
+        self.tests.append(asyncio.create_task(maker.done("POST", f"{path}/test")))
+        assert await asyncio.to_thread(self.arrived.acquire, timeout=60)
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    arrived, gate = threading.Semaphore(0), threading.Event()
 
     def late(received: Received) -> Reply:
         arrived.release()
-        assert may_answer.wait(60)
+        assert gate.wait(60)
         return echo(received)
 
-    wallet, own = await wallet_of(client, 1)
     with Receiver().listening() as receiver:
         receiver.reply = late
-        paths = [await wallet.added(receiver.url, **own) for _ in range(3)]
-        path_of_operator = await operator.added(receiver.url)
-        held = [asyncio.create_task(wallet.done("POST", f"{path}/test")) for path in paths[:2]]
-        for _ in held:
-            assert await asyncio.to_thread(arrived.acquire, timeout=60)
-        check_refusal(await wallet.call("POST", f"{paths[2]}/test"), 503, "overloaded")
-        held.append(asyncio.create_task(operator.done("POST", f"{path_of_operator}/test")))
-        assert await asyncio.to_thread(arrived.acquire, timeout=60)
-        may_answer.set()
-        assert [(await each)["status"] for each in held] == ["active"] * 3
-        assert (await wallet.done("POST", f"{paths[2]}/test"))["status"] == "active"
+        yield Held(receiver.url, arrived, gate)
+        gate.set()
+
+
+@pytest.mark.one_engine
+async def test_strangers_leave_tests_to_others_and_to_operators(
+    app: Application, client: httpx2.AsyncClient, operator: Maker, held: Held
+) -> None:
+    path_of_operator = await operator.added(held.url)
+    wallets = [await wallet_of(client, number) for number in range(1, 16)]
+    paths: list[str] = []
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client_of(app, f"192.0.2.{n // 2}")) for n in range(15)]
+        makers = [Maker(at, wallet.headers) for at, (wallet, _) in zip(clients, wallets, strict=True)]
+        for maker, (_, own) in zip(makers, wallets, strict=True):
+            paths.append(await maker.added(held.url, **own))
+        for maker, path in zip(makers[:2], paths, strict=False):
+            await held.begin(maker, path)
+        third = Maker(clients[0], makers[14].headers)
+        check_refusal(await third.call("POST", f"{paths[14]}/test"), 503, "overloaded")
+        for maker, path in zip(makers[2:12], paths[2:12], strict=True):
+            await held.begin(maker, path)
+        check_refusal(await makers[12].call("POST", f"{paths[12]}/test"), 503, "overloaded")
+        await held.begin(operator, path_of_operator)
+        held.gate.set()
+        assert [(await each)["status"] for each in held.tests] == ["active"] * 13
+        assert (await makers[12].done("POST", f"{paths[12]}/test"))["status"] == "active"
+
+
+async def test_one_maker_tests_two_webhooks_at_a_time(client: httpx2.AsyncClient, operator: Maker, held: Held) -> None:
+    wallet, own = await wallet_of(client, 1)
+    paths = [await wallet.added(held.url, **own) for _ in range(3)]
+    path_of_operator = await operator.added(held.url)
+    for path in paths[:2]:
+        await held.begin(wallet, path)
+    check_refusal(await wallet.call("POST", f"{paths[2]}/test"), 503, "overloaded")
+    await held.begin(operator, path_of_operator)
+    held.gate.set()
+    assert [(await each)["status"] for each in held.tests] == ["active"] * 3
+    assert (await wallet.done("POST", f"{paths[2]}/test"))["status"] == "active"

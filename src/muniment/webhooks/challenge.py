@@ -8,10 +8,12 @@ aim the registry at a server that has not agreed.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from muniment.errors import Overloaded, WebhookNotConfirmed, WebhookNotFound
 from muniment.feed.reading import source_of
+from muniment.limits.sites import has_most
 from muniment.webhooks import history, managing, store
 from muniment.webhooks.history import Attempt
 from muniment.webhooks.keys import signers_of
@@ -20,41 +22,72 @@ from muniment.webhooks.types import ChallengeResult, WebhookId
 from muniment.wire import encode, iso_time
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from muniment.context import Context
     from muniment.storage.database import Transaction
     from muniment.webhooks.store import Hook, Maker
+
+T = TypeVar("T")
 
 EVENT_TYPE: Final = "muniment.webhook.challenge"
 # The outcome of an answer of 2xx whose body lacks the challenge.
 UNANSWERED: Final = "no-challenge"
 # Tests of one process at the same time: half of the connections that deliveries have.
 _TESTS_MAX: Final = 16
+# Those of wallets, which are free to make: operators always find a place.
+_WALLETS_TESTS_MAX: Final = 12
+# Those of one maker, and those of all wallets of one address. A test takes up to 15 seconds.
 _TESTS_PER_MAKER_MAX: Final = 2
+_TESTS_PER_CLIENT_MAX: Final = 2
 _CHALLENGE_BYTES: Final = 16
-# How many tests run, by maker; None: the command line.
+# How many tests run, by maker (None: the command line), and by the names of clients.
 _tests: Final = Counter["Maker | None"]()
+_of_clients: Final[Counter[str]] = Counter()
 
 
-async def run_test(context: Context, maker: Maker | None, hook_id: WebhookId) -> ChallengeResult:
+async def run_test(
+    context: Context, maker: Maker | None, hook_id: WebhookId, *, client: tuple[str, ...] = ()
+) -> ChallengeResult:
     """Send a challenge; a pending hook becomes active when it comes back, unless the hook was changed meanwhile.
+
+    `client` are the names of a client whose tests are bounded, none for others.
 
     Raises `WebhookNotFound`, `WebhookNotConfirmed` when the secret of its keys was retired, and `Overloaded`.
     """
     hook = await managing.get(context, maker, hook_id)
-    if _tests.total() >= _TESTS_MAX:
-        raise Overloaded("many webhooks are being tested now")
-    if maker is not None and _tests[maker] >= _TESTS_PER_MAKER_MAX:
-        raise Overloaded(f"{_TESTS_PER_MAKER_MAX} webhooks of the caller are being tested now: wait for their outcome")
-    _tests[maker] += 1
-    try:
+    with _place(maker, client):
         sent = await _send_challenge(context, hook)
-    finally:
-        _tests[maker] -= 1
-        if not _tests[maker]:
-            del _tests[maker]
     after = await context.database.write(lambda tx: _note(tx, context, hook, sent), order=hook.id)
     shown = managing.shown(context, after)
     return ChallengeResult(status=shown.status, outcome=sent.outcome, took_ms=sent.took_ms)
+
+
+@contextmanager
+def _place(maker: Maker | None, client: tuple[str, ...]) -> Generator[None]:
+    """A place for a test. Raises `Overloaded`."""
+    of_wallets = sum(count for each, count in _tests.items() if each is not None and each.owner is not None)
+    is_wallet = maker is not None and maker.owner is not None
+    if _tests.total() >= _TESTS_MAX or (is_wallet and of_wallets >= _WALLETS_TESTS_MAX):
+        raise Overloaded("many webhooks are being tested now")
+    if maker is not None and _tests[maker] >= _TESTS_PER_MAKER_MAX:
+        raise Overloaded(f"{_TESTS_PER_MAKER_MAX} webhooks of the caller are being tested now: wait for their outcome")
+    if has_most(client, _of_clients.__getitem__, _TESTS_PER_CLIENT_MAX):
+        raise Overloaded(f"{_TESTS_PER_CLIENT_MAX} webhooks from this address are being tested now: wait for them")
+    _tests[maker] += 1
+    _of_clients.update(client)
+    try:
+        yield
+    finally:
+        _leave(_tests, maker)
+        for name in client:
+            _leave(_of_clients, name)
+
+
+def _leave(counts: Counter[T], key: T) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 async def _send_challenge(context: Context, hook: Hook) -> Sent:

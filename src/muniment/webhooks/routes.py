@@ -158,7 +158,7 @@ async def test_webhook(context: Context, caller: HookCaller, id: WebhookId) -> R
     A signed event of the type `muniment.webhook.challenge`. The receiver answers 2xx, with the text `data.challenge`
     anywhere in the first 4 KiB of the body; then a `pending` webhook becomes active. The answer says what happened.
     """
-    return Ready(encode(await run_test(context, caller.maker, id)), _PRIVATE)
+    return Ready(encode(await run_test(context, caller.maker, id, client=caller.client)), _PRIVATE)
 
 
 @operation("GET", "/webhooks/{id}/attempts", cost=TOKEN_READ, sheds=Shed.READ, refuses=(WebhookNotFound,))
