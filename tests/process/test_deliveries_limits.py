@@ -72,6 +72,7 @@ async def crowd(tmp_path: Path) -> AsyncIterator[Crowd]:
         yield Crowd(registry, stack)
 
 
+@pytest.mark.timed  # after a second they are slow, and one of them is sent again
 async def test_at_most_4_of_them_go_to_one_host(crowd: Crowd) -> None:
     crowded, other = HOSTS[:2]
     await crowd.add([crowded], hooks=10)

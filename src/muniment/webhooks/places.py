@@ -19,6 +19,8 @@ REQUESTS_MAX: Final = 32
 PER_HOST_MAX: Final = 4
 # Receivers that are slow or fail may have so many of them: quick ones always find a place.
 SLOW_MAX: Final = 24
+# And so many of those to one host, which strangers may share.
+PER_HOST_SLOW_MAX: Final = 3
 # A request that takes longer makes its receiver slow, and for so long.
 SLOW_MS: Final = 1_000
 _STAYS_SLOW_MS: Final = 10 * 60 * 1_000
@@ -48,7 +50,7 @@ class Places:
         is_slow = self.is_slow(lane)
         if len(self._taken) >= REQUESTS_MAX or self._hosts[lane.host] >= PER_HOST_MAX:
             return False
-        if is_slow and self._slow >= SLOW_MAX:
+        if is_slow and not self._has_slow_place(lane):
             return False
         self._taken[lane] = is_slow
         self._hosts[lane.host] += 1
@@ -77,7 +79,7 @@ class Places:
             if lane.sends_since_ms is None or now_ms - lane.sends_since_ms <= SLOW_MS:
                 continue
             self._slow_until_ms[lane.hook.id] = now_ms + _STAYS_SLOW_MS
-            if not is_slow and self._slow >= SLOW_MAX:
+            if not is_slow and not self._has_slow_place(lane):
                 gone.append(lane)
             else:
                 self._taken[lane] = True
@@ -88,6 +90,10 @@ class Places:
         now_ms = self._monotonic_ms()
         self._slow_until_ms = {hook: until for hook, until in self._slow_until_ms.items() if until > now_ms}
 
-    @property
-    def _slow(self) -> int:
-        return sum(self._taken.values())
+    def _has_slow_place(self, lane: Lane) -> bool:
+        """Whether `lane` may have a place as one that is slow."""
+        if sum(self._taken.values()) >= SLOW_MAX:
+            return False
+        if self._hosts[lane.host] < PER_HOST_SLOW_MAX:
+            return True
+        return sum(is_slow and each.host == lane.host for each, is_slow in self._taken.items()) < PER_HOST_SLOW_MAX

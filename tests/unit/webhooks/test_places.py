@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muniment.webhooks.places import PER_HOST_MAX, REQUESTS_MAX, SLOW_MAX, Places
+from muniment.webhooks.places import PER_HOST_MAX, PER_HOST_SLOW_MAX, REQUESTS_MAX, SLOW_MAX, Places
 
 MINUTE_MS = 60_000
 
@@ -79,6 +79,16 @@ def test_so_many_requests_are_on_their_way_and_so_many_to_one_host(world: World)
     world.end(crowded[0])
     assert world.send([crowded[5]]) == [crowded[5]]
     assert not world.places.is_short
+
+
+def test_slow_ones_leave_a_place_at_their_host_to_quick_ones(world: World) -> None:
+    """Strangers may have receivers at the host of an honest one, and make them slow."""
+    failing, honest, turning = (world.lanes(count, host="one", failures=n) for count, n in ((10, 1), (1, 0), (5, 0)))
+    assert world.send(failing) == failing[:PER_HOST_SLOW_MAX]
+    assert world.send(turning + honest) == turning[:1]
+    assert world.turn(1_000) == []
+    assert world.turn(1) == turning[:1]
+    assert world.send([*failing[3:], *turning[:1], *honest]) == honest
 
 
 def test_those_that_fail_leave_places_to_the_others(world: World) -> None:
