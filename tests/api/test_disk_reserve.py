@@ -88,14 +88,32 @@ async def test_operators_and_makers_of_webhooks_leave_the_reserve_alone(
 ) -> None:
     operator = OperatorClient(client, await operator_key(context))
     known = await operator.recorded(IntentDraft(1))
+    full = IntentDraft(1).saying(proposals=[proposal()], logs=[log()])
     leave(GIB - 1)
     async with nothing_stored():
         check_refused(await operator.put(IntentDraft(2)))
+        check_refused(await operator.put(full))
         check_refused(await operator.append(known, "proposals", proposal()))
         check_refused(await operator.append(known, "logs", log()))
         hook = {"url": "https://example.org/"}
         check_refused(await client.post("/webhooks", json=hook, headers=operator.headers))
     assert (await operator.move(known, "enqueued")).status_code == 200
+
+
+async def test_what_an_operator_has_recorded_may_come_again_and_move(
+    client: httpx2.AsyncClient, context: Context, leave: Callable[[int], None]
+) -> None:
+    operator = OperatorClient(client, await operator_key(context))
+    draft = IntentDraft(1).saying(proposals=[proposal()], logs=[log()])
+    known = await operator.recorded(draft)
+    before = await operator.read(known)
+    leave(GIB - 1)
+    assert (await operator.put(draft)).json() == before
+    assert (await operator.append(known, "proposals", proposal())).json() == before["proposals"][0]
+    assert (await operator.append(known, "logs", log())).json() == before["logs"][0]
+    assert (await operator.put(draft.saying(status="enqueued"))).json()["status"] == "enqueued"
+    again = await operator.read(known)
+    assert {**again, "status": "created"} == before
 
 
 @pytest.mark.one_engine

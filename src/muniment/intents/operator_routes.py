@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from muniment import errors
@@ -18,6 +19,8 @@ from muniment.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal, AnyP
 from muniment.limits.costs import Shed
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from muniment.storage.database import Transaction
 
 
@@ -45,10 +48,10 @@ async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     # Nothing new is dated while the clock is in doubt; an intent that is recorded has its date.
     if context.clock.doubt() and await store.find(context.database, hash.raw, moment) is None:
         context.clock.require()
-    context.disk.require()
 
     async def write(tx: Transaction) -> str:
-        await recording.record(tx, checked, caller.name, moment)
+        async with _reserve_kept(context, tx, checked.hash, moment):
+            await recording.record(tx, checked, caller.name, moment)
         return await _shown(tx, checked.hash, moment)
 
     shown = await context.database.write(write, order=hash.raw)
@@ -83,11 +86,12 @@ async def append_proposal(
         hash.raw, settler, body,
         operations=operations, protocol=context.settings.protocol_name, chains=context.chains,
     )  # fmt: skip
-    context.disk.require()
-    record = await context.database.write(
-        lambda tx: recording.append_proposal(tx, hash.raw, checked, caller.name, moment), order=hash.raw
-    )
-    return Ready(record.encode())
+
+    async def write(tx: Transaction) -> str:
+        async with _reserve_kept(context, tx, hash.raw, moment):
+            return await recording.append_proposal(tx, hash.raw, checked, caller.name, moment)
+
+    return Ready((await context.database.write(write, order=hash.raw)).encode())
 
 
 @operation(
@@ -103,13 +107,14 @@ async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, bo
     Its identity is its `id`, or else its time, level and text: the same line again is answered with the one that is
     recorded. Without `createdAt` it is a line of now.
     """
-    now_ms = context.now_ms()
-    checked = rules.check_log(body, now_ms)
-    context.disk.require()
-    record = await context.database.write(
-        lambda tx: recording.append_log(tx, hash.raw, checked, caller.name, now_ms), order=hash.raw
-    )
-    return Ready(record.encode())
+    moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
+    checked = rules.check_log(body, moment.now_ms)
+
+    async def write(tx: Transaction) -> str:
+        async with _reserve_kept(context, tx, hash.raw, moment):
+            return await recording.append_log(tx, hash.raw, checked, caller.name, moment.now_ms)
+
+    return Ready((await context.database.write(write, order=hash.raw)).encode())
 
 
 @operation(
@@ -135,6 +140,27 @@ async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, b
     if body.proposal is None:
         context.metrics.counter("intent_moves_total", outcome=body.status).add()
     return Ready(shown.encode())
+
+
+@asynccontextmanager
+async def _reserve_kept(context: Context, tx: Transaction, intent_hash: bytes, moment: Moment) -> AsyncGenerator[None]:
+    """Write about an intent inside. Raises `DiskAlmostFull`, which undoes it, if rows were added that have no room.
+
+    What is recorded already may come again, and moves: a repetition adds nothing.
+    """
+    if not context.disk.is_used:
+        yield
+        return
+    before = await _rows_of(tx, intent_hash, moment)
+    yield
+    if await _rows_of(tx, intent_hash, moment) != before:
+        context.disk.require()
+
+
+async def _rows_of(tx: Transaction, intent_hash: bytes, moment: Moment) -> tuple[int, int] | None:
+    """How many proposals and logs an intent has; None for one that is not recorded."""
+    head = await store.find(tx, intent_hash, moment)
+    return None if head is None else (head.proposal_count, head.log_count)
 
 
 async def _shown(tx: Transaction, intent_hash: bytes, moment: Moment) -> str:
