@@ -6,4 +6,8 @@ from muniment.app.application import Application as Application, create_app as c
 from muniment.app.operations import OPERATIONS as OPERATIONS
 from muniment.app.readiness import DISK_BYTES_MIN as DISK_BYTES_MIN
 from muniment.app.timekeeping import Timekeeper as Timekeeper
-from muniment.app.world import build_context as build_context, build_holdings as build_holdings
+from muniment.app.world import (
+    build_context as build_context,
+    build_holdings as build_holdings,
+    directories_of as directories_of,
+)

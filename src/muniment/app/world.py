@@ -95,7 +95,7 @@ def build_context(
         blocks=blocks,
         check_blocks=Probe(lambda: asyncio.to_thread(blocks.check), silence="the block store does not answer").check,
         limiter=_limiter(settings, is_shared=shares_limits),
-        disk=DiskReserve(_directories(settings)),
+        disk=DiskReserve(directories_of(settings)),
         metrics=metrics,
         profile=PROFILES[settings.unixfs_profile],
         chains=chains,
@@ -175,8 +175,8 @@ def _blocks(settings: Settings, database: Database) -> BlockStore:
     )  # fmt: skip
 
 
-def _directories(settings: Settings) -> list[Path]:
-    """The local directories that what strangers send is stored in."""
+def directories_of(settings: Settings) -> list[Path]:
+    """The local directories that what strangers send is stored in. Raises `ValueError` for a setting of blocks."""
     file = sqlite_file(settings.database_url, data_dir=settings.data_dir)
     blocks = block_directory(place_of_blocks(settings.blocks_url, settings.database_url), settings.data_dir)
     others = [file.parent if file else None, blocks]

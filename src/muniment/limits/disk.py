@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _RESERVE_BYTES_MAX: Final = 2**30
 _RESERVE_SHARE: Final = 8
 # Uploads end at twice the reserve: those that have begun, each up to a further piece, must not use it up.
-_UPLOAD_RESERVES: Final = 2
+UPLOAD_RESERVES: Final = 2
 # A person has to free space.
 _RETRY_AFTER_S: Final = 60
 
@@ -33,6 +33,12 @@ _log = structlog.get_logger(__name__)
 def reserve_of(size: int) -> int:
     """The bytes of a disk of `size` bytes that are kept: an eighth of it, at most 1 GiB."""
     return min(size // _RESERVE_SHARE, _RESERVE_BYTES_MAX)
+
+
+def room_at(directory: Path) -> tuple[int, int]:
+    """The free bytes of the disk of a directory, and its reserve. Raises `OSError`."""
+    usage = shutil.disk_usage(directory)
+    return usage.free, reserve_of(usage.total)
 
 
 class DiskReserve:
@@ -45,7 +51,7 @@ class DiskReserve:
         """`directories` are those of the data, of an SQLite file and of blocks."""
         self._directories = tuple(dict.fromkeys(directories))
         # For uploads and for other records: whether the last one was refused. A change is a line of the log.
-        self._refused = {1: False, _UPLOAD_RESERVES: False}
+        self._refused = {1: False, UPLOAD_RESERVES: False}
 
     @property
     def is_used(self) -> bool:
@@ -58,13 +64,13 @@ class DiskReserve:
 
     def require_for_upload(self) -> None:
         """Return when a piece of an upload, of a megabyte or so, may be stored. Raises `DiskAlmostFull`."""
-        self._require(_UPLOAD_RESERVES)
+        self._require(UPLOAD_RESERVES)
 
     def _require(self, reserves: int) -> None:
         is_below = self._is_below(reserves)
         if is_below != self._refused[reserves]:
             self._refused[reserves] = is_below
-            kind = "uploads" if reserves == _UPLOAD_RESERVES else "creates"
+            kind = "uploads" if reserves == UPLOAD_RESERVES else "creates"
             _log.error("the disk is almost full", refused=kind) if is_below else _log.info("the disk has room again")
         if is_below:
             raise DiskAlmostFull(
@@ -76,7 +82,7 @@ class DiskReserve:
     def _is_below(self, reserves: int) -> bool:
         for directory in self._directories:
             with suppress(OSError):  # a directory that is gone or not there yet: the write itself fails, or makes it
-                usage = shutil.disk_usage(directory)
-                if usage.free < reserves * reserve_of(usage.total):
+                free, reserve = room_at(directory)
+                if free < reserves * reserve:
                     return True
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sysconfig
 from importlib.metadata import version
 from pathlib import Path
@@ -11,9 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 from breaking import breaks
-from muniment.maintenance.doctor import machine
+from muniment.maintenance.doctor import examination, machine
 from muniment.maintenance.doctor.findings import Level, ok, status_of, warn
+from muniment.settings import Settings
 
+GIB = 2**30
 OPTIMISED = {"CONFIG_ARGS": "'--enable-optimizations'", "PY_CFLAGS": "-O0 -g -O3"}
 MOUNTS = """22 1 8:1 / / rw - ext4 /dev/sda1 rw
 23 22 0:40 / /srv rw - nfs4 files:/srv rw
@@ -99,8 +102,45 @@ def test_a_disk_without_bytes_or_inodes_is_noticed(
     assert [found.level for found in machine.check_space(tmp_path)] == levels
 
 
+@breaks("disk reserve")
+@pytest.mark.parametrize(
+    ("free", "level", "refused"),
+    [
+        (2 * GIB, Level.OK, ""),
+        (2 * GIB - 1, Level.WARN, ": uploads are refused"),
+        (GIB, Level.WARN, ": uploads are refused"),
+        (GIB - 1, Level.FAIL, ": uploads and creates are refused"),
+    ],
+)
+def test_a_disk_whose_reserve_is_used_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, level: Level, refused: str
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=100 * GIB, free=free))
+    found = machine.check_reserve(tmp_path)
+    shown = f"{free // 2**20:,} MiB free at {tmp_path}, of which 1,024 MiB are kept"
+    assert (found.level, found.message.startswith(shown + refused)) == (level, True), found
+    assert ("uploads are taken from 2,048 MiB free on" in found.remedy) == (level != Level.OK)
+
+
+def test_each_disk_that_the_service_stores_on_has_its_reserve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, other = tmp_path / "data", tmp_path / "other"
+    for each in (data, other):
+        each.mkdir()
+    settings = Settings(data_dir=data, database_url=f"sqlite:///{other}/registry.db", blocks_url=f"file://{data}/none")
+    devices, stat = {data: 1, other: 2}, Path.stat
+    monkeypatch.setattr(
+        Path, "stat", lambda path: SimpleNamespace(st_dev=devices[path]) if path in devices else stat(path)
+    )  # the machine may have one disk only
+    assert [each.message.split(" at ")[1].split(",")[0] for each in examination.check_reserves(settings)] == [
+        str(data), str(other),
+    ]  # fmt: skip
+    monkeypatch.undo()
+    assert len(examination.check_reserves(settings)) == 1
+
+
 def test_a_directory_that_is_not_there_fails(tmp_path: Path) -> None:
     (space,) = machine.check_space(tmp_path / "none")
+    assert machine.check_reserve(tmp_path / "none").level == Level.FAIL
     assert (space.level, machine.check_fsync(tmp_path / "none").level) == (Level.FAIL, Level.FAIL)
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from muniment.app import directories_of
 from muniment.blocks import block_directory
 from muniment.errors import DatabaseUnavailable
 from muniment.maintenance import databases
@@ -112,11 +113,22 @@ def _look_at_machine(request: Request, now_s: float, found: list[Finding]) -> No
         found += files.check_log(settings)
         found += database.check_file_rights(settings)
     found.append(check_backup(settings, request.backup, now_s=now_s))
+    found += check_reserves(settings)
     blocks = None
     with suppress(ValueError):  # the check of the blocks says what is wrong with the setting
         blocks = block_directory(settings.blocks_url, directory)
     if blocks is not None and not blocks.is_relative_to(directory):
         found += [*machine.check_space(blocks), machine.check_file_system(blocks, holds_database=False)]
+
+
+def check_reserves(settings: Settings) -> list[Finding]:
+    """The reserve of each disk that the service looks at. One that a directory is not on yet is left out there too."""
+    by_disk: dict[int, Path] = {}
+    with suppress(ValueError):  # the check of the blocks says what is wrong with the setting
+        for directory in directories_of(settings):
+            with suppress(OSError):
+                by_disk.setdefault(directory.stat().st_dev, directory)
+    return [machine.check_reserve(each) for each in by_disk.values()]
 
 
 async def _check_database(request: Request, now_s: float, found: list[Finding]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muniment import durable
 from muniment.app import DISK_BYTES_MIN
+from muniment.limits.disk import UPLOAD_RESERVES, room_at
 from muniment.maintenance.doctor.findings import Finding, fail, ok, warn
 from muniment.settings import MIB
 
@@ -140,6 +141,24 @@ def check_space(directory: Path) -> list[Finding]:
     share = disk.f_favail / disk.f_files
     shown = f"{disk.f_favail:,} ({share:.0%}) free at {directory}"
     return [space, warn("inodes", shown, remedy) if share < FREE_SHARE_MIN else ok("inodes", shown)]
+
+
+def check_reserve(directory: Path) -> Finding:
+    """Whether more is free at `directory` than is kept for deactivations and log-ins, and what is refused if not."""
+    try:
+        free, reserve = room_at(directory)
+    except OSError as error:
+        reason = f"{directory} cannot be read: {error.strerror}"
+        return fail("disk reserve", reason, "mount its volume, or name another")
+    uploads = UPLOAD_RESERVES * reserve
+    shown = f"{free // MIB:,} MiB free at {directory}, of which {reserve // MIB:,} MiB are kept"
+    remedy = f"free space on its file system, or enlarge it: uploads are taken from {uploads // MIB:,} MiB free on"
+    if free < reserve:
+        reason = f"{shown}: uploads and creates are refused, and only deactivations and log-ins are stored"
+        return fail("disk reserve", reason, remedy)
+    if free < uploads:
+        return warn("disk reserve", f"{shown}: uploads are refused", remedy)
+    return ok("disk reserve", f"{shown} for deactivations and log-ins")
 
 
 def check_fsync(directory: Path, *, seconds_max: float = FSYNC_SECONDS_MAX) -> Finding:
