@@ -20,6 +20,7 @@ from muniment.storage.database import Transaction
 
 pytestmark = pytest.mark.spoils_events("events are filled in by SQL")
 EVENTS = 350
+AT_MS = 1_795_204_080_123
 ADD = "INSERT INTO events (at_ms, kind, subject, owners, origin, facts) VALUES (?, 3, ?, ?, ?, '{}')"
 NOBODYS = EventFilter(owners=frozenset({bytes([255]) * 20}))
 
@@ -55,12 +56,33 @@ async def hub(context: Context, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
     async def fill(tx: Transaction) -> None:
         for number in range(EVENTS):
-            await tx.execute(ADD, (1_795_204_080_123, number.to_bytes(32), bytes(20), bytes(32)))
+            await tx.execute(ADD, (AT_MS, number.to_bytes(32), bytes(20), bytes(32)))
 
     await context.database.write(fill)
     made = Hub(context)
     yield made
     await made.close()
+
+
+async def test_a_hub_that_wakes_while_old_events_are_removed_begins_after_them(
+    hub: Hub, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a poll that lacks none of them would be told that its cursor is too old."""
+    database, is_removed = context.database, False
+
+    async def read(*about: Any) -> Any:
+        nonlocal is_removed
+        while not is_removed:  # after the hub has chosen where to begin
+            is_removed = not await database.write(
+                lambda tx: reading.remove_old(tx, database.visible_before, 2 * AT_MS, 1)
+            )
+        return await reading.read_slice(*about)
+
+    monkeypatch.setattr(hub_module, "read_slice", read)
+    await hub.awake()
+    begun = hub.recent.begin_seq
+    piece = hub.recent.take(begun, EVERYTHING)
+    assert (begun, piece and piece.events) == (await reading.floor(database), 1)
 
 
 async def test_a_stream_whose_client_owes_rests_and_then_goes_on(hub: Hub, context: Context) -> None:

@@ -223,6 +223,12 @@ class Hub:
 
     async def _catch_up(self) -> None:
         """Read the recent events, but for those that are known from before the hub slept."""
+        try:
+            await self._read_recent()
+        except CursorTooOld:  # old events were removed after the place to begin was chosen; no follower lacks them
+            await self._read_recent()
+
+    async def _read_recent(self) -> None:
         database = self.context.database
         source = await source_of(self.context, database)
         begin_seq = await self._begin_seq()
