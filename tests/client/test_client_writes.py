@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,9 +15,11 @@ from lying_world import GIVEN, Lying, lying_registry
 from msgspec.structs import replace
 
 from builders import Wallet, event
+from curve import ORDER, POINT, times
 from middle import Answered, Asked, Behaviour, Forward, always
 from muniment.client import Forged, Registry
 from muniment.client.offers import sign_proposal
+from muniment.client.signers import KeySigner, typed_digest
 from muniment.evm.signature import Signature
 from operator_client import FAR_DEADLINE
 from using import Person
@@ -145,6 +147,42 @@ def test_a_consent_that_somebody_else_signed_is_posted_and_seen(lying: Lying) ->
     with lying.registry(signer=None) as registry:
         registry.triggers.post_deactivation([sig], signer(7).sign_text(sig))
         assert Signature.parse(lying.truth(f"/triggers/{sig}")["deactivateSig"])
+
+
+class Unrepeating(KeySigner):
+    """A wallet that signs a text twice with two signatures: its nonces of ECDSA are chance, as FIPS 186-5 allows."""
+
+    def sign_typed_data(self, data: Mapping[str, Any]) -> str:
+        nonce, key = next(NUMBERS) + 1, int.from_bytes(Wallet(7).key)
+        point = times(nonce, POINT)
+        assert point is not None
+        x, y = point
+        s = pow(nonce, -1, ORDER) * (int.from_bytes(typed_digest(data)) + x * key) % ORDER
+        low, parity = (s, y % 2) if s <= ORDER // 2 else (ORDER - s, 1 - y % 2)
+        return f"0x{x:064x}{low:064x}{27 + parity:02x}"
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_consent_that_was_registered_under_another_signature_is_answered_with_it(
+    lying: Lying, *, verify: bool
+) -> None:
+    wallet = Unrepeating(Wallet(7).key)
+    draft_ = draft(lying.cid, input=GIVEN, config=event(), version=f"7.0.{next(NUMBERS)}")
+    with lying.registry(signer=wallet, verify=verify) as registry:
+        first = registry.triggers.create(draft_)
+        again = registry.triggers.sign(draft_)
+        assert again.sig != first.sig
+        assert registry.triggers.create(again) == first
+        # It is this consent alone that another signature may stand for.
+        for other in (
+            lying.truth(f"/triggers/{lying.sigs[0]}"),
+            {**lying.truth(f"/triggers/{first.sig}"), "version": "6.6.6"},
+        ):
+            with (
+                lying.middle.behaving(telling(lambda _, other=other: other, "POST", "/triggers")),
+                pytest.raises(Forged, match="another one came"),
+            ):
+                registry.triggers.create(again)
 
 
 @pytest.mark.parametrize("name", NOT_DONE)

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from muniment.client import proof
 from muniment.client.answers import decode
@@ -107,13 +108,30 @@ def preview(session: Session, draft: TriggerDraft) -> Flow[Preview]:
 
 
 def create(session: Session, trigger: TriggerDraft | SignedTrigger) -> Flow[Trigger]:
-    """Register a trigger. The same one again changes nothing. Raises `Forged` when the answer is another one."""
+    """Register a trigger. The same one again changes nothing, and is answered with the record of the first time.
+
+    Raises `Forged` when the answer is another one.
+    """
     signed = trigger if isinstance(trigger, SignedTrigger) else (yield from sign(session, trigger))
     reply = yield from session.answered(Send("POST", "/triggers", encode(signed), _POSTED))
     created = decode(reply, Trigger)
     # Any content has a signer whose signature this is, so the signature alone names no trigger.
-    check_same((created.sig, created.signer), (signed.sig, signed.signer), "trigger")
+    check_same(created.signer, signed.signer, "signer")
+    if created.sig != signed.sig:
+        yield from _check_consent(session, created, signed)
     return (yield from _proved(session, created))
+
+
+def _check_consent(session: Session, created: Trigger, signed: SignedTrigger) -> Flow[None]:
+    """Check that a record has the consent that `signed` has, under another signature.
+
+    A wallet may sign a consent twice with two signatures. The service keeps the first one.
+    """
+    manifest = yield from functions.manifest(session, signed.typed_data.values.function_cid)
+    try:
+        proof.check_trigger(replace(created, sig=signed.sig), manifest.inputs, session.protocol)
+    except Forged:
+        raise Forged(f"asked for the trigger {signed.sig}, and another one came: {created.sig}") from None
 
 
 def get(session: Session, sig: str, signer: str | None = None) -> Flow[Trigger]:
