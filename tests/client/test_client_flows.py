@@ -16,6 +16,7 @@ from muniment.client.steps import Send
 from muniment.errors import DatabaseUnavailable, Forbidden, Refusal, StatusConflict, Unauthenticated, Unavailable
 from muniment.forms import decode_record
 from muniment.intents.types import Intent, NewLog, StatusChange
+from muniment.wire import iso_time
 from operator_client import IntentDraft
 
 NONCE = "0x" + "2a" * 32
@@ -254,9 +255,7 @@ def named(url: str) -> Reply:
     return Reply(200, {"date": "Fri, 20 Nov 2026 19:48:00 GMT"}, content)
 
 
-@pytest.mark.parametrize(
-    "asked", [URL, f"{URL}:443", "https://Registry.example.org/", "http://registry.example.org:80"]
-)
+@pytest.mark.parametrize("asked", [URL, f"{URL}:443", "https://Registry.example.org/", "HTTPS://registry.example.org"])
 def test_a_login_at_a_registry_with_a_url_is_signed_in_words(asked: str) -> None:
     fed = Fed()
     assert fed.run(login.log_in(fed.session(url=asked), 60), [named(URL), logged_in()]) == "token"
@@ -280,6 +279,35 @@ def test_a_login_for_another_registry_is_not_signed(asked: str, url: str) -> Non
     with pytest.raises(Forged, match="nothing was signed"):
         fed.run(login.log_in(fed.session(url=asked)), [named(url)])
     assert fed.signed == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "url"),
+    [
+        (f"{URL}/one", f"{URL}/two"), (f"{URL}/one", URL), (URL, f"{URL}/two"), (f"{URL}/one", f"{URL}/One"),
+        (f"{URL}/one", f"{URL}/two/../one"), ("http://registry.example.org", URL), (URL, "http://registry.example.org"),
+    ],
+)  # fmt: skip
+def test_a_login_at_another_registry_of_the_same_host_is_not_signed(asked: str, url: str) -> None:
+    fed = Fed()
+    with pytest.raises(Forged, match="nothing was signed"):
+        fed.run(login.log_in(fed.session(url=asked)), [named(url)])
+    assert fed.signed == []
+
+
+def test_a_registry_may_be_below_a_path() -> None:
+    for asked in (f"{URL}/one", f"{URL}/one/"):
+        fed = Fed()
+        assert fed.run(login.log_in(fed.session(url=asked)), [named(f"{URL}/one/"), logged_in()]) == "token"
+        assert f"\nURI: {URL}/one/\n" in fed.signed[0]
+
+
+@pytest.mark.parametrize("date", ["Fri, 31 Dec 9999 23:59:59 -2359", "yesterday", ""])
+def test_where_an_answer_has_no_time_a_log_in_has_that_of_this_machine(date: str) -> None:
+    fed = Fed()
+    given = named(URL)._replace(headers={"date": date})
+    assert fed.run(login.log_in(fed.session(url=URL)), [given, logged_in()]) == "token"
+    assert f"\nIssued At: {iso_time(int(fed.now_s) * 1_000)}" in fed.signed[0]
 
 
 @pytest.mark.parametrize("url", [f"{URL}\nURI: {URL}", f"{URL}\n", "https://registry.example.org/ für alle"])

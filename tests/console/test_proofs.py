@@ -60,10 +60,10 @@ def test_signers_of_texts_are_those_of_other_implementations() -> None:
 def test_a_log_in_in_words_is_the_text_that_the_registry_reads() -> None:
     address, nonce, at_ms = Wallet(5).address, "0x" + "2a" * 32, 1_795_204_080_123
     urls = {
-        "https://registry.example.org": "registry.example.org", "https://a.example.org:8443/b?c": "a.example.org:8443",
+        "https://registry.example.org": "registry.example.org", "https://a.example.org:8443/b": "a.example.org:8443",
         "http://127.0.0.1:8787/": "127.0.0.1:8787", "https://[2001:db8::1]:444": "[2001:db8::1]:444",
     }  # fmt: skip
-    found = prove(*(("signIn", url, host, address, nonce, at_ms) for url, host in urls.items()))
+    found = prove(*(("signIn", url, f"{url.rstrip('/')}/", address, nonce, at_ms) for url in urls))
     for url, text in zip(urls, found, strict=True):
         assert text == write_sign_in(url, address=address, nonce=nonce[2:], issued_at=iso_time(at_ms))
         said = read_sign_in(text)
@@ -75,8 +75,9 @@ def test_a_log_in_at_another_registry_is_not_written() -> None:
     urls = [
         "https://other.example.org", "https://registry.example.org:8443", "https://registry.example.org/\nURI: x",
         "https://registry.example.org\t", "registry.example.org", "undefined", "https://[", "",
+        "http://registry.example.org", "https://registry.example.org", "https://registry.example.org/two",
     ]  # fmt: skip
-    found = prove(*(("signIn", url, "registry.example.org", address, nonce, 0) for url in urls))
+    found = prove(*(("signIn", url, "https://registry.example.org/one/", address, nonce, 0) for url in urls))
     assert all(isinstance(each, Failed) for each in found), found
     assert "Nothing was signed" in found[0]
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from muniment.client.answers import decode
 from muniment.client.failures import Forged, Unreachable
@@ -87,12 +88,12 @@ def _words(session: Session, given: NonceResult, url: str, reply: Reply) -> str:
     It says the time of the registry, for which the nonce is good. Raises `Forged` for another registry than the one
     that the client speaks to: that one could log in there with the signature.
     """
-    nonce, issued_at = given.nonce.removeprefix("0x"), iso_time(_date_ms(session, reply))
+    nonce, issued_at = given.nonce.removeprefix("0x"), _date(session, reply)
     text = None
     with suppress(ValueError):  # a URL that is none, or has line breaks, which would bring words of its own
         written = write_sign_in(url, address=given.address, nonce=nonce, issued_at=issued_at)
         said = read_sign_in(written)
-        text = written if (said.uri, said.domain) == (url, domain_of(session.url)) else None
+        text = written if said.uri == url and _place(url) == _place(session.url) else None
     if text is None:
         raise Forged(
             f"{session.url} wants a log-in at another registry to be signed, {url}: nothing was signed. If you want to "
@@ -101,13 +102,18 @@ def _words(session: Session, given: NonceResult, url: str, reply: Reply) -> str:
     return text
 
 
-def _date_ms(session: Session, reply: Reply) -> int:
+def _place(url: str) -> tuple[str, str, str]:
+    """What tells one registry from another: the scheme, the host with its port, and the path, each in one spelling."""
+    parts = urlsplit(url)
+    return parts.scheme, domain_of(url), parts.path.rstrip("/")
+
+
+def _date(session: Session, reply: Reply) -> str:
     """The time of an answer by its `Date` (RFC 9110 section 6.6.1), or else of this machine."""
     try:
-        at_s = parsedate_to_datetime(reply.headers.get("date", "")).timestamp()
+        return iso_time(int(parsedate_to_datetime(reply.headers.get("date", "")).timestamp() * 1_000))
     except (ValueError, OverflowError):
-        at_s = session.retry.now()
-    return int(at_s * 1_000)
+        return iso_time(int(session.retry.now() * 1_000))
 
 
 def with_token(session: Session, send: Send) -> Flow[Reply]:

@@ -43,7 +43,7 @@ export async function logIn(lifetimeSeconds, onText) {
   if (!NONCE.test(nonce)) throw new Error("The registry wants something else to be signed than a nonce. Nothing was signed.");
   // The nonce is good by the clock of the registry.
   const issuedAt = new Date(answer.headers.get("date") ?? Date.now());
-  const message = publicUrl === undefined ? {} : { message: signInText(String(publicUrl), root.host, by.address, nonce, issuedAt) };
+  const message = publicUrl === undefined ? {} : { message: signInText(String(publicUrl), root.href, by.address, nonce, issuedAt) };
   const text = message.message ?? nonce;
   onText?.(text);
   const signature = await signText(by, text);
