@@ -131,6 +131,7 @@ BAD: dict[str, dict[str, str]] = {
     "issued before the nonce": {"issued": iso_time(NOW_MS - 20 * 60_000)},
     "issued after the nonce": {"issued": iso_time(NOW_MS + 20 * 60_000)},
     "issued on no day": {"issued": "2026-11-31T19:48:00Z"},
+    "issued at the end of time": {"issued": "9999-12-31T23:59:60Z"},
     "expired": {"expires": NOW},
     "not yet": {"not_before": iso_time(NOW_MS + 1)},
     "a statement of two lines": {"statement": "a\nb"},

@@ -169,7 +169,8 @@ def _milliseconds(text: str) -> int:
     leap = timedelta(seconds=1) if second == _LEAP_SECOND else timedelta()
     zone = timezone(timedelta(hours=int(hours), minutes=int(minutes)) * (-1 if sign == "-" else 1)) if sign else UTC
     at = datetime(year, month, day, hour, minute, min(second, _LEAP_SECOND - 1) if leap else second, tzinfo=zone)
-    return (at + leap - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
+    # In this order: the last minute of the year 9999 may have such a second, and its end is no `datetime`.
+    return (at - _EPOCH + leap) // timedelta(milliseconds=1) + int((fraction or "0")[:3].ljust(3, "0"))
 
 
 def domain_of(url: str) -> str:
