@@ -12,10 +12,22 @@ from feeding import LOST, ME, UNSENT, Fed, Outcome, answer, refused
 from builders import Wallet
 from muniment.client import Forged, Reply, Unreachable
 from muniment.client.flows import intents, login
+from muniment.client.flows.log import proving
+from muniment.client.retrying import PASSING
 from muniment.client.steps import Send
-from muniment.errors import DatabaseUnavailable, Forbidden, Refusal, StatusConflict, Unauthenticated, Unavailable
+from muniment.errors import (
+    Absent,
+    DatabaseUnavailable,
+    Forbidden,
+    Limited,
+    Refusal,
+    StatusConflict,
+    Unauthenticated,
+    Unavailable,
+)
 from muniment.forms import decode_record
 from muniment.intents.types import Intent, NewLog, StatusChange
+from muniment.triggers.types import Trigger
 from muniment.wire import iso_time
 from operator_client import IntentDraft
 
@@ -244,6 +256,13 @@ def test_a_page_of_a_proxy_is_an_unavailable_service() -> None:
     fed = Fed()
     with pytest.raises(Unavailable, match="Bad gateway"):
         fed.run(login.balances(fed.session(token="token")), [refused(502)] * 6)
+
+
+def test_a_service_that_is_away_is_not_forged_where_an_entry_of_the_log_is_made() -> None:
+    trigger = decode_record(Trigger.example, Trigger)
+    for status, kind in ((503, Unavailable), (429, Limited), (404, Absent)):
+        with pytest.raises(kind):
+            Fed().run(proving.entry_of(Fed().session(), trigger), [refused(status)] * (6 if status in PASSING else 1))
 
 
 URL = "https://registry.example.org"

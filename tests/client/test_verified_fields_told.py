@@ -14,6 +14,7 @@ from facades_world import CHAIN_ID, new_intent, signer
 from lies import in_place_of, lies
 
 from followed_world import Site, changing, followed_registry
+from middle import Answered, Behaviour, always, honest
 from muniment.cli.main import main
 from muniment.client import Registry
 from muniment.client.offers import sign_proposal
@@ -88,3 +89,52 @@ def test_a_lie_about_a_field_that_is_covered_is_told(site: Site, record: str) ->
 def test_without_a_lie_nothing_is_told(site: Site) -> None:
     done = CliRunner().invoke(main, ["verify", "--remote", site.middle.url])
     assert (done.exit_code, "intents: none wrong" in done.output) == (0, True), done.output
+
+
+RAW_CID = "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"
+STRANGER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+NO_TIME = "2026-13-45T99:99:99.999Z"
+
+
+def function_lies(site: Site) -> dict[str, dict[str, Behaviour]]:
+    """Lies about functions, by path, which are hard to compare with a log."""
+    path = f"/functions/{httpx2.get(f'{site.url}/functions').json()[0]['CID']}"
+    return {
+        "it is withheld from the listing, and forged by itself": {
+            "/functions": changing("/functions", lambda _: []),
+            path: changing(path, lambda record: {**record, "name": "x"}),
+        },
+        "it has a CID that no function has": {
+            "/functions": changing("/functions", lambda listed: _each(listed, CID=RAW_CID)),
+        },
+        "its creator is another wallet, since no time": {
+            each: changing(each, lambda answer: _each(answer, creator=STRANGER, createdAt=NO_TIME))
+            for each in ("/functions", path)
+        },
+    }
+
+
+def _each(answer: Any, **members: str) -> Any:
+    return [{**each, **members} for each in answer] if isinstance(answer, list) else {**answer, **members}
+
+
+def by_path(lies: dict[str, Behaviour]) -> Behaviour:
+    return lambda asked, forward: lies.get(asked.target.partition("?")[0], honest)(asked, forward)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_lie_about_a_function_does_not_keep_the_rest_from_being_read(site: Site, number: int) -> None:
+    name, behaviours = [*function_lies(site).items()][number]
+    with site.middle.behaving(by_path(behaviours)):
+        done = CliRunner().invoke(main, ["verify", "--remote", site.middle.url])
+    assert (done.exit_code, "intents: none wrong" in done.stdout) == (1, True), (name, done.output)
+    assert "WRONG" in done.stdout
+
+
+def test_the_page_of_a_proxy_is_no_word_of_the_registry_about_a_function(site: Site) -> None:
+    (cid,) = [each["CID"] for each in httpx2.get(f"{site.url}/functions").json()]
+    page = always(Answered(404, {"content-type": "text/html"}, b"<html>no such page"))
+    withheld = {"/functions": changing("/functions", lambda _: []), f"/functions/{cid}": page}
+    with site.middle.behaving(by_path(withheld)):
+        done = CliRunner().invoke(main, ["verify", "--remote", site.middle.url])
+    assert (done.exit_code, "WRONG" in done.stdout) == (4, False), done.output

@@ -104,16 +104,16 @@ class _Compared:
     def _provably(self, check: Callable[[], Iterator[str]]) -> Iterator[str]:
         """What is wrong by `check`, which may find that the registry lies, or that it lacks what it names."""
         from muniment.client import Forged
-        from muniment.errors import Absent
+        from muniment.errors import Absent, Invalid
 
         try:
             yield from check()
         except Forged as forged:
             yield str(forged)
-        except Absent as absent:
-            if not absent.code:  # not by a registry
+        except (Absent, Invalid) as refusal:  # invalid: what it names by another form, such as a CID of no function
+            if not refusal.code:  # not by a registry
                 raise
-            yield f"the registry lacks what it shows elsewhere: {absent.detail}"
+            yield f"the registry lacks what it shows elsewhere: {refusal.detail}"
 
     def _deactivation(self, signature: str, entry: bytes) -> Iterator[str]:
         from muniment.errors import DeactivationNotFound
@@ -169,23 +169,29 @@ class _Compared:
 
     def _unlisted(self, kind: str) -> Iterator[str]:
         """Entries without a record. Of a function, another wallet's record may stand for it."""
-        from muniment.errors import Absent
-
         for name in list(self._ledger.unlisted(kind)):  # the loop changes the ledger
             _, key, *uploader = name.split(" ")
             if uploader:
-                try:
-                    function = self._registry.functions.get(key)
-                except Absent:
-                    yield f"{name} is in the log, and the registry does not have it"
-                    continue
-                yield from self._entry(
-                    name, self._registry.log.entry(function, creator=uploader[0]), function.created_at
+                yield from self._provably(
+                    lambda name=name, key=key, by=uploader[0]: self._unlisted_function(name, key, by)
                 )
             else:
                 yield f"{name} is in the log, and the registry does not list it"
 
+    def _unlisted_function(self, name: str, cid: str, uploader: str) -> Iterator[str]:
+        from muniment.errors import FunctionNotFound
+
+        try:
+            function = self._registry.functions.get(cid)
+        except FunctionNotFound:
+            yield f"{name} is in the log, and the registry does not have it"
+            return
+        yield from self._entry(name, self._registry.log.entry(function, creator=uploader), function.created_at)
+
     def _is_due(self, created_at: str) -> bool:
         from muniment.tlog.fields import time_ms_of
 
-        return time_ms_of(created_at, "a time") < self._due_ms
+        try:
+            return time_ms_of(created_at, "a time") < self._due_ms
+        except ValueError:  # the log has no such entry, however long one waits
+            return True

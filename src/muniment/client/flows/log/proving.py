@@ -107,6 +107,8 @@ def entry_of(session: Session, record: Provable, creator: str | None = None) -> 
     try:
         return (yield from _entry(session, record, creator))[1]
     except Refusal as refusal:
+        if refusal.answer is not None:  # the service may be away when the manifest of a function is asked for
+            raise
         raise Forged(f"a record has no entry: {refusal}") from refusal
 
 
