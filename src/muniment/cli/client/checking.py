@@ -40,12 +40,17 @@ def verify_service(flags: dict[str, Any]) -> None:
 
 def _functions(registry: Registry) -> Iterator[Forged | None]:
     from muniment.client import Forged
+    from muniment.errors import Absent, InvalidCid
 
     for function in registry.functions.list():
         try:
             is_as_listed = registry.functions.get(function.cid) == function
         except Forged as forged:
             yield forged
+        except (Absent, InvalidCid) as refusal:  # invalid: a CID that no function has
+            if not refusal.code:  # not by a registry
+                raise
+            yield Forged(f"function {function.cid} is listed, and the service lacks it: {refusal.detail}")
         else:
             yield None if is_as_listed else Forged(f"function {function.cid} is listed as another one than it is")
 

@@ -104,8 +104,11 @@ def short(text: str, *, whole: bool = False) -> str:
 
 
 def ago(text: str) -> str:
-    """A time of the interface relative to now, such as `3 minutes ago`."""
-    return relative(datetime.fromisoformat(text).timestamp() - time.time())
+    """A time of the interface relative to now, such as `3 minutes ago`; one that is no time as the service says it."""
+    try:
+        return relative(datetime.fromisoformat(text).timestamp() - time.time())
+    except ValueError:
+        return text
 
 
 def relative(seconds: float) -> str:

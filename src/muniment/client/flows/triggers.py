@@ -19,7 +19,7 @@ from muniment.client.flows.session import JSON, check_same, target
 from muniment.client.pages import Page, check_length, cursor_of
 from muniment.client.signers import sign_typed_data
 from muniment.client.steps import Flow, Send
-from muniment.errors import Absent, DeactivationNotFound
+from muniment.errors import Absent, DeactivationNotFound, InvalidCid
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.evm.typed_data import Domain
@@ -281,10 +281,11 @@ def _proved(session: Session, trigger: Trigger) -> Flow[Trigger]:
     if session.verifies:
         try:
             manifest = yield from functions.manifest(session, trigger.function_cid)
-        except Absent as absent:
-            if not absent.code:  # not by a registry
+        except (Absent, InvalidCid) as refusal:  # invalid: a CID that no function has
+            if not refusal.code:  # not by a registry
                 raise
-            raise Forged(f"trigger {trigger.sig} is of a function that the service lacks: {absent.detail}") from absent
+            why = f"trigger {trigger.sig} is of a function that the service lacks: {refusal.detail}"
+            raise Forged(why) from refusal
         proof.check_trigger(trigger, manifest.inputs, session.protocol)
     return trigger
 
