@@ -80,6 +80,21 @@ def test_a_refusal_is_one_line_without_what_a_terminal_would_obey(middle: Middle
     assert all(each.isprintable() for each in done.stderr.rstrip("\n"))
 
 
+def test_the_410_of_another_server_does_not_move_a_position(middle: Middle) -> None:
+    pages = iter([Answered(200, NEXT, json.dumps([EVENT]).encode()), Answered(410, {}, b"<html>gone")])
+
+    def fail(warning: str) -> None:
+        raise AssertionError(warning)
+
+    follower = EventFollower(middle.url, [], lambda _: None, fail, begins_again=True)
+    with (
+        middle.behaving(lambda _asked, _forward: next(pages)),
+        pytest.raises(RequestFailed, match="410 an answer of another server"),
+    ):
+        follower.run()
+    assert follower.position == "BBBB"
+
+
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_a_warning_is_one_line_without_what_a_terminal_would_obey(
     middle: Middle, status: int, capsys: pytest.CaptureFixture[str]

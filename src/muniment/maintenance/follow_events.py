@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from muniment import durable
-from muniment.errors import InvalidJson
+from muniment.errors import CursorTooOld, InvalidJson
 from muniment.json_text import parse_json
 from muniment.maintenance.doctor.answers import without_login
 from muniment.maintenance.http_client import RequestFailed, ended_after
@@ -131,7 +131,7 @@ class EventFollower:
             time.sleep(seconds)
 
     def _take(self, answer: _Answer) -> None:
-        if answer.status == _TOO_OLD:
+        if answer.status == _TOO_OLD and _code(answer) == CursorTooOld.code:
             if not self.begins_again:
                 raise FeedGone(f"{_detail(answer)} (--reset begins with what happens from now on)")
             self.warn("events were missed, because their position is too old: beginning again from now")
@@ -198,6 +198,11 @@ def _detail(answer: _Answer) -> str:
     if not isinstance(answer.content, dict):
         return "an answer of another server"
     return " ".join(str(cast("dict[str, Any]", answer.content).get("detail", "")).split())
+
+
+def _code(answer: _Answer) -> object:
+    """The code of a problem document; None for a page of another server."""
+    return cast("dict[str, Any]", answer.content).get("code") if isinstance(answer.content, dict) else None
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
