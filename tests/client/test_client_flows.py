@@ -265,6 +265,51 @@ def test_a_service_that_is_away_is_not_forged_where_an_entry_of_the_log_is_made(
             Fed().run(proving.entry_of(Fed().session(), trigger), [refused(status)] * (6 if status in PASSING else 1))
 
 
+def test_an_intent_that_moves_while_a_listing_by_status_is_made_is_not_forged() -> None:
+    """The service chooses the numbers of a page first, and reads their intents after that."""
+    asked_and_shown = {
+        ("created", "enqueued"): True, ("enqueued", "succeeded"): True, ("expired", "succeeded"): True,
+        ("enqueued", "created"): False, ("succeeded", "submitted"): False, ("unknown", "created"): False,
+    }  # fmt: skip
+    for (asked, shown), is_honest in asked_and_shown.items():
+        reply = intent(shown)
+        listed = reply._replace(content=b"[" + reply.content + b"]")
+        forged: list[Forged] = []
+        Fed().run(
+            intents.page(Fed().session(verifies=False), None, {"status": asked}, on_forged=forged.append), [listed]
+        )
+        assert (not forged) is is_honest, (asked, shown)
+
+
+@pytest.mark.parametrize("token", ["a-token\n", "a-token\r\nx-other: 1", "a-t\u00f6ken", " ", "\x1b]0;x\x07"])
+def test_a_credential_that_no_header_can_hold_is_forged_and_not_kept(token: str) -> None:
+    fed = Fed()
+    session = fed.session()
+    with pytest.raises(Forged, match="no header"):
+        fed.run(login.log_in(session), [nonce(), answer({"address": ME.address, "token": token})])
+    assert session.token is None
+
+
+def test_an_api_key_with_a_line_break_at_its_end_is_forged_and_not_kept() -> None:
+    fed = Fed()
+    session = fed.session(token="token")
+    key = {"address": ME.address, "apiKey": f"mnk_0a1b2c3d_{'0' * 40}_1_{'0' * 64}\n"}
+    for flow in (login.api_key, login.rotate_api_key):
+        with pytest.raises(Forged, match="no header"):
+            fed.run(flow(session), [answer(key)])
+    assert session.api_key is None
+
+
+@pytest.mark.parametrize("decimals", [-1, 256, 10**9, 10**400])
+def test_decimals_that_no_token_can_have_are_forged(decimals: int) -> None:
+    balance = {
+        "chainId": 1, "address": ME.address, "symbol": "X", "decimals": decimals, "balance": "1", "allowance": "0",
+        "price": 1, "logo": "",
+    }  # fmt: skip
+    with pytest.raises(Forged):
+        Fed().run(login.balances(Fed().session(token="token")), [answer([balance])])
+
+
 URL = "https://registry.example.org"
 
 

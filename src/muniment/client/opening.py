@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import httpx2
 
-from muniment.client.flows.session import Session, SettlementDomain
+from muniment.client.flows.session import CREDENTIAL, Session, SettlementDomain
 from muniment.evm.address import Address
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 # The longest wait that the change feed offers.
 _WAIT_S_MAX: Final = 30
 _ANSWER_S: Final = 5
-# What a field of a header can hold (RFC 9110 section 5.5).
-_CREDENTIAL: Final = re.compile("[!-~]([ -~]*[!-~])?")
 
 
 def session_of(  # noqa: PLR0913 - settings, by name
@@ -43,7 +40,7 @@ def session_of(  # noqa: PLR0913 - settings, by name
     Raises `InvalidAddress`, and `ValueError` for a credential that no header can hold.
     """
     for name, credential in ("api_key", api_key), ("operator_key", operator_key), ("token", token):
-        if credential and _CREDENTIAL.fullmatch(credential) is None:
+        if credential and CREDENTIAL.fullmatch(credential) is None:
             # The text does not show the credential.
             raise ValueError(
                 f"the {name} has a line break, a space at an end, or another character that no header holds"

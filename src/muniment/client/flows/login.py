@@ -6,12 +6,14 @@ import re
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
+
+from msgspec import Meta
 
 from muniment.client.answers import decode
 from muniment.client.failures import Forged, Unreachable
-from muniment.client.flows.session import JSON, check_same, target
+from muniment.client.flows.session import CREDENTIAL, JSON, check_same, target
 from muniment.client.signers import sign_text
 from muniment.client.steps import Flow, Send, Sleep
 from muniment.errors import Unauthenticated, Unavailable
@@ -36,7 +38,7 @@ class Balance(Record, frozen=True):
     chain_id: int
     address: Address
     symbol: str
-    decimals: int
+    decimals: Annotated[int, Meta(ge=0, le=255)]  # a uint8 (ERC-20)
     balance: Amount
     allowance: Amount
     price: float
@@ -78,8 +80,8 @@ def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
             continue
         found = decode(reply, LoginResult)
         check_same(found.address, address, "address")
-        session.token = found.token
-        return found.token
+        session.token = _credential(found.token)
+        return session.token
 
 
 def _words(session: Session, given: NonceResult, url: str, reply: Reply) -> str:
@@ -116,6 +118,13 @@ def _date(session: Session, reply: Reply) -> str:
         return iso_time(int(session.retry.now() * 1_000))
 
 
+def _credential(given: str) -> str:
+    """A credential of an answer, which files and headers are to hold. Raises `Forged` without showing it."""
+    if CREDENTIAL.fullmatch(given) is None:
+        raise Forged("the service gives a credential that no header can hold")
+    return given
+
+
 def with_token(session: Session, send: Send) -> Flow[Reply]:
     """The answer to `send` with a token; logs in where there is none, and once more where it is not accepted.
 
@@ -140,7 +149,7 @@ def api_key(session: Session) -> Flow[str]:
     if session.api_key is None:
         found = decode((yield from with_token(session, Send("GET", "/users/api-key", headers=JSON))), ApiKeyResult)
         check_same(found.address, session.signing_address(), "address")
-        session.api_key = found.api_key
+        session.api_key = _credential(found.api_key)
     return session.api_key
 
 
@@ -155,8 +164,8 @@ def rotate_api_key(session: Session, grace_s: int | None = None) -> Flow[str]:
     check_same(found.address, session.signing_address(), "address")
     if found.api_key == session.api_key:
         raise Forged("the service says that it has replaced the API key, and answers the old key")
-    session.api_key = found.api_key
-    return found.api_key
+    session.api_key = _credential(found.api_key)
+    return session.api_key
 
 
 def balances(session: Session) -> Flow[list[Balance]]:

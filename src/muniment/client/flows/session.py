@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -25,6 +26,8 @@ T = TypeVar("T")
 MANIFESTS_KEPT: Final = 1_000
 # Records that were proved in a log, of some two hundred bytes each.
 PROVED_KEPT: Final = 10_000
+# What a field of a header can hold (RFC 9110 section 5.5).
+CREDENTIAL: Final = re.compile("[!-~]([ -~]*[!-~])?")
 JSON: Final = {"accept": "application/json"}
 Parameters = Mapping[str, object]
 
