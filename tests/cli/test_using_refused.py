@@ -52,6 +52,7 @@ def person(served: Service, tmp_path: Path) -> Person:
         (["login", "--signer", "ledger"], 2, "no signer 'ledger'"),
         (["functions", "list", "--url", "ftp://x"], 2, "http://host"),
         (["functions", "list", "--url", "http://user:secret@127.0.0.1"], 2, "no user and password"),
+        (["verify", "--remote", "ftp://x"], 2, "http://host"),
         (["functions", "list", "--profile", "unknown"], 2, "there is no profile unknown; there are: none"),
         (["functions", "list", "--url", NOWHERE], 4, "does not answer"),
         (["intents", "log", UNKNOWN_HASH, "text"], 3, "set MUNIMENT_OPERATOR_KEY"),

@@ -30,7 +30,7 @@ def verify_remote(url: str, protocol: str | None) -> None:
     from muniment.client import Registry
 
     wrong = 0
-    with Registry(url, protocol=protocol or "Mimic") as registry, Ledger() as ledger, failures():
+    with failures(), Registry(url, protocol=protocol or "Mimic") as registry, Ledger() as ledger:
         rules = replace(rules_of(None, (), accepts=True), from_start=True, on_entry=ledger.add)
         with known_records(None) as known:
             progress = follow_or_exit(registry, None, replace(rules, known=known))
