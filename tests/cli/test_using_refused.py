@@ -15,7 +15,7 @@ import pytest
 from click import ClickException
 
 from builders import Wallet
-from middle import Answered, Asked, Behaviour, Forward, always, before
+from middle import Answered, Asked, Forward, always, before
 from muniment.cli import output
 from service import Service
 from terminal import shown_on
@@ -258,52 +258,3 @@ def test_help_loads_no_client_and_a_client_command_no_server(served: Service) ->
         "uvicorn", "httptools", "asyncpg", "sqlite3", "structlog", "cryptography", "jwt", "wasmtime", "muniment.http",
         "muniment.storage", "muniment.context",
     }  # fmt: skip
-
-
-RAW_CID = "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"
-
-
-def changing(**members: object) -> Behaviour:
-    """A registry that shows other members of its records."""
-
-    def behave(asked: Asked, forward: Forward) -> Answered:
-        answer = forward()
-        if "/ipfs/" in asked.target or "json" not in answer.headers.get("content-type", ""):
-            return answer
-        shown = json.loads(answer.content)
-        change = lambda record: {**record, **{name: members[name] for name in members if name in record}}  # noqa: E731
-        content = [change(each) for each in shown] if isinstance(shown, list) else change(shown)
-        return answer._replace(content=json.dumps(content).encode())
-
-    return behave
-
-
-def test_a_time_that_is_none_is_shown_as_the_service_says_it(person: Person, served: Service, tmp_path: Path) -> None:
-    cid = person.deployed(tmp_path / "build")
-    sig = person.json("triggers", "create", *draft(cid))["sig"]
-    for moment in ("2026-13-45T99:99:99.999Z", "2026-11-20T19:48:00.123Z\n"):
-        with before(served.url) as middle, middle.behaving(changing(createdAt=moment)):
-            for command in (["triggers", "show", sig], ["triggers", "list"], ["functions", "show", cid]):
-                assert person.done(*command, "--url", middle.url)
-                assert moment[:10] in person.done(*command, "--columns", "--url", middle.url)
-
-
-def test_a_trigger_of_a_cid_that_no_function_has_is_forged(person: Person, served: Service, tmp_path: Path) -> None:
-    cid = person.deployed(tmp_path / "build")
-    sig = person.json("triggers", "create", *draft(cid))["sig"]
-    with before(served.url) as middle, middle.behaving(changing(functionCid=RAW_CID)):
-        for command in (["triggers", "show", sig], ["triggers", "list"]):
-            result = person.run(*command, "--url", middle.url)
-            assert (result.exit_code, result.stderr[:14]) == (5, "Error: FORGED:"), (command, result.output)
-        verified = person.run("verify", "--url", middle.url)
-        assert (verified.exit_code, "intents: " in verified.stdout) == (5, True), verified.output
-
-
-def test_a_function_that_a_service_lists_and_lacks_is_one_of_the_wrong_ones(
-    person: Person, served: Service, tmp_path: Path
-) -> None:
-    person.deployed(tmp_path / "build")
-    for other in (UNKNOWN_CID, RAW_CID):
-        with before(served.url) as middle, middle.behaving(changing(CID=other)):
-            verified = person.run("verify", "--url", middle.url)
-        assert (verified.exit_code, "intents: " in verified.stdout) == (5, True), verified.output
