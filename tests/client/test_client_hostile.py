@@ -217,6 +217,28 @@ def test_a_head_that_nobody_can_read_is_no_answer(middle: Middle, facade: str, h
     calls.close()
 
 
+@pytest.mark.parametrize("facade", ["sync", "aio"])
+def test_an_answer_in_tiny_chunks_is_held_as_its_bytes(middle: Middle, facade: str) -> None:
+    count = 50_000
+    head = OK + b"transfer-encoding: chunked\r\n\r\n"
+
+    def behave(asked: Asked, forward: Forward) -> list[bytes]:
+        del asked, forward
+        return [head, b"2\r\n  \r\n" * count, b"0\r\n\r\n"]
+
+    calls = calls_of(facade, middle.url)
+    tracemalloc.start()
+    try:
+        with middle.behaving(behave), pytest.raises(Forged):
+            calls.do("intents.get", HASH)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # A list of the chunks would take twenty times their bytes.
+    assert peak < 2_000_000
+    calls.close()
+
+
 def test_a_listing_whose_cursor_stays_ends(middle: Middle) -> None:
     link = '</intents?cursor=A>; rel="next"'
     with middle.behaving(saying(b"[]", link=link)), registry_at(middle) as registry:

@@ -140,8 +140,7 @@ class _Content:
         coding = response.headers.get("content-encoding", "identity").lower()
         if coding != "identity" and not (takes_gzip and coding == "gzip"):
             raise Forged(f"the answer has the encoding {coding[:_CODING_SHOWN]}, which was not offered")
-        self.pieces: list[bytes] = []
-        self._length = 0
+        self.gathered = bytearray()  # a list of pieces would take more than their bytes, if they are short
         announced = response.headers.get("content-length", "")
         is_number = announced.isascii() and announced.isdigit() and len(announced) < _DIGITS_MAX
         self._announced = int(announced) if is_number else 0
@@ -149,12 +148,12 @@ class _Content:
 
     def add(self, piece: bytes) -> None:
         """Raises `Forged` beyond the limit."""
-        self._length += len(piece)
-        if self._length > ANSWER_BYTES_MAX:
+        length = len(self.gathered) + len(piece)
+        if length > ANSWER_BYTES_MAX:
             raise Forged(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
-        self.pieces.append(piece)
-        if self._progress is not None and max(self._length, self._announced) > _LONG:
-            self._progress("download", self._length, self._announced)
+        self.gathered += piece
+        if self._progress is not None and max(length, self._announced) > _LONG:
+            self._progress("download", length, self._announced)
 
 
 class _Upload:
@@ -188,7 +187,7 @@ def _arguments(url: str, send: Send, progress: Progress | None) -> dict[str, Any
 
 def _reply(response: httpx2.Response, content: _Content) -> Reply:
     headers = {name.lower(): value for name, value in response.headers.items()}
-    return Reply(response.status_code, headers, b"".join(content.pieces))
+    return Reply(response.status_code, headers, bytes(content.gathered))
 
 
 def _endless() -> Unreachable:
