@@ -129,9 +129,21 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
         raise Late("the registry shows no log")
     if before.last is not None and not found.faults:
         raise Late(f"{before.shown.origin} has ended, and the registry does not show the epoch after it")
-    for each in sorted({origin_of(note) for note in rules.against} - {each.origin for each in epochs}):
-        found.faults.append(f"the registry shows no log {each}, of which somebody has a checkpoint")
+    found.faults += _not_shown(rules, epochs)
     return found
+
+
+def _not_shown(rules: Rules, epochs: Sequence[LogEpoch]) -> list[str]:
+    """The logs of which somebody has a checkpoint, and which the registry does not show, or under another key."""
+    keys = {each.origin: parts.keys_of(each.origin, each.vkeys)[0] for each in epochs}
+    told = dict[str, None]()
+    for note in rules.against:
+        key = keys.get(origin := origin_of(note))
+        if key is None:
+            told[f"the registry shows no log {origin}, of which somebody has a checkpoint"] = None
+        elif not _is_by(note, key):
+            told[f"the registry shows {origin} under another key than a checkpoint that somebody has"] = None
+    return sorted(told)
 
 
 def _chain(epochs: list[LogEpoch], seen: Seen | None, rules: Rules) -> list[LogEpoch]:
@@ -182,9 +194,17 @@ def _signed(session: Session, shown: LogEpoch, known: Seen | None, rules: Rules,
 
 
 def _seen_by_others(rules: Rules, key: VerifierKey) -> list[Signed]:
-    """The notes of the log that others have seen. Raises `ValueError` for one that its key has not signed."""
-    of_log = [each for each in rules.against if origin_of(each) == key.name]
-    return [Signed(each, open_checkpoint(each, key)) for each in of_log]
+    """The checkpoints by this key that others have seen: `_not_shown` tells those by another one."""
+    return [opened(note, key) for note in rules.against if _is_by(note, key)]
+
+
+def _is_by(note: Note, key: VerifierKey) -> bool:
+    """Whether a note is a checkpoint by this key."""
+    try:
+        open_checkpoint(note, key)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_age(shown: LogEpoch, at_s: int, now_s: int) -> None:

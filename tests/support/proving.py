@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "console"
 ASSETS = HERE.parents[1] / "src" / "muniment" / "console" / "assets"
 NODE = shutil.which("node")
 _SECONDS_MAX = 60
