@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch
+from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch, trigger_fact
 from muniment.client import Forged, Forked, Late, NotAnnounced, Progress, Rules, Seen
+from muniment.errors import LogPartNotFound
 from muniment.tlog.entries import CloseFact, LogFact, TakenOverFact, parse_entry
 from muniment.wire import iso_time
 
@@ -103,3 +104,50 @@ def test_a_checkpoint_of_no_log_that_is_shown_is_told() -> None:
     other = opened_epoch(7)
     found = follow(site, None, replace(RULES, against=[site.newest.note(), other.note()]))
     assert found.faults == ["the registry shows no log site.example/log/7, of which somebody has a checkpoint"]
+
+
+def three_epochs() -> LogSite:
+    """A registry that has lost nothing, and whose second and third epoch began after a rotation and a move."""
+    site = rotated(5)
+    site.newest.entries += [trigger_fact(number).data for number in (400, 401)]
+    site.epochs.append(opened_epoch(3, "restored", site.newest))
+    return site
+
+
+def test_whoever_reads_from_the_start_is_told_what_is_hidden() -> None:
+    """A deactivation in an epoch, or at its end, that is not shown would be one that nobody finds."""
+    first, second, third = (f"site.example/log/{number}" for number in (1, 2, 3))
+    hidden = {
+        f"{third} begins after 4 entries of {second}, and 5 of {first} are shown before it": [0, 2],
+        f"{second} begins after 5 entries of {first}, and none is shown before it": [1, 2],
+        f"{third} begins after 4 entries of {second}, and none is shown before it": [2],
+    }
+    for words, shown in hidden.items():
+        site = three_epochs()
+        site.epochs = [site.epochs[number] for number in shown]
+        assert follow(site, None, FROM_START).faults == [words]
+    site = three_epochs()
+    del site.epochs[1].entries[3:]
+    words = f"{third} begins after 4 entries of {second}, and 3 of {second} are shown before it"
+    assert follow(site, None, FROM_START).faults == [words]
+    site.epochs[2] = opened_epoch(3)  # which names no epoch before it
+    words = f"{third} begins after 0 entries of -, and 3 of {second} are shown before it"
+    assert follow(site, None, FROM_START).faults == [words]
+    assert follow(three_epochs(), None, FROM_START).faults == []
+
+
+def test_an_epoch_that_was_never_signed_is_passed_over_and_cannot_be_pretended() -> None:
+    site = rotated(5)
+    site.epochs.append(replace(opened_epoch(3, "restored", site.newest), is_signed=False))
+    site.epochs.append(opened_epoch(4, "restored", site.newest))
+    assert follow(site, None, FROM_START).faults == []
+    seen = Seen(*_names(site.epochs[1]), site.epochs[1].note().data.decode())
+    assert follow(site, seen, replace(RULES, accepts=True)).seen.origin == "site.example/log/4"
+    site.epochs[0].is_signed = False
+    assert "and 0 of site.example/log/1 are shown before it" in follow(site, None, FROM_START).faults[0]
+    site.epochs[1].is_signed = False
+    with pytest.raises(LogPartNotFound):
+        follow(site, seen, replace(RULES, accepts=True))
+    site.epochs[3].is_signed = False
+    with pytest.raises(LogPartNotFound):
+        follow(site, None, FROM_START)

@@ -44,6 +44,7 @@ class SiteEpoch:
     secret: bytes = SECRET
     more_keys: list[SigningKey] = field(default_factory=list[SigningKey])
     is_timed: bool = True
+    is_signed: bool = True
     name: str = "site.example"
 
     @property
@@ -90,7 +91,7 @@ def opened_epoch(number: int = 1, reason: str = "new", before: SiteEpoch | None 
     key, time_key = (each.verifier for each in epoch.keys)
     previous = NO_EPOCH
     if before is not None:
-        size = len(before.entries)
+        size = len(before.entries) if before.is_signed else 0
         previous = previous_epoch(before.keys[0].verifier.name, size, before.root(size))
     at = iso_time(NOW_S * 1000)
     fact = LogFact(key.name, key.text, previous, reason, at, time_key.text)
@@ -144,10 +145,11 @@ class LogSite:
         match = re.fullmatch(r"/log/(\d+)/(?:checkpoint|tile/(.*))", path)
         assert match, path
         epoch = next(each for each in self.epochs if each.number == int(match[1]))
-        if match[2] is None:
+        if match[2] is None and epoch.is_signed:
             return _answered(self.lie(path, epoch.note().data))
-        if (part := epoch.part(match[2])) is None:
-            problem = {"code": "log-part-not-found", "detail": "the tree does not reach so far"}
+        part = epoch.part(match[2]) if match[2] is not None else None
+        if part is None:
+            problem = {"code": "log-part-not-found", "detail": "the signed tree does not have it"}
             return _answered(msgspec.json.encode(problem), 404)
         headers = {"content-encoding": "gzip"} if part[1] else {}
         return _answered(self.lie(path, part[0]), headers=headers)

@@ -14,11 +14,21 @@ from muniment.client.flows.log import parts
 from muniment.client.flows.log.comparing import Late, Signed, compare, opened, origin_of
 from muniment.client.flows.log.entering import Entries, OnEntry
 from muniment.client.flows.log.once import Known, Once
+from muniment.client.flows.log.succession import (
+    Epoch,
+    NotAnnounced,
+    announces,
+    check_beginning,
+    check_succession,
+    end_of,
+)
 from muniment.client.flows.log.tiles import Tiles
+from muniment.errors import LogPartNotFound
 from muniment.tlog.checkpoints import open_checkpoint
 from muniment.tlog.entries import NO_EPOCH, CloseFact, previous_epoch
 from muniment.tlog.notes import Note, parse_note, verified
 from muniment.tlog.tiles import WIDTH
+from muniment.tlog.tree import EMPTY_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,10 +51,6 @@ class Seen(msgspec.Struct, frozen=True):
     origin: str
     vkeys: tuple[str, str]
     note: str
-
-
-class NotAnnounced(Exception):
-    """The registry shows another log than the one that was seen, which the one that was seen does not announce."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +85,6 @@ class Progress:
     faults: list[str] = field(default_factory=list[str])
 
 
-@dataclass(slots=True)
-class _Epoch:
-    """An epoch on the way, and the checkpoint that was verified for it."""
-
-    shown: LogEpoch
-    keys: tuple[VerifierKey, VerifierKey]
-    signed: Signed
-    at_s: int
-    last: CloseFact | None = None
-
-
 def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
     """Verify all that the log has shown since `seen`; without it, trust its keys now, and verify all of it.
 
@@ -103,27 +98,28 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
     if not is_all_known:
         once.known.clear()
     found: Progress | None = None
-    before: _Epoch | None = None
+    before: Epoch | None = None
+    ended = NO_EPOCH
     for at, shown in enumerate(chain):
         known = seen if seen is not None and seen.origin == shown.origin else None
         epoch = yield from _signed(session, shown, known, rules, is_newest=shown is chain[-1])
+        if epoch is None:
+            ended = previous_epoch(shown.origin, 0, EMPTY_ROOT)
+            continue
         # What is older than that which was seen is read for its checkpoints: its entries were handed out before.
         is_older = seen is not None and seen.origin in {each.origin for each in chain[at + 1 :]}
         read = _Reading(known, once, None if is_older else rules.on_entry, before, rereads=rereads)
         entries = yield from _walk(session, epoch, read)
         session.logged_twice |= entries.twice
-        if before is not None:
-            _check_succession(before, epoch, entries, rules)
+        check_succession(before, epoch, entries, accepts=rules.accepts)
+        if rules.from_start and seen is None and not announces(before, epoch):
+            check_beginning(epoch, entries, ended)
+        ended = end_of(epoch)
         if entries.first is not None and (older := entries.first.previous[0]) in {each.origin for each in chain[at:]}:
             raise Forged(f"the registry shows {older} as newer than {shown.origin}")
         if isinstance(entries.last, CloseFact):
             epoch.last = entries.last
-        kept = Seen(shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.signed.note.data.decode())
-        faults = [*(found.faults if found else ()), *entries.faults]
-        before_size = _opened_seen(known).checkpoint.size if known else 0
-        new = 0 if is_older else max(epoch.signed.checkpoint.size - before_size, 0)
-        count = (found.new_entries if found else 0) + new
-        found = Progress(kept, epoch.signed.checkpoint.size, count, epoch.at_s, faults)
+        found = _further(found, epoch, known, entries, is_older=is_older)
         before = epoch
     if found is None or before is None:
         raise Late("the registry shows no log")
@@ -131,6 +127,17 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
         raise Late(f"{before.shown.origin} has ended, and the registry does not show the epoch after it")
     found.faults += _not_shown(rules, epochs)
     return found
+
+
+def _further(found: Progress | None, epoch: Epoch, known: Seen | None, entries: Entries, *, is_older: bool) -> Progress:
+    """What was found, with an epoch that was read."""
+    kept = Seen(epoch.shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.signed.note.data.decode())
+    size = epoch.signed.checkpoint.size
+    before_size = _opened_seen(known).checkpoint.size if known else 0
+    new = 0 if is_older else max(size - before_size, 0)
+    if found is None:
+        return Progress(kept, size, new, epoch.at_s, entries.faults)
+    return Progress(kept, size, found.new_entries + new, epoch.at_s, [*found.faults, *entries.faults])
 
 
 def _not_shown(rules: Rules, epochs: Sequence[LogEpoch]) -> list[str]:
@@ -171,12 +178,23 @@ def _opened_seen(seen: Seen) -> Signed:
     return opened(parse_note(seen.note.encode()), parts.keys_of(seen.origin, seen.vkeys)[0])
 
 
-def _signed(session: Session, shown: LogEpoch, known: Seen | None, rules: Rules, *, is_newest: bool) -> Flow[_Epoch]:
-    """The checkpoint of an epoch, verified: its signatures, its time, its witnesses, and what was seen before."""
+def _signed(
+    session: Session, shown: LogEpoch, known: Seen | None, rules: Rules, *, is_newest: bool
+) -> Flow[Epoch | None]:
+    """The checkpoint of an epoch, verified: its signatures, its time, its witnesses, and what was seen before.
+
+    None: another epoch began before anything of this one was signed.
+    """
     keys = parts.keys_of(shown.origin, known.vkeys if known else shown.vkeys)
     if [each.text for each in keys] != shown.vkeys:
         raise Forged(f"the registry names other keys of {shown.origin} than before")
-    signed = opened((yield from parts.checkpoint(session, shown.prefix)), keys[0])
+    try:
+        note = yield from parts.checkpoint(session, shown.prefix)
+    except LogPartNotFound:
+        if known is not None or is_newest:
+            raise
+        return None
+    signed = opened(note, keys[0])
     at_s = max(verified(signed.note, [keys[1]]).values(), default=None)
     if at_s is None:
         raise Forged("the checkpoint has no time that the log has signed")
@@ -190,7 +208,7 @@ def _signed(session: Session, shown: LogEpoch, known: Seen | None, rules: Rules,
             witnesses = [party.key for party in rules.policy.witnesses.values()]
             if not rules.policy.is_met(list(verified(signed.note, witnesses))):
                 raise Late("the witnesses that the policy asks for have not signed the checkpoint")
-    return _Epoch(shown, keys, signed, at_s)
+    return Epoch(shown, keys, signed, at_s)
 
 
 def _seen_by_others(rules: Rules, key: VerifierKey) -> list[Signed]:
@@ -224,11 +242,11 @@ class _Reading(NamedTuple):
     known: Seen | None
     once: Once
     on_entry: OnEntry | None
-    before: _Epoch | None
+    before: Epoch | None
     rereads: bool
 
 
-def _walk(session: Session, epoch: _Epoch, how: _Reading) -> Flow[Entries]:
+def _walk(session: Session, epoch: Epoch, how: _Reading) -> Flow[Entries]:
     """Read the new entries of an epoch, and at least the last, which says whether it has ended."""
     checkpoint = epoch.signed.checkpoint
     seen = _opened_seen(how.known) if how.known else None
@@ -236,7 +254,7 @@ def _walk(session: Session, epoch: _Epoch, how: _Reading) -> Flow[Entries]:
     entries = Entries(
         epoch.shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.at_s * 1000,
         max(seen_at, default=0) * 1000 if seen else None, how.on_entry, how.once,
-        is_announced=_announces(how.before, epoch),
+        is_announced=announces(how.before, epoch),
     )  # fmt: skip
     first = seen.checkpoint.size if seen else 0
     tiles = yield from Tiles.below(session, epoch.shown.prefix, checkpoint)
@@ -252,25 +270,3 @@ def _walk(session: Session, epoch: _Epoch, how: _Reading) -> Flow[Entries]:
             else:
                 entries.pass_over(entry)
     return entries
-
-
-def _announces(before: _Epoch | None, epoch: _Epoch) -> bool:
-    """Whether the last entry of an epoch names the key of another one."""
-    return before is not None and before.last is not None and before.last.next_key == epoch.keys[0].text
-
-
-def _check_succession(before: _Epoch, epoch: _Epoch, entries: Entries, rules: Rules) -> None:
-    """Check that an epoch is the one that the epoch before it announces. Raises `NotAnnounced`."""
-    ended = before.signed.checkpoint
-    named = previous_epoch(ended.origin, ended.size, ended.root)
-    first = entries.first
-    if _announces(before, epoch):
-        if first is None or first.previous != named:
-            entries.faults.append(f"{epoch.shown.origin} names another end of {ended.origin} than that epoch has")
-        return
-    if rules.accepts:
-        return
-    told = ""
-    if first is not None and first.previous not in {NO_EPOCH, named}:
-        told = f"; it says that {first.previous[0]} ended with {first.previous[1]} entries, and {ended.size} are shown"
-    raise NotAnnounced(f"{ended.origin} does not announce {epoch.shown.origin}, which the registry shows now{told}")
