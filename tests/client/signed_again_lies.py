@@ -96,6 +96,20 @@ def name_another_uploader(front: Front) -> None:
     front.answers[f"/functions/{cid}"] = lambda record: {**record, "creator": THIEF.address}
 
 
+def end_a_trigger_by_another_wallet(front: Front) -> None:
+    """The log has this deactivation, and the wallet has signed it: it is not the owner's."""
+    sig = front.site.sigs[0]
+    _, honest = front.find(DeactivationFact)
+    signature = THIEF.sign_text(sig)
+    front.entries.append(changed(honest, signature=signature, signer=THIEF.address, trigger_sigs=(sig,)).data)
+    front.change_trigger(sig, lambda record: {**record, "deactivateSig": signature})
+    domain = {"name": honest.domain, "version": "1"}
+    front.answers[f"/deactivations/{signature}"] = lambda _: {
+        "signature": signature, "signer": THIEF.address, "createdAt": honest.created_at, "triggerSigs": [sig],
+        "form": "eip191", "domain": domain,
+    }  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Lie:
     """What a front does, and what each reader says: `tlog verify` and `verify --remote` of one who has seen nothing.
@@ -141,5 +155,6 @@ LIES = [
     ),
     Lie(refuse_a_trigger, FINE, FINE, FINE, "trigger 1", NOT_SO, NO_PROOF, (TriggerFact, 1)),
     Lie(order_records_differently, FINE, FINE, FORKED, "trigger 0", PROVED, PROVED),
+    Lie(end_a_trigger_by_another_wallet, FINE, (1, "or is by another wallet"), FINE, "trigger 0", PROVED, PROVED),
     Lie(name_another_uploader, FINE, FINE, FORKED, "function", NOT_SO, PROVED),
 ]  # fmt: skip

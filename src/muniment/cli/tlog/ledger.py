@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _TABLES = """
 CREATE TABLE entries (name TEXT PRIMARY KEY, entry BLOB NOT NULL, is_listed INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
-CREATE TABLE ended (sig TEXT PRIMARY KEY, signature TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE ended (sig TEXT, signer TEXT, signature TEXT NOT NULL, PRIMARY KEY (sig, signer)) WITHOUT ROWID;
 """
 
 
@@ -39,8 +39,8 @@ class Ledger:
         add = "INSERT OR REPLACE INTO entries (name, entry) VALUES (?, ?)"
         self._connection.execute(add, (name_of(fact), fact.data))
         if isinstance(fact, DeactivationFact):
-            rows = [(sig, fact.signature) for sig in fact.trigger_sigs]
-            self._connection.executemany("INSERT OR IGNORE INTO ended VALUES (?, ?)", rows)
+            rows = [(sig, fact.signer, fact.signature) for sig in fact.trigger_sigs]
+            self._connection.executemany("INSERT OR IGNORE INTO ended VALUES (?, ?, ?)", rows)
 
     def entry(self, name: str) -> bytes | None:
         """The entry for this record, which is listed by the registry."""
@@ -48,9 +48,10 @@ class Ledger:
         row = self._connection.execute("SELECT entry FROM entries WHERE name = ?", (name,)).fetchone()
         return row[0] if row else None
 
-    def ending(self, sig: str) -> str | None:
-        """The signature of the deactivation that ends this trigger, if the log has one."""
-        row = self._connection.execute("SELECT signature FROM ended WHERE sig = ?", (sig,)).fetchone()
+    def ending(self, sig: str, signer: str) -> str | None:
+        """The signature of the deactivation that ends this trigger of `signer`, who alone can, if the log has one."""
+        sql = "SELECT signature FROM ended WHERE sig = ? AND signer = ?"
+        row = self._connection.execute(sql, (sig, signer)).fetchone()
         return row[0] if row else None
 
     def unlisted(self, kind: str) -> Iterator[str]:

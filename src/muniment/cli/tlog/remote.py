@@ -135,7 +135,7 @@ class _Compared:
 
     def _trigger(self, trigger: Trigger) -> Iterator[str]:
         yield from self._entry(f"trigger {trigger.sig}", self._registry.log.entry(trigger), trigger.created_at)
-        logged, shown = self._ledger.ending(trigger.sig), trigger.deactivate_sig or None
+        logged, shown = self._ledger.ending(trigger.sig, trigger.signer), trigger.deactivate_sig or None
         if shown == logged:
             return
         if shown is None:
