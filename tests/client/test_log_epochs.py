@@ -8,6 +8,7 @@ import pytest
 
 from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch, trigger_fact
 from muniment.client import Forged, Forked, Late, NotAnnounced, Progress, Rules, Seen
+from muniment.client.flows.log.once import Known
 from muniment.errors import LogPartNotFound
 from muniment.tlog.entries import CloseFact, LogFact, TakenOverFact, parse_entry
 from muniment.wire import iso_time
@@ -151,3 +152,31 @@ def test_an_epoch_that_was_never_signed_is_passed_over_and_cannot_be_pretended()
     site.epochs[3].is_signed = False
     with pytest.raises(LogPartNotFound):
         follow(site, None, FROM_START)
+
+
+def test_a_registry_that_has_lost_what_was_seen_is_followed_if_that_is_accepted() -> None:
+    site = LogSite()
+    site.grow(9)
+    known: Known = {}
+    seen = follow(site, None, replace(RULES, known=known)).seen
+    site.epochs.append(opened_epoch(2, "restored", site.newest))
+    del site.epochs[0].entries[5:]
+    with pytest.raises(
+        NotAnnounced, match=r"shows 5 entries of site\.example/log/1, of which 9 were seen, and another"
+    ):
+        follow(site, seen)
+    site.newest.entries.append(trigger_fact(7).data)  # which was lost
+    for each in (known, {}, None):
+        found = follow(site, seen, replace(RULES, accepts=True, known=each))
+        assert (found.seen.origin, found.faults, found.new_entries) == ("site.example/log/2", [], 3)
+    site.epochs.pop()
+    with pytest.raises(Late, match="shows 5 entries of the log, and 9 were seen"):
+        follow(site, seen, replace(RULES, accepts=True))
+
+
+def test_a_log_without_entries_is_not_believed() -> None:
+    site = rotated(5)
+    site.newest.entries.clear()
+    for rules in (RULES, FROM_START):
+        with pytest.raises(Forged, match=r"the checkpoint of site\.example/log/2 has no entries"):
+            follow(site, None, rules)

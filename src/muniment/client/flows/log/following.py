@@ -198,7 +198,8 @@ def _signed(
     at_s = max(verified(signed.note, [keys[1]]).values(), default=None)
     if at_s is None:
         raise Forged("the checkpoint has no time that the log has signed")
-    for each in [*([_opened_seen(known)] if known else ()), *_seen_by_others(rules, keys[0])]:
+    seen = _kept(known, signed, accepts=None if is_newest else rules.accepts)
+    for each in [*seen, *_seen_by_others(rules, keys[0])]:
         yield from compare(session, shown.prefix, each, signed)
         if each.checkpoint.size > signed.checkpoint.size:
             raise Late(f"the registry shows {signed.checkpoint.size} entries, and {each.checkpoint.size} were seen")
@@ -209,6 +210,26 @@ def _signed(
             if not rules.policy.is_met(list(verified(signed.note, witnesses))):
                 raise Late("the witnesses that the policy asks for have not signed the checkpoint")
     return Epoch(shown, keys, signed, at_s)
+
+
+def _kept(known: Seen | None, signed: Signed, *, accepts: bool | None) -> list[Signed]:
+    """The checkpoint that was seen of an epoch, if there is one to compare.
+
+    Where an epoch no longer has all that was seen, and another one was begun for that, a person has to accept it:
+    nothing is left to compare then. `accepts` is None for the newest one. Raises `NotAnnounced`.
+    """
+    if known is None:
+        return []
+    kept = _opened_seen(known)
+    origin, size, _, _ = signed.checkpoint
+    if accepts is None or kept.checkpoint.size <= size:
+        return [kept]
+    if accepts:
+        return []
+    raise NotAnnounced(
+        f"the registry shows {size} entries of {origin}, of which {kept.checkpoint.size} were seen, and another log "
+        "after it"
+    )
 
 
 def _seen_by_others(rules: Rules, key: VerifierKey) -> list[Signed]:
@@ -249,6 +270,8 @@ class _Reading(NamedTuple):
 def _walk(session: Session, epoch: Epoch, how: _Reading) -> Flow[Entries]:
     """Read the new entries of an epoch, and at least the last, which says whether it has ended."""
     checkpoint = epoch.signed.checkpoint
+    if not checkpoint.size:
+        raise Forged(f"the checkpoint of {checkpoint.origin} has no entries, and no log is signed before its first one")
     seen = _opened_seen(how.known) if how.known else None
     seen_at = verified(seen.note, [epoch.keys[1]]).values() if seen else ()
     entries = Entries(
