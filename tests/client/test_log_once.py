@@ -116,7 +116,7 @@ def test_what_is_known_of_another_log_is_forgotten(site: LogSite) -> None:
     known: Known = {}
     follow(site, None, replace(RULES, known=known))
     assert follow(site, None, replace(RULES, known=known)).faults == []
-    assert len(known) == 2
+    assert len(known) == 3  # the signature, the consent, and the log
 
 
 def test_entries_that_are_read_again_after_an_interruption_are_no_second_ones(site: LogSite) -> None:
@@ -131,6 +131,25 @@ def test_entries_that_are_read_again_after_an_interruption_are_no_second_ones(si
         follow(site, seen, rules)
     site.lie = honest
     assert follow(site, seen, rules).faults == []
+
+
+def test_what_is_known_in_part_or_of_another_log_is_read_again(site: LogSite) -> None:
+    site.newest.entries.append(TRIGGER.data)
+    site.grow(300)
+    seen = follow(site).seen
+    other = LogSite([opened_epoch(2)])
+    other.newest.entries += [TRIGGER.data, trigger_fact(9_999).data]
+    of_other: Known = {}
+    follow(other, None, replace(RULES, known=of_other))
+    in_part: Known = {}
+    site.lie = lambda path, content: b"" if path.endswith("entries/001.p/44") else content
+    with pytest.raises(Forged):
+        follow(site, seen, replace(RULES, known=in_part))
+    site.lie = lambda _, content: content
+    site.newest.entries += [trigger_fact(9_999).data, trigger_fact(299).data]
+    for known in (in_part, of_other):
+        faults = follow(site, seen, replace(RULES, known=known)).faults
+        assert [each.split(": ")[0] for each in faults] == ["entry 301 of site.example/log/1"] * 2
 
 
 DOMAIN = {"name": TRIGGER.domain, "version": "1"}

@@ -42,9 +42,6 @@ class KnownRecords(MutableMapping[bytes, bytes]):
     def __len__(self) -> int:
         return self._connection.execute("SELECT count(*) FROM known").fetchone()[0]
 
-    def __bool__(self) -> bool:
-        return self._connection.execute("SELECT EXISTS (SELECT 1 FROM known)").fetchone()[0] == 1
-
     def clear(self) -> None:
         """Forget everything."""
         self._connection.execute("DELETE FROM known")

@@ -61,8 +61,9 @@ class Rules:
     not announced. `on_entry` gets each new entry once the tree has proved it. Who has seen nothing begins with the
     newest epoch, with the oldest of which `against` has a note, or with `from_start` with the oldest of all.
 
-    `known` has what the log has a record of, so that a second entry of a record is told. Keep it with `seen`: an empty
-    one is filled by reading the epoch again; without one, only new entries are compared with each other.
+    `known` has what the log has a record of, so that a second entry of a record is told. Keep it with `seen`: one that
+    is empty, filled in part or of another log is filled by reading the epoch that was seen again; without one, only new
+    entries are compared with each other.
     """
 
     now_s: int
@@ -92,9 +93,11 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
     """
     epochs = yield from parts.epochs(session)
     chain = _chain(epochs, seen, rules)
-    is_all_known = bool(rules.known) and seen is not None and [seen.origin] == [each.origin for each in chain[:1]]
-    rereads = seen is not None and rules.known is not None and not is_all_known
     once = Once({} if rules.known is None else rules.known)
+    is_all_known = (
+        seen is not None and [seen.origin] == [each.origin for each in chain[:1]] and once.is_whole(seen.vkeys[0])
+    )
+    rereads = seen is not None and rules.known is not None and not is_all_known
     if not is_all_known:
         once.known.clear()
     found: Progress | None = None
@@ -123,6 +126,7 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
         before = epoch
     if found is None or before is None:
         raise Late("the registry shows no log")
+    once.complete(found.seen.vkeys[0])
     if before.last is not None and not found.faults:
         raise Late(f"{before.shown.origin} has ended, and the registry does not show the epoch after it")
     found.faults += _not_shown(rules, epochs)

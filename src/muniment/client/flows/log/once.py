@@ -11,6 +11,8 @@ from muniment.ipfs.cid import Cid
 from muniment.tlog.entries import DeactivationFact, Entry, FunctionFact, TriggerFact
 
 _KEY_BYTES: Final = 16
+# Keys of names are longer.
+_WHOLE: Final = b"whole"
 Known = MutableMapping[bytes, bytes]
 
 
@@ -19,10 +21,19 @@ class Once:
     """The records in the entries so far.
 
     `known` has for each name 16 bytes, and as many for the place of its entry; of a function, for what its entries say.
-    So an entry that is read a second time, after an interruption, is no second entry.
+    So an entry that is read a second time, after an interruption, is no second entry. It also has the key of the epoch
+    up to which it is whole: one that was filled in part, or for another log, has to be filled again.
     """
 
     known: Known
+
+    def is_whole(self, vkey: str) -> bool:
+        """Whether the names of all records in the epoch with this key are known, as far as they were seen."""
+        return self.known.get(_WHOLE) == key_of(vkey)
+
+    def complete(self, vkey: str) -> None:
+        """Note that all entries up to those of the epoch with this key were read."""
+        self.known[_WHOLE] = key_of(vkey)
 
     def faults(self, fact: Entry | None, place: str) -> Iterator[str]:
         """What the entry at a place repeats, or contradicts. The names of its record are known afterwards."""
