@@ -10,9 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 from click.testing import CliRunner
-from facades_world import CHAIN_ID, new_intent, signer
+from facades_world import CHAIN_ID, draft, new_intent, signer
 from lies import in_place_of, lies
 
+from builders import event, once
 from followed_world import Site, changing, followed_registry
 from middle import Answered, Behaviour, always, honest
 from muniment.cli.main import main
@@ -27,7 +28,10 @@ UNCOVERED = ("claim", "not read")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with followed_registry(tmp_path_factory.mktemp("fields")) as made:
-        with Registry(made.url, operator_key=made.operator_key) as registry:
+        with Registry(made.url, signer=signer(7), operator_key=made.operator_key) as registry:
+            (function,) = registry.functions.list()
+            for config in (event(), once()):
+                registry.triggers.create(draft(function.cid, config=config, input={"to": signer(7).address}))
             for generation in (1, 2):
                 intent = registry.intents.put(new_intent(generation))
                 registry.intents.propose(intent.hash, sign_proposal(
@@ -49,9 +53,11 @@ def places(site: Site) -> dict[str, tuple[str, str, int]]:
     return {
         "Trigger": ("/triggers", "", 1), "TypeMember": ("/triggers", "types.Trigger.*.", 1),
         "Types": ("/triggers", "types.", 1), "CronConfig": ("/triggers", "config.", 0),
+        "EventConfig": ("/triggers", "config.", 2), "OnceConfig": ("/triggers", "config.", 3),
         "RecordedDeactivation": (f"/deactivations/{site.ending}", "", 0),
         "DomainShown": (f"/deactivations/{site.ending}", "domain.", 0), "Function": ("/functions", "", 0),
         "Function by itself": (f"/functions/{cid}", "", 0), "LogEpoch": ("/log", "epochs.*.", 0),
+        "LogShown": ("/log", "", 0),
         "Intent": ("/intents", "", 0), "IntentEvent": ("/intents", "events.*.", 0),
         "MaxFee": ("/intents", "maxFees.*.", 0),
         "Proposal": ("/intents", "proposals.*.", 0), "OperationsIntent": ("/intents", "", 1),
@@ -60,9 +66,9 @@ def places(site: Site) -> dict[str, tuple[str, str, int]]:
 
 
 RECORDS = [
-    "Trigger", "TypeMember", "Types", "CronConfig", "RecordedDeactivation", "DomainShown", "Function",
-    "Function by itself", "LogEpoch", "Intent", "IntentEvent", "MaxFee", "Proposal", "OperationsIntent", "Operation",
-    "OperationsProposal",
+    "Trigger", "TypeMember", "Types", "CronConfig", "EventConfig", "OnceConfig", "RecordedDeactivation", "DomainShown",
+    "Function", "Function by itself", "LogEpoch", "LogShown", "Intent", "IntentEvent", "MaxFee", "Proposal",
+    "OperationsIntent", "Operation", "OperationsProposal",
 ]  # fmt: skip
 LISTING = {"/triggers": "?sort=1", "/functions": "?sort=1", "/intents": "?sort=1&generation=all"}
 
