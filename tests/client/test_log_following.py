@@ -293,3 +293,13 @@ def test_the_witnesses_of_a_policy_must_have_signed(site: LogSite) -> None:
         follow(site, None, replace(RULES, policy=policy))
     site.newest.more_keys.append(witness)
     assert follow(site, None, replace(RULES, policy=policy)).size == 2
+
+
+def test_a_policy_that_names_logs_is_of_no_other_one(site: LogSite) -> None:
+    for key, is_right in ((site.newest.keys[0], True), (opened_epoch(7).keys[0], False)):
+        policy = parse_policy(f"log {key.verifier.text}\nquorum none\n".encode())
+        if is_right:
+            assert follow(site, None, replace(RULES, policy=policy)).size == 2
+        else:
+            with pytest.raises(Late, match=r"the policy names other logs than site\.example/log/1\+"):
+                follow(site, None, replace(RULES, policy=policy))

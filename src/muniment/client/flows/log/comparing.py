@@ -8,6 +8,7 @@ from muniment.client.failures import Forged
 from muniment.client.flows.log import parts
 from muniment.errors import LogPartNotFound
 from muniment.tlog.checkpoints import Checkpoint, open_checkpoint
+from muniment.tlog.notes import verified
 from muniment.tlog.tiles import hashes_from, tiles_for
 from muniment.tlog.tree import Range, check_consistency, consistency_ranges, hashes_of, nodes_of, root_hash
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from muniment.client.steps import Flow
     from muniment.tlog.keys import VerifierKey
     from muniment.tlog.notes import Note
+    from muniment.tlog.policy import Policy
 
 
 class Signed(NamedTuple):
@@ -51,6 +53,14 @@ def opened(note: Note, key: VerifierKey) -> Signed:
         return Signed(note, open_checkpoint(note, key))
     except ValueError as error:
         raise Forged(str(error)) from error
+
+
+def check_policy(policy: Policy, signed: Signed, key: VerifierKey) -> None:
+    """Check that the witnesses have signed, and that the policy names the log of `key`, if any. Raises `Late`."""
+    if policy.logs and key not in [party.key for party in policy.logs]:
+        raise Late(f"the policy names other logs than {key.text}")
+    if not policy.is_met(list(verified(signed.note, [party.key for party in policy.witnesses.values()]))):
+        raise Late("the witnesses that the policy asks for have not signed the checkpoint")
 
 
 def compare(session: Session, prefix: str, seen: Signed, shown: Signed) -> Flow[None]:

@@ -11,7 +11,7 @@ import msgspec
 
 from muniment.client.failures import Forged
 from muniment.client.flows.log import parts
-from muniment.client.flows.log.comparing import Late, Signed, compare, opened, origin_of
+from muniment.client.flows.log.comparing import Late, Signed, check_policy, compare, opened, origin_of
 from muniment.client.flows.log.entering import Entries, OnEntry
 from muniment.client.flows.log.once import Known, Once
 from muniment.client.flows.log.succession import (
@@ -210,9 +210,7 @@ def _signed(
     if is_newest:
         _check_age(shown, at_s, rules.now_s)
         if rules.policy is not None:
-            witnesses = [party.key for party in rules.policy.witnesses.values()]
-            if not rules.policy.is_met(list(verified(signed.note, witnesses))):
-                raise Late("the witnesses that the policy asks for have not signed the checkpoint")
+            check_policy(rules.policy, signed, keys[0])
     return Epoch(shown, keys, signed, at_s)
 
 
