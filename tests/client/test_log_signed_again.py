@@ -26,6 +26,11 @@ from proving import NODE, Failed, prove
 each_lie = pytest.mark.parametrize("lie", LIES, ids=[each.tell.__name__ for each in LIES])
 
 
+@pytest.fixture(autouse=True)
+def proofs_of_forks_go_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with followed_registry(tmp_path_factory.mktemp("log")) as made:
@@ -171,10 +176,7 @@ def index_of(name: str, registry: Registry, site: Site, front: Front) -> int | N
     return next((at for at, entry in enumerate(front.entries) if entry.startswith(beginning)), None)
 
 
-def test_two_logs_are_found_when_checkpoints_are_compared(
-    front: Front, entries: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # the proof of a fork is written here
+def test_two_logs_are_found_when_checkpoints_are_compared(front: Front, entries: list[bytes], tmp_path: Path) -> None:
     (tmp_path / "honest.note").write_bytes(Front(front.site, entries, secret=SECRET).epoch.note().data)
     change_a_record(front)
     for secret, words in ((OWN_SECRET, "under another key than a checkpoint"), (SECRET, "has signed two histories")):
