@@ -95,11 +95,26 @@ async def test_a_stream_whose_client_owes_rests_and_then_goes_on(hub: Hub, conte
             text = await anext(texts)
             seen += text.count(b"data: ")
             if seen == 100:
-                assert purse.owed == [8]
+                assert purse.owed == [4 + 100 // 80 + len(text) // 1_024]
     await texts.aclose()
     # Before each page the limit is asked; three times there was no room.
     assert purse.asked == len(purse.owed) + 3
     assert len(purse.owed) == 4
+
+
+async def test_a_page_of_a_stream_is_charged_for_the_rows_that_its_filter_leaves_out(
+    hub: Hub, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a page of GET /events is."""
+    monkeypatch.setattr(reading, "WALKED_MAX", 170)
+    epoch, purse = await context.epochs.number(context.database), Purse()
+    walking = asyncio.create_task(drain(stream_of(hub, epoch, purse, "a", NOBODYS)))
+    async with asyncio.timeout(60):
+        while len(purse.owed) < 2:
+            await asyncio.sleep(0.01)
+    walking.cancel()
+    await asyncio.gather(walking, return_exceptions=True)
+    assert purse.owed[:2] == [4 + 170 // 80] * 2
 
 
 async def test_a_stream_that_rests_or_finds_nothing_shows_its_place_all_the_same(

@@ -162,7 +162,7 @@ class Hub:
             found = await read_slice(self.context.database, seq, wanted, PIECE_EVENTS_MAX)
             text = b"".join([event_text(event, source) for event in found.events])
             await asyncio.sleep(_REST_PER_WORK * (loop.time() - begun))
-        return Piece(text, len(found.events), found.last_seq)
+        return Piece(text, len(found.events), found.last_seq, found.walked)
 
     @property
     def source(self) -> Source:

@@ -22,11 +22,15 @@ _PIECES_KEPT: Final = 256
 
 
 class Piece(NamedTuple):
-    """Some events as text/event-stream, how many they are, and the number up to which the feed was walked for them."""
+    """Some events as text/event-stream, how many they are, and the number up to which the feed was walked for them.
+
+    `walked` are the rows of the database that were read for it.
+    """
 
     text: bytes
     events: int
     last_seq: int
+    walked: int = 0
 
 
 class RecentEvents:

@@ -12,7 +12,16 @@ from muniment.feed.events import CloudEvent, encode_event
 from muniment.feed.filters import FilterQuery
 from muniment.feed.hub import Hub
 from muniment.feed.position import Position
-from muniment.feed.reading import Slice, begin, check_position, read_slice, source_of
+from muniment.feed.reading import (
+    PAGE_UNITS,
+    SENT_BYTES_PER_UNIT,
+    WALKED_PER_UNIT,
+    Slice,
+    begin,
+    check_position,
+    read_slice,
+    source_of,
+)
 from muniment.http.operation import Answer, operation
 from muniment.http.paging import link_behind
 from muniment.http.reply import JSON, NO_STORE, Ready
@@ -24,10 +33,7 @@ LIMIT_MAX: Final = 500
 LIMIT_DEFAULT: Final = 100
 # Proxies end an answer that does not begin within 60 seconds, unless they are told otherwise; some after 30.
 WAIT_SECONDS_MAX: Final = 30
-# An event has 300 to 500 bytes, and takes half a unit at most.
-_COST: Final = Cost(4, sent_bytes_per_unit=1_024)
-# Rows that are walked for a filter, which leaves most of them out, for one unit.
-_WALKED_PER_UNIT: Final = 80
+_COST: Final = Cost(PAGE_UNITS, sent_bytes_per_unit=SENT_BYTES_PER_UNIT)
 
 
 class EventQuery(FilterQuery, frozen=True):
@@ -83,13 +89,13 @@ async def _read(context: Context, hub: Hub, request: Request, query: EventQuery,
     """The page behind the cursor, after the wait that the client wants. Raises `CursorTooOld`."""
     wanted = query.chosen()
     found = await read_slice(context.reader_for(request), cursor.seq, wanted, query.limit)
-    request.due_units += found.walked // _WALKED_PER_UNIT
+    request.due_units += found.walked // WALKED_PER_UNIT
     if query.wait and found.is_caught_up and not found.events:
         await hub.wait_behind(request, found.last_seq, wanted, query.wait)
         await check_position(context, context.database, cursor)  # another epoch may have begun
         # Not from a replica, which may be behind the event that the hub has seen.
         found = await read_slice(context.database, found.last_seq, wanted, query.limit)
-        request.due_units += found.walked // _WALKED_PER_UNIT
+        request.due_units += found.walked // WALKED_PER_UNIT
     if found.events and context.wrote is not None:
         context.wrote(context.client(request))  # what the client reads next must not be older than these events
     return found

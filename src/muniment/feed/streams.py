@@ -13,7 +13,7 @@ import structlog
 
 from muniment.errors import CursorTooOld, Unavailable
 from muniment.feed.position import Position
-from muniment.feed.reading import begin, check_position
+from muniment.feed.reading import PAGE_UNITS, SENT_BYTES_PER_UNIT, WALKED_PER_UNIT, begin, check_position
 from muniment.wire import encode
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ _RESET: Final = (
     "events behind this position are no longer kept, or the registry was restored or moved. This stream goes on with "
     "what happens from now on: list what you follow (GET /triggers, /functions, /intents)"
 )
-# Charged for each page that is read for this stream alone: 0.2 ms, for a walk over 5,000 rows, or for a hundred events.
-_PAGE_UNITS: Final = 8
 
 _access = structlog.get_logger("muniment.access")
 
@@ -114,19 +112,23 @@ class EventStream:
         if self._seq >= recent.begin_seq:
             await follower.wait()
             return b""
-        if wait_ns := self._request.client.client.wait_ns(_PAGE_UNITS):
-            with suppress(TimeoutError):  # the client has used up its limit: it goes on when it has room for a page
+        if wait_ns := self._request.client.client.wait_ns(PAGE_UNITS):
+            with suppress(TimeoutError):  # the client has used up its limit: it goes on when it has paid its pages
                 async with asyncio.timeout(wait_ns / 1e9):
                     await follower.wait()
             return b""
         return await self._read_page()
 
     async def _read_page(self) -> bytes:
-        self._request.owe(self._request.client.client, _PAGE_UNITS)
+        """The next page, which is read for this stream alone; its client owes for it what GET /events charges."""
+        owed = PAGE_UNITS
         try:
             piece = await self._hub.read_page(self._request.client.name, self._seq, self._wanted)
+            owed += piece.walked // WALKED_PER_UNIT + len(piece.text) // SENT_BYTES_PER_UNIT
         except CursorTooOld:
             return await self._reset()
+        finally:
+            self._request.owe(self._request.client.client, owed)
         self._seq = piece.last_seq
         self._count(piece)
         return piece.text
