@@ -12,7 +12,7 @@ from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from feed_writing import add_events
 from muniment.app import Application
 from muniment.context import Context
-from muniment.http.request import ClientGone, Request
+from muniment.http.request import NO_BODY, ClientGone, Request
 from muniment.settings import Settings
 
 pytestmark = [pytest.mark.one_engine, pytest.mark.spoils_events]
@@ -106,3 +106,34 @@ async def test_a_page_of_events_is_charged_for_its_events_and_for_the_rows_that_
     unmatched = f"/events?cursor={start}&owner={Wallet(99).address}"
     assert await charged(client, context, unmatched) == 4 + 1_000 // 80
     assert await charged(client, context, "/events?limit=500") == 4
+
+
+@pytest.mark.parametrize(
+    ("target", "fields"),
+    [
+        ("/triggers?limit=1&a=" + "%41" * 5_000, []),
+        ("/triggers/" + "%41" * 5_000, []),
+        ("/nothing" + "/" * 15_000, []),
+        ("/triggers?limit=1", [(b"if-none-match", b"," * 15_000)]),
+        ("/events/stream?types=none", [(b"a", b"b" * 15_000)]),
+        ("/users/api-key", [(b"x-auth-token", b"a." * 7_500)]),
+    ],
+    ids=["query", "path", "unknown path", "field", "stream", "credential"],
+)
+async def test_a_long_head_is_charged_for_its_length(
+    app: Application, context: Context, target: str, fields: list[tuple[bytes, bytes]]
+) -> None:
+    """Its parts are decoded, split and compared, whatever the operation costs; a usual head is part of that."""
+    path, _, query = target.partition("?")
+
+    async def charged_for(path: str, query: str, fields: list[tuple[bytes, bytes]], size: int) -> int:
+        named = dict(fields)
+        request = Request(
+            "GET", path, query.encode(), fields, NO_BODY, peer="192.0.2.1", named=named, head_bytes_max=size
+        )
+        before = context.limiter.units_charged("client")
+        await app.respond(request)
+        return context.limiter.units_charged("client") - before
+
+    usual = await charged_for(path[:20], query[:20], [(name, value[:20]) for name, value in fields], 900)
+    assert await charged_for(path, query, fields, 20_000) >= usual + 14_000 // 512

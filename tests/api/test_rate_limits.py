@@ -163,18 +163,18 @@ async def test_a_wrong_credential_is_charged_to_the_address(client: httpx2.Async
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("headers", "expected"),
     [
-        [("x-auth-token", "a"), ("x-auth-token", "b")],
-        [("x-long", "x" * 40_000)],
-        [],
+        ([("x-auth-token", "a"), ("x-auth-token", "b")], QUOTA),
+        ([("x-long", "x" * 40_000)], 1),  # 77 units each
+        ([], QUOTA),
     ],
 )
 async def test_a_refusal_before_a_credential_is_charged_to_the_address(
-    client: httpx2.AsyncClient, headers: list[tuple[str, str]]
+    client: httpx2.AsyncClient, headers: list[tuple[str, str]], expected: int
 ) -> None:
     served, refusal = await drain(client, "GET", "/users/api-key", headers=headers)
-    assert (served, refusal.json()["code"]) == (QUOTA, "rate-limited")
+    assert (served, refusal.json()["code"]) == (expected, "rate-limited")
 
 
 async def test_a_long_body_is_charged_by_its_length_however_it_comes(client: httpx2.AsyncClient) -> None:

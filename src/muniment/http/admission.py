@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from muniment.errors import Overloaded
-from muniment.limits.costs import READ
+from muniment.limits.costs import HEAD_BYTES_FREE, HEAD_BYTES_PER_UNIT, READ
 from muniment.limits.held import HeldBodies
 from muniment.limits.turns import Turns
 
@@ -50,21 +50,24 @@ class Admission:
         Where an operation takes a credential, the code that checks the credential charges its wallet.
         """
         client = request.client = self._client(request)
+        long = _units_of_head(request)
         if operation is None:
-            request.charge(client.client, READ.units)
+            request.charge(client.client, READ.units + long)
             return
         cost = operation.cost
         if not cost.units:
+            if long:
+                request.owe(client.client, long)
             return
         if operation.takes_credential:
-            request.wallet_units = cost.units
+            request.wallet_units = cost.units + long
         elif cost.policy == "client":
-            request.charge(client.client, cost.units)
+            request.charge(client.client, cost.units + long)
         elif cost.policy == "health":
-            request.charge(client.health, cost.units)
+            request.charge(client.health, cost.units + long)
         else:
             request.charge(client.login if cost.policy == "login" else client.stop, 1)
-            request.owe(client.client, cost.units)
+            request.owe(client.client, cost.units + long)
         if self.overload.refuses(operation.sheds):
             self.overload.refused += 1
             request.wait_s = _OVERLOADED_SECONDS
@@ -73,7 +76,7 @@ class Admission:
     def charge_refused(self, request: Request) -> None:
         """Charge a request whose credential was refused. Raises `RateLimited` when the client's limit is used up."""
         request.wallet_units = 0
-        request.charge(request.client.client, READ.units)
+        request.charge(request.client.client, READ.units + _units_of_head(request))
 
     def owe(self, request: Request, operation: Operation, reply: Reply) -> Reply:
         """Charge the costs that are known only now; those of a long answer are charged while it is sent."""
@@ -104,6 +107,14 @@ class Admission:
         if client is not self._limiter.client(request.peer) and len(self._forwarders) < _FORWARDERS_MAX:
             self._forwarders.add(request.peer)
         return client
+
+
+def _units_of_head(request: Request) -> int:
+    """Units that are due for the length of the head; most are short and cost none."""
+    if request.head_bytes_max <= HEAD_BYTES_FREE:
+        return 0
+    size = len(request.path) + len(request.query) + sum(len(name) + len(value) for name, value in request.fields)
+    return max(size - HEAD_BYTES_FREE, 0) // HEAD_BYTES_PER_UNIT
 
 
 class _Sent:
