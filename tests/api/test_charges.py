@@ -12,6 +12,7 @@ from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from feed_writing import add_events
 from muniment.app import Application
 from muniment.context import Context
+from muniment.http.reply import Ready
 from muniment.http.request import NO_BODY, ClientGone, Request
 from muniment.settings import Settings
 
@@ -137,3 +138,16 @@ async def test_a_long_head_is_charged_for_its_length(
 
     usual = await charged_for(path[:20], query[:20], [(name, value[:20]) for name, value in fields], 900)
     assert await charged_for(path, query, fields, 20_000) >= usual + 14_000 // 512
+
+
+async def test_the_answer_to_an_unknown_path_of_the_console_does_not_grow_with_its_depth(app: Application) -> None:
+    """Each link of a page leads up to the root."""
+    accept = [(b"accept", b"text/html")]
+    for depth in (10, 10_000):
+        request = Request(
+            "GET", "/console/" + "a/" * depth, b"", accept, NO_BODY,
+            peer="192.0.2.1", named=dict(accept), head_bytes_max=20_100,
+        )  # fmt: skip
+        reply = await app.respond(request)
+        assert isinstance(reply, Ready)
+        assert (reply.status, len(reply.body) < 2**14) == (404, True), len(reply.body)

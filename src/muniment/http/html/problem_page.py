@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from muniment.http.accept import media_ranges, named_quality
 from muniment.http.html.frame import Page, plain
@@ -15,10 +15,16 @@ if TYPE_CHECKING:
     from muniment.http.html.markup import Html
     from muniment.http.reply import Headers, Ready
 
+# Slashes of a path. Those of the console's own pages have at most five.
+_DEPTH_MAX: Final = 16
+
 
 def is_for_reader(path: str, accept: str) -> bool:
-    """Whether a request asks for a page of the console, as browsers do when somebody follows a link."""
-    if path != "/console" and not path.startswith("/console/"):
+    """Whether a request asks for a page of the console, as browsers do when somebody follows a link.
+
+    A path that is deeper than all pages gets no page: each of its links would have to lead up all the way.
+    """
+    if (path != "/console" and not path.startswith("/console/")) or path.count("/") > _DEPTH_MAX:
         return False
     return named_quality(media_ranges([accept]), "text/html") > 0
 
