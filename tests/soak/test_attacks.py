@@ -1,140 +1,154 @@
-"""`make soak`: honest clients beside each attack in turn, ATTACK_SECONDS (60) each; what they felt, as a table."""
+"""`make soak`: honest clients beside each attack in turn, ATTACK_SECONDS (60) each; what they felt, as a table.
+
+ATTACKS names those to do, by a regular expression; ATTACKED_PYTHON is the interpreter of another revision.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
-import secrets
+import re
+import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 
 import httpx2
 import pytest
 
 import attacking
-from attacked import LIMITS, prepare
-from builders import TriggerDraft, Wallet
+from attacked import LIMITS, furnish, prepare
+from attacking_wallets import FILLING
+from honest import HEAD, Felt, Honest
+from mounts import mounted, needs_mounts
+from ports import free_port
 from postgres import Cluster
-from service import Service
+from service import START_SECONDS_MAX, Service
 
 SECONDS = float(os.environ.get("ATTACK_SECONDS", "60"))
-_ANSWER_SECONDS_MAX = 60
+CHOSEN = re.compile(os.environ.get("ATTACKS", ""))
+PYTHON = Path(os.environ.get("ATTACKED_PYTHON", sys.executable))
+# Times as long as the others: its receivers need 15 seconds to be slow once.
+LONGER = {"receivers that are slow by turns": 4}
 # The p99 of reads beside an attack, over the one beside nothing. What is quicker than this many milliseconds is well.
-TIMES_AS_SLOW_MAX, SLOW_MS = 5, 50
-
-
-@dataclass
-class Felt:
-    """What honest clients felt, and what the service took."""
-
-    reads: list[float] = field(default_factory=list[float])
-    refused: int = 0
-    written: list[str] = field(default_factory=list[str])
-    lost: int = 0
-    mib: float = 0.0
-    descriptors: int = 0
-
-    def millis(self, share: float) -> float:
-        times = sorted(self.reads) or [float("inf")]
-        return 1_000 * times[int(len(times) * share)]
-
-    def row(self, attack: str) -> str:
-        return (
-            f"| {attack} | {len(self.reads):,} | {self.millis(0.5):.1f} | {self.millis(0.99):.1f} | {self.refused} "
-            f"| {len(self.written)} | {self.lost} | {self.mib:.0f} | {self.descriptors:,} |"
-        )
-
-
-HEAD = (
-    "| beside | reads | p50, ms | p99, ms | refused | writes | lost | MiB at most | descriptors at most |\n"
-    "|---|---|---|---|---|---|---|---|---|"
-)
+TIMES_AS_SLOW_MAX, SLOW_MS = 5, 20
+NODE_PORT = str(free_port())
+SILENT_NAMES = Path(attacking.__file__).with_name("silent_names.py")
+# What a stranger may do, and whom the registry asks.
+OPEN = {
+    "MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_WEBHOOKS": "users", "MUNIMENT_LOG_LEVEL": "error",
+}  # fmt: skip
+# While the attacks last, the last bundle of the log stays as long as it is.
+STILL = {"MUNIMENT_TLOG_INTERVAL_S": "86400"}
 
 
 @contextmanager
-def served(folder: Path, engine: str, workers: int) -> Generator[Service]:
+def served(folder: Path, environment: dict[str, str], workers: int = 1) -> Generator[Service]:
+    chains = folder / "chains.toml"
+    chains.write_text(f'[[chains]]\nid = 8453\nrpc_urls = ["http://127.0.0.1:{NODE_PORT}"]\n')
+    given = {**OPEN, "MUNIMENT_CHAINS_FILE": str(chains), **environment}
+    program = (str(SILENT_NAMES),)
+    with Service(
+        folder / "data", workers=workers, program=program, python=PYTHON, environment=given, sheds=True
+    ) as service:  # fmt: skip
+        yield service
+
+
+@contextmanager
+def database_of(engine: str) -> Generator[str]:
+    """The URL of a database on PostgreSQL; empty for SQLite."""
     if engine == "sqlite":
-        with Service(folder / "data", workers=workers, environment=LIMITS, sheds=True) as service:
-            yield service
+        yield ""
         return
     with Cluster(fsync=True) as cluster:
-        environment = {
-            "MUNIMENT_DATABASE_URL": asyncio.run(cluster.create_database("site")), "MUNIMENT_MIGRATE_AT_START": "true",
-        }  # fmt: skip
-        with Service(folder / "data", workers=workers, environment=LIMITS | environment, sheds=True) as service:
-            yield service
+        yield asyncio.run(cluster.create_database("site"))
 
 
 @pytest.mark.parametrize(("engine", "workers"), [("sqlite", 1), ("sqlite", 2), ("postgres", 1)])
 def test_honest_clients_are_served_beside_every_attack(tmp_path: Path, engine: str, workers: int) -> None:
-    print(f"\n{engine}, {workers} process(es), {SECONDS:g} s each\n\n{HEAD}")
-    with served(tmp_path, engine, workers) as service:
+    with database_of(engine) as url:
+        stored = {"MUNIMENT_DATABASE_URL": url, "MUNIMENT_MIGRATE_AT_START": "true"} if url else {}
+        with served(tmp_path, stored) as service:
+            cid, sig = asyncio.run(prepare(service.url))
+            asyncio.run(furnish(service.url, service.data_dir, url, cid))
+            operator = operator_of(service, stored)
+        with served(tmp_path, LIMITS | stored | STILL, workers) as service:
+            print(f"\n{engine}, {workers} process(es), {SECONDS:g} s each\n\n{HEAD}")
+            table = rows(service, [name for name in attacking.NAMES if CHOSEN.search(name)], operator, cid, sig)
+    check(table)
+
+
+@needs_mounts
+def test_owners_are_served_beside_a_stranger_who_fills_the_disk(tmp_path: Path) -> None:
+    """On SQLite, and a disk of 256 MiB."""
+    if not any(map(CHOSEN.search, FILLING)):
+        pytest.skip("this attack was not chosen")
+    with mounted(tmp_path), served(tmp_path, LIMITS) as service:
         cid, sig = asyncio.run(prepare(service.url))
-        rows = {name: asyncio.run(_beside(service, name, cid, sig)) for name in ("nothing", *attacking.NAMES)}
-    assert all(felt.lost == 0 and felt.written and felt.reads for felt in rows.values())
-    bound = max(TIMES_AS_SLOW_MAX * rows["nothing"].millis(0.99), SLOW_MS)
-    assert [name for name, felt in rows.items() if felt.millis(0.99) > bound] == []
+        print(f"\na disk of 256 MiB, {SECONDS:g} s each\n\n{HEAD}")
+        table = rows(service, list(FILLING), operator_of(service, {}), cid, sig)
+    (felt,) = (felt for name, felt in table.items() if name in FILLING)
+    assert (felt.lost, felt.not_ended, felt.gone) == (0, 0, 0)
 
 
-async def _beside(service: Service, attack: str, cid: str, sig: str) -> Felt:
-    felt = Felt()
-    command = [sys.executable, attacking.__file__, attack, service.url.rpartition(":")[2], str(SECONDS)]
-    attacker = None if attack == "nothing" else await asyncio.create_subprocess_exec(*command)
-    tasks = [asyncio.create_task(each) for each in (_read(service.url, sig, felt), _write(service.url, cid, felt))]
-    tasks.append(asyncio.create_task(_weigh(service, felt)))
-    await asyncio.wait(tasks, timeout=SECONDS)
-    for task in tasks:
-        assert not task.done(), task.exception()
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    if attacker is not None:
-        await attacker.wait()
-    async with httpx2.AsyncClient(base_url=service.url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
-        for written in felt.written:
-            felt.lost += (await client.get(f"/triggers/{written}")).status_code != 200
-    print(felt.row(attack), flush=True)
-    return felt
+def operator_of(service: Service, stored: dict[str, str]) -> str:
+    """The key of a new operator, by the command of the release that serves."""
+    command = [str(PYTHON), "-m", "muniment", "operators", "add", "soak", "--data-dir", str(service.data_dir)]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MUNIMENT_")}
+    done = subprocess.run(
+        command, env=inherited | stored | OPEN, capture_output=True, text=True, timeout=START_SECONDS_MAX, check=True
+    )
+    return done.stdout.strip()
 
 
-async def _read(url: str, sig: str, felt: Felt) -> None:
-    """A trigger by its signature, fifty times a second; what takes long delays none of what follows by more."""
-    async with httpx2.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
-        while True:
-            began = time.monotonic()
-            try:
-                status = (await client.get(f"/triggers/{sig}")).status_code
-            except httpx2.TransportError:
-                status = 0
-            if status == 200:
-                felt.reads.append(time.monotonic() - began)
-            else:
-                felt.refused += 1
-            await asyncio.sleep(max(0.0, began + 0.02 - time.monotonic()))
+def rows(service: Service, names: list[str], operator: str, cid: str, sig: str) -> dict[str, Felt]:
+    """Do it, and show each row as it is known."""
+    behind = first_position(service.url)
+    table: dict[str, Felt] = {}
+    for name in ("nothing", *names):
+        honest = Honest(service, operator, cid, sig, behind)
+        table[name] = asyncio.run(_beside(honest, service, name))
+        print(table[name].row(name, table["nothing"]), flush=True)
+    return table
 
 
-async def _write(url: str, cid: str, felt: Felt) -> None:
-    """A trigger of a new wallet, five times a second."""
-    async with httpx2.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS_MAX, trust_env=False) as client:
-        for number in count(secrets.randbits(64)):
-            body = TriggerDraft(cid, Wallet(number), inputs={"note": "string"}, input={"note": "short"}).signed()
-            try:
-                if (await client.post("/triggers", json=body)).status_code == 200:
-                    felt.written.append(body["sig"])
-            except httpx2.TransportError:
-                felt.refused += 1
-            await asyncio.sleep(0.2)
+def first_position(url: str) -> str:
+    """The one before the first event (`muniment.feed.position`)."""
+    newest = httpx2.get(f"{url}/events").links["next"]["url"].partition("cursor=")[2]
+    epoch = base64.urlsafe_b64decode(newest + "=" * (-len(newest) % 4))[:11]
+    return base64.urlsafe_b64encode(epoch + b"0").decode().rstrip("=")
 
 
-async def _weigh(service: Service, felt: Felt) -> None:
-    """Resident memory and open descriptors of all processes (proc(5))."""
-    while True:
-        folders = [Path(f"/proc/{pid}") for pid in (service.pid, *service.worker_pids())]
-        pages = sum(int((each / "statm").read_text().split()[1]) for each in folders)
-        felt.mib = max(felt.mib, pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
-        felt.descriptors = max(felt.descriptors, sum(len(list((each / "fd").iterdir())) for each in folders))
-        await asyncio.sleep(0.2)
+async def _beside(honest: Honest, service: Service, attack: str) -> Felt:
+    seconds = SECONDS * LONGER.get(attack, 1)
+    with honest.hooked():
+        await honest.prepare(seconds)
+        command = [sys.executable, attacking.__file__, attack, service.url.rpartition(":")[2], str(seconds)]
+        environment = {**os.environ, "ATTACK_NODE_PORT": NODE_PORT}
+        attacker = None
+        if attack != "nothing":
+            attacker = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+            assert attacker.stdout is not None
+            assert await attacker.stdout.readline() == b"begun\n"
+        return await honest.felt_beside(attacker, seconds)
+
+
+def check(table: dict[str, Felt]) -> None:
+    """What must hold beside each attack."""
+    bound = max(TIMES_AS_SLOW_MAX * table["nothing"].millis(0.99), SLOW_MS)
+    faults = [
+        (name, fault)
+        for name, felt in table.items()
+        for fault, holds in {
+            "reads": felt.millis(0.99) <= bound,
+            "writes": felt.written and not felt.lost,
+            "deactivations": felt.ended and not felt.not_ended,
+            "410": not felt.gone,
+            "events": not felt.not_polled and not felt.not_delivered,
+            "stream": felt.stream_s < float("inf"),
+        }.items()
+        if not holds
+    ]
+    assert faults == []
