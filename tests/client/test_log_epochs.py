@@ -180,3 +180,52 @@ def test_a_log_without_entries_is_not_believed() -> None:
     for rules in (RULES, FROM_START):
         with pytest.raises(Forged, match=r"the checkpoint of site\.example/log/2 has no entries"):
             follow(site, None, rules)
+
+
+def test_a_rotation_is_followed() -> None:
+    site = LogSite()
+    site.grow(300)
+    seen = follow(site).seen
+    new = opened_epoch(2)
+    site.newest.entries.append(CloseFact(new.keys[0].verifier.text).data)
+    new = opened_epoch(2, "rotated", site.newest)
+    site.epochs.append(new)
+    found = follow(site, seen)
+    assert (found.seen.origin, found.size, found.new_entries, found.faults) == ("site.example/log/2", 2, 3, [])
+    assert follow(site, found.seen).new_entries == 0
+    assert follow(site).size == 2
+    heard: list[int] = []
+    follow(site, None, replace(RULES, from_start=True, on_entry=lambda at, _: heard.append(at)))
+    assert heard == [*range(301), 0, 1]
+    # Who saw the last entry before the next epoch began.
+    last = Seen(seen.origin, seen.vkeys, site.epochs[0].note().data.decode())
+    assert follow(site, last).seen == found.seen
+    site.epochs[1] = opened_epoch(2, "rotated", opened_epoch())
+    assert "names another end of site.example/log/1" in follow(site, seen).faults[0]
+
+
+@pytest.mark.parametrize("reason", ["restored", "new"])
+def test_another_log_is_followed_only_if_it_is_accepted(reason: str) -> None:
+    site = LogSite()
+    site.grow(300)
+    seen = follow(site).seen
+    before = site.newest if reason == "restored" else None
+    site.epochs.append(opened_epoch(2, reason, before))
+    with pytest.raises(NotAnnounced, match=r"does not announce site.example/log/2"):
+        follow(site, seen)
+    assert follow(site, seen, replace(RULES, accepts=True)).seen.origin == "site.example/log/2"
+    site.epochs = site.epochs[1:]
+    with pytest.raises(NotAnnounced, match=r"no longer shows the log site.example/log/1"):
+        follow(site, seen)
+    assert follow(site, seen, replace(RULES, accepts=True)).seen.origin == "site.example/log/2"
+
+
+def test_an_epoch_that_names_fewer_entries_than_were_seen_says_so() -> None:
+    site = LogSite()
+    site.grow(300)
+    seen = follow(site).seen
+    short = LogSite()
+    short.grow(200)
+    site.epochs.append(opened_epoch(2, "restored", short.newest))
+    with pytest.raises(NotAnnounced, match="ended with 200 entries, and 300 are shown"):
+        follow(site, seen)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from proving import ASSETS, HERE, NODE, Failed, prove
 
 from builders import Wallet
 from muniment.errors import Invalid
@@ -24,6 +23,7 @@ from muniment.ipfs.cid import DAG_PB, SHA2_256, Cid, CidParts, decode_cid
 from muniment.ipfs.dag_pb import Link, encode_node
 from muniment.ipfs.unixfs import PROFILES, Import, encode_file_data, import_files
 from muniment.wire import iso_time
+from proving import ASSETS, HERE, NODE, Failed, prove
 
 VECTORS = HERE.parent / "vectors"
 BUNDLES = sorted(path for path in (VECTORS / "bundles").iterdir() if path.is_dir())
