@@ -32,8 +32,9 @@ CHOSEN = re.compile(os.environ.get("ATTACKS", ""))
 PYTHON = Path(os.environ.get("ATTACKED_PYTHON", sys.executable))
 # Times as long as the others: its receivers need 15 seconds to be slow once.
 LONGER = {"receivers that are slow by turns": 4}
-# The p99 of reads beside an attack, over the one beside nothing. What is quicker than this many milliseconds is well.
-TIMES_AS_SLOW_MAX, SLOW_MS = 5, 20
+# The p99 of reads beside an attack, over the one beside nothing. What is quicker than this many milliseconds is well:
+# some hundred requests that come at once are answered one after the other, and take 20 to 40 of them.
+TIMES_AS_SLOW_MAX, SLOW_MS = 5, 50
 NODE_PORT = str(free_port())
 SILENT_NAMES = Path(attacking.__file__).with_name("silent_names.py")
 # What a stranger may do, and whom the registry asks.
