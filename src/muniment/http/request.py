@@ -243,13 +243,13 @@ class Request:
         try:
             async for piece in self._chunks_from(taken, bytes_max):
                 if self.held is not None:
-                    self.held.add(self.client.name, len(piece))
+                    self.held.add(self.client.names, len(piece))
                     held += len(piece)
                 pieces.append(piece)
             return b"".join(pieces)
         finally:
             if self.held is not None and held:
-                self.held.remove(self.client.name, held)
+                self.held.remove(self.client.names, held)
 
     async def _chunks_from(self, taken: tuple[bytes, bool] | None, bytes_max: int) -> AsyncGenerator[bytes]:
         """The part of the body that was `taken` already, and the chunks that follow."""

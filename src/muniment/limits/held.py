@@ -1,15 +1,20 @@
-"""A bound on the memory for bodies that arrive in pieces: for the process, and for each client."""
+"""A bound on the memory for bodies that arrive in pieces: for the process, each site of IPv6, and each client."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from muniment.errors import Overloaded
+from muniment.limits.sites import has_most
 
-# Bytes of incomplete bodies in a process and of one client: a thousand JSON bodies of the largest size, and 256.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Bytes of incomplete bodies in a process and of one client: a thousand JSON bodies of the largest size, and 128. So a
+# site of many clients has half of what there is.
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024
-CLIENT_BYTES_MAX: Final = HELD_BYTES_MAX // 4
+CLIENT_BYTES_MAX: Final = HELD_BYTES_MAX // 8
 
 
 class HeldBodies:
@@ -20,23 +25,29 @@ class HeldBodies:
         self._bytes_max = bytes_max
         self._client_bytes_max = client_bytes_max
         self._bytes = 0
-        self._by_client: Counter[str] = Counter()
+        self._by_name: Counter[str] = Counter()
 
     @property
     def held_bytes(self) -> int:
         """The bytes of all clients."""
         return self._bytes
 
-    def add(self, client: str, size: int) -> None:
-        """Count a piece of `size` bytes. Raises `Overloaded`, and counts nothing, beyond a limit."""
-        if self._bytes + size > self._bytes_max or self._by_client[client] + size > self._client_bytes_max:
+    def add(self, names: Sequence[str], size: int) -> None:
+        """Count a piece of `size` bytes; `names` are those of `Client`.
+
+        Raises `Overloaded`, and counts nothing, beyond a limit.
+        """
+        is_full = has_most(names, lambda name: self._by_name[name] + size - 1, self._client_bytes_max)
+        if is_full or self._bytes + size > self._bytes_max:
             raise Overloaded("too many request bodies are arriving at this process; try again in a second")
         self._bytes += size
-        self._by_client[client] += size
+        for name in names:
+            self._by_name[name] += size
 
-    def remove(self, client: str, size: int) -> None:
+    def remove(self, names: Sequence[str], size: int) -> None:
         """Free `size` bytes that were added before."""
         self._bytes -= size
-        self._by_client[client] -= size
-        if not self._by_client[client]:
-            del self._by_client[client]
+        for name in names:
+            self._by_name[name] -= size
+            if not self._by_name[name]:
+                del self._by_name[name]
