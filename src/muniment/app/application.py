@@ -105,6 +105,7 @@ class Application(AsgiAdapter):
         settings = context.settings
         router = Router((*OPERATIONS, *CONSOLE) if settings.console else OPERATIONS)
         self.admission = Admission(context.limiter, context.clients, Overload(random.random, time.monotonic_ns()))
+        context.database.charge_long_reads(self.admission.owe_long_read)
         envelope = Envelope(
             router, self.context, self.admission,
             limits=Limits(settings.body_bytes_max, settings.body_timeout_s), metrics=context.metrics,

@@ -85,6 +85,10 @@ class TracedDatabase(TracedReader):
         with self._tracer.child("COMMIT", {"db.system.name": self._system, "db.operation.name": "COMMIT"}):
             return await self._database.write(work, order=order, urgent=urgent)
 
+    def charge_long_reads(self, owe: Callable[[str, int], object]) -> None:
+        """Call `owe` at the end of each long read for a client."""
+        self._database.charge_long_reads(owe)
+
     def call_after_commits(self, call: Callable[[], object]) -> None:
         """Have `call` called after each commit."""
         self._database.call_after_commits(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from muniment.errors import Overloaded
-from muniment.limits.costs import HEAD_BYTES_FREE, HEAD_BYTES_PER_UNIT, READ
+from muniment.limits.costs import HEAD_BYTES_FREE, HEAD_BYTES_PER_UNIT, LONG_READ_NS_FREE, READ, UNIT_NS
 from muniment.limits.held import HeldBodies
 from muniment.limits.turns import Turns
 
@@ -89,6 +89,11 @@ class Admission:
         if cost.sent_bytes_per_unit:
             return reply.counted(_Sent(request, key, cost.sent_bytes_per_unit).count)
         return reply
+
+    def owe_long_read(self, client: str, nanoseconds: int) -> None:
+        """Charge the client at an address for a long read that took so long."""
+        if units := max(nanoseconds - LONG_READ_NS_FREE, 0) // UNIT_NS:
+            self._limiter.client(client).client.owe(units)
 
     def owe_unread(self, request: Request) -> None:
         """Charge a request that could not be read."""

@@ -12,6 +12,9 @@ from muniment.errors import Refusal
 
 UNIT_NS: Final = 25_000
 
+# Of the time of a long read, what is free: a page at the largest offset takes less, and was charged with its query.
+LONG_READ_NS_FREE: Final = 5_000_000
+
 # The rate limit that decides whether an operation may run. `client` counts units; `login` and `stop` count requests.
 # Deactivations have their own limit, which a flood of other requests from the same address cannot use up. `health`
 # counts units as `client` does, apart: a probe is answered whatever else its address asks for.

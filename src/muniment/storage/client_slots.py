@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, nullcontext
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakValueDictionary
+
+T = TypeVar("T")
 
 # RFC 6177 section 2: a customer has at least a /64, and can send from any address in it.
 _IPV6_HOST_BITS: Final = 64
+
+
+def _owe_nothing(_client: str, _nanoseconds: int) -> None:
+    pass
 
 
 class ClientSlots:
     """A slot for each client, which exists while a read holds it or waits for it."""
 
     def __init__(self) -> None:
-        """All slots are free."""
+        """All slots are free, and no client is charged."""
+        # Called on the event loop, at the end of each read for a client, with its address and the time that it took.
+        self.owe: Callable[[str, int], object] = _owe_nothing
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, client: str) -> AbstractAsyncContextManager[None]:
@@ -31,6 +41,16 @@ class ClientSlots:
         if lock is None:
             lock = self._locks[network] = asyncio.Lock()
         return lock
+
+    def charged(self, client: str, loop: asyncio.AbstractEventLoop, read: Callable[[], T]) -> T:
+        """The result of `read` in this thread; the CPU time that it took is told to `owe` on the event loop."""
+        begun = time.thread_time_ns()
+        try:
+            return read()
+        finally:
+            if client:
+                with suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(self.owe, client, time.thread_time_ns() - begun)
 
 
 def network_of(client: str) -> str:

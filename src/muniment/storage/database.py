@@ -148,6 +148,10 @@ class Reader(Protocol):
 class Database(Reader, Protocol):
     """An open database; with replicas, its primary."""
 
+    def charge_long_reads(self, owe: Callable[[str, int], object]) -> None:
+        """Call `owe` at the end of each long read for a client: its address, and the nanoseconds that the read took."""
+        ...
+
     async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
         """Run `work` in a transaction and return its result once the transaction is durable.
 

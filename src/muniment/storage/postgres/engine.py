@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, LiteralString, TypeVar
 
 import asyncpg
@@ -28,7 +29,7 @@ from muniment.storage.postgres.writer import Writer
 from muniment.storage.probe import ANSWER_AGE_SECONDS_MAX, Probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from muniment.storage.database import Parameters, Row, Transaction, Work
 
@@ -95,6 +96,10 @@ class PostgresDatabase:
         """The first rows; sent like `fetch`."""
         return await fetch_some(self.fetch, sql, parameters, rows_max=rows_max, bytes_max=bytes_max)
 
+    def charge_long_reads(self, owe: Callable[[str, int], object]) -> None:
+        """Call `owe` with the time that each long read for a client takes the server."""
+        self._client_slots.owe = owe
+
     async def fetch_slow(self, sql: LiteralString, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, on a slot for long reads; cancelled at the deadline."""
         statement, values = self._statements.find(sql, parameters)
@@ -103,7 +108,9 @@ class PostgresDatabase:
             async with asyncio.timeout(seconds_max), self._client_slots.of(client), self._free_slow_slots:
                 slot = self._slow_slots.pop()
                 try:
-                    (rows,) = await fetch_batch(await slot.open(), statement, [values])
+                    connection = await slot.open()
+                    with self._charging(client):
+                        (rows,) = await fetch_batch(connection, statement, [values])
                 except BaseException as error:
                     slot.drop_if_lost(error)
                     raise
@@ -117,6 +124,15 @@ class PostgresDatabase:
             raise for_caller(error) from error
         self._metrics.long_reads.observe(time.perf_counter() - begun)
         return rows
+
+    @contextmanager
+    def _charging(self, client: str) -> Generator[None]:
+        asked = time.perf_counter_ns()
+        try:
+            yield
+        finally:  # also for a client that went away, and at the deadline
+            if client:
+                self._client_slots.owe(client, time.perf_counter_ns() - asked)
 
     async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
         """Run `work` in one group with other queued writes; returns its result once the group is committed."""

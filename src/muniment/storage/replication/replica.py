@@ -20,6 +20,8 @@ from muniment.errors import DatabaseUnavailable
 from muniment.storage.postgres.engine import PostgresDatabase
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from muniment.metrics.database import DatabaseMetrics
     from muniment.storage.database import DatabaseLimits, Parameters, Row
 
@@ -87,6 +89,10 @@ class Replica:
             self._caught_up_ns = 0
             return None
         return rows if connections == self._database.connections_made else None
+
+    def charge_long_reads(self, owe: Callable[[str, int], object]) -> None:
+        """Call `owe` with the time that each long read for a client takes the replica."""
+        self._database.charge_long_reads(owe)
 
     async def fetch_slow(self, sql: LiteralString, parameters: Parameters, client: str) -> list[Row] | None:
         """All rows of a long read; None when the replica fails. Raises `DeadlineExceeded`."""

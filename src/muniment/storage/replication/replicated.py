@@ -18,7 +18,7 @@ from muniment.storage.replication.recent_writers import RecentWriters
 from muniment.storage.replication.replica import Replica
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from muniment.storage.database import Parameters, Reader, Row
@@ -44,6 +44,12 @@ class ReplicatedDatabase(PostgresDatabase):
         self._replicas = [
             Replica(each, self, lag_s_max, limits, metrics.of_replica(place)) for place, each in enumerate(read_urls, 1)
         ]
+
+    def charge_long_reads(self, owe: Callable[[str, int], object]) -> None:
+        """Call `owe` with the time that each long read for a client takes a server, the replicas' too."""
+        super().charge_long_reads(owe)
+        for replica in self._replicas:
+            replica.charge_long_reads(owe)
 
     def wrote(self, client: str) -> None:
         """Note that a write of `client` was committed: its next reads must show it."""

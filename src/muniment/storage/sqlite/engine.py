@@ -14,6 +14,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, LiteralString, TypeVar
 
 from muniment.errors import DatabaseUnavailable, DeadlineExceeded, NotReady
@@ -138,15 +139,20 @@ class SqliteDatabase:
         self._metrics.reads.observe(time.perf_counter() - begun)
         return rows, length
 
+    def charge_long_reads(self, owe: Callable[[str, int], object]) -> None:
+        """Call `owe` with the CPU time of each long read for a client."""
+        self._client_slots.owe = owe
+
     async def fetch_slow(self, sql: LiteralString, parameters: Parameters = (), *, client: str = "") -> list[Row]:
         """All rows, read in a thread on a new connection, and interrupted at the deadline."""
-        loop, seconds_max = asyncio.get_running_loop(), self._limits.slow_read_seconds_max
+        loop, slots, seconds_max = asyncio.get_running_loop(), self._client_slots, self._limits.slow_read_seconds_max
         is_over, begun = threading.Event(), time.perf_counter()
         try:
-            async with asyncio.timeout(seconds_max), self._client_slots.of(client):
+            async with asyncio.timeout(seconds_max), slots.of(client):
                 await asyncio.sleep(0)  # a caller that is cancelled, or has no time left, ends before its read begins
                 try:
-                    rows = await loop.run_in_executor(self._slow_readers, self._fetch_until, is_over, sql, parameters)
+                    read = partial(self._fetch_until, is_over, sql, parameters)
+                    rows = await loop.run_in_executor(self._slow_readers, slots.charged, client, loop, read)
                 finally:  # the caller has its outcome: the thread must stop
                     is_over.set()
         except TimeoutError as error:
