@@ -36,9 +36,9 @@ def changing(**members: object) -> Behaviour:
         if "/ipfs/" in asked.target or "json" not in answer.headers.get("content-type", ""):
             return answer
         shown = json.loads(answer.content)
-        change = lambda record: {**record, **{name: members[name] for name in members if name in record}}  # noqa: E731
-        content = [change(each) for each in shown] if isinstance(shown, list) else change(shown)
-        return answer._replace(content=json.dumps(content).encode())
+        for record in shown if isinstance(shown, list) else [shown]:
+            record.update({name: members[name] for name in members if name in record})
+        return answer._replace(content=json.dumps(shown).encode())
 
     return behave
 
