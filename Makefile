@@ -92,7 +92,7 @@ ha-test: $(VENV)/dev
 	HA_ROUNDS=$${HA_ROUNDS:-20} $(VENV)/bin/pytest -rs -s -p no:xdist tests/deploy/test_patroni.py
 
 check: $(VENV)/dev
-	@$(VENV)/bin/ruff check --quiet && $(VENV)/bin/ruff format --check --quiet
+	@$(VENV)/bin/ruff check --no-cache --quiet && $(VENV)/bin/ruff format --no-cache --check --quiet
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync types contracts
 
 types: $(VENV)/dev
@@ -104,7 +104,7 @@ contracts: $(VENV)/dev
 	  tests/contract/test_docs.py tests/contract/test_house.py
 
 format: $(VENV)/dev
-	$(VENV)/bin/ruff check --fix --quiet; $(VENV)/bin/ruff format
+	$(VENV)/bin/ruff check --no-cache --fix --quiet; $(VENV)/bin/ruff format --no-cache
 
 golden: $(VENV)/dev
 	$(VENV)/bin/python tests/contract/golden.py

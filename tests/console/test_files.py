@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from proving import ASSETS, NODE
 
 from muniment.console.files import without_comments
 from muniment.http.html.frame import style_sheet
+from proving import ASSETS, NODE
 
 HERE = Path(__file__).parent
 _MINIFY = """

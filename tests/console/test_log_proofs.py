@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from proving import NODE, Failed, prove
 
 from log_site import NOW_S, LogSite, SiteEpoch, trigger_fact
 from muniment.tlog.entries import DeactivationFact, FunctionFact, description_hash
 from muniment.tlog.proofs import parse_proof
+from proving import NODE, Failed, prove
 
 pytestmark = [pytest.mark.node, pytest.mark.skipif(NODE is None, reason="Node.js is not installed")]
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import httpx2
 import pytest
 from playwright.async_api import Browser
-from proving import ASSETS
 
 from answers import ok
 from browsing import overflow, shift, violations, watched
 from builders import Wallet
 from console_world import Registry
+from proving import ASSETS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
