@@ -14,14 +14,10 @@ from typing import Final
 from golden import ROOT
 
 _SOURCE: Final = ROOT / "src" / "muniment"
-_MODULES_MAX: Final = 16
-_LINES_MAX: Final = 300
+_LINES_MAX: Final = 500
 # Files that are longer, each with the number of lines at which its exception ends.
 _LONG_FILES: Final = {
     "tests/support/decoders.py": 700,  # one list of all decoders: a test compares it with the code
-    "tests/cli/test_intents_import.py": 370,  # imports and exports of the same lines
-    "tests/cli/test_database_copy_refused.py": 360,  # refusals and interruptions on the same three kinds of database
-    "tests/support/copying_world.py": 350,  # a registry with a row of every kind, and what reads it back
 }
 
 # The modules that name a table in SQL: a folder of src/muniment, or a file.
@@ -129,16 +125,7 @@ def _may_name(module: str, table: str) -> bool:
     )
 
 
-def test_no_folder_has_more_than_16_modules() -> None:
-    folders = [_SOURCE, *(each for each in _SOURCE.rglob("*") if each.is_dir())]
-    counts = {
-        str(folder.relative_to(ROOT)): sum(file.name != "__init__.py" for file in folder.glob("*.py"))
-        for folder in folders
-    }
-    assert {name: count for name, count in counts.items() if count > _MODULES_MAX} == {}
-
-
-def test_no_file_has_more_than_300_lines() -> None:
+def test_no_file_has_more_than_500_lines() -> None:
     lengths = {
         str(file.relative_to(ROOT)): len(file.read_text("utf-8").splitlines())
         for file in _files("src", "tests", "bench")
