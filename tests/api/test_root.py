@@ -1,6 +1,8 @@
-"""`/`: the page for a person who opens the address that the service printed."""
+"""`/`: a program learns where to begin, a browser is led to the console."""
 
 from __future__ import annotations
+
+from importlib.metadata import version
 
 import httpx2
 import pytest
@@ -26,10 +28,15 @@ async def test_a_browser_is_led_to_the_console(client: httpx2.AsyncClient, metho
 
 
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "text/*", "text/html;q=0", "text/html-ish"])
-async def test_for_others_there_is_nothing(client: httpx2.AsyncClient, accept: str | None) -> None:
+async def test_a_program_is_shown_where_to_begin(client: httpx2.AsyncClient, accept: str | None) -> None:
     response = await client.get("/", headers={"accept": accept} if accept else {})
-    assert (response.status_code, response.json()["code"]) == (404, "unknown-path")
-    assert "/docs" in response.json()["detail"]
+    assert (response.status_code, response.headers["vary"]) == (200, "Accept")
+    assert response.json() == {
+        "name": "muniment", "version": version("muniment"), "api": "/openapi.json", "docs": "/docs",
+        "console": "/console",
+    }  # fmt: skip
+    for path in ("/openapi.json", "/docs", "/console"):
+        assert (await client.get(path)).status_code == 200
 
 
 async def test_there_is_no_icon(client: httpx2.AsyncClient) -> None:

@@ -209,5 +209,6 @@ class TestConsoleOff:
             answer = await reader.get(path)
             assert (answer.status_code, answer.json()["code"]) == (404, "unknown-path")
         assert (await reader.get("/")).headers["location"] == "docs"
+        assert "console" not in (await reader.get("/", headers={"accept": "application/json"})).json()
         for path in ("/docs", "/errors/invalid-address"):
             assert not [link for link in Outline((await reader.get(path)).text).links if "console" in link]

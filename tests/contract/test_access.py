@@ -102,7 +102,7 @@ TABLE = {
     "GET /readyz": public(),
     "GET /metrics": public(),  # for peers in `metrics_from`
     "GET /openapi.json": public(),
-    "GET /": public(404),  # 303 for browsers
+    "GET /": public(),  # 303 for browsers
     "GET /docs": public(),
     "GET /errors/{code}": public(),
 }

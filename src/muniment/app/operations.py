@@ -36,6 +36,25 @@ _ABOUT: Final = (
 )
 
 
+_VARY: Final = (b"vary", b"Accept")
+
+
+class Root(Record, frozen=True):
+    """The service, and the paths where a program or a person begins."""
+
+    name: Annotated[str, Meta(examples=["muniment"])]
+    version: Annotated[str, Meta(examples=["0.1.0"])]
+    api: Annotated[str, Meta(description="The OpenAPI document", examples=["/openapi.json"])]
+    docs: Annotated[str, Meta(description="The reference", examples=["/docs"])]
+    console: Annotated[
+        str | UnsetType, Meta(description="Pages for people; left out while the console is off", examples=["/console"])
+    ] = UNSET
+
+    example: ClassVar[dict[str, Any]] = {
+        "name": "muniment", "version": "0.1.0", "api": "/openapi.json", "docs": "/docs", "console": "/console",
+    }  # fmt: skip
+
+
 class Health(Record, frozen=True):
     """The process answers."""
 
@@ -92,20 +111,19 @@ async def get_readiness(context: Context) -> Ready[ReadyShown]:
 
 
 @operation(
-    "GET", "/", cost=READ, sheds=Shed.READ,
-    refuses=(UnknownPath,), headers_read={"accept": "A browser names `text/html`"},
+    "GET", "/", cost=READ, sheds=Shed.READ, headers_read={"accept": "A browser names `text/html`"},
     answers={303: Answer("A browser is led to the console", headers={"location": "Where the console is"})},
 )  # fmt: skip
-async def get_root(context: Context, request: Request) -> Ready[None]:
-    """Lead a browser to the console, or to the reference while the console is off.
+async def get_root(context: Context, request: Request) -> Ready[Root]:
+    """Show a program where to begin, and lead a browser to the console.
 
-    For a client whose `Accept` does not name `text/html`, there is nothing here.
+    While the console is off, a browser is led to the reference.
     """
     if not named_quality(media_ranges(request.headers(b"accept")), "text/html"):
-        raise UnknownPath("no operation has this path; /docs lists them all")
+        return _root(has_console=context.settings.console)
     # Relative, for a proxy that serves the registry under a path of its own (RFC 9110 section 10.2.2).
     place = b"console" if context.settings.console else b"docs"
-    return Ready(b"", ((b"location", place), (b"vary", b"Accept")), 303)
+    return Ready(b"", ((b"location", place), _VARY), 303)
 
 
 @operation("GET", "/openapi.json", cost=CONTENT, sheds=Shed.READ)
@@ -133,6 +151,15 @@ OPERATIONS: Final = (
     *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *LOG, *FEED, *STREAMS, *WEBHOOKS,
     get_root, get_health, get_readiness, get_metrics, get_openapi, get_reference, get_error_page,
 )  # fmt: skip
+
+
+@cache
+def _root(*, has_console: bool) -> Ready[Root]:
+    root = Root(
+        name="muniment", version=version("muniment"), api="/openapi.json", docs="/docs",
+        console="/console" if has_console else UNSET,
+    )  # fmt: skip
+    return Ready(encode(root), (JSON, _VARY))
 
 
 @cache
