@@ -83,7 +83,7 @@ def build_context(
     if settings.tlog == "on":
         read_policy(settings)  # raises for a file that cannot be used, before anything is opened for longer
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
-    outgoing = Outgoing(allow_private=settings.allow_private_networks, metrics=metrics, tracer=tracer)
+    outgoing = Outgoing(allow_private=settings.allow_private_networks, node_metrics=metrics, tracer=tracer)
     blocks = _blocks(settings, database)
     return Context(
         settings=settings,
@@ -108,7 +108,6 @@ def build_context(
         # Without a tracer: receivers are strangers, and the trace of a delivery is none of their business.
         outgoing_webhooks=Outgoing(
             allow_private=settings.allow_private_networks,
-            metrics=metrics,
             connect_seconds_max=_HOOK_CONNECT_SECONDS_MAX,
             lookups=StrangersLookups(usual=Lookups(*_HOOK_LOOKUPS), trials=Lookups(*_HOOK_TEST_LOOKUPS)),
         ),

@@ -53,14 +53,14 @@ async def ask(
 
     Raises `Unreachable` (`garbage` if the answer does not match the calls, `too-large` beyond `bytes_max`).
     """
-    metrics, chain, begun = outgoing.metrics, str(chain_id), time.perf_counter()
+    begun = time.perf_counter()
     try:
         return await _ask(outgoing, url, calls, seconds_max=seconds_max, bytes_max=bytes_max)
     except Unreachable:
-        metrics.counter("rpc_errors_total", chain=chain).add()
+        outgoing.node_metrics.node_failed(chain_id)
         raise
     finally:
-        metrics.histogram("rpc_request_duration_seconds", chain=chain).observe(time.perf_counter() - begun)
+        outgoing.node_metrics.node_asked(chain_id, time.perf_counter() - begun)
 
 
 async def _ask(outgoing: Outgoing, url: str, calls: Sequence[Call], *, seconds_max: float, bytes_max: int) -> list[Any]:

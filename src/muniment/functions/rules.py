@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from muniment.functions.manifest import Manifest, read_manifest
 from muniment.functions.wasm import check_wasm
 from muniment.ipfs.unixfs import UNIXFS_V0_2015, UNIXFS_V1_2025, Import, import_files
 
 if TYPE_CHECKING:
-    from muniment.blocks.disk import Spool
+    from collections.abc import Iterator
+
     from muniment.ipfs.cid import Cid
     from muniment.ipfs.unixfs import Profile
 
 MANIFEST: Final = "manifest.json"
 WASM: Final = "function.wasm"
+
+
+class Content(Protocol):
+    """The bytes of an uploaded file, which may be on disk."""
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether the bytes are too many for memory."""
+        ...
+
+    def whole(self) -> bytes | bytearray:
+        """All bytes."""
+        ...
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes in order, piece by piece."""
+        ...
+
+    def sha256(self) -> bytes:
+        """The SHA-256 digest of the bytes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +47,7 @@ class Bundle:
 
     manifest: Manifest
     manifest_bytes: bytes
-    wasm: Spool
+    wasm: Content
     content: bytes
 
     def check_module(self) -> None:
@@ -37,7 +59,7 @@ class Bundle:
         return Import(import_files({MANIFEST: [self.manifest_bytes], WASM: self.wasm.pieces()}, profile))
 
 
-def read_bundle(manifest_bytes: bytes, wasm: Spool) -> Bundle:
+def read_bundle(manifest_bytes: bytes, wasm: Content) -> Bundle:
     """The bundle of both files. Raises `InvalidManifest`; the module is not checked."""
     manifest = read_manifest(manifest_bytes)
     parts = hashlib.sha256(manifest_bytes).digest() + wasm.sha256()

@@ -122,6 +122,14 @@ class Metrics:
         is_latest = BY_NAME[name].kind is Kind.LATEST
         return Gauge(self.values.own, self.place(name, labels), self._now_s, is_latest=is_latest)
 
+    def node_asked(self, chain_id: int, seconds: float) -> None:
+        """Count a request to a node of a chain that took `seconds`."""
+        self.histogram("rpc_request_duration_seconds", chain=str(chain_id)).observe(seconds)
+
+    def node_failed(self, chain_id: int) -> None:
+        """Count a request to a node that was not reached, sent garbage, or serves another chain."""
+        self.counter("rpc_errors_total", chain=str(chain_id)).add()
+
     def read_from(self, read: Callable[[], float], name: str, **labels: str) -> None:
         """Set a gauge to what `read` returns, at every `refresh`."""
         self._gauges.append((self.gauge(name, **labels), read))

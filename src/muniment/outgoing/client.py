@@ -10,20 +10,16 @@ import asyncio
 import base64
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import httpcore2
 
-from muniment.metrics.recorder import Metrics
 from muniment.outgoing.answers import Answer, Receipt, Unreachable, answer, content, receipt
 from muniment.outgoing.connections import ANYBODY, CheckedConnections, OnBehalf, StrangersLookups, on_behalf
-
-if TYPE_CHECKING:
-    from muniment.tracing.tracer import Tracer
 
 # The largest token list in use has 1.5 MB, the logs of a thousand blocks some megabytes.
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -36,6 +32,34 @@ _Fields = Sequence[tuple[str, str]]
 T = TypeVar("T")
 
 
+class CallTracer(Protocol):
+    """Traces requests to other servers."""
+
+    def call(
+        self, method: str, scheme: str, host: str, port: int | None
+    ) -> AbstractContextManager[Sequence[tuple[str, str]]]:
+        """A span for a request; its value is the header fields that continue the trace."""
+        ...
+
+
+class NodeMetrics(Protocol):
+    """Counts requests to nodes of chains."""
+
+    def node_asked(self, chain_id: int, seconds: float) -> None:
+        """Count a request that took `seconds`, whatever came of it."""
+        ...
+
+    def node_failed(self, chain_id: int) -> None:
+        """Count a request to a node that was not reached, sent garbage, or serves another chain."""
+        ...
+
+
+class _NotCounted:
+    def node_asked(self, chain_id: int, seconds: float) -> None: ...
+
+    def node_failed(self, chain_id: int) -> None: ...
+
+
 class Outgoing:
     """The HTTP client of a process; webhooks have one of their own, so that slow receivers delay nothing else."""
 
@@ -46,8 +70,8 @@ class Outgoing:
         connect_seconds_max: float = CONNECT_SECONDS_MAX,
         lookups: StrangersLookups | None = None,
         tls: ssl.SSLContext | None = None,
-        metrics: Metrics | None = None,
-        tracer: Tracer | None = None,
+        node_metrics: NodeMetrics | None = None,
+        tracer: CallTracer | None = None,
     ) -> None:
         """`allow_private` lets requests go to private, loopback and link-local addresses: for development.
 
@@ -55,7 +79,7 @@ class Outgoing:
         says which certificates are trusted; by default those that the operating system trusts. With a `tracer`, a
         request to another server is a span of the request that waits for it, and carries its trace.
         """
-        self.metrics = metrics or Metrics.of_process()
+        self.node_metrics = node_metrics or _NotCounted()
         self._tracer = tracer
         self._connect_seconds_max = connect_seconds_max
         self._lookups = lookups
@@ -131,7 +155,7 @@ class Outgoing:
             return await self._exchange(method, target, headers, body, seconds_max, read)
         parts = urlsplit(url)
         with self._tracer.call(method, parts.scheme, parts.hostname or "", parts.port) as traced:
-            return await self._exchange(method, target, headers + traced, body, seconds_max, read)
+            return await self._exchange(method, target, [*headers, *traced], body, seconds_max, read)
 
     async def _exchange(
         self,

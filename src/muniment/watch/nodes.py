@@ -137,7 +137,7 @@ class Nodes:
                 self.outgoing, node.url, [Call("eth_chainId")], seconds_max=seconds_max, chain_id=self.chain.id
             )
             if quantity_of(chain_id) != self.chain.id:
-                self.outgoing.metrics.counter("rpc_errors_total", chain=str(self.chain.id)).add()
+                self.outgoing.node_metrics.node_failed(self.chain.id)
                 raise Unreachable("wrong-chain" if quantity_of(chain_id) is not None else "garbage")
             node.is_checked = True
         answers: list[Any] = []

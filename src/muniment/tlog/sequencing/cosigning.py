@@ -40,7 +40,7 @@ class Cosigning:
         self._is_required = settings.tlog_witness_required
         self._policy = read_policy(settings)
         # The operator has named the witnesses, so they may be at private addresses.
-        self._outgoing = Outgoing(allow_private=True, connect_seconds_max=SECONDS_MAX, metrics=context.metrics)
+        self._outgoing = Outgoing(allow_private=True, connect_seconds_max=SECONDS_MAX)
         self._witnesses = self._policy and Witnesses(
             self._policy, outgoing=self._outgoing, metrics=context.metrics,
             now_ms=context.clock.monotonic_ms, pause_ms=settings.tlog_interval_s * 1000,
