@@ -1,4 +1,4 @@
-"""The outside world as handlers see it: one frozen value, which `muniment.app` makes once."""
+"""The context of handlers: stores, settings, clock and chance in one frozen value, which `muniment.app` makes once."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from muniment.storage.epoch import Epochs
     from muniment.tracing.tracer import Tracer
 
-# A function's inputs by name, in manifest order, or None when no such function is registered here. Triggers need
-# it and functions have it; neither package imports the other.
+# Returns a function's inputs by name, in manifest order; None for an unregistered function. Triggers call it and
+# functions implement it; neither package imports the other.
 FindInputs = Callable[[bytes], Awaitable[Mapping[str, str] | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything outside of the code: stores, chains, settings, secrets, the clock and chance."""
+    """Everything outside the code: stores, chains, settings, secrets, the clock and chance."""
 
     settings: Settings
     database: Database
-    # Where a request without a decision reads: with replicas, from one that has the writes of this client.
+    # The database for reads without a decision: a replica that has this client's writes, if there are replicas.
     reader_for: Callable[[Request], Reader]
-    # Notes that a client (an address) may have written, before the client has its answer. None without replicas.
+    # Records that a client (an address) may have written, before it gets its answer. None without replicas.
     wrote: Callable[[str], None] | None
-    # The epoch of the registry, and the highest numbers: cursors are made with them and checked against them.
+    # The epoch of the registry, and the highest numbers, to make and check cursors.
     epochs: Epochs
     clients: ClientAddresses
     limiter: Limiter
@@ -47,12 +47,12 @@ class Context:
     disk: DiskReserve
     metrics: Metrics
     blocks: BlockStore
-    # Returns when the block store takes uploads, raises `NotReady` when not; frequent calls cost nothing more.
+    # Raises `NotReady` unless the block store takes uploads; results are shared by frequent calls.
     check_blocks: Callable[[], Awaitable[None]]
     profile: Profile
     chains: Mapping[int, Chain]
     secrets: Callable[[], tuple[bytes, ...]]
-    # Whether the time is believed. What is dated and new waits while it is not.
+    # The trusted time. New dated records are refused while the clock is in doubt.
     clock: Clock
     random_bytes: Callable[[int], bytes]
     find_inputs: FindInputs
@@ -60,20 +60,20 @@ class Context:
     outgoing: Outgoing
     # Requests to receivers of webhooks, whose slowness delays no other request.
     outgoing_webhooks: Outgoing
-    # The `Hub` of the feed, for streams and waiting polls; this room does not know its type. None: nothing serves.
+    # The `Hub` of the feed, for streams and long polls; its type is unknown here. None outside a serving process.
     hub: object
     # The `Tail` of the transparency log, likewise.
     log_tail: object
-    # Makes the spans of this process; None: traces are off.
+    # Makes the spans of this process; None while traces are off.
     tracer: Tracer | None
     is_stopping: Callable[[], bool]
-    # Sets the gauges of the metrics that this process reads from elsewhere, before it answers GET /metrics.
+    # Sets the gauges that are read from elsewhere, before GET /metrics is answered.
     look_at_gauges: Callable[[], Awaitable[object]]
-    # Returns when requests can be served. Raises `NotReady`; frequent calls cost nothing more.
+    # Raises `NotReady` unless requests can be served; returns notes. Results are shared by frequent calls.
     check_ready: Callable[[], Awaitable[tuple[str, ...]]]
 
     def client(self, request: Request) -> str:
-        """The address that a request comes from."""
+        """The client address of a request."""
         return self.clients.address(request)
 
     def now_ms(self) -> int:

@@ -11,7 +11,7 @@ import httpx2
 
 from builders import TriggerDraft, Wallet, deploy
 from muniment.app import Application
-from muniment.limits import turns
+from muniment.limits import fair_queue as turns
 from muniment.limits.held import HeldBodies
 
 OWNER = Wallet(43)

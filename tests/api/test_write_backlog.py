@@ -12,7 +12,7 @@ from applications import another_process, client_of
 from builders import TriggerDraft, Wallet, deploy, register
 from muniment.app import Application
 from muniment.context import Context
-from muniment.limits import turns
+from muniment.limits import fair_queue as turns
 from muniment.storage.database import DatabaseLimits
 
 OWNER = Wallet(43)

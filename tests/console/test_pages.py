@@ -96,7 +96,7 @@ async def test_an_empty_registry_says_what_to_do(reader: httpx2.AsyncClient) -> 
         "console": "None arrived", "console/functions": "Deploy the first one",
         "console/triggers": "Sign the first one",
         "console/intents": "Relayers record them", "console/intents?status=failed": "No intent matches",
-        f"console/addresses/{Wallet(1).address}": "It has signed none",
+        f"console/addresses/{Wallet(1).address}": "It has signed no triggers",
     }.items():  # fmt: skip
         answer = await reader.get(f"/{path}")
         assert answer.status_code == 200

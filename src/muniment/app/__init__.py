@@ -1,4 +1,4 @@
-"""The service itself: health, readiness and its reference; all its parts are put together here, once."""
+"""The service itself: health, readiness, metrics and the reference."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from muniment.app.application import Application as Application, create_app as c
 from muniment.app.operations import OPERATIONS as OPERATIONS
 from muniment.app.readiness import DISK_BYTES_MIN as DISK_BYTES_MIN
 from muniment.app.timekeeping import Timekeeper as Timekeeper
-from muniment.app.world import (
+from muniment.app.wiring import (
     build_context as build_context,
     build_holdings as build_holdings,
     directories_of as directories_of,

@@ -22,7 +22,7 @@ from muniment.app.observing import Observer
 from muniment.app.operations import OPERATIONS
 from muniment.app.readiness import Readiness
 from muniment.app.timekeeping import Timekeeper
-from muniment.app.world import build_context
+from muniment.app.wiring import build_context
 from muniment.auth.nonces import forget_nonces
 from muniment.console.operations import OPERATIONS as CONSOLE
 from muniment.context import Context
@@ -57,19 +57,19 @@ if TYPE_CHECKING:
     from muniment.metrics.recorder import Metrics
     from muniment.storage.database import Transaction
 
-# How long a record that has ended may stay among those that listings look at one by one.
+# How long an ended record may stay among the rows that listings check one by one.
 SWEEP_SECONDS: Final = 30.0
-# Between two lines of the log about requests that were refused under overload: there are thousands of those a second.
-_SAID_NS: Final = 1_000_000_000
-# How long tasks may take to end. A write takes milliseconds, unless the database does not answer.
+# Least time between two log lines about refusals under overload, of which there may be thousands a second.
+_LOG_NS: Final = 1_000_000_000
+# Time for cancelled tasks to end. A write takes milliseconds, unless the database does not answer.
 _TASKS_SECONDS_MAX: Final = 2.0
-# The outcomes that are counted by the slices.
+# Outcomes that operations count.
 _OUTCOMES: Final = {
     "logins_total": ("succeeded", "failed"),
     "triggers_total": ("created", "repeated", "deactivated"),
     "intent_moves_total": tuple(INTENT),
 }
-# Marks some records whose time has come, at most `SWEPT_PER_BATCH`; how many.
+# Marks due records, at most `SWEPT_PER_BATCH`; returns their number.
 Sweep = Callable[["Transaction", Context], Awaitable[int]]
 SWEEPS: Final[tuple[Sweep, ...]] = (
     lambda tx, _: forget_nonces(tx),
@@ -88,9 +88,9 @@ class Application(AsgiAdapter):
     def __init__(
         self, context: Context, *, sweeps: Sequence[Sweep] = SWEEPS, sweep_seconds: float = SWEEP_SECONDS
     ) -> None:
-        """Serve with `context`, and close what is in it at the end.
+        """Serve with `context`, and close its resources at the end.
 
-        Each of `sweeps` rests for `sweep_seconds` when it found less to mark than it may mark in one batch.
+        Each of `sweeps` pauses for `sweep_seconds` after a batch that was not full.
         """
         self._sweeps = sweeps
         self._sweep_seconds = sweep_seconds
@@ -128,7 +128,7 @@ class Application(AsgiAdapter):
         return Observer(settings, router, tracer).observe
 
     def _describe(self, metrics: Metrics) -> None:
-        """Name what is read from other rooms, and begin counters at 0: only then can their first count be seen."""
+        """Register gauges of other packages, and counters at 0, so that their first increase is visible."""
         limiter = self.context.limiter
         metrics.read_from(lambda: self.admission.overload.in_flight, "http_requests_in_flight")
         for name in POLICY_NAMES:
@@ -181,7 +181,7 @@ class Application(AsgiAdapter):
             self.context.metrics.close()
 
     def _notice_stop(self) -> None:
-        """At SIGTERM be not ready first; the server, whose handler this goes before, stops after the delay."""
+        """At SIGTERM report not ready first; call the server's own handler after `shutdown_delay_s`."""
         stop = signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
         if not callable(stop):  # no server listens for the signal: an application under test
             return
@@ -195,19 +195,19 @@ class Application(AsgiAdapter):
         signal.signal(signal.SIGTERM, notice)
 
     async def _watch_lag(self) -> None:
-        """See how late the event loop is: so long every request waits. Once a second say how many were refused."""
-        overload, said_ns = self.admission.overload, 0
+        """Measure event-loop lag: how late a timer fires. Log refusals under overload, at most once a second."""
+        overload, logged_ns = self.admission.overload, 0
         lag = self.context.metrics.histogram("loop_lag_seconds")
         while True:
             now_ns = time.monotonic_ns()
             lag.observe(max(overload.tick(now_ns), 0) / 1e9)
-            if overload.refused and now_ns - said_ns >= _SAID_NS:
+            if overload.refused and now_ns - logged_ns >= _LOG_NS:
                 _log.warning("overloaded", refused=overload.refused, lag_ms=overload.lag_ns // 1_000_000)
-                said_ns, overload.refused = now_ns, 0
+                logged_ns, overload.refused = now_ns, 0
             await asyncio.sleep(TICK_SECONDS)
 
     async def _sweep(self, sweep: Sweep) -> None:
-        """Every now and then do a piece of work that is due. A turn lost loses nothing."""
+        """Run a periodic sweep; a failed run is retried next time."""
         context, done = self.context, 0
         while True:
             if done < SWEPT_PER_BATCH:
@@ -217,7 +217,7 @@ class Application(AsgiAdapter):
                 continue
             try:
                 done = await context.database.write(lambda tx: sweep(tx, context))
-            except Exception as error:  # noqa: BLE001 - the next turn may succeed; a sweep that ended would not come back
+            except Exception as error:  # noqa: BLE001 - the next run may succeed; a sweep that ended would not restart
                 _log.warning("sweep failed", error=type(error).__name__, detail=str(error))
                 done = 0
 
@@ -229,7 +229,7 @@ def create_app() -> Application:
 
 
 def _stop_with_parent() -> None:
-    """A worker whose supervisor was killed stops too: nobody would restart it, and it would hold the port."""
+    """Stop a worker whose supervisor was killed: it would hold the port without a supervisor to restart it."""
     parent, loop = multiprocessing.parent_process(), asyncio.get_running_loop()
     if parent is None:
         return

@@ -1,4 +1,4 @@
-"""The gauges of the whole registry that take a while to read: readiness, the disk, SQLite's log, the last backup."""
+"""Gauges of the whole registry that are slow to read: readiness, the disk, SQLite's log, the last backup."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MachineGauges:
         self._looked_s = -math.inf
 
     async def look(self, context: Context) -> None:
-        """Set the gauges; those of files at most every 15 seconds. A gauge that cannot be read is absent."""
+        """Set the gauges, those of files at most every 15 seconds; unreadable gauges are absent."""
         context.metrics.refresh()
         context.metrics.gauge("ready").set(await _is_ready(context))
         if self._now_s() - self._looked_s < _AGE_SECONDS_MAX:

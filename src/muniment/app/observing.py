@@ -1,4 +1,4 @@
-"""What an operator sees of single requests: a line of the log and a span of a trace for each that the settings want."""
+"""A log line and a trace span for each request that the settings select."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = structlog.get_logger("muniment.access")
 
 
 class Observer:
-    """Answers requests, and says what happened: to the log as `log_requests` wants, and to `tracer`."""
+    """Answers requests, logs them as `log_requests` selects, and traces them with `tracer`."""
 
     def __init__(self, settings: Settings, router: Router, tracer: Tracer | None) -> None:
         """`router` finds the route of a request."""
@@ -63,9 +63,9 @@ class Observer:
         return reply
 
     def _level(self, seconds: float, status: int) -> int:
-        """The level of the request's line; 0 for a request without one.
+        """The level of the request's log line; 0 for no line.
 
-        Lines of single causes have a level at which lines that repeat are counted, those of all requests have not.
+        Warnings and errors that repeat are counted; lines of all requests are not, at level INFO.
         """
         if self._wanted == "all":
             return logging.INFO

@@ -31,8 +31,8 @@ from muniment.wire import ProvedText, Record, encode
 
 _ABOUT: Final = (
     "Registry and intent service for wallet-signed automation on EVM chains: functions named by their CID, triggers "
-    "signed by their owner (EIP-712), and the intents that result. Nothing has to be believed: signatures, CIDs and "
-    "hashes can all be checked."
+    "signed by their owner (EIP-712), and the intents that result. Clients need not trust the registry: they can "
+    "verify every signature, CID and hash."
 )
 
 
@@ -40,14 +40,14 @@ _VARY: Final = (b"vary", b"Accept")
 
 
 class Root(Record, frozen=True):
-    """The service, and the paths where a program or a person begins."""
+    """The service, and the paths where programs and people begin."""
 
     name: Annotated[str, Meta(examples=["muniment"])]
     version: Annotated[str, Meta(examples=["0.1.0"])]
     api: Annotated[str, Meta(description="The OpenAPI document", examples=["/openapi.json"])]
     docs: Annotated[str, Meta(description="The reference", examples=["/docs"])]
     console: Annotated[
-        str | UnsetType, Meta(description="Pages for people; left out while the console is off", examples=["/console"])
+        str | UnsetType, Meta(description="Pages for people; absent while the console is off", examples=["/console"])
     ] = UNSET
 
     example: ClassVar[dict[str, Any]] = {
@@ -69,7 +69,7 @@ class ReadyShown(Record, frozen=True):
     status: Annotated[str, Meta(examples=["ok"])]
     notes: Annotated[
         Annotated[list[str], Meta(max_length=16)] | UnsetType,
-        Meta(description="What an operator should look at; left out where there is nothing"),
+        Meta(description="Matters for the operator's attention; absent without any"),
     ] = UNSET
 
     example: ClassVar[dict[str, Any]] = {"status": "ok"}
@@ -94,17 +94,17 @@ class ErrorCode(ProvedText):
 
 @operation("GET", "/healthz", cost=HEALTH, sheds=Shed.NEVER)
 async def get_health() -> Health:
-    """Tell whether the process answers."""
+    """Check whether the process answers."""
     return Health(status="ok")
 
 
 @operation("GET", "/readyz", cost=HEALTH, sheds=Shed.NEVER, refuses=(NotReady,))
 async def get_readiness(context: Context) -> Ready[ReadyShown]:
-    """Tell whether requests can be served.
+    """Check whether the process can serve requests.
 
     The database answers, has every migration and takes writes, there is room on the disk, the block store takes
-    uploads, and the process is not stopping. `notes` names what an operator should look at meanwhile, such as a
-    transparency log that is frozen or halted.
+    uploads, and the process is not stopping. `notes` names matters for the operator's attention, such as a frozen or
+    halted transparency log.
     """
     notes = await context.check_ready()
     return Ready(encode(ReadyShown(status="ok", notes=list(notes) if notes else UNSET)))
@@ -112,12 +112,12 @@ async def get_readiness(context: Context) -> Ready[ReadyShown]:
 
 @operation(
     "GET", "/", cost=READ, sheds=Shed.READ, headers_read={"accept": "A browser names `text/html`"},
-    answers={303: Answer("A browser is led to the console", headers={"location": "Where the console is"})},
+    answers={303: Answer("Redirect of a browser to the console", headers={"location": "The path of the console"})},
 )  # fmt: skip
 async def get_root(context: Context, request: Request) -> Ready[Root]:
-    """Show a program where to begin, and lead a browser to the console.
+    """Show programs where to begin, and redirect browsers to the console.
 
-    While the console is off, a browser is led to the reference.
+    While the console is off, a browser is redirected to the reference.
     """
     if not named_quality(media_ranges(request.headers(b"accept")), "text/html"):
         return _root(has_console=context.settings.console)
@@ -132,7 +132,7 @@ async def get_openapi() -> Ready[dict[str, Any]]:
     return _openapi()
 
 
-@operation("GET", "/docs", cost=CONTENT, sheds=Shed.READ, answers={200: Answer("The page", ("text/html",))})
+@operation("GET", "/docs", cost=CONTENT, sheds=Shed.READ, answers={200: Answer("An HTML page", ("text/html",))})
 async def get_reference(context: Context) -> Ready[bytes]:
     """Read the reference as a page."""
     return _reference(has_console=context.settings.console)
@@ -140,7 +140,7 @@ async def get_reference(context: Context) -> Ready[bytes]:
 
 @operation(
     "GET", "/errors/{code}", cost=READ, sheds=Shed.READ,
-    refuses=(UnknownPath,), answers={200: Answer("The page", ("text/html",))},
+    refuses=(UnknownPath,), answers={200: Answer("An HTML page", ("text/html",))},
 )  # fmt: skip
 async def get_error_page(context: Context, code: ErrorCode) -> Ready[bytes]:
     """Read what an error code means."""

@@ -1,4 +1,4 @@
-"""Whether a process can serve requests: checks, each of one thing, in the order in which `/readyz` makes them."""
+"""Readiness checks, in the order in which `/readyz` makes them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from muniment.limits.disk import reserve_of
 from muniment.settings import MIB
 from muniment.tlog.sequencing import store
 
-# Below this a deactivation and the write-ahead log may not fit any more: not ready, before writes fail. A small disk
-# keeps less in reserve, and owners must find the process while that lasts.
+# Below this, deactivations and the write-ahead log may not fit: not ready, before writes fail. A small disk keeps less
+# in reserve, and owners must reach the process while that lasts.
 DISK_BYTES_MIN: Final = 64 * MIB
-# Checks take half a millisecond. More frequent questions get the last outcome.
+# Checks take half a millisecond. More frequent calls get the last outcome.
 CHECKS_PER_SECOND_MAX: Final = 50
-# Returns when the part is in order. Raises `Unavailable`, often a `NotReady`, with the reason when it is not.
+# Raises `Unavailable`, often a `NotReady`, with the reason when its part is not in order.
 Check = Callable[[Context], Awaitable[None]]
-# What an operator should know of a process that is ready; None: nothing. Raises `Unavailable` as a check does.
+# Returns a matter for the operator's attention in a process that is ready, or None. Raises `Unavailable` as checks do.
 Note = Callable[[Context], Awaitable[str | None]]
 
 
@@ -62,20 +62,20 @@ async def check_disk(context: Context) -> None:
 
 
 async def check_clock(context: Context) -> None:
-    """The clock is believed."""
+    """The clock is trusted."""
     if doubt := context.clock.doubt():
         raise NotReady(doubt.reason)
 
 
 async def note_log(context: Context) -> str | None:
-    """Whether the transparency log is frozen or halted: requests are served all the same."""
+    """Note a frozen or halted transparency log; requests are served regardless."""
     if context.settings.tlog == "off" or (epoch := await store.newest(context.database)) is None:
         return None
     return f"the transparency log is {epoch.state}: {epoch.why}" if epoch.state in {"frozen", "halted"} else None
 
 
 async def note_disk(context: Context) -> str | None:
-    """Whether the disk has only its reserve left."""
+    """Note a disk that has only its reserve left."""
     if not context.disk.is_used:
         return None
     return "the disk is almost full: uploads and creates are refused, and only deactivations and log-ins are stored"
@@ -88,7 +88,7 @@ NOTES: Final[tuple[Note, ...]] = (note_log, note_disk)
 
 
 class Readiness:
-    """The checks of one process and their last outcome. Asking is cheap at any rate."""
+    """The checks of one process and their last outcome; frequent calls are cheap."""
 
     def __init__(self, checks: Sequence[Check] = CHECKS) -> None:
         """Begin without an outcome. `checks` are made in this order."""
@@ -99,9 +99,9 @@ class Readiness:
         self._logged = ""
 
     async def check(self, context: Context) -> tuple[str, ...]:
-        """Make the checks, or share those that are being made or were made just now; raises as they did.
+        """Make the checks, or share the outcome of concurrent or very recent ones; raises as they did.
 
-        The result has what an operator should know although requests can be served.
+        Returns notes: matters for the operator's attention although requests can be served.
         """
         loop = asyncio.get_running_loop()
         if loop.time() - self._second_began >= 1:
@@ -115,7 +115,7 @@ class Readiness:
         return found
 
     async def _check(self, context: Context) -> Unavailable | tuple[str, ...]:
-        """Why the process is not ready, or the notes about one that is. A new reason is logged."""
+        """The reason why the process is not ready, which is logged once, or the notes about a ready one."""
         found: Unavailable | tuple[str, ...] = ()
         try:
             found = await check_readiness(context, self._checks)
@@ -128,7 +128,7 @@ class Readiness:
 
 
 async def check_readiness(context: Context, checks: Sequence[Check] = CHECKS) -> tuple[str, ...]:
-    """Make every check; the first that fails raises. The result is the notes.
+    """Make every check; the first failing one raises. Returns the notes.
 
     A check that the system prevents has failed too, for instance without a free file descriptor.
     """

@@ -1,4 +1,4 @@
-"""GET /metrics: the metrics of all processes of this machine, for the monitoring of its operator."""
+"""GET /metrics: the metrics of all processes of this machine, for its operator's monitoring."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from muniment.metrics.text import MEDIA_TYPE, render
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# A request that has a header field of a proxy comes from somebody else than its peer. Proxies spell these names in many
-# ways, so a part of the name is enough; hyphens and underscores do not count.
+# A header field of a proxy means that the request comes from another host than its peer. Proxies spell these names in
+# many ways, so a part of the name is enough; hyphens and underscores do not count.
 _PARTS: Final = (b"forward", b"proxy", b"clientip", b"realip", b"userip")
 _PREFIXES: Final = (b"cf-", b"x-envoy-")  # Cloudflare, Envoy
 _NAMES: Final = frozenset({b"via", b"cdn-loop"})  # RFC 9110 section 7.6.3, RFC 8586
@@ -30,8 +30,8 @@ _NAMES: Final = frozenset({b"via", b"cdn-loop"})  # RFC 9110 section 7.6.3, RFC 
 async def get_metrics(context: Context, request: Request) -> Ready[bytes]:
     """Read the metrics of all processes of this machine.
 
-    Only the monitoring of the operator gets them: peers in the setting `metrics_from`, without a proxy between. For all
-    others this path does not exist.
+    For the operator's monitoring only: peers in the setting `metrics_from`, without a proxy between. All other clients
+    get 404.
     """
     if not is_within(request.peer, context.settings.metrics_networks) or _is_forwarded(request.named):
         request.charge(request.client.client, READ.units)

@@ -1,4 +1,4 @@
-"""Comparing this process's clock with others: the database's, or those of the machine's other processes."""
+"""Compares this process's clock with the database's, or with those of the machine's other processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Timekeeper:
-    """Compares the clock of a process with others for as long as it runs."""
+    """Compares the clock of a process with others while the process runs."""
 
     def __init__(self, context: Context) -> None:
         """Compare `context.clock`, unless it is one that is never in doubt."""
@@ -59,7 +59,7 @@ class Timekeeper:
     def _compare_with_server(self, clock: Clock, time_ms: int, asked_ms: int) -> None:
         """Compare with the time of the database's server, which it had at some moment since `asked_ms`.
 
-        What was believed before stays as long as it can be true: the answer to a question that waited says little.
+        The last trusted offset is kept while it is possible: the answer to a query that waited is imprecise.
         """
         now_ms = clock.monotonic_ms()
         earliest, latest, last = time_ms - now_ms, time_ms - asked_ms, self._servers_offset_ms

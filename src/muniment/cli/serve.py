@@ -59,7 +59,7 @@ def load_application() -> ServedApplication:
         is_proxy=application.admission.is_proxy, client_names=application.admission.client_names,
     )  # fmt: skip
     metrics.read_from(lambda: served.shared.connections, "http_connections")
-    metrics.read_from(lambda: served.shared.parking.parked, "http_requests_parked")
+    metrics.read_from(lambda: served.shared.delayed.count, "http_requests_parked")
     settle_memory()
     return served
 

@@ -1,4 +1,4 @@
-"""What the address of a page asks for, in the words of the API."""
+"""The query of a page's address, translated to the API's query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIME_LENGTH_MAX: Final = 23
 
 
 def asked(request: Request) -> bytes:
-    """The query of a page's address for the API: without the fields that nobody filled in, times in milliseconds.
+    """The query of a page's address for the API: without empty fields, times in milliseconds.
 
     A time that cannot be read stays as it is: the API refuses it.
     """

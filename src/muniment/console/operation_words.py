@@ -1,8 +1,8 @@
-"""What the operations of an intent ask for, in words, as far as their data can be read.
+"""The operations of an intent in words, as far as their data can be read.
 
 The data is that of the settlement contracts of both generations, which encode a swap, a transfer and a call alike
 (mimic-protocol/contracts, packages/evm/contracts/Intents.sol, before and since commit 4c07924 of 30 April 2026).
-Nobody has checked it before a chain does: whatever cannot be read is shown as it is.
+The registry does not check this data, only the chain does: unreadable data is shown as it is.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def paid_on(intent: AnyIntent, operations: Sequence[Operation], chains: Mapping[
 
 
 def asked_for(operation: Operation, tokens: Tokens, chains: Mapping[int, Chain], root: str) -> Html:
-    """What an operation asks for, a line for each thing."""
+    """The requests of an operation, one line each."""
     if operation.values is None:
         return html('<span class="faint">{}</span>', "No data." if operation.data == "0x" else "Not readable here.")
     if operation.kind in _SWAPS:
@@ -102,7 +102,7 @@ def asked_for(operation: Operation, tokens: Tokens, chains: Mapping[int, Chain],
 
 
 def offered(proposal: AnyProposal, operations: Sequence[Operation], tokens: Tokens) -> Html | None:
-    """What a proposal offers for the swaps of an intent; None where it cannot be read."""
+    """The offers of a proposal for the swaps of an intent; None if they cannot be read."""
     datas = [proposal.data] if isinstance(proposal, Proposal) else proposal.datas
     if sum(len(each) for each in datas) > 2 * _BYTES_MAX:
         return None

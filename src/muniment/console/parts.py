@@ -1,4 +1,4 @@
-"""What pages are made of: identifiers, states, facts, tables, and the links between pages of a listing."""
+"""Components of pages: identifiers, states, facts, tables, and the links between pages of a listing."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def pages(request: Request, following: str) -> Html:
     """The links to older and to the newest rows of the listing at the address of `request`."""
     parts = [part for part in request.query.decode("latin-1").split("&") if part and not part.startswith("cursor=")]
     links: list[Html] = []
-    if is_behind(request):
+    if is_later_page(request):
         links.append(html('<a class="button" href="?{}">Newest</a>', "&".join(parts)))
     if following:
         older = "&".join([*parts, f"cursor={following}"])
@@ -106,7 +106,7 @@ def pages(request: Request, following: str) -> Html:
     return html('<nav class="pages" aria-label="Pages">{}</nav>', links) if links else NOTHING
 
 
-def is_behind(request: Request) -> bool:
+def is_later_page(request: Request) -> bool:
     """Whether the address names a later page of a listing."""
     return any(part.startswith(b"cursor=") for part in request.query.split(b"&"))
 
@@ -118,7 +118,7 @@ def address_of(*parts: str) -> str:
 
 def live(kind: str, cursor: str, rows: Html, request: Request) -> Html:
     """The rows of a listing, with what a script needs to tell of newer ones; those of a later page stay as they are."""
-    if is_behind(request) or not cursor:
+    if is_later_page(request) or not cursor:
         return rows
     types, name = _FOLLOWED[kind]
     given = asked(request).decode("ascii", "replace").split("&")

@@ -38,7 +38,7 @@ class _Generation(msgspec.Struct):
 
 
 class Listing(NamedTuple):
-    """The records of a page, with the cursors of the pages around it; empty where there is none."""
+    """The records of a page, with the cursors of the next and the previous page; empty without such a page."""
 
     records: list[Any]
     next: str
@@ -94,7 +94,7 @@ def decoded(body: bytes, kind: type[T]) -> T:
 
 
 def _cursors(reply: Reply) -> tuple[str, str]:
-    """The cursors of the `next` and the `prev` link of an answer, empty where there is none."""
+    """The cursors in the `next` and `prev` links of an answer; empty without such a link."""
     links = {
         found[2]: found[1].decode()
         for name, value in reply.headers

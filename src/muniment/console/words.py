@@ -1,4 +1,4 @@
-"""What records say, in words."""
+"""Records in words."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_active(trigger: Trigger, now_ms: int) -> str:
 
 
 def when(config: Mapping[str, Any]) -> Html:
-    """What starts a run, in a few words."""
+    """The start condition of a run, in a few words."""
     if config["type"] == CRON:
         return html("<code>{}</code>", str(config["schedule"]))
     return html("event") if config["type"] == EVENT else html("once")

@@ -23,7 +23,7 @@ from muniment.feed.reading import (
     source_of,
 )
 from muniment.http.operation import Answer, operation
-from muniment.http.paging import link_behind
+from muniment.http.paging import link_after
 from muniment.http.reply import JSON, NO_STORE, Ready
 from muniment.http.request import Request
 from muniment.limits.costs import Cost, Shed
@@ -81,7 +81,7 @@ async def list_events(context: Context, hub: Hub, request: Request, query: Event
     events = b",".join([encode_event(event, source) for event in found.events])
     position = Position.at(source.epoch, found.last_seq)
     caught_up = b"true" if found.is_caught_up else b"false"
-    link = link_behind("/events", request.query, position.encode())
+    link = link_after("/events", request.query, position.encode())
     return Ready(b"[%b]" % events, (JSON, link, (b"x-caught-up", caught_up), NO_STORE))
 
 

@@ -1,4 +1,4 @@
-"""Checks modules, with one turn per creator, so that no creator waits behind the many uploads of another.
+"""Checks modules, one at a time per creator, so that no creator waits for the many uploads of another.
 
 A check takes a core for up to a few seconds. It runs in a thread, because the validator lets other threads run, and a
 separate process would hold 55 MB for rare uploads.
@@ -16,7 +16,7 @@ from typing import Final
 from muniment.errors import TooManyUploads
 from muniment.evm.address import Address
 
-# How long an upload waits behind other uploads of its creator before it is refused.
+# How long an upload waits for other uploads of its creator before it is refused.
 QUEUE_SECONDS_MAX: Final = 5.0
 
 
@@ -26,7 +26,7 @@ class Checks:
     def __init__(self, concurrent_max: int, name: str, *, queue_seconds_max: float = QUEUE_SECONDS_MAX) -> None:
         """Run at most `concurrent_max` checks concurrently, in threads with names that begin with `name`.
 
-        An upload waits at most `queue_seconds_max` behind others of its own creator.
+        An upload waits at most `queue_seconds_max` for others of its creator.
         """
         self._queue_seconds_max = queue_seconds_max
         self._threads = ThreadPoolExecutor(concurrent_max, thread_name_prefix=name)
@@ -38,7 +38,7 @@ class Checks:
     async def run(self, creator: Address, check: Callable[[], None]) -> None:
         """Run `check` in a thread when it is the turn of `creator`; its error is raised here.
 
-        Raises `TooManyUploads` for an upload that waited for too long behind others of its creator.
+        Raises `TooManyUploads` for an upload that waited too long for others of its creator.
         """
         await self._turn(creator)
         loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ class Checks:
         self._serve()
         try:
             await asyncio.wait({turn}, timeout=self._queue_seconds_max)
-            self._refuse_behind_others(creator, turn)
+            self._refuse_late(creator, turn)
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
@@ -67,7 +67,7 @@ class Checks:
                 self._forget(creator, turn)
             raise
 
-    def _refuse_behind_others(self, creator: Address, turn: asyncio.Future[None]) -> None:
+    def _refuse_late(self, creator: Address, turn: asyncio.Future[None]) -> None:
         if not turn.done() and self._waiting[creator][0] is not turn:
             raise TooManyUploads(
                 f"your uploads have waited for over {self._queue_seconds_max:.0f} s; send them one after the other",

@@ -41,21 +41,21 @@ _log = structlog.get_logger(__name__)
 
 FILE_HEADERS_READ: Final[Mapping[str, str]] = {
     "range": "One range of bytes (RFC 9110 section 14.2)",
-    "if-range": "An ETag; the range is heeded only while it is this one",
-    "if-none-match": "ETags that the client has; 304 when the answer's is among them",
+    "if-range": "An ETag; `range` is ignored if the content has another one",
+    "if-none-match": "ETags that the client has; 304 if the answer's is among them",
 }
 
 
 def file_answers(*media_types: str, also: Mapping[str, str] | None = None) -> dict[int, Answer]:
     """The answers with content, for OpenAPI; `also` are further header fields."""
-    headers = {"etag": "Names these bytes for ever", "cache-control": "Immutable", **(also or {})}
-    ranged = {**headers, "content-range": "Which bytes these are"}
+    headers = {"etag": "Identifies these bytes; it never changes", "cache-control": "Immutable", **(also or {})}
+    ranged = {**headers, "content-range": "The range of these bytes"}
     return {
         200: Answer("The content", media_types, headers, MANIFEST_SCHEMA),
         # A range of a JSON text has its media type (RFC 9110 section 15.3.7), and only the range of all of it is JSON.
         # Without this schema, generated clients would not know the type of the whole either.
-        206: Answer("The range asked for", media_types, ranged, MANIFEST_SCHEMA),
-        304: Answer("The client has it already", (), headers),
+        206: Answer("The requested range", media_types, ranged, MANIFEST_SCHEMA),
+        304: Answer("Not modified", (), headers),
     }
 
 
@@ -156,7 +156,7 @@ async def _rest(request: Request, first: bytes, pieces: Iterator[bytes]) -> Asyn
         try:
             batch, ended = await block_reads.go_on(partial(_batch, pieces))
         except Refusal as refusal:
-            _log.error("broken off", code=refusal.code, detail=refusal.detail, request_id=request.id)
+            _log.error("response aborted", code=refusal.code, detail=refusal.detail, request_id=request.id)
             raise
         if batch:
             yield batch

@@ -43,7 +43,7 @@ class ContentCid(Cid):
     schema: ClassVar[dict[str, Any]] = {
         **Cid.schema,
         "pattern": f"{Cid.schema['pattern']}|^{PROBE}$",
-        "description": f"{Cid.schema['description']}; or `{PROBE}`, which a gateway is probed with",
+        "description": f"{Cid.schema['description']}; or `{PROBE}`, with which clients probe gateways",
     }
 
     @classmethod
@@ -103,7 +103,7 @@ class EntityRange(ProvedText):
     schema: ClassVar[dict[str, Any]] = {
         "type": "string",
         "pattern": r"^-?[0-9]{1,19}:(\*|-?[0-9]{1,19})$",
-        "description": "CAR: only the blocks with these bytes of the file, `from:to`; negative counts from its end",
+        "description": "CAR: only the blocks with these bytes of the file, `from:to`; negative counts from the end",
         "examples": ["0:1023"],
     }
 
@@ -119,7 +119,10 @@ class GatewayQuery(Record, frozen=True):
 
     format: (
         Annotated[
-            str, Meta(description="Wins over Accept", examples=["raw"], extra_json_schema={"enum": ["raw", "car"]})
+            str,
+            Meta(
+                description="Takes precedence over Accept", examples=["raw"], extra_json_schema={"enum": ["raw", "car"]}
+            ),
         ]
         | None
     ) = None
@@ -128,13 +131,15 @@ class GatewayQuery(Record, frozen=True):
         name="car-version", default=None
     )
     car_order: (
-        Annotated[Literal["dfs", "unk"], Meta(description="CAR: order of the blocks; it is always depth first")] | None
+        Annotated[Literal["dfs", "unk"], Meta(description="CAR: order of the blocks, which is always depth first")]
+        | None
     ) = msgspec.field(name="car-order", default=None)
-    car_dups: (
-        Annotated[Literal["y", "n"], Meta(description="CAR: whether a block that occurs twice comes twice")] | None
-    ) = msgspec.field(name="car-dups", default=None)
+    car_dups: Annotated[Literal["y", "n"], Meta(description="CAR: whether repeated blocks are sent again")] | None = (
+        msgspec.field(name="car-dups", default=None)
+    )
     dag_scope: Annotated[
-        Literal["block", "entity", "all"], Meta(description="CAR: how much of what the path leads to")
+        Literal["block", "entity", "all"],
+        Meta(description="CAR: only the block at the path, the file or directory, or everything below"),
     ] = msgspec.field(name="dag-scope", default="all")
     entity_bytes: EntityRange | None = msgspec.field(name="entity-bytes", default=None)
 

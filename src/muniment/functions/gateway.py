@@ -65,14 +65,14 @@ _REFUSES: Final = (
 )  # fmt: skip
 _HEADERS_READ: Final = {
     **FILE_HEADERS_READ,
-    "accept": f"{RAW_TYPE} or {CAR_TYPE}, the latter with version, order and dups; `format` wins over it",
+    "accept": f"{RAW_TYPE} or {CAR_TYPE}, the latter with version, order and dups; `format` takes precedence",
     "cache-control": "only-if-cached: 412 instead of 404",
 }
 _SAYS: Final = {
-    "x-ipfs-path": "The path that was asked for",
-    "x-ipfs-roots": "The CIDs that the path leads over, with commas between them",
-    "content-location": "Where the same form is without `Accept`",
-    "content-disposition": "A name to save it under",
+    "x-ipfs-path": "The requested path",
+    "x-ipfs-roots": "The CIDs along the path, separated by commas",
+    "content-location": "The URL of the same form without `Accept`",
+    "content-disposition": "A file name to save it under",
 }
 
 
@@ -85,8 +85,8 @@ async def get_content(
 ) -> Ready[bytes] | Streamed:
     """Read a block, or the blocks below it.
 
-    As raw block or as CAR file, by `format` or by `Accept`. The client checks the bytes against the CID. A block
-    that turns out damaged in the middle of a CAR file breaks the connection off.
+    As a raw block or as a CAR file, by `format` or by `Accept`. The client verifies the bytes against the CID. A
+    damaged block in the middle of a CAR file aborts the connection.
     """
     return await _content(_Asked(context, request, cid.parts), query)
 
@@ -101,7 +101,7 @@ async def get_entry(
 ) -> Ready[bytes] | Streamed:
     """Read a file of a bundle.
 
-    As it is, as its root block, or as CAR file of the blocks that prove it.
+    As a file, as its root block, or as a CAR file of the blocks that prove it.
     """
     return await _content(_Asked(context, request, cid.parts, (str(name),)), query)
 

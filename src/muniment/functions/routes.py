@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from muniment.metrics.recorder import Metrics
 
 # Uploads of each kind, small (in memory) or large (on disk), that a process stores concurrently. Each kind has its own
-# threads, so that an upload of 100 KB does not wait behind one of 16 MiB.
+# threads, so that an upload of 100 KB does not wait for one of 16 MiB.
 _STORED_CONCURRENT_MAX: Final = 4
 _small: Final = ThreadPoolExecutor(_STORED_CONCURRENT_MAX, thread_name_prefix="small-bundle")
 _large: Final = ThreadPoolExecutor(_STORED_CONCURRENT_MAX, thread_name_prefix="large-bundle")
@@ -110,8 +110,8 @@ async def list_functions(
 ) -> Ready[list[Function]] | Streamed:
     """List functions.
 
-    Newest first unless `sort=1`. `creator` finds the functions whose bytes this wallet uploaded, first or later. A page
-    behind a `cursor` ends before its limit when it would be longer than 1 MiB; then it has a `next` link.
+    Newest first unless `sort=1`. `creator` finds the functions that this wallet uploaded, first or later. A page
+    after a `cursor` has at most 1 MiB and may have fewer records than its limit: a `next` link leads on.
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, store.table_of_numbers(query))
@@ -140,8 +140,8 @@ async def list_functions(
 async def create_function(context: Context, caller: KeyCaller, upload: BundleUpload) -> Ready[Function]:
     """Deploy a function.
 
-    The server computes the bundle's CID from the uploaded bytes. The same bytes are the same function: a second upload,
-    by any wallet, is answered with the first record.
+    The server computes the bundle's CID from the uploaded bytes. The same bytes are the same function: a repeated
+    upload, by any wallet, returns the first record.
     """
     settings = context.settings
     context.disk.require_for_upload()

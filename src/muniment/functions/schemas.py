@@ -9,7 +9,7 @@ from muniment.wire import SemVer
 _TYPE: Final = {
     "title": "InputType", "type": "string", "examples": ["uint256"],
     "pattern": "^(u?int(8|16|32|64|128|256)?|bool|address|bytes([1-9]|[12][0-9]|3[0-2])?|string|Token|TokenAmount)$",
-    "description": "A type of EIP-712, or one of the two structs that registries know",
+    "description": "An EIP-712 type, `Token` or `TokenAmount`",
 }  # fmt: skip
 _INPUT: Final = {
     "anyOf": [

@@ -26,7 +26,7 @@ class MediaRange(NamedTuple):
 def media_ranges(accept: Iterable[str]) -> list[MediaRange]:
     """The elements of the `Accept` fields, those that are refused (`q=0`) too; best first, wildcards last among equals.
 
-    A malformed weight counts as 1. Characters behind the first `_LENGTH_READ` are ignored.
+    A malformed weight counts as 1. Characters after the first `_LENGTH_READ` are ignored.
     """
     found: list[MediaRange] = []
     for element in _ELEMENT.findall(",".join(accept)[:_LENGTH_READ]):
@@ -44,7 +44,7 @@ def named_quality(ranges: Iterable[MediaRange], kind: str) -> float:
 
 
 def quality(ranges: Iterable[MediaRange], kind: str) -> float:
-    """The weight of a media type: that of the most specific element which it matches; 0 where there is none."""
+    """The weight of a media type, from the most specific matching element; 0 without a match."""
     known = {each.kind: each.quality for each in reversed(list(ranges))}
     family = kind.partition("/")[0] + "/*"
     return next((known[name] for name in (kind, family, "*/*") if name in known), 0.0)

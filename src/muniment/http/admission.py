@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.errors import Overloaded
 from muniment.limits.costs import HEAD_BYTES_FREE, HEAD_BYTES_PER_UNIT, LONG_READ_NS_FREE, READ, UNIT_NS
+from muniment.limits.fair_queue import FairQueue
 from muniment.limits.held import HeldBodies
-from muniment.limits.turns import Turns
 
 if TYPE_CHECKING:
     from muniment.http.clients import ClientAddresses
@@ -32,7 +32,7 @@ class Admission:
         self._limiter = limiter
         self._addresses = addresses
         self.overload = overload
-        self.turns = Turns()
+        self.turns = FairQueue()
         self.held = HeldBodies()
         self._forwarders: set[str] = set()
 

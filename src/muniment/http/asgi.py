@@ -1,4 +1,4 @@
-"""The application behind any ASGI server (ASGI 3, HTTP and lifespan); tests call it without a server."""
+"""The application for any ASGI server (ASGI 3, HTTP and lifespan); tests call it without a server."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def _send_pieces(reply: Streamed, send: Send) -> None:
 
 
 async def _until_gone(sending: Coroutine[None, None, None], receive: Receive) -> None:
-    """Send a stream until it ends or its client goes away: otherwise it would wait for an event that nobody reads."""
+    """Send a stream until it ends or its client disconnects, which the stream alone would not notice."""
     tasks = asyncio.ensure_future(sending), asyncio.ensure_future(_disconnection(receive))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

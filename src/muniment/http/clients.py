@@ -26,7 +26,7 @@ class ClientAddresses:
         self._proxies = tuple(proxies)
 
     def address(self, request: Request) -> str:
-        """The address that a request comes from, empty when there is none.
+        """The client address of a request; empty if unknown.
 
         `X-Forwarded-For` counts only from a trusted proxy. It is read from the right up to the first address that is
         not a proxy: any client may have written the entries to the left of that one.

@@ -34,7 +34,7 @@ class Cursor(ProvedText):
     schema: ClassVar[dict[str, Any]] = {
         "type": "string",
         "pattern": f"^[A-Za-z0-9_-]{{2,{_CURSOR_LENGTH_MAX}}}$",
-        "description": "Opaque; from the `Link` header of the page before. Not together with `offset`",
+        "description": "Opaque; from the `Link` header of the previous page. Not together with `offset`",
         "examples": ["dC0xMDA"],
     }
     refuses = InvalidParameter

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     # Answers a request by the function that it is given, and says what happened.
     Observe: TypeAlias = Callable[[Request, Callable[[Request], Awaitable[Reply]]], Awaitable[Reply]]
 
-# Visible ASCII that is safe in a log line and a header; longer ids are somebody's mistake.
+# Visible ASCII that is safe in a log line and a header; longer ids are a mistake.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._~:/+=-]{1,128}")
 # RFC 9110 section 9.2.1: methods with which a client does not expect to change anything.
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})

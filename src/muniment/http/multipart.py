@@ -65,7 +65,7 @@ class FormParser:
     def feed(self, chunk: bytes) -> Iterator[Part | memoryview]:
         """The parts and bytes that `chunk` completes: each part is followed by its bytes, in pieces.
 
-        Bytes behind the last delimiter are ignored (RFC 2046 section 5.1.1).
+        Bytes after the last delimiter are ignored (RFC 2046 section 5.1.1).
         """
         if not self._is_closed:
             try:

@@ -42,7 +42,7 @@ from muniment.http.reply import NO_CONTENT, Ready, Reply, Streamed
 from muniment.http.request import ClientGone, Request
 from muniment.json_text import parse_json
 from muniment.limits.costs import Cost, Shed
-from muniment.limits.turns import BYTES_PER_WEIGHT
+from muniment.limits.fair_queue import BYTES_PER_WEIGHT
 from muniment.wire import ProvedText, Record, encode
 
 Handler = Callable[..., Awaitable[Any]]
@@ -81,7 +81,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """A method and path with the handler behind it."""
+    """A method and a path with their handler."""
 
     method: str
     path: str
@@ -99,7 +99,7 @@ class Operation:
     owes_more: bool
     # Whether the last parameter of its path takes all segments that are left, with their slashes.
     takes_rest: bool
-    # Whether it is long work that waits for its turn, see `muniment.limits.turns`.
+    # Whether it is long work that waits for its turn, see `muniment.limits.fair_queue`.
     takes_turns: bool
 
     async def answer(self, request: Request) -> Reply:

@@ -1,4 +1,4 @@
-"""Pages of a listing: by offset, or behind an opaque cursor in the order of commits. `Link` has the next (RFC 8288)."""
+"""Pages of a listing: by offset, or after an opaque cursor in commit order. `Link` leads to the next (RFC 8288)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ LIMIT_MAX = 100
 LIMIT_DEFAULT = 10
 # Up to here an offset is walked in well under a millisecond on the event loop; beyond, a thread does it.
 OFFSET_QUICK_MAX = 1_000
-# The largest offset that is served unless no row is behind it: a thousand of the longest pages, some milliseconds.
+# The largest offset that is served if any row follows it: a thousand of the longest pages, some milliseconds.
 OFFSET_WALKED_MAX = 100_000
 # Rows that an offset skips, and elements of a list, for one unit.
 OFFSET_ROWS_PER_UNIT = 128
 LIST_ELEMENTS_PER_UNIT = 4
-# A page behind a cursor ends before the record that makes its JSON longer than this: its `next` link goes on.
+# A page after a cursor ends before the record that makes its JSON longer than this: its `next` link goes on.
 CURSOR_PAGE_BYTES_MAX = 1024 * 1024
-# Query strings whose part of a link is kept, up to half a kilobyte each: a reader follows one listing for long. Longer
-# ones, lists of signatures, have no `prev` link: two of them in a header are more than a usual proxy takes from behind.
+# Query strings whose links are cached, up to half a kilobyte each: a reader follows one listing for long. Longer ones,
+# lists of signatures, have no `prev` link: two of them exceed the header size that a usual proxy accepts.
 _QUERIES_KEPT = 1_024
 _KEPT_BYTES_MAX = 512
 # The parameters that say which page.
@@ -37,7 +37,7 @@ _PLACE_AND_ORDER = _PLACE | {b"sort"}
 
 
 class Numbers(Protocol):
-    """The sequence numbers behind the cursors of a listing."""
+    """Sequence numbers in the cursors of a listing."""
 
     @property
     def table(self) -> str:
@@ -74,7 +74,7 @@ Offset = Annotated[
     int,
     Meta(
         ge=0, le=OFFSET_MAX,
-        description="Rows to skip, at most 100,000 unless no row is behind; a cursor is faster and misses none",
+        description="Rows to skip, at most 100,000. Prefer cursors: constant cost, no missed rows",
     ),
 ]  # fmt: skip
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="Rows in a page")]
@@ -99,7 +99,7 @@ class PageQuery(Record, frozen=True):
 
     @property
     def units(self) -> int:
-        """What the page costs on top of its operation: by its limit, and the rows that its offset skips."""
+        """Units of the page on top of its operation: for its limit, and for the rows that its offset skips."""
         return self.limit // self.records_per_unit + min(self.offset, OFFSET_WALKED_MAX) // OFFSET_ROWS_PER_UNIT
 
     @property
@@ -130,7 +130,7 @@ def admit_page(request: Request, query: PageQuery) -> None:
 class Page(NamedTuple):
     """Finished JSON records, the sequence number of the last (None when there are none), whether more follow the page.
 
-    `rest` reads the records behind `records`, in lists that are not empty, when they are needed. `first_seq` is the
+    `rest` reads the records after `records` on demand, in lists that are not empty. `first_seq` is the
     sequence number of the first record.
     """
 
@@ -187,7 +187,7 @@ async def _next_link(
         return ()
     else:
         last = page.last_seq
-    return (link_behind(path, query_string, cursor_after(numbers.table, last, await numbers.epoch())),)
+    return (link_after(path, query_string, cursor_after(numbers.table, last, await numbers.epoch())),)
 
 
 async def settled_before(query: PageQuery, sort: int, numbers: Numbers) -> int | None:
@@ -203,13 +203,13 @@ def _shows_newest(query: PageQuery, sort: int) -> bool:
 async def _prev_link(
     path: str, query_string: bytes, page: Page, query: PageQuery, sort: int, settled: int | None, numbers: Numbers
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """The link from the newest rows to those that come later: the same filters, oldest first, behind the first row.
+    """The link from the newest rows to later ones: the same filters, oldest first, after the first row.
 
-    Only a page that begins at the newest row has one: with `sort=1`, `next` leads to later rows; behind a cursor or an
-    offset, the link of the first page still holds. That of an empty page leads to the first rows that come at all.
+    Only a page that begins at the newest row has this link: with `sort=1`, `next` leads to later rows; after a cursor
+    or an offset, the link of the first page still holds. The link of an empty page leads to the first rows ever.
 
-    Behind the link no row is missed. Where rows may appear below the first one, its cursor stands below all of these.
-    So rows may come again that the page has shown: none on SQLite, those of the last seconds on PostgreSQL.
+    Following the link misses no row. Where rows may still appear below the first row, the cursor points below them, so
+    rows of the last seconds may be repeated on PostgreSQL, and none on SQLite.
     """
     if not _shows_newest(query, sort) or len(query_string) > _KEPT_BYTES_MAX:
         return ()
@@ -221,8 +221,8 @@ async def _prev_link(
     return ((b"link", b'<%b?%bsort=1&cursor=%b>; rel="prev"' % (path.encode(), asked, cursor)),)
 
 
-def link_behind(path: str, query_string: bytes, cursor: bytes) -> tuple[bytes, bytes]:
-    """The `Link` header that leads to the page behind `cursor`, with the other parameters of `query_string`."""
+def link_after(path: str, query_string: bytes, cursor: bytes) -> tuple[bytes, bytes]:
+    """The `Link` header for the page after `cursor`, with the other parameters of `query_string`."""
     asked = _without_place if len(query_string) <= _KEPT_BYTES_MAX else _without_place.__wrapped__
     return (b"link", b'<%b?%bcursor=%b>; rel="next"' % (path.encode(), asked(query_string), cursor))
 
@@ -242,7 +242,7 @@ def _without_order(query_string: bytes) -> bytes:
 def _without(query_string: bytes, names: frozenset[bytes]) -> bytes:
     """A query string without these parameters, ready for a cursor, and without characters that would end a link.
 
-    The name of a parameter may be percent-encoded, which nobody does.
+    Names of parameters may be percent-encoded.
     """
     parts = query_string.split(b"&")
     kept = b"".join(part + b"&" for part in parts if part and unquote_to_bytes(part.partition(b"=")[0]) not in names)

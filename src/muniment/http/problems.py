@@ -58,9 +58,9 @@ EVERYWHERE: Final[tuple[type[Refusal], ...]] = (
 
 
 class FaultShown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One part of the request that is to blame."""
+    """A faulty part of the request."""
 
-    detail: Annotated[str, msgspec.Meta(description="Why")]
+    detail: Annotated[str, msgspec.Meta(description="The reason")]
     pointer: Annotated[str, msgspec.Meta(description="JSON pointer (RFC 6901) into the body")] | None = None
     parameter: Annotated[str, msgspec.Meta(description="Name of a path, query or header parameter")] | None = None
 
@@ -68,7 +68,7 @@ class FaultShown(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Content(msgspec.Struct, frozen=True):
-    """`message` and `errors` once more, in the form that existing clients read."""
+    """`message` and `errors` repeated in the form that existing clients read."""
 
     message: str
     errors: list[str]

@@ -109,7 +109,7 @@ def header_lines(reply: Reply, request_id: str, limit_lines: bytes = b"") -> byt
             lines += _JSON_LINE
             continue
         name, value = field
-        # A line end in a value could add a header field that nobody gave.
+        # A line end in a value could inject a header field.
         if value.translate(None, _TEXT):
             raise ValueError(f"the header {name.decode()} has a value that is no field value")
         lines = b"%b%b: %b\r\n" % (lines, name, value)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from muniment.limits.buckets import Key
+    from muniment.limits.fair_queue import FairQueue
     from muniment.limits.held import HeldBodies
     from muniment.limits.limiter import Client
     from muniment.limits.overload import Overload
-    from muniment.limits.turns import Turns
 
 
 class ClientGone(Exception):
@@ -82,7 +82,7 @@ class Request:
     # Counts the request while it is served, but not while it waits for its client; None: it is not counted.
     overload: Overload | None
     # The queue in which long work waits for its turn; None: it does not wait.
-    turns: Turns | None
+    turns: FairQueue | None
     # Counts the memory for a body that arrives in pieces; None: it is not counted.
     held: HeldBodies | None
     # Bytes of the body that were read, and those of them that were charged.

@@ -56,7 +56,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The operation of a request, or the reason why there is none."""
+    """The operation of a request, or why it has none."""
 
     operation: Operation | None
     resource: Resource | None = None

@@ -31,7 +31,7 @@ _LEVEL_OF: Final = {Shed.EARLY: 1, Shed.MIDDLE: 2, Shed.LATE: 3, Shed.READ: 3, S
 
 
 class Overload:
-    """The load of one process. The server counts `in_flight`, without requests that wait for a client or are parked."""
+    """The load of one process. The server counts `in_flight`, without waits for clients and delayed refusals."""
 
     def __init__(self, chance: Callable[[], float], now_ns: int) -> None:
         """`chance` gives numbers from 0 up to 1; `now_ns` is the present time of the clock that `tick` gets."""

@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
 
     def resume_body(self) -> None:
         """As `BodyFlow.resume_body`."""
-        if len(self._due) <= 1:  # else other requests wait behind this one
+        if len(self._due) <= 1:  # else other requests wait for this one
             self._resume_reading()
 
     def _start_first(self) -> None:
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         try:
             reply = exchange.reply or await self._shared.application.respond(exchange.request)
             if exchange.request.wait_s:
-                await self._shared.park(exchange.request, self.peer, self._pause_reading)
+                await self._shared.delay_refusal(exchange.request, self.peer, self._pause_reading)
             if self._is_lost:
                 return
             if type(reply) is Ready:
@@ -179,7 +179,9 @@ class Connection(asyncio.Protocol):
             self._sending.close()
         except Exception as error:  # noqa: BLE001 - the application turns its errors into answers: this one came while an answer was sent
             # The client must not mistake a part of the answer for all of it.
-            _log.error("broken off", error=type(error).__name__, detail=str(error), request_id=exchange.request.id)
+            _log.error(
+                "response aborted", error=type(error).__name__, detail=str(error), request_id=exchange.request.id
+            )
             self._transport.abort()
 
     def _answer(self, exchange: Exchange, reply: Ready[Any]) -> None:
@@ -226,7 +228,7 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _read_rest(self) -> None:
-        """Parse the bytes behind the requests that waited."""
+        """Parse the bytes after the requests that waited."""
         self._reader.feed(b"")
         self._sending.waiting_bytes = self._reader.rest_bytes
         self._fail_cut_short()

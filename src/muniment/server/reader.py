@@ -22,9 +22,9 @@ from muniment.errors import (
 from muniment.http.request import NO_BODY, Request
 from muniment.http.routing import METHODS, not_implemented
 from muniment.server.exchange import BodyFlow, Exchange, ReceivedBody
-from muniment.server.fitness import VERSIONS, path_and_query, unfit
+from muniment.server.head_checks import VERSIONS, head_refusal, path_and_query
 
-# Header fields and target have their own limits of 32 KiB. Beyond this limit a head, or the trailers behind a body, is
+# Header fields and target have their own limits of 32 KiB. Beyond this limit a head, or the trailers after a body, is
 # not read to its end.
 HEAD_BYTES_MAX: Final = 128 * 1024
 # Header fields of a request, and of its trailers. Browsers send some thirty; each takes half a microsecond.
@@ -72,7 +72,7 @@ class RequestReader:
         self._fields: list[tuple[bytes, bytes]] = []
         self._target: list[bytes] = []
         self._is_broken = False
-        # Bytes behind the requests that wait.
+        # Bytes after the requests that wait.
         self._rest = b""
         # Bytes of slices since the head, or the trailers, began: no fewer than its own bytes.
         self._head_bytes = 0
@@ -82,7 +82,7 @@ class RequestReader:
         self._begun: list[bytes] = []
         # Why the parser stopped within a request line, until the line is complete.
         self._stopped: HttpParserError | None = None
-        # Whether `_begun` and this slice have the whole head so far. The start of a head behind another request is
+        # Whether `_begun` and this slice have the whole head so far. The start of a head after another request is
         # unknown.
         self._is_begun_kept = True
         # Whether a request has ended in this read.
@@ -150,7 +150,7 @@ class RequestReader:
     # What llhttp calls.
 
     def on_message_begin(self) -> None:
-        """A request begins, perhaps behind another."""
+        """A request begins, perhaps after another."""
         self._fields = []
         self._target = []
         self._is_in_head = True
@@ -176,7 +176,7 @@ class RequestReader:
         self._begin(parser)
 
     def on_chunk_header(self) -> None:
-        """A chunk begins, perhaps the last one, behind which come trailers."""
+        """A chunk begins; trailers may follow the last chunk."""
         self._is_in_trailers = True
         self._head_bytes = 0
         self._chunks += 1
@@ -204,7 +204,7 @@ class RequestReader:
         self._fields = []  # for trailers
         named = dict(fields)
         target = b"".join(self._target)
-        if refusal := unfit(target, fields, named, version):
+        if refusal := head_refusal(target, fields, named, version):
             self._stop(refusal)
         self._chunks = self._body_bytes = 0
         method = parser.get_method().decode("ascii")

@@ -62,7 +62,7 @@ class Config(uvicorn.Config):
     def look_for_more(
         self, loop: asyncio.AbstractEventLoop, shared: Shared, make_protocol: Callable[[], asyncio.Protocol]
     ) -> None:
-        """Accept the connections that wait behind an accepted one."""
+        """Accept the connections that wait after an accepted one."""
         if self.accepting is None:
             self.listener.setblocking(False)
             # A few more than the limit are accepted, to be closed instead of left waiting.

@@ -55,7 +55,7 @@ class Sending:
         return self._on_abort is not None
 
     def begin_stream(self, on_abort: Callable[[], object]) -> None:
-        """What follows is a stream; `on_abort` is called if it is aborted because its client does not read."""
+        """Begin a stream; `on_abort` is called if it is aborted because its client does not read."""
         self._on_abort = on_abort
         connection: socket.socket | None = self._transport.get_extra_info("socket")
         if connection is not None:
@@ -130,7 +130,7 @@ class Sending:
         self._loop.call_later(STREAM_SECONDS_AT_STOP, self._transport.abort)
 
     def unread_bytes(self) -> int:
-        """As `Unread.unread_bytes`; requests that wait behind them count too."""
+        """As `Unread.unread_bytes`; unparsed requests count too."""
         return self._transport.get_write_buffer_size() + self.waiting_bytes
 
     def abort(self) -> None:

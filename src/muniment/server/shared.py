@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Final, Protocol
 
-from muniment.limits.parking import Parking, parked_seconds
+from muniment.limits.delayed_refusals import DelayedRefusals, delay_seconds
 from muniment.limits.sites import has_most
 from muniment.server.unread import UnreadAnswers
 
@@ -55,10 +55,10 @@ class Shared:
     is_proxy: Callable[[str], bool] = lambda _: False
     # The names by which the connections of a client are counted, from its address: its own, and that of its site.
     client_names: Callable[[str], tuple[str, ...]] = lambda peer: (peer,)
-    # Numbers from 0 up to 1, so that parked refusals do not all leave at the same moment.
+    # Numbers from 0 up to 1, so that delayed refusals do not all leave at the same moment.
     chance: Callable[[], float] = random.random
     unread: UnreadAnswers = field(default_factory=UnreadAnswers)
-    parking: Parking = field(default_factory=Parking)
+    delayed: DelayedRefusals = field(default_factory=DelayedRefusals)
     connections: int = 0
     _by_client: Counter[str] = field(default_factory=Counter[str])
     _date_line: bytes = b""
@@ -84,15 +84,15 @@ class Shared:
             if not self._by_client[name]:
                 del self._by_client[name]
 
-    async def park(self, request: Request, peer: str, pause_reading: Callable[[], None]) -> None:
-        """Wait before a refusal of `request` is sent, with its connection unread, if there is room to park it."""
+    async def delay_refusal(self, request: Request, peer: str, pause_reading: Callable[[], None]) -> None:
+        """Wait before a refusal of `request` is sent, with its connection unread, if the limits of delays allow it."""
         name, is_proxied = request.client.name, self.is_proxy(peer)
-        if self.parking.enter(name, is_proxied=is_proxied, connections_max=self.connections_max):
+        if self.delayed.enter(name, is_proxied=is_proxied, connections_max=self.connections_max):
             pause_reading()
             try:
-                await asyncio.sleep(parked_seconds(request.wait_s, self.chance))
+                await asyncio.sleep(delay_seconds(request.wait_s, self.chance))
             finally:
-                self.parking.leave(name, is_proxied=is_proxied)
+                self.delayed.leave(name, is_proxied=is_proxied)
 
     def date_line(self, now: float) -> bytes:
         """The `date` of an answer that leaves at the time `now` of the event loop (RFC 9110 section 6.6.1)."""

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     refuses=(TriggerNotFound, NotTheOwner),
 )
 async def deactivate_triggers(context: Context, body: Deactivation) -> None:
-    """Deactivate triggers for ever.
+    """Deactivate triggers permanently.
 
-    All or none. The signature is by the owner of every listed trigger, over the list in its posted order: EIP-712
-    `Deactivate(string[] triggerSigs)` under the domain that the triggers were signed under, or EIP-191 over the
-    signatures joined by commas. What was deactivated before stays as it is.
+    All or none. The owner of every listed trigger signs the list in its posted order: EIP-712
+    `Deactivate(string[] triggerSigs)` under the domain of the triggers, or EIP-191 over the signatures joined by
+    commas. Triggers that are deactivated already do not change.
     """
     sigs, signature, now_ms = body.trigger_sigs, body.signature, context.now_ms()
     rules.check_distinct(sigs)
@@ -72,8 +72,8 @@ async def deactivate_triggers(context: Context, body: Deactivation) -> None:
 async def get_deactivation(context: Context, request: Request, signature: Signature) -> RecordedDeactivation:
     """Read a deactivation.
 
-    The `deactivateSig` of a trigger names it. The answer has what is needed to check the signature again: the signed
-    list in its order, the form, and the domain. A deactivation that ended no trigger is not recorded.
+    It is named by the `deactivateSig` of a trigger. The answer has everything to verify the signature: the signed list
+    in its order, the form, and the domain. A deactivation that ended no trigger is not recorded.
     """
     found = await store.find_deactivation(context.reader_for(request), signature)
     if found is None:
@@ -92,12 +92,11 @@ async def get_deactivation(context: Context, request: Request, signature: Signat
 
 @operation("POST", "/triggers/deactivate/sign-params", cost=4, sheds=Shed.NEVER)
 async def get_deactivation_sign_params(context: Context, body: DeactivationParams) -> DeactivationSignParams:
-    """Compute what to sign to deactivate triggers.
+    """Compute the message to sign for a deactivation.
 
-    Either of the two: `message` as text (EIP-191), or `typedData` (EIP-712), which wallets show better. Its domain is
-    the one that the triggers were signed under; triggers of several domains are deactivated apart, or by text. Code
-    that calls `eth_signTypedData_v4` of a wallet itself adds `EIP712Domain` to the types, as for POST
-    /triggers/sign-params.
+    Sign either `message` as text (EIP-191), or `typedData` (EIP-712), which wallets show better. Its domain is the
+    domain of the triggers; deactivate triggers of several domains separately, or by text. Code that calls
+    `eth_signTypedData_v4` directly must add `EIP712Domain` to the types, as for POST /triggers/sign-params.
     """
     rules.check_distinct(body.trigger_sigs)
     protocols = await store.fetch_protocols(context.database, body.trigger_sigs)

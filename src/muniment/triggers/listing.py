@@ -39,8 +39,8 @@ class TriggerQuery(PageQuery, frozen=True):
     active: Annotated[bool, Meta(description="true: not deactivated and not past its end; false: the rest")] | None = (
         None
     )
-    created_after: Annotated[TimestampMs, Meta(description="Exclusive")] | None = None
-    created_before: Annotated[TimestampMs, Meta(description="Inclusive")] | None = None
+    created_after: Annotated[TimestampMs, Meta(description="Only later ones (exclusive)")] | None = None
+    created_before: Annotated[TimestampMs, Meta(description="Only earlier ones (inclusive)")] | None = None
     sort: Sort = -1
 
     @property

@@ -51,8 +51,8 @@ _CONFIG_REFUSALS = (errors.InvalidTypedData, errors.InvalidConfig, errors.Invali
 async def list_triggers(context: Context, request: Request, query: TriggerQuery) -> Ready[list[Trigger]] | Streamed:
     """List triggers.
 
-    Newest first unless `sort=1`. A page behind a `cursor` ends before its limit when it would be longer than 1 MiB: a
-    `next` link says that there is more. Following these links with `sort=1` misses no trigger and shows none twice.
+    Newest first unless `sort=1`. A page after a `cursor` has at most 1 MiB and may have fewer records than its limit:
+    a `next` link leads on. Following `next` links with `sort=1` returns every trigger exactly once.
     """
     reader = context.reader_for(request)
     numbers = context.epochs.numbers(reader, "triggers")
@@ -70,7 +70,7 @@ async def list_triggers(context: Context, request: Request, query: TriggerQuery)
 async def get_trigger(context: Context, request: Request, sig: Signature) -> Ready[Trigger]:
     """Read a trigger.
 
-    Any spelling of the signature finds it. The ETag changes when it is deactivated.
+    Any spelling of the signature finds it. The ETag changes when the trigger is deactivated.
     """
     found = await store.find(context.reader_for(request), sig)
     if found is None:
@@ -100,8 +100,8 @@ async def get_trigger(context: Context, request: Request, sig: Signature) -> Rea
 async def create_trigger(context: Context, request: Request, body: NewTrigger) -> Ready[Trigger]:
     """Register a signed trigger.
 
-    The same consent again, also under another valid signature, is answered with the record first stored. A new one has
-    at most 128 KiB, unless the operator sets another limit.
+    A repeated consent, also under another valid signature, returns the record first stored. A new one has at most
+    128 KiB, unless the operator sets another limit.
     """
     values = body.typed_data.values
     inputs = await _inputs(context, values.function_cid, "/typedData/values/functionCid")
@@ -144,10 +144,10 @@ async def get_sign_params(context: Context, body: TriggerParams) -> SignParams:
     """Compute the typed data to sign.
 
     For ethers and viem the answer is complete: they add `EIP712Domain` to the types. Code that calls
-    `eth_signTypedData_v4` of a wallet itself must add it to the types that it gives to the wallet, as
+    `eth_signTypedData_v4` directly must add it to the wallet's types, as
     `[{"name": "name", "type": "string"}, {"name": "version", "type": "string"}]`: otherwise the wallet signs an empty
-    domain, and POST /triggers answers `signature-mismatch`. The types and the message go to POST /triggers as answered
-    here, without `EIP712Domain`, with the signature.
+    domain, and POST /triggers answers `signature-mismatch`. Post the types and the message unchanged, without
+    `EIP712Domain`, together with the signature.
     """
     inputs, values = await _checked(context, body)
     domain = registry_domain(context.settings.protocol_name)
@@ -162,9 +162,9 @@ async def get_sign_params(context: Context, body: TriggerParams) -> SignParams:
 
 @operation("POST", "/triggers/preview", cost=10, sheds=Shed.EARLY, refuses=_CONFIG_REFUSALS)
 async def preview_trigger(context: Context, body: TriggerParams) -> Preview:
-    """Say in plain words what a trigger would let happen.
+    """Describe a trigger in plain words before it is signed.
 
-    With the next run times of a schedule, and warnings. Nothing is stored.
+    With the next runs of its schedule, and warnings. Nothing is stored.
     """
     _, values = await _checked(context, body)
     return preview_of(values, registry_domain(context.settings.protocol_name), context.now_ms())

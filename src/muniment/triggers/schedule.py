@@ -73,7 +73,7 @@ def check_cron(text: str) -> None:
 def next_runs(text: str, after_ms: int, count: int, end_ms: int = 0) -> list[int]:
     """The first `count` runs strictly after `after_ms`, in milliseconds since 1970 (UTC), ascending.
 
-    There may be fewer: none is later than `end_ms`, unless that is 0, or than the year 9999, where the calendar of the
+    There may be fewer: runs end at `end_ms` (0: without an end), and with the year 9999, where the calendar of the
     standard library ends. Raises `InvalidConfig`.
     """
     expression = _plain(text)

@@ -66,7 +66,7 @@ class Description(ProvedText):
 
     schema: ClassVar[dict[str, Any]] = {
         "type": "string", "minLength": 1, "maxLength": DESCRIPTION_LENGTH_MAX, "pattern": r"^[^\u0000]*$",
-        "description": "Not signed, not unique", "examples": ["Every six hours"],
+        "description": "Not signed; need not be unique", "examples": ["Every six hours"],
     }  # fmt: skip
     refuses = InvalidText
 
@@ -81,7 +81,7 @@ class Description(ProvedText):
 
 
 class Values(Record, frozen=True, forbid_unknown_fields=True):
-    """What is signed: exactly these members."""
+    """The signed message: exactly these members."""
 
     function_cid: BundleCid
     version: SemVer
@@ -140,7 +140,7 @@ class Trigger(Record, frozen=True, kw_only=True):
 
 
 class TriggerParams(Record, frozen=True):
-    """What a trigger is to say."""
+    """The content of a trigger to sign."""
 
     function_cid: BundleCid
     version: SemVer
@@ -178,11 +178,11 @@ class SignParams(Record, frozen=True):
 
 
 class Preview(Record, frozen=True):
-    """What a trigger says, in plain words."""
+    """A trigger in plain words."""
 
-    summary: Annotated[list[str], Meta(description="What is being signed, a sentence each")]
-    next_runs: Annotated[list[DateTime], Meta(max_length=5, description="The next times at which a schedule runs")]
-    warnings: Annotated[list[str], Meta(description="What a careful signer would want to know")]
+    summary: Annotated[list[str], Meta(description="Its content, one sentence each")]
+    next_runs: Annotated[list[DateTime], Meta(max_length=5, description="The next runs of its schedule")]
+    warnings: Annotated[list[str], Meta(description="Risks that its signer should know")]
 
     example: ClassVar[dict[str, Any]] = {
         "summary": ["Function QmRwFzcSwmkbWJuQsFaHcAGvykRU3q82JiYfwGaswNKFG4 may run."],
@@ -200,9 +200,9 @@ class Deactivation(Record, frozen=True):
 
 
 class RecordedDeactivation(Record, frozen=True, kw_only=True):
-    """A consent to deactivate that was accepted. Everybody can check the signature again, with the list and the form.
+    """An accepted consent to deactivate. Any client can verify its signature with the list and the form.
 
-    Of the form `eip191`, the text is the list joined by commas; of the form `eip712`, the typed data is
+    With the form `eip191` the signed text is the list joined by commas; with `eip712` the typed data is
     `Deactivate(string[] triggerSigs)` under `domain`.
     """
 
@@ -228,7 +228,7 @@ class DeactivationParams(Record, frozen=True):
 
 
 class DeactivationMessage(Record, frozen=True):
-    """What is signed: the canonical signatures in the posted order."""
+    """The signed message: the canonical signatures in the posted order."""
 
     trigger_sigs: TriggerSigs
 
@@ -250,7 +250,7 @@ class DeactivationTypedData(Record, frozen=True):
 
 
 class DeactivationSignParams(Record, frozen=True):
-    """What to sign: `message` by personal_sign (EIP-191), or `typedData` (EIP-712), which wallets show better."""
+    """Sign either `message` by personal_sign (EIP-191), or `typedData` (EIP-712), which wallets show better."""
 
     message: str
     typed_data: DeactivationTypedData

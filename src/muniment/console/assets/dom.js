@@ -38,7 +38,7 @@ export function fill(parent, ...children) {
   parent.replaceChildren(...element("div", {}, ...children).childNodes);
 }
 
-// Characters that move or reorder what stands beside them, or that nobody sees; as the pages of the registry name them.
+// Characters that are invisible, or move or reorder their neighbours; the pages of the registry name them as well.
 const UNSEEN = /([\p{C}\p{Zl}\p{Zp}])/u;
 
 /**

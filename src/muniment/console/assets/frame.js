@@ -43,7 +43,7 @@ function showButton() {
   if (place) fill(place, element("button", { type: "button", click: connect }, "Connect", element("span", { class: "word" }, " wallet")));
 }
 
-/** The code for wallets is loaded when somebody wants one: a page that is only read does without. */
+/** The code for wallets is loaded when a reader asks for one: a page that is only read works without it. */
 async function connect() {
   const wallet = await import("./wallet.js");
   try {

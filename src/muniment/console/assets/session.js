@@ -9,7 +9,7 @@ const KEY = "muniment-session";
 const NONCE = /^0x[0-9a-f]{64}$/;
 
 /**
- * The session of this tab, null when there is none or its token has ended.
+ * The session of this tab; null without a session, or when its token has expired.
  * @returns {Session | null}
  */
 export function session() {

@@ -26,7 +26,7 @@ _SHOWN: Final = 10
 
 @page("/console/addresses/{address}")
 async def address_page(context: Context, request: Request, address: Address) -> Page:
-    """What an address has signed, deployed and got."""
+    """The triggers, intents and functions of an address."""
     root, now_ms = root_from(request.path), context.now_ms()
     triggers = await reading.listing(
         list_triggers.handler, context, request, TriggerQuery(signer=address, limit=_SHOWN), Trigger
@@ -39,11 +39,11 @@ async def address_page(context: Context, request: Request, address: Address) -> 
         '<h1>Address</h1><p>{} <span id="mine" data-address="{}" class="faint"></span></p>{}{}{}{}{}{}',
         identifier(address, whole=True), address,
         heading("Triggers", end=link(f"{root}console/triggers?signer={address}", "All of them")),
-        rows.triggers(triggers.records, root, now_ms, none="It has signed none."),
+        rows.triggers(triggers.records, root, now_ms, none="It has signed no triggers."),
         heading("Intents", end=link(f"{root}console/intents?user={address}", "All of them")),
-        rows.intents(intents.records, root, now_ms, none="None is its own."),
+        rows.intents(intents.records, root, now_ms, none="It has no intents."),
         heading("Functions", end=link(f"{root}console/functions?creator={address}", "All of them")),
-        rows.functions(functions.records, root, now_ms, none="It has deployed none."),
+        rows.functions(functions.records, root, now_ms, none="It has deployed no functions."),
     )  # fmt: skip
     return Page(f"Address {address}", body)
 

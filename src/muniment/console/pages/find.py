@@ -27,7 +27,7 @@ from muniment.triggers.routes import get_trigger
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-# A pasted URL of 2,000 characters, percent-encoded: long enough for a page of this console behind any host.
+# A pasted URL of 2,000 characters, percent-encoded: long enough for a page of this console on any host.
 _LENGTH_MAX: Final = 6_000
 _PARTS: Final = re.compile(r"[^0-9A-Za-z]+")
 _ADDRESS, _HASH, _SIGNATURE = 40, 64, 130
@@ -47,7 +47,7 @@ async def find(context: Context, request: Request) -> Ready[bytes]:
         path = await find_path(context, request, part)
         if path is not None:
             return Ready(b"", ((b"location", f"{root}console/{path}".encode()), (b"cache-control", b"no-store")), 303)
-        return _page(request, given, html("<p>{} looks like {}, and none is here.</p>", strange(part), taken_for))
+        return _page(request, given, html("<p>{} looks like {}, but is not known here.</p>", strange(part), taken_for))
     words = html("<p>{} is no signature, hash, address or CID.</p>", strange(given)) if given else NOTHING
     return _page(request, given, words)
 
@@ -66,7 +66,7 @@ def _page(request: Request, given: str, words: Html) -> Ready[bytes]:
 
 
 def _look_for(part: str) -> tuple[str, Callable[[Context, Request, str], Awaitable[str | None]]] | None:
-    """What a part of the text is taken for, and how it is found; None for a part that is none of these."""
+    """The kind of identifier that a part of the text looks like, and its look-up; None for any other part."""
     if digits := _HEX.fullmatch(part):
         length = len(digits[1])
         if length == _SIGNATURE:

@@ -19,8 +19,8 @@ _TEXT: Final = {"type": "string"}
 
 LISTED: Final = {
     200: Answer("A page", headers={
-        "link": 'The next page, as `<…>; rel="next"` (RFC 8288), and from the newest rows the way to those that come '
-        'later, as `<…>; rel="prev"`',
+        "link": 'The next page as `<…>; rel="next"` (RFC 8288); on the page of the newest rows also later rows as '
+        '`<…>; rel="prev"`',
     }),
 }  # fmt: skip
 # A record that may change: 304 for a client that has its present state.
@@ -30,7 +30,7 @@ TAGGED: Final = {200: Answer("Done", headers=_ETAG), 304: Answer("Not modified",
 # Header fields of many answers; an `Answer` has those of one operation.
 HEADERS: Final[Mapping[str, Json]] = {
     "x-request-id": {
-        "description": "Identifies the request in the service's log; the client's own id, if it sent a valid one",
+        "description": "Identifies the request in the service's log. The client's own id if it sent a valid one",
         "schema": {"type": "string", "maxLength": 128},
     },
     "ratelimit": {

@@ -220,7 +220,7 @@ def _tag(each: Operation) -> str:
 
 
 def _tag_description(tag: str) -> str:
-    """The docstring of the package behind a tag."""
+    """The docstring of a tag's package."""
     return inspect.getdoc(sys.modules[f"{__name__.partition('.')[0]}.{tag}"]) or ""
 
 
@@ -277,7 +277,7 @@ def _query_schema(schema: Json) -> Json:
     merged = {**{key: value for key, value in schema.items() if key != "anyOf"}, **choices[0]}
     about = {"description": merged["description"]} if "description" in merged else {}
     if merged.get("type") == "array":
-        words = f"{merged['description']}. `a,b` says the same as the parameter twice"
+        words = f"{merged['description']}. `a,b` means the same as the parameter twice"
         return {"description": words, "style": "form", "explode": True, "schema": {**merged, "description": words}}
     return {**about, "schema": merged}
 

@@ -34,7 +34,7 @@ _ICON: Final = (
     "r='10' fill='%238a1f2b'/%3E%3Cpath d='M5.5 13.5h1.8V9.2l2 3h1.4l2-3v4.3h1.8v-7h-1.7L10 10 7.2 6.5H5.5z' "
     "fill='white'/%3E%3C/svg%3E"
 )
-# What a page may not use, and a page behind a link need not know of its readers.
+# Features that a page may not use, and no referrer for the pages that it links to.
 _HEADERS: Final = (
     (b"content-type", b"text/html; charset=utf-8"),
     (b"referrer-policy", b"no-referrer"),

@@ -10,7 +10,7 @@ from typing import Final, LiteralString, TypeAlias, cast
 
 # Templates kept, split at their places: the code has some two hundred.
 _TEMPLATES_KEPT: Final = 512
-# Characters that move or reorder what stands beside them, or that nobody sees (Unicode categories: controls, formats,
+# Characters that are invisible, or move or reorder their neighbours (Unicode categories: controls, formats,
 # surrogates, private use, unassigned, line and paragraph separators).
 _UNSEEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
@@ -21,7 +21,7 @@ class Html(str):
     __slots__ = ()
 
 
-# What may stand at a place of a template. None is nothing; several pieces of markup are joined.
+# A value for a place of a template. None is empty; several pieces of markup are joined.
 Value: TypeAlias = "str | int | Iterable[Html] | None"
 
 NOTHING: Final = Html()

@@ -20,7 +20,7 @@ _DEPTH_MAX: Final = 16
 
 
 def is_for_reader(path: str, accept: str) -> bool:
-    """Whether a request asks for a page of the console, as browsers do when somebody follows a link.
+    """Whether a request asks for a page of the console, as browsers do for a followed link.
 
     A path that is deeper than all pages gets no page: each of its links would have to lead up all the way.
     """
@@ -43,7 +43,7 @@ def problem_page(refusal: Refusal, request_id: str, root: str, headers: Headers 
 
 
 def _faults(refusal: Refusal) -> Html | None:
-    """What is wrong where, if the detail has not said all of it."""
+    """The faults and their places, unless the detail is the whole story."""
     rows = [_fault(each) for each in refusal.faults if each.detail != refusal.detail or len(refusal.faults) > 1]
     return html("<ul>{}</ul>", rows) if rows else None
 

@@ -123,7 +123,7 @@ export function varint(number) {
 }
 
 /**
- * The varint at a place, and the place behind it. Throws for one that is cut off, too large or not the shortest.
+ * The varint at a place, and the place after it. Throws if it is cut off, too large or not the shortest form.
  * @param {Uint8Array} bytes
  * @param {number} at
  * @returns {[number, number]}

@@ -31,7 +31,7 @@ export function cidText(cid) {
 }
 
 /**
- * The CID at a place, and the place behind it. Throws a TypeError for one of another hash or codec.
+ * The CID at a place, and the place after it. Throws a TypeError for one of another hash or codec.
  * @param {Uint8Array} bytes
  * @param {number} at
  * @returns {[Cid, number]}
@@ -55,7 +55,7 @@ export function parseCid(text) {
   if (!/^(Qm[1-9A-HJ-NP-Za-km-z]{44}|b[a-z2-7]{58})$/.test(text)) throw new TypeError("not a CID of SHA-256");
   const bytes = text.startsWith("Qm") ? unbase58(text) : unbase32(text.slice(1));
   const [cid, end] = readCid(bytes, 0);
-  if (end !== bytes.length) throw new TypeError("a CID with bytes behind it");
+  if (end !== bytes.length) throw new TypeError("a CID with bytes after it");
   return cid;
 }
 

@@ -1,4 +1,4 @@
-"""The outside world as the settings describe it."""
+"""Wiring: builds the `Context` from the settings."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from muniment.settings import Settings
     from muniment.storage.database import Database, Reader
 
-# Inputs of functions kept in memory; they never change. A function has at most 64 inputs, so at most some 40 MB.
+# Inputs of functions kept in memory: a function has at most 64, so at most some 40 MB.
 _INPUTS_KEPT: Final = 4_096
-# Receivers of webhooks are anywhere in the world, and so are the servers of their names.
+# Receivers of webhooks, and their name servers, are anywhere in the world.
 _HOOK_CONNECT_SECONDS_MAX: Final = 5.0
-# Threads of look-ups, and those of one maker: of deliveries, and of tests, whose names nobody has seen before.
+# Threads of look-ups in all, and for one owner: of deliveries; of tests, whose host names are new.
 _HOOK_LOOKUPS: Final = (16, 2)
 _HOOK_TEST_LOOKUPS: Final = (8, 1)
 
@@ -61,13 +61,13 @@ def build_context(
     metrics: Metrics | None = None,
     database_limits: DatabaseLimits = DATABASE_LIMITS,
 ) -> Context:
-    """The outside world as `settings` describe it. The clocks and chance enter here and nowhere else.
+    """The context for `settings`. The clocks and chance enter here and nowhere else.
 
     A clock `now_ms` without a monotonic one is never judged. `steady_ms` is how long a clock that stepped must be
     steady before it is trusted again.
 
     `shares_limits`: rate limits are counted together with the other processes that serve from this data directory.
-    `metrics` are those of the process, which a program that runs for long shares with others; None: they are new.
+    `metrics` are shared with the other processes that serve; None: new ones for this process alone.
 
     Blocks in the database can be used only when this is called where the database's event loop runs.
     """
@@ -81,7 +81,7 @@ def build_context(
     fixed = parse_secrets(settings.secret) if settings.secret else None
     clock = _clock(now_ms, monotonic_ms, steady_ms)
     if settings.tlog == "on":
-        read_policy(settings)  # raises for a file that cannot be used, before anything is opened for longer
+        read_policy(settings)  # raises for an unusable file, before resources are opened
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
     outgoing = Outgoing(allow_private=settings.allow_private_networks, node_metrics=metrics, tracer=tracer)
     blocks = _blocks(settings, database)
@@ -105,7 +105,7 @@ def build_context(
         find_inputs=_remembered(database),
         holdings=build_holdings(settings, chains, outgoing, clock, settings.data_dir / "token-lists"),
         outgoing=outgoing,
-        # Without a tracer: receivers are strangers, and the trace of a delivery is none of their business.
+        # Without a tracer: receivers are third parties, and must not see the trace of a delivery.
         outgoing_webhooks=Outgoing(
             allow_private=settings.allow_private_networks,
             connect_seconds_max=_HOOK_CONNECT_SECONDS_MAX,
@@ -121,7 +121,7 @@ def build_context(
 
 
 async def _not_served() -> tuple[str, ...]:
-    """A context that no application serves with is never ready."""
+    """Readiness of a context without a serving application: never ready."""
     raise NotReady("this process does not serve")
 
 
@@ -175,7 +175,7 @@ def _blocks(settings: Settings, database: Database) -> BlockStore:
 
 
 def directories_of(settings: Settings) -> list[Path]:
-    """The local directories that what strangers send is stored in. Raises `ValueError` for a setting of blocks."""
+    """The local directories that store clients' data. Raises `ValueError` for an unusable setting of blocks."""
     file = sqlite_file(settings.database_url, data_dir=settings.data_dir)
     blocks = block_directory(place_of_blocks(settings.blocks_url, settings.database_url), settings.data_dir)
     others = [file.parent if file else None, blocks]
@@ -185,10 +185,7 @@ def directories_of(settings: Settings) -> list[Path]:
 def build_holdings(
     settings: Settings, chains: Mapping[int, Chain], outgoing: Outgoing, clock: Clock, directory: Path
 ) -> Holdings:
-    """Chains, token lists and prices put together; lists from URLs are kept in `directory`.
-
-    Raises `ValueError` for a file that cannot be used.
-    """
+    """Chains, token lists and prices; lists from URLs are kept in `directory`. Raises `ValueError`."""
     served = {chain.id: chain for chain in chains.values() if chain.rpc_urls}
     lists = dict.fromkeys(entry for chain in served.values() for entry in chain.token_lists)
     tokens = TokenLists(
@@ -208,7 +205,7 @@ def build_holdings(
 
 
 def _remembered(database: Database) -> Callable[[bytes], Any]:
-    """`find_inputs` with a memory: what a function takes never changes, and every trigger asks for it."""
+    """`find_inputs` with a cache: a function's inputs never change, and every trigger needs them."""
     known: dict[bytes, Mapping[str, str]] = {}
 
     async def find(digest: bytes) -> Mapping[str, str] | None:

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 VERSIONS: Final = frozenset({"1.0", "1.1"})
 
 
-def unfit(target: bytes, fields: list[tuple[bytes, bytes]], named: dict[bytes, bytes], version: str) -> Refusal | None:
+def head_refusal(
+    target: bytes, fields: list[tuple[bytes, bytes]], named: dict[bytes, bytes], version: str
+) -> Refusal | None:
     """Why a well-formed head cannot be served."""
     if version not in VERSIONS:
         return HttpVersionNotSupported("this server speaks HTTP/1.1")

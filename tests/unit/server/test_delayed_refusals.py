@@ -24,7 +24,7 @@ def limiting(wait_s: float) -> Answers:
     return Answers(respond)
 
 
-async def test_a_refusal_is_parked_and_the_connection_is_not_read_meanwhile() -> None:
+async def test_a_refusal_is_delayed_and_the_connection_is_not_read_meanwhile() -> None:
     wire = Wire(limiting(0.1), chance=lambda: 0.5)
     started = time.monotonic()
     wire.send(GET)
@@ -52,7 +52,7 @@ async def test_without_room_a_refusal_leaves_immediately(*, is_proxied: bool, ro
         for task in wire.tasks:
             task.cancel()
     await turns()
-    assert together.parking.parked == 0
+    assert together.delayed.count == 0
 
 
 async def test_a_connection_is_counted_under_the_name_of_its_client() -> None:

@@ -1,7 +1,7 @@
-"""A queue for long work: each turn of the event loop begins a little of it, and quick requests come between.
+"""A queue for long work: each turn of the event loop starts a little of it, and serves quick requests in between.
 
-Without the queue a read or a deactivation would wait until all creates that arrived before it are verified. The queue
-is fair: it serves clients in rounds, so a client with many requests hardly delays the others.
+Without the queue a read or a deactivation would wait until all earlier creates are verified. The queue is fair: it
+serves clients in rounds, so a client with many requests hardly delays the others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PER_TURN: Final = 16
 # Bytes of a body that weigh as much as a create: their decoding takes as long at worst.
 BYTES_PER_WEIGHT: Final = 4 * 1024
 # The most waiting requests: three rounds of 32 busy clients. Beyond it the client with most waiting requests gets a
-# refusal, so the wait is bounded.
+# refusal, so waits are bounded.
 WAITING_MAX: Final = 96
 
 
@@ -26,7 +26,7 @@ class _Waiter(NamedTuple):
     weight: int
 
 
-class Turns:
+class FairQueue:
     """The queue of one process: the requests of a client in their order, the clients in rounds."""
 
     def __init__(self, *, per_turn: int = PER_TURN, waiting_max: int = WAITING_MAX) -> None:
@@ -88,5 +88,5 @@ class Turns:
         waiter = waiters.popleft()
         self._count -= 1
         if waiters:
-            self._waiting[client] = waiters  # behind all others
+            self._waiting[client] = waiters  # after all others
         return waiter

@@ -1,7 +1,7 @@
-"""Refusals that are parked: sent a little later, with the connection unread meanwhile.
+"""Delayed refusals: sent a little later, while the connection is not read.
 
-A refusal costs two thirds of a read, so refusals alone hardly spare the process from a client that never stops asking.
-A client whose refusal is parked sends its next request after it has the answer.
+A refusal costs two thirds of a read, so refusals alone hardly protect the process from a client that never stops.
+A client whose refusal is delayed sends its next request only after it has the answer.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PARKED_SECONDS_MAX: Final = 1.0
-# On connections of a proxy, other clients wait behind a parked answer: limits for one client, and for all together.
+_DELAY_SECONDS_MAX: Final = 1.0
+# On connections of a proxy, a delayed answer delays other clients too: limits for one client, and for all together.
 _CLIENT_MAX: Final = 8
 _PROXIED_MAX: Final = 256
-# Other connections only take room from new ones: the share of a process's connections that may be parked.
+# Other connections only take room from new ones: the share of a process's connections that may be delayed.
 _CONNECTIONS_SHARE: Final = 4
 
 
-def parked_seconds(wait_s: float, chance: Callable[[], float]) -> float:
-    """The seconds for which a refusal is parked. Jitter spreads refusals that were parked in the same second.
+def delay_seconds(wait_s: float, chance: Callable[[], float]) -> float:
+    """The seconds by which a refusal is delayed. Jitter spreads refusals of the same second.
 
     `chance` gives numbers from 0 up to 1.
     """
-    return min(wait_s, _PARKED_SECONDS_MAX) * (0.5 + chance())
+    return min(wait_s, _DELAY_SECONDS_MAX) * (0.5 + chance())
 
 
-class Parking:
-    """The parked refusals of one process."""
+class DelayedRefusals:
+    """The delayed refusals of one process."""
 
     def __init__(self) -> None:
-        """Begin without parked refusals."""
+        """Begin without delayed refusals."""
         self._proxied: Counter[str] = Counter()
         self._proxied_count = 0
         self._direct_count = 0
 
     @property
-    def parked(self) -> int:
-        """The number of refusals that are parked now."""
+    def count(self) -> int:
+        """The number of refusals that are delayed now."""
         return self._proxied_count + self._direct_count
 
     def enter(self, client: str, *, is_proxied: bool, connections_max: int) -> bool:
-        """Park a refusal of `client` in a process with at most `connections_max` connections; False: send it now."""
+        """Count a delayed refusal of `client`, of at most `connections_max` connections; False: send it now."""
         if not is_proxied:
             if self._direct_count * _CONNECTIONS_SHARE >= connections_max:
                 return False
@@ -56,7 +56,7 @@ class Parking:
         return True
 
     def leave(self, client: str, *, is_proxied: bool) -> None:
-        """Forget a refusal that was sent, or whose connection ended. Once for each `enter` that was True."""
+        """Stop counting a refusal that was sent, or whose connection ended; once for each `enter` that was True."""
         if not is_proxied:
             self._direct_count -= 1
             return

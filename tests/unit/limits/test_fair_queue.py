@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from muniment.errors import Overloaded
-from muniment.limits.turns import Turns
+from muniment.limits.fair_queue import FairQueue
 
 
 async def test_so_many_begin_in_a_turn_and_others_are_answered_in_between() -> None:
-    turns, done = Turns(per_turn=2, waiting_max=100), list[str]()
+    turns, done = FairQueue(per_turn=2, waiting_max=100), list[str]()
 
     async def work(name: str) -> None:
         await turns.wait("a")
@@ -32,7 +32,7 @@ async def test_so_many_begin_in_a_turn_and_others_are_answered_in_between() -> N
 
 
 async def test_one_more_than_may_wait_is_refused_and_the_others_are_served() -> None:
-    turns, refused = Turns(per_turn=1, waiting_max=3), list[int]()
+    turns, refused = FairQueue(per_turn=1, waiting_max=3), list[int]()
 
     async def work(number: int) -> None:
         try:
@@ -46,7 +46,7 @@ async def test_one_more_than_may_wait_is_refused_and_the_others_are_served() -> 
 
 
 async def test_one_whose_client_went_away_takes_no_turn() -> None:
-    turns = Turns(per_turn=1, waiting_max=3)
+    turns = FairQueue(per_turn=1, waiting_max=3)
     first, gone, next_one = (asyncio.ensure_future(turns.wait("a")) for _ in range(3))
     await first
     gone.cancel()
@@ -56,7 +56,7 @@ async def test_one_whose_client_went_away_takes_no_turn() -> None:
 
 
 async def test_of_many_who_wait_one_of_the_greediest_is_refused_for_another_client() -> None:
-    turns, began, refused = Turns(per_turn=1, waiting_max=8), list[str](), list[str]()
+    turns, began, refused = FairQueue(per_turn=1, waiting_max=8), list[str](), list[str]()
 
     async def work(client: str) -> None:
         try:
@@ -78,7 +78,7 @@ async def test_of_many_who_wait_one_of_the_greediest_is_refused_for_another_clie
 
 
 async def test_what_weighs_more_than_a_turn_takes_several() -> None:
-    turns, began = Turns(per_turn=4, waiting_max=100), list[str]()
+    turns, began = FairQueue(per_turn=4, waiting_max=100), list[str]()
 
     async def work(client: str, weight: int) -> None:
         await turns.wait(client, weight)
