@@ -67,4 +67,6 @@ async def test_every_process_takes_up_another_epoch_within_seconds(site: Site) -
             assert seen <= {200, 410}
             assert time.monotonic() < deadline, seen
             await asyncio.sleep(0.1)
-        assert await statuses(await link()) == {200}
+        # Either process may have answered all of them: the other one may still be in the epoch before.
+        while await statuses(await link()) != {200}:
+            assert time.monotonic() < deadline
