@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # RFC 9110 section 9.3, and RFC 5789, with which webhooks are changed.
 METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"})
+# The refusal of a method that no resource can have (RFC 9110 section 15.6.2).
+UNKNOWN_METHOD: Final = f"this service knows the methods {', '.join(sorted(METHODS))}"
 # Paths that clients know from a sister service, each with the path to use here.
 _ELSEWHERE = {
     "/executions": "executions are not kept here; ask GET /intents?configSig=SIG&generation=all for a trigger's intents"
@@ -64,7 +66,7 @@ class Found:
     def refuse(self, request: Request) -> Ready[Any]:
         """The answer where there is no operation."""
         if request.method not in METHODS:
-            return refused(not_implemented(request.method), request, ((b"connection", b"close"),))
+            return refused(MethodNotImplemented(UNKNOWN_METHOD), request, ((b"connection", b"close"),))
         if self.resource is not None:
             return self.resource.refuse(request)
         detail = _ELSEWHERE.get(request.path, "no operation has this path; /docs lists them all")
@@ -72,11 +74,6 @@ class Found:
 
 
 NOWHERE: Final = Found(None)
-
-
-def not_implemented(method: str) -> MethodNotImplemented:
-    """The refusal of a method that no resource can have (RFC 9110 section 15.6.2)."""
-    return MethodNotImplemented(f"{method[:64]} is no method of this service; it knows {', '.join(sorted(METHODS))}")
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, NoReturn, Protocol, cast
 
 from httptools import (
@@ -17,12 +16,13 @@ from muniment.errors import (
     HeadersTooLarge,
     HttpVersionNotSupported,
     MalformedRequest,
+    MethodNotImplemented,
     Refusal,
 )
 from muniment.http.request import NO_BODY, Request
-from muniment.http.routing import METHODS, not_implemented
+from muniment.http.routing import METHODS, UNKNOWN_METHOD
 from muniment.server.exchange import BodyFlow, Exchange, ReceivedBody
-from muniment.server.head_checks import VERSIONS, head_refusal, path_and_query
+from muniment.server.head_checks import head_refusal, path_and_query
 
 # Header fields and target have their own limits of 32 KiB. Beyond this limit a head, or the trailers after a body, is
 # not read to its end.
@@ -35,11 +35,8 @@ CHUNK_BYTES_MIN: Final = 16
 # Bytes that are parsed together: their requests take some hundred kilobytes as objects. The rest waits as bytes until
 # few requests are left.
 _SLICE_BYTES: Final = 4 * 1024
-# RFC 9112 section 3: method, target, version. For errors of llhttp, this line decides which refusal is sent.
-_REQUEST_LINE: Final = re.compile(
-    rb"(?:\r?\n)*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) [^ \r\n]{1,65536} HTTP/([0-9]\.[0-9])\r?\n"
-)
-_REQUEST_LINE_BEGUN: Final = re.compile(rb"(?:\r?\n)*[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}(?: [^\r\n]{0,65536})?\r?")
+# Errors of llhttp for a request line of another version than 0.9, 1.0, 1.1 and 2.0, and for the preface of HTTP/2.
+_VERSION_ERRORS: Final = frozenset({"Invalid HTTP version", "Pause on PRI/Upgrade"})
 
 
 class Receiver(BodyFlow, Protocol):
@@ -78,13 +75,6 @@ class RequestReader:
         self._head_bytes = 0
         self._is_in_head = True
         self._is_in_trailers = False
-        # The bytes of an incomplete head, whose first line explains an error.
-        self._begun: list[bytes] = []
-        # Why the parser stopped within a request line, until the line is complete.
-        self._stopped: HttpParserError | None = None
-        # Whether `_begun` and this slice have the whole head so far. The start of a head after another request is
-        # unknown.
-        self._is_begun_kept = True
         # Whether a request has ended in this read.
         self._is_read_parted = False
         self._chunks = self._body_bytes = 0
@@ -123,22 +113,15 @@ class RequestReader:
             self._head_bytes += len(data)
         else:
             self._head_bytes = len(data)
-            self._is_begun_kept = True
-        if self._stopped is not None:
-            if b"\n" in data:  # searched once, even if the line comes in many reads
-                self._explain(self._stopped, data)
-        else:
-            try:
-                self._parser.feed_data(data)
-            except HttpParserUpgrade as stopped:
-                self._ignore_upgrades(memoryview(data)[stopped.args[0] :])
-            except HttpParserError as error:
-                self._explain(error, data)
-        if self._is_in_head:
-            if self._is_begun_kept:
-                self._begun.append(data)
-            elif self._is_read_parted:
-                self._head_bytes = len(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade as stopped:
+            self._ignore_offer(data[stopped.args[0] :])
+        except HttpParserError as error:
+            if not self._is_broken:  # else `_stop` made the error
+                self._refuse(_refusal_of(error))
+        if self._is_in_head and self._is_read_parted:
+            self._head_bytes = len(data)
         if (self._is_in_head or self._is_in_trailers) and self._head_bytes > HEAD_BYTES_MAX:
             self._refuse(HeadersTooLarge(f"the request's head has more than {HEAD_BYTES_MAX} bytes"))
 
@@ -168,12 +151,8 @@ class RequestReader:
     def on_headers_complete(self) -> None:
         """A head is complete."""
         self._is_in_head = False
-        if self._begun:
-            self._begun = []
-        parser = self._parser
-        if parser.should_upgrade():
-            return  # the parser stops behind this head; `_ignore_upgrades` has another one parse it without the offer
-        self._begin(parser)
+        if not self._parser.should_upgrade():  # else the parser stops after this head, see `_ignore_offer`
+            self._begin(self._parser)
 
     def on_chunk_header(self) -> None:
         """A chunk begins; trailers may follow the last chunk."""
@@ -192,7 +171,7 @@ class RequestReader:
 
     def on_message_complete(self) -> None:
         """A request is complete."""
-        self._is_in_trailers = self._is_begun_kept = False
+        self._is_in_trailers = False
         self._is_read_parted = True
         if self._open is not None:
             self._open.finish()
@@ -209,7 +188,7 @@ class RequestReader:
         self._chunks = self._body_bytes = 0
         method = parser.get_method().decode("ascii")
         if method not in METHODS:
-            self._stop(not_implemented(method))
+            self._stop(MethodNotImplemented(UNKNOWN_METHOD))
         body: ReceivedBody | None = None
         if b"content-length" in named or b"transfer-encoding" in named:
             # HTTP/1.0 knows no 100 (RFC 9110 section 10.1.1).
@@ -225,46 +204,21 @@ class RequestReader:
         self._open = exchange
         self._receiver.begin(exchange)
 
-    def _ignore_upgrades(self, rest: memoryview) -> None:
-        """Continue at `rest`, where the parser stopped because it expects another protocol behind the head.
+    def _ignore_offer(self, rest: bytes) -> None:
+        """Serve a request that offers another protocol in HTTP/1.1, and close (RFC 9110 section 7.8).
 
-        A server may ignore an upgrade (RFC 9110 section 7.8), but the parser never does: so another one parses
-        the same head without it. The bytes after CONNECT are of an unknown protocol.
+        The parser would skip its body, so another parser gets the same head without the offer, and then `rest`. The
+        bytes after CONNECT are of an unknown protocol.
         """
-        while (method := self._parser.get_method()) != b"CONNECT":
-            lines = [b"%b: %b\r\n" % field for field in self._fields if field[0] != b"upgrade"]
-            first = b"%b %b HTTP/%b\r\n" % (method, b"".join(self._target), self._parser.get_http_version().encode())
-            self._parser = HttpRequestParser(self)
-            try:
-                self._parser.feed_data(first + b"".join(lines) + b"\r\n")
-                self._parser.feed_data(rest)
-            except HttpParserUpgrade as stopped:
-                rest = rest[stopped.args[0] :]
-            except HttpParserError as error:
-                self._explain(error, b"")
-                return
-            else:
-                return
-        self._refuse(MalformedRequest("CONNECT is not supported: this server is not a proxy"))
-
-    def _explain(self, error: HttpParserError, data: bytes) -> None:
-        """Refuse a malformed request with the closest refusal that the request line allows."""
-        if self._is_broken:  # `_stop` made the error
+        method = self._parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(MalformedRequest("CONNECT is not supported: this server is not a proxy"))
             return
-        begun = b"".join([*self._begun, data]) if self._is_in_head and self._is_begun_kept else b""
-        line = _REQUEST_LINE.match(begun)
-        if line is None and _REQUEST_LINE_BEGUN.fullmatch(begun):
-            self._stopped = error  # the rest of the line decides
-            return
-        self._stopped = None
-        if line and line[2].decode() not in VERSIONS:
-            self._refuse(HttpVersionNotSupported("this server speaks HTTP/1.1"))
-        elif line and isinstance(error, HttpParserInvalidMethodError):
-            self._refuse(not_implemented(line[1].decode("ascii")))
-        elif isinstance(error, HttpParserInvalidURLError):
-            self._refuse(MalformedRequest("the request target is malformed (RFC 9112 section 3.2)"))
-        else:
-            self._refuse(MalformedRequest("the request is not HTTP/1.1 (RFC 9112)"))
+        kept = [field for field in self._fields if field[0] not in {b"connection", b"upgrade"}]
+        lines = b"".join(b"%b: %b\r\n" % field for field in (*kept, (b"connection", b"close")))
+        first = b"%b %b HTTP/%b\r\n" % (method, b"".join(self._target), self._parser.get_http_version().encode())
+        self._parser = HttpRequestParser(self)
+        self._parse(b"%b%b\r\n%b" % (first, lines, rest))
 
     def _stop(self, refusal: Refusal) -> NoReturn:
         """Refuse from within the parser's call, and stop it."""
@@ -280,6 +234,17 @@ class RequestReader:
             exchange.body.fail(refusal)
         else:
             self._receiver.refuse(refusal)
+
+
+def _refusal_of(error: HttpParserError) -> Refusal:
+    """The refusal of bytes that llhttp does not accept."""
+    if isinstance(error, HttpParserInvalidMethodError):
+        return MethodNotImplemented(UNKNOWN_METHOD)
+    if str(error) in _VERSION_ERRORS:
+        return HttpVersionNotSupported("this server speaks HTTP/1.1")
+    if isinstance(error, HttpParserInvalidURLError):
+        return MalformedRequest("the request target is malformed (RFC 9112 section 3.2)")
+    return MalformedRequest("the request is not HTTP/1.1 (RFC 9112)")
 
 
 class _StoppedError(Exception):

@@ -1,4 +1,4 @@
-"""Where requests end: what comes behind bodies, behind unanswered requests, and in the place of a head."""
+"""Where requests end: what comes after bodies, after unanswered requests, and in the place of a head."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from wires import CHUNKED, GET, Wire, create_answering, create_reading, turns
 
-from cpu_time import cpu_within
 from muniment.server.reader import CHUNKS_FREE, FIELDS_MAX, HEAD_BYTES_MAX
 
 # Requests in one read: more than may wait as objects.
@@ -62,7 +61,7 @@ async def test_a_long_chunk_is_not_taken_for_trailers() -> None:
     assert not wire.transport.is_closed
 
 
-async def test_requests_behind_a_chunked_one_are_not_taken_for_its_trailers() -> None:
+async def test_requests_after_a_chunked_one_are_not_taken_for_its_trailers() -> None:
     wire = Wire(create_answering())
     await wire.answered(CHUNKED + b"0\r\n\r\n")
     for _ in range(2 * HEAD_BYTES_MAX // len(GET)):
@@ -71,16 +70,19 @@ async def test_requests_behind_a_chunked_one_are_not_taken_for_its_trailers() ->
     assert not wire.transport.is_closed
 
 
-@pytest.mark.parametrize("behind", [b"\0\r\n", b"GET /a b HTTP/1.1\r\n\r\n", b"CONNECT test:443 HTTP/1.1\r\n\r\n"])
-async def test_a_malformed_request_is_refused_behind_the_answers_that_are_due(behind: bytes) -> None:
+@pytest.mark.parametrize(
+    ("later", "status"),
+    [(b"\0\r\n", 501), (b"GET /a b HTTP/1.1\r\n\r\n", 400), (b"CONNECT test:443 HTTP/1.1\r\n\r\n", 400)],
+)
+async def test_a_malformed_request_is_refused_after_the_answers_that_are_due(later: bytes, status: int) -> None:
     gate = asyncio.Event()
     wire = Wire(create_answering(gate))
-    wire.send(GET, behind)
+    wire.send(GET, later)
     await turns()
     assert (wire.transport.written, wire.transport.is_closed, wire.transport.is_paused) == ([], False, True)
     gate.set()
     await turns()
-    assert wire.transport.statuses == [200, 400]
+    assert wire.transport.statuses == [200, status]
     assert wire.transport.said.count(b"connection: close\r\n") == 1
     assert wire.transport.is_half_closed
 
@@ -136,12 +138,12 @@ async def test_a_client_that_half_closes_behind_many_requests_has_all_answers() 
 
 
 @pytest.mark.parametrize("begin", range(1, 5))
-async def test_a_method_that_was_cut_behind_another_request_is_not_taken_for_its_end(begin: int) -> None:
+async def test_a_method_that_was_cut_after_another_request_is_not_taken_for_its_end(begin: int) -> None:
     wire = Wire(create_answering())
     head = b"XGET / HTTP/1.1\r\nhost: test\r\n\r\n"
     wire.send(GET + head[:begin], head[begin:])
     await turns()
-    assert wire.transport.statuses == [200, 400]
+    assert wire.transport.statuses == [200, 501]
 
 
 async def test_a_head_of_many_fields_is_refused_before_its_end() -> None:
@@ -182,9 +184,7 @@ async def test_a_client_of_http_1_0_gets_no_100_continue() -> None:
 )
 async def test_an_upgrade_is_ignored_wherever_the_bytes_are_cut(upgrade: str, body: bytes) -> None:
     offer = f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\nHTTP2-Settings: AAMAAABk\r\n".encode()
-    one = b"POST /a?b HTTP/1.1\r\nhost: test\r\n" + offer + body
-    stream = one + b"GET / HTTP/1.1\r\nhost: test\r\n" + offer + b"\r\n" + GET
-    expected = [b"4 fields and 5 bytes", b"3 fields and 0 bytes", b"1 fields and 0 bytes"]
+    stream = GET + b"POST /a?b HTTP/1.1\r\nhost: test\r\n" + offer + body + GET
     for cuts in [*([at] for at in range(len(stream))), list(range(len(stream)))]:
         wire = Wire(create_reading())
         for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
@@ -192,17 +192,10 @@ async def test_an_upgrade_is_ignored_wherever_the_bytes_are_cut(upgrade: str, bo
             await asyncio.sleep(0)
         await turns()
         answers = [line for line in wire.transport.said.split(b"\r\n\r\n") if line]
+        expected = [b"1 fields and 0 bytes", b"4 fields and 5 bytes"]
         assert [line.partition(b"HTTP/1.1")[0] for line in answers[1:]] == expected, cuts
-        assert not wire.transport.is_closed
+        assert b"connection: close" in answers[1], cuts
         wire.lose()
-
-
-async def test_thousands_of_upgrades_in_one_read_cause_no_deep_recursion() -> None:
-    wire = Wire(create_answering())
-    offer = b"GET / HTTP/1.1\r\nhost: test\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
-    wire.send(offer * MANY)
-    await turns(5 * MANY)
-    assert wire.transport.statuses == [200] * MANY
 
 
 @pytest.mark.parametrize(
@@ -215,15 +208,3 @@ async def test_an_upgrade_on_a_connection_that_is_to_end_is_ignored(close: bytes
     assert wire.transport.statuses == [200]
     assert b" fields and 5 bytes" in wire.transport.said
     assert wire.transport.is_closed
-
-
-@pytest.mark.timed
-async def test_a_request_line_that_is_malformed_costs_no_more_for_coming_byte_by_byte() -> None:
-    wire = Wire(create_answering())
-    line = b"FOO /" + b"a" * 16_000
-    with cpu_within(1):  # some microseconds a byte
-        for at in range(len(line)):
-            wire.send(line[at : at + 1])
-    wire.send(b" HTTP/1.1\r\nhost: test\r\n\r\n")
-    await turns()
-    assert wire.transport.statuses == [501]
