@@ -1,6 +1,6 @@
 """Bytes of a row and of each of its index entries on PostgreSQL: what docs/past-one-primary.md multiplies.
 
-Usage: sizes.py [ROWS], 60,000 unless it is said. It loads so many triggers and intents, each intent with a proposal,
+Usage: sizes.py [ROWS], 10,000 unless it is said. It loads so many triggers and intents, each intent with a proposal,
 three log lines and five entries of the audit log; then a third more with all indexes in place, as a running service
 adds them. The bytes of these later rows count, because an index that grows is less full than one that was just built.
 """
@@ -17,13 +17,13 @@ from typing import Any, Final
 import asyncpg
 
 import many_triggers
-from muniment.storage import numbering_of, open_database
+from muniment.storage import open_database
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see that one.
 _postgres: Any = import_module("postgres")
 
-ROWS: Final = 60_000
+ROWS: Final = 10_000  # a transaction numbers at most 65,536 rows, and an intent has five entries of the audit log
 # Rows of each table for an intent: records of proposals and logs as the tests' builders make them.
 _PARTS: Final = {
     "intent_proposals": """INSERT INTO intent_proposals (intent_seq, n, hash, status, record)
@@ -54,9 +54,6 @@ async def measure(url: str, count: int) -> None:
     database = open_database(url, data_dir=Path())
     await database.migrate()
     await database.close()
-    numbering = numbering_of(url)
-    assert numbering
-    await numbering.use("sequencer")  # by transactions, one of them numbers at most 65,536 rows
     driver: Any = asyncpg
     connection = await driver.connect(url)
     await connection.execute("SET maintenance_work_mem = '256MB'; SET jit = off")

@@ -31,7 +31,6 @@ from muniment.context import Context
 from muniment.settings import Settings
 from muniment.storage import open_database
 from muniment.storage.database import DatabaseLimits
-from muniment.storage.postgres.admin.numbering import Numbering
 from postgres import Cluster
 from service import Service
 
@@ -170,28 +169,19 @@ def postgres_url(migrated_database: str, emptying: Emptying) -> str:
     return migrated_database
 
 
-@pytest.fixture
-def sequencer_url(postgres_url: str) -> Iterator[str]:
-    """The same database, where the sequencer numbers the rows."""
-    numbering = Numbering(postgres_url)
-    assert asyncio.run(numbering.use("sequencer"))
-    yield postgres_url
-    asyncio.run(numbering.use("transactions"))
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The engines on which a test of the API runs.
 
     Rows, their order, pages, concurrency and faults are shown on both engines. What is decided before a row is read or
     written (decoders, signatures, types, sizes, formats of answers, access by the form of a credential) is one code for
-    both: such a test has the mark `one_engine` and runs on SQLite. A module about cursors has `ENGINES`, so that it
-    also runs where the sequencer numbers the rows. `parametrize("database_url", …, indirect=True)` says it itself.
+    both: such a test has the mark `one_engine` and runs on SQLite. `parametrize("database_url", …,
+    indirect=True)` says it itself.
     """
     definition = metafunc.definition
     says = [mark for mark in definition.iter_markers("parametrize") if mark.args[0] == "database_url"]
     if "database_url" not in metafunc.fixturenames or definition.path.parent.name != "api" or says:
         return
-    engines = getattr(metafunc.module, "ENGINES", ["sqlite", "postgres"])
+    engines = ["sqlite", "postgres"]
     if definition.get_closest_marker("one_engine") is not None:
         engines = ["sqlite"]
     metafunc.parametrize("database_url", engines, indirect=True)

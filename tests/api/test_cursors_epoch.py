@@ -24,7 +24,6 @@ from muniment.storage.epoch import FRESH_SECONDS, Epochs
 from muniment.storage.sqlite import view
 from operator_client import IntentDraft, OperatorClient, operator_key
 
-ENGINES = ["sqlite", "postgres", "sequencer"]
 NUMBER = 0x0BADCAFE
 CREATOR = Wallet(5)
 PATHS = ["/triggers", "/functions", f"/functions?creator={CREATOR.address}", "/intents"]

@@ -22,8 +22,6 @@ from muniment.feed.reading import remove_old
 from muniment.storage import epoch
 from operator_client import IntentDraft, OperatorClient, log, operator_key
 
-ENGINES = ["sqlite", "postgres", "sequencer"]
-
 
 async def deactivate(client: httpx2.AsyncClient, sig: str) -> None:
     body = {"triggerSigs": [sig], "signature": Wallet().sign_deactivation([sig])}

@@ -21,7 +21,6 @@ from muniment.intents.types import NEWEST_SHOWN
 from muniment.storage import open_database
 from muniment.storage.database import DatabaseLimits
 
-ENGINES = ["sqlite", "postgres", "sequencer"]
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 

@@ -20,7 +20,6 @@ from muniment.storage.database import Parameters, Row
 from muniment.storage.epoch import FRESH_SECONDS, Epochs
 from operator_client import USER, IntentDraft, OperationsDraft, OperatorClient, operator_key
 
-ENGINES = ["sqlite", "postgres", "sequencer"]
 ON_POSTGRES = pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 CREATOR = Wallet(5)
 LISTINGS = [

@@ -17,7 +17,6 @@ from muniment.context import Context
 from muniment.http.paging import OFFSET_MAX, OFFSET_QUICK_MAX, OFFSET_WALKED_MAX
 from muniment.storage.row_counts import has_row_behind
 
-ENGINES = ["sqlite", "postgres", "sequencer"]
 PATHS = ("/triggers", "/functions", "/intents")
 CLIENT = "192.0.2.1"
 ROWS = 2_500

@@ -20,7 +20,6 @@ from muniment.context import Context
 from muniment.http.paging import OFFSET_MAX
 from muniment.storage.database import DatabaseLimits
 
-ENGINES = ["sqlite", "postgres", "sequencer"]
 PATHS = ("/triggers", "/functions")
 INTEGERS = {
     "exponent": "1e3", "arabic": "%D9%A3", "space-after": "10%20", "space-before": "%2010", "plus": "+10",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,6 @@ from backing_up import (
     backup,
     blocks,
     data,
-    describe,
     description,
     done,
     fill,
@@ -26,7 +23,6 @@ from backing_up import (
     refused,
     rows,
     run,
-    sha256,
     snapshot,
     tree,
     with_more,
@@ -153,17 +149,6 @@ def test_other_places_for_database_and_blocks_are_found(data: Path, tmp_path: Pa
     done("restore", tmp_path / "backup", "--no-rotate", data=tmp_path / "new", **elsewhere)
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"named.db", "secrets"}
     assert run("verify", data=tmp_path / "new", **elsewhere).exit_code == 0
-
-
-def test_a_backup_of_an_older_release_is_taken(backup: Path, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(snapshot(backup) / "muniment.db")) as connection:
-        connection.execute("PRAGMA journal_mode=DELETE")
-        connection.execute("DROP TABLE blocks")
-        connection.execute("DELETE FROM schema_migrations WHERE name = '0003_blocks.sql'")
-        connection.commit()
-    describe(backup, sha256=sha256(snapshot(backup) / "muniment.db"))
-    done("restore", backup, "--no-rotate", data=tmp_path / "new")
-    assert run("migrate", data=tmp_path / "new").output == "applied 0003_blocks.sql\n"
 
 
 @pytest.mark.parametrize("words", [["backup"], ["restore"]], ids=" ".join)

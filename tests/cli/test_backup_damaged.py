@@ -77,7 +77,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "of another release": (
         lambda backup: with_other_database(backup, sql("UPDATE schema_migrations SET sha256 = 'x'")),
-        "was applied with other contents",
+        "another revision of muniment made this database",
     ),
     "a block is missing": (lambda backup: blocks(backup)[1].unlink(), "1 of 1 functions have missing"),
     "a block is damaged": (lambda backup: blocks(backup)[2].write_bytes(b"x"), "1 of 1 functions have missing"),

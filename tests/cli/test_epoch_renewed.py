@@ -16,7 +16,6 @@ import pytest
 from backing_up import done, run
 from builders import TriggerDraft, Wallet, deploy, register
 from copying_world import Place, copy_all, new_database, read_page, served
-from muniment.storage.epoch import MIGRATION
 from postgres import Cluster
 
 T = TypeVar("T")
@@ -118,22 +117,6 @@ async def end_of(client: httpx2.AsyncClient, target: str) -> str:
     _, link = await read_page(client, target)
     assert link
     return link
-
-
-def test_a_restored_backup_of_a_release_without_epochs_refuses_cursors_of_before(tmp_path: Path) -> None:
-    old = filled(Place.at("sqlite:///muniment.db", tmp_path / "data"))
-    before = at(old, link_of)
-    with closing(sqlite3.connect(tmp_path / "data/muniment.db")) as connection:
-        connection.execute("DROP TABLE epoch")
-        connection.execute("ALTER TABLE deactivations DROP COLUMN form")
-        connection.execute("DELETE FROM schema_migrations WHERE name = ?", (MIGRATION,))
-        connection.commit()
-    done("backup", tmp_path / "backup", data=old.settings.data_dir)
-    new = Place.at("sqlite:///muniment.db", tmp_path / "new")
-    done("restore", tmp_path / "backup", "--no-rotate", data=new.settings.data_dir)
-    assert {path.name for path in (tmp_path / "new").iterdir()} == {"muniment.db", "blocks", "secrets"}
-    assert run("migrate", data=new.settings.data_dir).output == "the database is up to date\n"
-    assert status(new, before) == REFUSED
 
 
 def test_the_log_that_an_interrupted_restore_left_is_not_replayed(tmp_path: Path) -> None:

@@ -55,8 +55,6 @@ NEEDS = {
     "webhooks replay": ["mnh_" + "0a" * 16, "ZS0wYmFkY2FmZS0xMDA"],
     "webhooks rotate": ["mnh_" + "0a" * 16],
     "webhooks test": ["mnh_" + "0a" * 16],
-    "sequence show": [],
-    "sequence use": ["sequencer"],
     "tlog status": [],
     "tlog freeze": [],
     "tlog resume": [],

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -139,16 +137,3 @@ def test_the_queue_is_in_a_backup_and_a_restore_rechecks_every_pin(tmp_path: Pat
     told = {each["cid"]: each for each in json.loads(pins(new, "list", "--json").stdout)}
     assert len(told) == 3
     assert told[second]["error"] == "no space"
-
-
-def test_a_backup_of_a_release_without_the_queue_is_restored(tmp_path: Path) -> None:
-    old = filled(Place.at("sqlite:///muniment.db", tmp_path / "data"))
-    with closing(sqlite3.connect(tmp_path / "data/muniment.db")) as connection:
-        connection.execute("DROP TABLE pins")
-        connection.execute("DELETE FROM schema_migrations WHERE name = ?", (queue.MIGRATION,))
-        connection.commit()
-    done("backup", tmp_path / "backup", data=old.settings.data_dir)
-    new = Place.at("sqlite:///muniment.db", tmp_path / "new")
-    done("restore", tmp_path / "backup", "--no-rotate", data=new.settings.data_dir)
-    assert run("migrate", data=new.settings.data_dir).output == f"applied {queue.MIGRATION}\n"
-    assert new.rows()["pins"] == []

@@ -67,7 +67,7 @@ async def read(urls: list[str], target: str, count: int) -> list[str]:
     return seen
 
 
-@pytest.fixture(params=["sqlite", "postgres", "sequencer"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """Two processes on one database: workers on one port on SQLite, strangers to each other on PostgreSQL."""
     environment, workers, processes = dict[str, str](), 2, 1

@@ -16,12 +16,11 @@ import pytest
 from answers import ok
 from builders import TriggerDraft, Wallet, api_key_of, deploy
 from muniment.settings import Settings
-from muniment.storage import open_database
+from muniment.storage import migrate, open_database
 from muniment.storage.database import Database
 from muniment.storage.migrate import Migration, migrations
-from muniment.storage.postgres import engine as postgres
 from muniment.storage.postgres.admin import migrate as postgres_migrate
-from muniment.storage.sqlite import engine as sqlite, migrate as sqlite_migrate
+from muniment.storage.sqlite import migrate as sqlite_migrate
 from postgres import Cluster
 from service import Service
 
@@ -64,7 +63,7 @@ def level(engine: str, monkeypatch: pytest.MonkeyPatch) -> Level:
     """Sets which migrations this process knows, as if it were of another release."""
 
     def set_level(known: list[Migration]) -> None:
-        for module in (sqlite, sqlite_migrate) if engine == "sqlite" else (postgres, postgres_migrate):
+        for module in (migrate, sqlite_migrate if engine == "sqlite" else postgres_migrate):
             monkeypatch.setattr(module, "migrations", lambda _: known)
 
     return set_level
@@ -167,25 +166,6 @@ async def test_no_request_fails_while_the_next_release_migrates(
     later = started("ready")  # this release, started on the newer level
     listed = httpx2.get(f"{later.url}/triggers")
     assert (listed.status_code, len(listed.json())) == (200, 10)
-
-
-async def test_a_process_ahead_of_its_database_waits_for_the_migration(
-    engine: str, url: str, level: Level, started: Callable[[str], Service], tmp_path: Path
-) -> None:
-    known = migrations(engine)
-    level(known[:-1])
-    await migrated(url, tmp_path)
-    service = started("listening")
-    async with httpx2.AsyncClient(base_url=service.url) as client:
-        refused = await client.get("/readyz")
-        assert (refused.status_code, refused.json()["code"]) == (503, "not-ready")
-        assert known[-1].name in refused.json()["detail"]
-        assert (await client.get("/healthz")).status_code == 200
-        assert ok(await client.get("/triggers")).json() == []  # the tables that are there serve
-        level(known)
-        assert await migrated(url, tmp_path) == [known[-1].name]
-        assert (await client.get("/readyz")).status_code == 200
-        await deploy(client)
 
 
 async def test_without_any_migration_nothing_is_served_and_nothing_crashes(

@@ -535,7 +535,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "console.read_query split",
         "console._in_words_of_api unquote_to_bytes",
         "console.milliseconds_of fromisoformat",
-        "console.is_behind split",
+        "console.is_later_page split",
         "console.live split",
         "console.pages split",
         "console.filter_form parse_qsl",

@@ -1,19 +1,15 @@
-"""`muniment database`, `muniment epoch` and `muniment sequence`."""
+"""`muniment database` and `muniment epoch`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import click
 
 from muniment.cli import output
 from muniment.cli.options import common_options, json_summary_option, registry_of, require_database, settings_of
-
-if TYPE_CHECKING:
-    from muniment.storage.postgres.admin.numbering import Way
 
 
 @click.group()
@@ -85,37 +81,3 @@ def renew_epoch(config: Path | None, **flags: object) -> None:
         "a new epoch has begun: every earlier cursor is refused (410 cursor-too-old), by running services within "
         f"{seconds:g} seconds; clients that follow a listing start it again"
     )
-
-
-@click.group()
-def sequence() -> None:
-    """How PostgreSQL numbers the rows of listings in the order of commits."""
-
-
-@sequence.command("show")
-@common_options
-def show_sequence(config: Path | None, **flags: object) -> None:
-    """Print the way in use: transactions or sequencer."""
-    from muniment.maintenance.databases import way_of_numbering
-
-    settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        output.print_text(way_of_numbering(settings))
-
-
-@sequence.command("use")
-@common_options
-@click.argument("way", type=click.Choice(["transactions", "sequencer"]))
-def use_sequence(config: Path | None, way: str, **flags: object) -> None:
-    """Number new rows by the numbers of transactions (the default), or by one lock that all writers take in turn.
-
-    The database stores the way, and every process follows it at once, also one of the release before. The service may
-    run. New rows get higher numbers than all rows so far, and cursors stay good. Run it with the database role that
-    migrates. The sequencer is for engines without transaction numbers; on PostgreSQL it makes writes slower.
-    """
-    from muniment.maintenance.databases import number_by
-
-    settings = registry_of(config, **flags)
-    with output.errors_on_one_line():
-        has_changed = number_by(settings, cast("Way", way))
-    output.print_text(f"rows are numbered by {way} from now on" if has_changed else f"{way} is in use already")

@@ -17,7 +17,7 @@ from muniment.cli.client.account import api_key, balances, login, logout, profil
 from muniment.cli.client.completing import completion
 from muniment.cli.client.functions import deploy, functions
 from muniment.cli.client.triggers import triggers
-from muniment.cli.database import database, epoch, sequence
+from muniment.cli.database import database, epoch
 from muniment.cli.demo import demo
 from muniment.cli.following.events import events
 from muniment.cli.following.webhooks import webhooks
@@ -68,7 +68,7 @@ USE_A_REGISTRY: Final = (
     completion,
 )  # fmt: skip
 _RUN_A_REGISTRY: Final = (
-    serve, demo, migrate, show_config, doctor, ping, backup, restore, secrets, blocks, database, epoch, sequence, users,
+    serve, demo, migrate, show_config, doctor, ping, backup, restore, secrets, blocks, database, epoch, users,
     chains, operators, pins, webhooks, tlog,
 )  # fmt: skip
 for _command in (*USE_A_REGISTRY, *_RUN_A_REGISTRY):

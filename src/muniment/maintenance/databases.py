@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 
 from muniment.errors import DatabaseUnavailable
-from muniment.storage import is_away, numbering_of, open_database
+from muniment.storage import is_away, open_database
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from muniment.settings import Settings
     from muniment.storage.database import Database
-    from muniment.storage.postgres.admin.numbering import Numbering, Way
 
 # How long a program that starts waits for its database: a restart takes seconds, a failover half a minute. What takes
 # longer is left to who starts programs again.
@@ -77,19 +76,3 @@ def migrate(settings: Settings, *, patience_s: float = 0.0) -> list[str]:
             await asyncio.sleep(min(_PAUSE_S, left_s))
 
     return asyncio.run(apply_with_patience())
-
-
-def way_of_numbering(settings: Settings) -> Way:
-    """The way in which the registry numbers its rows. Raises `Refusal` and `ValueError`."""
-    return run(settings, lambda _: _numbering(settings).way())
-
-
-def number_by(settings: Settings, way: Way) -> bool:
-    """Number rows in this way from now on; whether another way was in use. Raises `Refusal` and `ValueError`."""
-    return run(settings, lambda _: _numbering(settings).use(way))
-
-
-def _numbering(settings: Settings) -> Numbering:
-    if (numbering := numbering_of(settings.database_url)) is None:
-        raise ValueError("SQLite has one writer at a time, which numbers the rows: there is no other way")
-    return numbering

@@ -27,18 +27,14 @@ def renew(settings: Settings) -> float:
 def begin_in_file(path: Path) -> None:
     """Begin a new epoch in an SQLite file that no other process has open. The file is on disk, without a log, after it.
 
-    A file of a release without epochs is migrated. Otherwise its first epoch would begin later, and would accept
-    cursors of the time before. Raises `DatabaseUnavailable`.
+    Raises `DatabaseUnavailable`.
     """
     url = f"sqlite:///{path.absolute()}"
 
     async def begin() -> None:
         database = open_database(url, data_dir=path.parent)
         try:
-            if not await database.fetch("SELECT 1 FROM schema_migrations WHERE name = ?", (epoch.MIGRATION,)):
-                await database.migrate()
-            has_pins = await database.fetch("SELECT 1 FROM schema_migrations WHERE name = ?", (queue.MIGRATION,))
-            await database.write(_renew if has_pins else _renew_numbers)
+            await database.write(_renew)
         finally:
             await database.close()
 
@@ -47,12 +43,8 @@ def begin_in_file(path: Path) -> None:
 
 async def _renew(tx: Transaction) -> None:
     """Begin a new epoch. The IPFS node is asked again about every pin: it may have lost data too."""
-    await _renew_numbers(tx)
-    await queue.recheck(tx, time.time_ns() // 1_000_000)
-
-
-async def _renew_numbers(tx: Transaction) -> None:
     await epoch.renew(tx, new_number())
+    await queue.recheck(tx, time.time_ns() // 1_000_000)
 
 
 def new_number() -> int:

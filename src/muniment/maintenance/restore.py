@@ -108,9 +108,8 @@ def restore(
         _check_place(settings, place)
         _check_fit(settings, described, rotate=rotate)
         with _checked(directory, described, on_progress, on_finding) as database:
-            if [*database.fetch("SELECT 1 FROM sqlite_master WHERE name = 'intents_2'")]:
-                for line in told(database.fetch(IN_FILE)):
-                    on_finding(line)
+            for line in told(database.fetch(IN_FILE)):
+                on_finding(line)
             if rotate is None:
                 rotate = not _has_own_secrets(settings, described) and wants_rotation()
             copy_blocks = partial(

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from muniment.storage.database import Database, Row, Transaction
 
-MIGRATION: Final = "0008_pins.sql"
 # A row that has failed this often is stuck: the reason will hardly go away by itself.
 STUCK_FAILURES: Final = 5
 # The longest pause between two attempts with one bundle. `PinLimits` keeps to it.

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from muniment.errors import DatabaseUnavailable
     from muniment.metrics.database import DatabaseMetrics
     from muniment.storage.database import Database
-    from muniment.storage.postgres.admin.numbering import Numbering
     from muniment.storage.registry_copy import Source, Target
     from muniment.storage.replication.replicated import ReplicatedDatabase
 
@@ -77,15 +76,6 @@ def open_target(url: str, *, data_dir: Path) -> AbstractAsyncContextManager[Targ
     from muniment.storage.postgres.admin.copying import target  # noqa: PLC0415 - a driver is loaded only when it is used
 
     return target(url)
-
-
-def numbering_of(url: str) -> Numbering | None:
-    """How the database at `url` numbers its rows; None for SQLite, which has one way. Raises `ValueError` likewise."""
-    if _engine(url) == "sqlite":
-        return None
-    from muniment.storage.postgres.admin.numbering import Numbering  # noqa: PLC0415 - a driver is loaded only when it is used
-
-    return Numbering(url)
 
 
 def sqlite_file(url: str, *, data_dir: Path) -> Path | None:

@@ -2,7 +2,7 @@
 
 A restored registry gives the sequence numbers of lost rows to new rows, and an old cursor would skip the new rows. So
 an operator begins a new epoch, a random number of 32 bits, and cursors of earlier epochs are refused. The first epoch
-begins with the migration; its cursors carry no epoch.
+begins with the registry; its cursors carry no epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 # begins a new epoch, this process accepts old cursors for at most this long.
 FRESH_SECONDS: Final = 2.0
 NUMBERS: Final = 2**32
-MIGRATION: Final = "0004_epoch.sql"
 READ: Final = "SELECT number, renewals FROM epoch"
 PUT: Final = """INSERT INTO epoch (id, number, renewals) VALUES (1, ?, ?)
 ON CONFLICT (id) DO UPDATE SET number = excluded.number, renewals = excluded.renewals"""

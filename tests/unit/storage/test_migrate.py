@@ -12,8 +12,9 @@ import pytest
 from words import write_lock_held
 
 from muniment.errors import DatabaseUnavailable, NotReady
+from muniment.storage import migrate
 from muniment.storage.migrate import Migration, migrations, missing
-from muniment.storage.sqlite import engine as sqlite, migrate as sqlite_migrate
+from muniment.storage.sqlite import migrate as sqlite_migrate
 from muniment.storage.sqlite.engine import SqliteDatabase
 
 KNOWN = migrations("sqlite")
@@ -42,7 +43,7 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
 
 
 def use_migrations(monkeypatch: pytest.MonkeyPatch, known: list[Migration]) -> None:
-    for module in (sqlite, sqlite_migrate):
+    for module in (migrate, sqlite_migrate):
         monkeypatch.setattr(module, "migrations", lambda _: known)
 
 
@@ -91,8 +92,10 @@ async def test_a_migration_that_has_changed_is_refused(
     before = await tables(database)
     changed = Migration(KNOWN[0].name, KNOWN[0].sql + "CREATE TABLE more (a INTEGER) STRICT;")
     use_migrations(monkeypatch, [changed])
-    with pytest.raises(ValueError, match="other contents"):
+    with pytest.raises(ValueError, match=r"0001_initial\.sql differs.*nothing was changed.*intents export"):
         await database.migrate()
+    with pytest.raises(NotReady, match=r"0001_initial\.sql differs"):
+        await database.check()
     assert await tables(database) == before
 
 

@@ -85,7 +85,7 @@ async def test_a_work_whose_row_was_there_runs_again_in_a_transaction(
     sent.clear()
     assert await add_all(database, (1, "a"), (2, "second"), (3, "b")) == ["a", "first", "b"]
     # The new rows are committed by the first INSERT; the other work runs again.
-    assert sent == ["SELECT", "INSERT", "SELECT", "BEGIN;", "INSERT", "SELECT", "COMMIT"]
+    assert sent == ["SELECT", "INSERT", "SELECT", "BEGIN", "INSERT", "SELECT", "COMMIT"]
 
 
 async def test_of_rows_with_one_key_one_goes_in(database: PostgresDatabase) -> None:
@@ -109,7 +109,7 @@ async def test_a_row_that_is_not_said_to_be_the_last_is_in_a_transaction(
     assert await names(database) == []
     sent.clear()
     await database.write(lambda tx: add_two(tx, 1))
-    assert sent == ["SELECT", "BEGIN;", "INSERT", "INSERT", "COMMIT"]
+    assert sent == ["SELECT", "BEGIN", "INSERT", "INSERT", "COMMIT"]
     assert await names(database) == ["one", "another"]
 
 
@@ -157,7 +157,7 @@ async def test_a_row_added_last_after_a_change_is_in_the_transaction_of_that_cha
         return await add(transaction, 1, "a")
 
     assert await database.write(change_and_add) == "a"
-    assert sent == ["SELECT", "BEGIN;", "INSERT", "SELECT", "INSERT", "COMMIT"]
+    assert sent == ["SELECT", "BEGIN", "INSERT", "SELECT", "INSERT", "COMMIT"]
 
 
 @pytest.mark.parametrize("changes_before", [False, True])
@@ -183,7 +183,7 @@ async def test_rows_of_two_tables_share_a_transaction(database: PostgresDatabase
 
     writes: list[Awaitable[Any]] = [database.write(lambda tx: add(tx, 1, "a")), database.write(use)]
     assert await asyncio.gather(*writes) == ["a", True]
-    assert sent == ["SELECT", "BEGIN;", "INSERT", "INSERT", "COMMIT"]
+    assert sent == ["SELECT", "BEGIN", "INSERT", "INSERT", "COMMIT"]
 
 
 async def test_a_connection_lost_with_the_row_is_reported_and_not_repeated(

@@ -99,7 +99,7 @@ async def test_writes_that_wait_share_a_transaction_and_a_statement(
 ) -> None:
     assert await add_all(database, *range(40)) == [1] * 40
     statements = [sql.split()[0] for sql in sent if "set_config" not in sql and "backend_pid" not in sql]
-    assert statements == ["BEGIN;", "INSERT", "COMMIT"]
+    assert statements == ["BEGIN", "INSERT", "COMMIT"]
 
 
 async def test_of_equal_rows_one_goes_in_and_each_caller_knows(database: PostgresDatabase) -> None:

@@ -26,24 +26,17 @@ INSERT = """INSERT INTO intents (hash, user_address, settler, config_sig, op, de
 VALUES ($1, $2, $2, $3, 1, $1, 'created', 'created', 1, '{}')"""
 CHANGE = "UPDATE intents SET version = version + 1, changed_version = version + 1, changed_at_ms = 2 WHERE hash = $1"
 HASH = bytes(31) + b"\x01"
-either_way = pytest.mark.parametrize("url", ["postgres_url", "sequencer_url"], indirect=True)
 
 
 @pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
-    return request.getfixturevalue(request.param)
-
-
-@pytest.fixture
-async def connections(url: str) -> AsyncIterator[tuple[asyncpg.Connection, asyncpg.Connection]]:
-    made = [await asyncpg.connect(url) for _ in range(2)]
+async def connections(postgres_url: str) -> AsyncIterator[tuple[asyncpg.Connection, asyncpg.Connection]]:
+    made = [await asyncpg.connect(postgres_url) for _ in range(2)]
     await made[0].execute(INSERT, HASH, bytes(20), bytes(65))
     yield made[0], made[1]
     for each in made:
         await each.close()
 
 
-@pytest.mark.parametrize("url", ["postgres_url"], indirect=True)
 async def test_a_transaction_that_waited_for_a_later_one_is_refused_and_succeeds_when_it_is_run_again(
     connections: tuple[asyncpg.Connection, asyncpg.Connection],
 ) -> None:
@@ -59,28 +52,13 @@ async def test_a_transaction_that_waited_for_a_later_one_is_refused_and_succeeds
     assert [row[0] for row in rows] == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("url", ["sequencer_url"], indirect=True)
-async def test_under_the_sequencer_the_number_is_taken_behind_the_wait(
-    connections: tuple[asyncpg.Connection, asyncpg.Connection],
-) -> None:
-    early, late = connections
-    await early.execute("BEGIN")
-    await early.fetch("SELECT pg_current_xact_id()")
-    await late.execute(CHANGE, HASH)
-    await early.execute(CHANGE, HASH)
-    await early.execute("COMMIT")
-    rows = await early.fetch("SELECT facts::json ->> 'version' FROM events ORDER BY seq")
-    assert [row[0] for row in rows] == ["1", "2", "3"]
-
-
-@either_way
 async def test_two_processes_that_change_the_same_intents_leave_every_version_in_order(
-    url: str,
+    postgres_url: str,
 ) -> None:
     dice = random.Random(7)
     hashes = [number.to_bytes(32) for number in range(1, INTENTS + 1)]
-    processes = [PostgresDatabase(url) for _ in range(2)]
-    first = await asyncpg.connect(url)
+    processes = [PostgresDatabase(postgres_url) for _ in range(2)]
+    first = await asyncpg.connect(postgres_url)
     await first.executemany(INSERT, [(each, bytes(20), bytes(65)) for each in hashes])
     await first.close()
 
@@ -96,12 +74,11 @@ async def test_two_processes_that_change_the_same_intents_leave_every_version_in
         await each.close()
 
 
-@pytest.mark.parametrize("url", ["postgres_url"], indirect=True)
 async def test_while_a_transaction_runs_the_feed_shows_nothing_behind_it_and_loses_nothing(
-    url: str, connections: tuple[asyncpg.Connection, asyncpg.Connection]
+    postgres_url: str, connections: tuple[asyncpg.Connection, asyncpg.Connection]
 ) -> None:
     slow, other = connections
-    database = PostgresDatabase(url)
+    database = PostgresDatabase(postgres_url)
     before = await newest(database)
     await slow.execute("BEGIN")
     await slow.execute(INSERT, bytes(31) + b"\x02", bytes(20), bytes(65))

@@ -17,12 +17,6 @@ WRITER = Path(__file__).parent / "writes_triggers.py"
 COUNT = 1_500
 
 
-@pytest.fixture(params=["postgres", "sequencer"])
-def url(request: pytest.FixtureRequest) -> str:
-    """An empty database, with each of the two ways to number rows."""
-    return request.getfixturevalue(f"{request.param}_url")
-
-
 async def follow(database: PostgresDatabase, writers: list[subprocess.Popen[bytes]]) -> list[str]:
     """All records in the order in which a reader meets them, read while `writers` write."""
     seen: list[str] = []
@@ -39,9 +33,9 @@ async def follow(database: PostgresDatabase, writers: list[subprocess.Popen[byte
 
 
 @pytest.mark.long
-async def test_a_reader_behind_two_writing_processes_sees_every_row_once(url: str) -> None:
-    database = PostgresDatabase(url)
-    commands = [[sys.executable, WRITER, url, str(first), str(COUNT)] for first in (0, COUNT)]
+async def test_a_reader_behind_two_writing_processes_sees_every_row_once(postgres_url: str) -> None:
+    database = PostgresDatabase(postgres_url)
+    commands = [[sys.executable, WRITER, postgres_url, str(first), str(COUNT)] for first in (0, COUNT)]
     writers = [subprocess.Popen(command) for command in commands]
     seen = await follow(database, writers)
     assert [writer.returncode for writer in writers] == [0, 0]

@@ -17,7 +17,7 @@ from muniment.errors import DeadlineExceeded, NotReady
 from muniment.metrics.database import DatabaseMetrics
 from muniment.storage.client_slots import ClientSlots
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
-from muniment.storage.migrate import migrations
+from muniment.storage.migrate import require_all
 from muniment.storage.postgres.admin.migrate import migrate
 from muniment.storage.postgres.batches import fetch_batch
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, POOLED, READ_ONLY, for_caller
@@ -154,11 +154,8 @@ class PostgresDatabase:
     async def check(self) -> None:
         """Return when the database answers a read and has every migration; raise `NotReady` otherwise."""
         ledger = await self.fetch("SELECT 1 WHERE to_regclass('schema_migrations') IS NOT NULL")
-        rows = await self.fetch("SELECT name FROM schema_migrations") if ledger else []
-        applied = {str(name) for (name,) in rows}
-        absent = [migration.name for migration in migrations("postgres") if migration.name not in applied]
-        if absent:
-            raise NotReady(f"the database lacks migrations: {', '.join(absent)}")
+        rows = await self.fetch("SELECT name, sha256 FROM schema_migrations") if ledger else []
+        require_all("postgres", {str(name): str(sha256) for name, sha256 in rows})
 
     async def check_writes(self) -> None:
         """Return when no pooler mixes the sessions and the server takes writes; raise `NotReady` otherwise.

@@ -8,7 +8,7 @@ saves two round trips.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from muniment.storage.postgres.batches import execute_batch, fetch_batch, insert_batch
 from muniment.storage.postgres.driver_errors import is_refusal
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from muniment.storage.postgres.statements import Statement, Statements
 
 T = TypeVar("T")
-
-# One round trip. Where the registry numbers rows under a lock, its transactions run one after the other: each takes the
-# lock first, so that two of them cannot wait for each other.
-_BEGIN: Final = "BEGIN; SELECT begin_numbering()"
 
 
 class CommitLost(Exception):
@@ -118,7 +114,7 @@ async def _transact(
     if all(each.step is None for each in runners):
         return runners
     try:
-        await connection.execute(_BEGIN)
+        await connection.execute("BEGIN")
         await _run_in_step(connection, runners)
     except _Conflict:
         await _roll_back(connection)

@@ -22,7 +22,7 @@ from muniment.metrics.database import DatabaseMetrics
 from muniment.storage.client_slots import ClientSlots
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.last_commit import LastCommit
-from muniment.storage.migrate import migrations
+from muniment.storage.migrate import require_all
 from muniment.storage.pages import utf8_length
 from muniment.storage.probe import ANSWER_AGE_SECONDS_MAX, Probe
 from muniment.storage.sql import number_text
@@ -205,11 +205,8 @@ class SqliteDatabase:
         if self._writer.is_over:
             raise NotReady("the database no longer has a writer: start the service again")
         ledger = await self.fetch("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'")
-        rows = await self.fetch("SELECT name FROM schema_migrations") if ledger else []
-        applied = {str(name) for (name,) in rows}
-        absent = [migration.name for migration in migrations("sqlite") if migration.name not in applied]
-        if absent:
-            raise NotReady(f"the database lacks migrations: {', '.join(absent)}")
+        rows = await self.fetch("SELECT name, sha256 FROM schema_migrations") if ledger else []
+        require_all("sqlite", {str(name): str(sha256) for name, sha256 in rows})
 
     async def check_writes(self) -> None:
         """Return when the files are in their places and take a write; raise `NotReady` otherwise."""

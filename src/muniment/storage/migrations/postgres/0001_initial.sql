@@ -52,6 +52,7 @@ CREATE TABLE function_creators (
   function_seq bigint NOT NULL REFERENCES functions (seq),
   name text NOT NULL,
   version text NOT NULL,
+  joined_at_ms bigint,
   UNIQUE (creator, function_seq),
   UNIQUE (creator, name, version)
 );
@@ -71,6 +72,10 @@ CREATE TABLE triggers (
   end_date_ms bigint NOT NULL,
   created_at_ms bigint NOT NULL,
   record text NOT NULL,
+  -- When it was deactivated.
+  deactivated_at_ms bigint,
+  -- On SQLite it says that no database trigger needs to add the event; here it is unused.
+  has_event bigint,
   UNIQUE (signer, digest)
 );
 CREATE INDEX triggers_by_live ON triggers (live, seq);
@@ -81,11 +86,592 @@ CREATE INDEX triggers_by_creation ON triggers (created_at_ms, seq);
 -- `live` is not a column of it: a condition that the index's own implies is not used to look into it.
 CREATE INDEX triggers_by_end ON triggers (end_date_ms) WHERE live = 1 AND end_date_ms > 0;
 
+-- Those that a sweep has marked as ended, by when: a clock that was ahead may have marked too many.
+CREATE INDEX triggers_by_marked_end ON triggers (end_date_ms) WHERE live = 0 AND deactivated = 0;
+
 -- The consents to deactivate, whole: the list that was signed, in its order, so that each can be checked again.
 CREATE TABLE deactivations (
   signature bytea PRIMARY KEY CHECK (length(signature) = 65),
   signer bytea NOT NULL CHECK (length(signer) = 20),
   protocol text NOT NULL,
   trigger_sigs bytea NOT NULL,
-  created_at_ms bigint NOT NULL
+  created_at_ms bigint NOT NULL,
+  -- How the consent was signed: 'eip191' or 'eip712'.
+  form text,
+  seq bigint DEFAULT next_seq()
+);
+CREATE UNIQUE INDEX deactivations_by_seq ON deactivations (seq);
+
+-- Three kinds of fact about an intent are kept apart: what operators say (status, transaction_hash), what the canonical
+-- chain says (chain_status, chain_transaction_hash, taken back by a reorganisation), and `standing`, the status that
+-- follows from both, or 'expired' once a sweep has seen the deadline pass. It is for indexes: whether an intent reads as
+-- expired follows from the deadline whenever it is read.
+CREATE TABLE intents (
+  seq bigint PRIMARY KEY DEFAULT next_seq(),
+  hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
+  user_address bytea NOT NULL CHECK (length(user_address) = 20),
+  settler bytea NOT NULL CHECK (length(settler) = 20),
+  config_sig bytea NOT NULL CHECK (length(config_sig) = 65),
+  op bigint NOT NULL,
+  -- Seconds since 1970 as 32 bytes, big-endian: on chain a deadline may be any uint256, and such blobs sort as numbers.
+  deadline bytea NOT NULL CHECK (length(deadline) = 32),
+  status text NOT NULL,
+  chain_status text,
+  standing text NOT NULL,
+  transaction_hash bytea,
+  dest_transaction_hash bytea,
+  chain_transaction_hash bytea,
+  proposal_count bigint NOT NULL DEFAULT 0,
+  log_count bigint NOT NULL DEFAULT 0,
+  -- Grows with every change, for the ETag.
+  version bigint NOT NULL DEFAULT 1,
+  created_at_ms bigint NOT NULL,
+  -- The members that never change, as JSON.
+  record text NOT NULL,
+  -- The time of the last change, and the version that the last change brought which was more than a line of the log.
+  changed_at_ms bigint,
+  changed_version bigint,
+  -- The number of the last event about the intent.
+  changed_seq bigint
+);
+CREATE INDEX intents_by_user ON intents (user_address, seq);
+CREATE INDEX intents_by_user_and_standing ON intents (user_address, standing, seq);
+CREATE INDEX intents_by_settler ON intents (settler, seq);
+CREATE INDEX intents_by_settler_and_standing ON intents (settler, standing, seq);
+CREATE INDEX intents_by_config_sig ON intents (config_sig, seq);
+CREATE INDEX intents_by_standing ON intents (standing, seq);
+CREATE INDEX intents_by_op ON intents (op, seq);
+CREATE INDEX intents_by_deadline ON intents (deadline, seq);
+CREATE INDEX intents_by_creation ON intents (created_at_ms, seq);
+-- For receipts: whose transaction it was that failed.
+CREATE INDEX intents_by_transaction ON intents (transaction_hash) WHERE transaction_hash IS NOT NULL;
+-- Those that can still expire, by when.
+CREATE INDEX intents_by_end ON intents (deadline) WHERE standing IN ('created', 'enqueued', 'submitted');
+-- Those that a sweep has marked, by when: it may have had another clock or grace than the next.
+CREATE INDEX intents_by_marked_end ON intents (status, deadline) WHERE standing = 'expired';
+-- For receipts: those that operators call succeeded, of which no chain has told anything.
+CREATE INDEX intents_by_claim ON intents (settler, seq) WHERE status = 'succeeded' AND chain_status IS NULL;
+
+-- Numbered from 1 within an intent. `record` is the proposal as it is answered; the columns are what it is made from.
+CREATE TABLE intent_proposals (
+  intent_seq bigint NOT NULL REFERENCES intents (seq),
+  n bigint NOT NULL,
+  hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
+  status text NOT NULL,
+  chain_status text,
+  transaction_hash bytea,
+  dest_transaction_hash bytea,
+  chain_transaction_hash bytea,
+  record text NOT NULL,
+  PRIMARY KEY (intent_seq, n)
+);
+CREATE INDEX intent_proposals_by_transaction ON intent_proposals (transaction_hash)
+  WHERE transaction_hash IS NOT NULL;
+
+-- `identity` is a hash of the writer's id, or else of time, level and text: the same log twice is one.
+CREATE TABLE intent_logs (
+  intent_seq bigint NOT NULL REFERENCES intents (seq),
+  n bigint NOT NULL,
+  identity bytea NOT NULL CHECK (length(identity) = 32),
+  record text NOT NULL,
+  PRIMARY KEY (intent_seq, n),
+  UNIQUE (intent_seq, identity)
+);
+
+-- What the watcher has seen on chains: one row for each event of a settler, and for each receipt of a transaction that
+-- operators named (log_index -1; a good one says only that it was asked for). `subject` is the hash of a proposal or an
+-- intent, or of that transaction. Rows go when their block does; an intent that arrives later finds what was seen before.
+CREATE TABLE executions (
+  chain_id bigint NOT NULL,
+  block_number bigint NOT NULL,
+  block_hash bytea NOT NULL CHECK (length(block_hash) = 32),
+  transaction_hash bytea NOT NULL CHECK (length(transaction_hash) = 32),
+  log_index bigint NOT NULL,
+  settler bytea NOT NULL CHECK (length(settler) = 20),
+  subject bytea NOT NULL CHECK (length(subject) = 32),
+  outcome text NOT NULL CHECK (outcome IN ('succeeded', 'failed')),
+  PRIMARY KEY (chain_id, block_hash, transaction_hash, log_index)
+);
+CREATE INDEX executions_by_subject ON executions (subject);
+CREATE INDEX executions_by_block ON executions (chain_id, block_number);
+
+-- How far a settler was followed, and the hashes of blocks that were seen, by which a reorganisation is noticed.
+CREATE TABLE chain_progress (
+  chain_id bigint NOT NULL,
+  settler bytea NOT NULL CHECK (length(settler) = 20),
+  next_block bigint NOT NULL,
+  PRIMARY KEY (chain_id, settler)
+);
+CREATE TABLE chain_blocks (
+  chain_id bigint NOT NULL,
+  number bigint NOT NULL,
+  hash bytea NOT NULL CHECK (length(hash) = 32),
+  PRIMARY KEY (chain_id, number)
+);
+
+-- Who does what only one process may do at a time, and until when.
+CREATE TABLE leases (
+  name text PRIMARY KEY,
+  holder text NOT NULL,
+  until_ms bigint NOT NULL
+);
+
+-- How far an import has come: it goes on there when it is started again.
+CREATE TABLE imports (
+  source text PRIMARY KEY,
+  lines bigint NOT NULL,
+  bytes bigint NOT NULL,
+  refused bigint NOT NULL,
+  updated_at_ms bigint NOT NULL
+);
+
+-- Those who may write intents. Only the hash of a key is kept: it is 32 random bytes, so a plain hash cannot be undone.
+CREATE TABLE operators (
+  name text PRIMARY KEY,
+  key_hash bytea NOT NULL UNIQUE CHECK (length(key_hash) = 32),
+  created_at_ms bigint NOT NULL,
+  revoked_at_ms bigint
+);
+
+-- Who wrote what, in the order of commits.
+CREATE TABLE audit_entries (
+  seq bigint PRIMARY KEY DEFAULT next_seq(),
+  at_ms bigint NOT NULL,
+  operator text NOT NULL,
+  action text NOT NULL,
+  subject bytea NOT NULL CHECK (length(subject) = 32)
+);
+CREATE INDEX audit_entries_by_subject ON audit_entries (subject, seq);
+CREATE INDEX audit_entries_by_operator ON audit_entries (operator, seq);
+
+-- Intents of the second form: with a list of operations. They lie in tables of their own, so that processes of the
+-- release before never meet them; the columns that both forms have are those of `intents`, `intent_proposals` and
+-- `intent_logs`, with the same meaning. Rows of `intents` and of `intents_2` are numbered from one sequence, so that a
+-- listing of both has one order and its cursors fit either.
+CREATE TABLE intents_2 (
+  seq bigint PRIMARY KEY DEFAULT next_seq(),
+  hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
+  settler bytea NOT NULL CHECK (length(settler) = 20),
+  trigger_sig bytea NOT NULL CHECK (length(trigger_sig) = 65),
+  deadline bytea NOT NULL CHECK (length(deadline) = 32),
+  status text NOT NULL,
+  chain_status text,
+  standing text NOT NULL,
+  transaction_hash bytea,
+  dest_transaction_hash bytea,
+  chain_transaction_hash bytea,
+  operation_count bigint NOT NULL,
+  proposal_count bigint NOT NULL DEFAULT 0,
+  log_count bigint NOT NULL DEFAULT 0,
+  version bigint NOT NULL DEFAULT 1,
+  created_at_ms bigint NOT NULL,
+  record text NOT NULL,
+  -- The time of the last change, and the version that the last change brought which was more than a line of the log.
+  changed_at_ms bigint,
+  changed_version bigint,
+  -- The number of the last event about the intent.
+  changed_seq bigint
+);
+CREATE INDEX intents_2_by_settler ON intents_2 (settler, seq);
+CREATE INDEX intents_2_by_settler_and_standing ON intents_2 (settler, standing, seq);
+CREATE INDEX intents_2_by_trigger_sig ON intents_2 (trigger_sig, seq);
+CREATE INDEX intents_2_by_standing ON intents_2 (standing, seq);
+CREATE INDEX intents_2_by_deadline ON intents_2 (deadline, seq);
+CREATE INDEX intents_2_by_creation ON intents_2 (created_at_ms, seq);
+CREATE INDEX intents_2_by_transaction ON intents_2 (transaction_hash) WHERE transaction_hash IS NOT NULL;
+CREATE INDEX intents_2_by_end ON intents_2 (deadline) WHERE standing IN ('created', 'enqueued', 'submitted');
+CREATE INDEX intents_2_by_marked_end ON intents_2 (status, deadline) WHERE standing = 'expired';
+CREATE INDEX intents_2_by_claim ON intents_2 (settler, seq) WHERE status = 'succeeded' AND chain_status IS NULL;
+
+-- Whom an intent concerns: the users of its operations and its payer of fees, each once.
+CREATE TABLE intent_users_2 (
+  user_address bytea NOT NULL CHECK (length(user_address) = 20),
+  seq bigint NOT NULL REFERENCES intents_2 (seq),
+  PRIMARY KEY (user_address, seq)
+);
+-- The types of an intent's operations, each once.
+CREATE TABLE intent_ops_2 (
+  op bigint NOT NULL,
+  seq bigint NOT NULL REFERENCES intents_2 (seq),
+  PRIMARY KEY (op, seq)
+);
+
+CREATE TABLE intent_proposals_2 (
+  intent_seq bigint NOT NULL REFERENCES intents_2 (seq),
+  n bigint NOT NULL,
+  hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
+  status text NOT NULL,
+  chain_status text,
+  transaction_hash bytea,
+  dest_transaction_hash bytea,
+  chain_transaction_hash bytea,
+  record text NOT NULL,
+  PRIMARY KEY (intent_seq, n)
+);
+CREATE INDEX intent_proposals_2_by_transaction ON intent_proposals_2 (transaction_hash)
+  WHERE transaction_hash IS NOT NULL;
+
+CREATE TABLE intent_logs_2 (
+  intent_seq bigint NOT NULL REFERENCES intents_2 (seq),
+  n bigint NOT NULL,
+  identity bytea NOT NULL CHECK (length(identity) = 32),
+  record text NOT NULL,
+  PRIMARY KEY (intent_seq, n),
+  UNIQUE (intent_seq, identity)
+);
+
+-- The users of one intent, for its events.
+CREATE INDEX intent_users_2_by_seq ON intent_users_2 (seq);
+
+-- Which intent of the second form holds a nonce: the settlement contract would execute two intents of one nonce, and the
+-- owner would pay twice.
+--   deadline   of the intent: the nonce is free once the deadline and the settlement grace have passed; NULL: never,
+--              because the intent has succeeded
+CREATE TABLE intent_nonces (
+  trigger_sig bytea NOT NULL CHECK (length(trigger_sig) = 65),
+  settler bytea NOT NULL CHECK (length(settler) = 20),
+  nonce text NOT NULL CHECK (length(nonce) = 66),
+  intent_hash bytea NOT NULL CHECK (length(intent_hash) = 32),
+  deadline bytea CHECK (length(deadline) = 32),
+  PRIMARY KEY (trigger_sig, settler, nonce)
+);
+
+-- Blocks of bundles. A row is written once, and again only when it was damaged.
+CREATE TABLE blocks (
+  digest bytea PRIMARY KEY CHECK (length(digest) = 32),
+  data bytea NOT NULL CHECK (length(data) <= 2097152)
+);
+-- Out of line and as it is: a block is always read whole, and packing it would cost more time at every read and write
+-- than the third of its size that it might save.
+ALTER TABLE blocks ALTER COLUMN data SET STORAGE EXTERNAL;
+
+-- Which life of its sequence numbers a registry is in: another one begins when it was set back to an earlier state,
+-- because numbers of lost rows are then given to new ones. One row. `renewals` 0 is the first epoch, whose cursors carry
+-- no epoch.
+CREATE TABLE epoch (
+  id bigint PRIMARY KEY CHECK (id = 1),
+  number bigint NOT NULL CHECK (number BETWEEN 0 AND 4294967295),
+  renewals bigint NOT NULL DEFAULT 0
+);
+INSERT INTO epoch (id, number) VALUES (1, floor(random() * 4294967296)::bigint);
+
+-- By how much the time in a row of `triggers` or `intents` is ahead of the time in a later one, where that is more than
+-- what is usual: rows were dated by a clock that was ahead. The largest counts; each is a power of two.
+CREATE TABLE time_differences (
+  differ_ms bigint PRIMARY KEY,
+  noted_at_ms bigint NOT NULL
+);
+
+-- Nonces up to this window were used or not, nobody knows any more: none of them is good. At most one row.
+CREATE TABLE forgotten_nonces (
+  id bigint PRIMARY KEY CHECK (id = 1),
+  until_window bigint NOT NULL
+);
+
+-- Bundles for an IPFS node: a row for each function that is to be pinned, and stays when it is.
+CREATE TABLE pins (
+  digest bytea PRIMARY KEY CHECK (length(digest) = 32),
+  waits_since_ms bigint NOT NULL,
+  due_at_ms bigint NOT NULL,
+  taken bigint NOT NULL DEFAULT 0 CHECK (taken IN (0, 1)),
+  turn bigint NOT NULL DEFAULT 0,
+  failures bigint NOT NULL DEFAULT 0,
+  error text,
+  pinned_at_ms bigint
+);
+CREATE INDEX pins_waiting ON pins (due_at_ms) WHERE pinned_at_ms IS NULL;
+
+-- The change feed: a row for each change of a trigger, a function or an intent, stored with the change itself.
+-- A row does not change after its transaction. An event of a new row has the row's own number, and one of a later
+-- change takes a number of its own. `kind` is a number of `muniment.feed.events.Kind`.
+--   subject  the signature of a trigger, the digest of a function, or the hash of an intent
+--   owners   the distinct addresses that it concerns, 20 bytes each: signer, creator, or users and payer of fees
+--   origin   the digest of the function; of an intent, the signature of its trigger
+--   facts    JSON: what the event tells beyond that
+CREATE TABLE events (
+  seq bigint PRIMARY KEY DEFAULT next_seq(),
+  at_ms bigint NOT NULL,
+  kind bigint NOT NULL,
+  subject bytea NOT NULL,
+  owners bytea NOT NULL,
+  origin bytea NOT NULL,
+  settler bytea,
+  facts text NOT NULL
+);
+
+-- Events up to `floor_seq` were removed because of their age. One row.
+CREATE TABLE feed (
+  id bigint PRIMARY KEY CHECK (id = 1),
+  floor_seq bigint NOT NULL DEFAULT 0
+);
+INSERT INTO feed (id) VALUES (1);
+
+CREATE FUNCTION told_at_ms(bigint) RETURNS bigint LANGUAGE sql VOLATILE
+RETURN coalesce($1, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+
+CREATE FUNCTION intent_facts(
+  generation bigint, status text, deadline bytea, version bigint, proposals bigint, logs bigint, transaction bytea
+) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN json_build_object(
+  'generation', generation, 'status', status, 'deadline', ltrim(encode(deadline, 'hex'), '0'), 'version', version,
+  'proposals', proposals, 'logs', logs, 'transaction', coalesce(encode(transaction, 'hex'), '')
+)::text;
+
+-- The number of an event about a row must follow the numbers of all earlier events about it. Transactions are numbered
+-- when they begin to write, so one that waited for the row of a later one has too low a number. It fails with 40001,
+-- and is run again under another number.
+CREATE FUNCTION number_after(earlier bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  n bigint := next_seq();
+BEGIN
+  IF n <= earlier THEN
+    RAISE EXCEPTION 'a later transaction has changed this row' USING ERRCODE = '40001';
+  END IF;
+  RETURN n;
+END $$;
+
+CREATE FUNCTION triggers_created_event() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, facts)
+  SELECT seq, created_at_ms, 1, sig, signer, function_digest, '{"endDate":' || end_date_ms || '}' FROM added;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER triggers_created_event AFTER INSERT ON triggers REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION triggers_created_event();
+
+CREATE FUNCTION triggers_deactivated_event() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, facts)
+  VALUES (
+    number_after(OLD.seq), told_at_ms(NEW.deactivated_at_ms), 2, NEW.sig, NEW.signer, NEW.function_digest,
+    json_build_object('deactivateSig', NEW.record::json -> 'deactivateSig')::text
+  );
+  RETURN NULL;
+END $$;
+CREATE TRIGGER triggers_deactivated_event AFTER UPDATE OF deactivated ON triggers
+FOR EACH ROW WHEN (OLD.deactivated = 0 AND NEW.deactivated = 1) EXECUTE FUNCTION triggers_deactivated_event();
+
+CREATE FUNCTION functions_created_event() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, facts)
+  SELECT a.seq, told_at_ms(a.joined_at_ms), 3, f.digest, a.creator, f.digest, '{}'
+  FROM added a JOIN functions f ON f.seq = a.function_seq;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER functions_created_event AFTER INSERT ON function_creators REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION functions_created_event();
+
+CREATE FUNCTION intents_created_event() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, settler, facts)
+  SELECT seq, created_at_ms, 4, hash, user_address, config_sig, settler,
+    intent_facts(1, coalesce(chain_status, status), deadline, version, proposal_count, log_count,
+      coalesce(chain_transaction_hash, transaction_hash))
+  FROM added;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER intents_created_event AFTER INSERT ON intents REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION intents_created_event();
+
+CREATE FUNCTION intents_2_created_event() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, settler, facts)
+  SELECT seq, created_at_ms, 4, hash, '', trigger_sig, settler,
+    intent_facts(2, coalesce(chain_status, status), deadline, version, proposal_count, log_count,
+      coalesce(chain_transaction_hash, transaction_hash))
+  FROM added;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER intents_2_created_event AFTER INSERT ON intents_2 REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION intents_2_created_event();
+
+-- The users of an intent are rows that follow its own in the same transaction: its event gets them.
+CREATE FUNCTION intents_2_users_event() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE events e SET owners = e.owners || a.users
+  FROM (SELECT seq, string_agg(user_address, ''::bytea ORDER BY user_address) AS users FROM added GROUP BY seq) a
+  WHERE e.seq = a.seq;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER intents_2_users_event AFTER INSERT ON intent_users_2 REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION intents_2_users_event();
+
+CREATE FUNCTION number_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  NEW.changed_seq := number_after(coalesce(OLD.changed_seq, OLD.seq));
+  RETURN NEW;
+END $$;
+CREATE TRIGGER intents_change_number BEFORE UPDATE OF version ON intents
+FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION number_change();
+CREATE TRIGGER intents_2_change_number BEFORE UPDATE OF version ON intents_2
+FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION number_change();
+
+-- An event 6 tells a new line of the log and nothing else.
+CREATE FUNCTION change_kind(
+  has_line boolean, changed_version bigint, version bigint, is_same boolean
+) RETURNS bigint LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN has_line AND is_same AND changed_version IS DISTINCT FROM version THEN 6 ELSE 5 END;
+
+CREATE FUNCTION intents_changed_event() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, settler, facts)
+  VALUES (
+    NEW.changed_seq, told_at_ms(NEW.changed_at_ms),
+    change_kind(NEW.log_count > OLD.log_count, NEW.changed_version, NEW.version,
+      NEW.standing = OLD.standing AND NEW.proposal_count = OLD.proposal_count),
+    NEW.hash, NEW.user_address, NEW.config_sig, NEW.settler,
+    intent_facts(1, coalesce(NEW.chain_status, NEW.status), NEW.deadline, NEW.version, NEW.proposal_count,
+      NEW.log_count, coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
+  );
+  RETURN NULL;
+END $$;
+CREATE TRIGGER intents_changed_event AFTER UPDATE OF version ON intents
+FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION intents_changed_event();
+
+CREATE FUNCTION intents_2_changed_event() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, settler, facts)
+  VALUES (
+    NEW.changed_seq, told_at_ms(NEW.changed_at_ms),
+    change_kind(NEW.log_count > OLD.log_count, NEW.changed_version, NEW.version,
+      NEW.standing = OLD.standing AND NEW.proposal_count = OLD.proposal_count),
+    NEW.hash,
+    (SELECT coalesce(string_agg(user_address, ''::bytea ORDER BY user_address), '')
+      FROM intent_users_2 WHERE seq = NEW.seq),
+    NEW.trigger_sig, NEW.settler,
+    intent_facts(2, coalesce(NEW.chain_status, NEW.status), NEW.deadline, NEW.version, NEW.proposal_count,
+      NEW.log_count, coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
+  );
+  RETURN NULL;
+END $$;
+CREATE TRIGGER intents_2_changed_event AFTER UPDATE OF version ON intents_2
+FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION intents_2_changed_event();
+
+-- Webhooks: receivers to which the change feed is delivered, each with its own place in it.
+--   id              16 random bytes
+--   owner           the wallet that made it, 20 bytes; or else
+--   operator        the name of the operator who made it
+--   place           its number among the hooks of its maker: the unique indexes below keep their limit
+--   types, filters  JSON: which events it gets; NULL: all
+--   status          `muniment.webhooks.types.WebhookStatus`; `reason` says why it is not active
+--   secret_id       the secret of the ring from which its keys are derived, with its `generation`
+--   old_secret_id   the same of the keys before, which sign too until `old_until_ms`
+--   epoch, seq      the last event that was delivered or set aside
+--   due_at_ms       when the next delivery may begin
+--   failures        attempts in a row that failed, the first of them at `failing_since_ms`
+--   refused         attempts in a row at which the receiver refused the event, the first of them at `refused_since_ms`
+--   turn            grows when a person changes the hook: deliveries that began before store at most the cursor
+--   redirects       grows when such a change decides which events come next, or where they go: then they store nothing
+CREATE TABLE webhooks (
+  id bytea PRIMARY KEY CHECK (length(id) = 16),
+  owner bytea CHECK (length(owner) = 20),
+  operator text,
+  place bigint NOT NULL,
+  url text NOT NULL,
+  types text,
+  filters text,
+  batch bigint NOT NULL DEFAULT 0 CHECK (batch IN (0, 1)),
+  status text NOT NULL,
+  reason text,
+  secret_id text NOT NULL,
+  generation bigint NOT NULL DEFAULT 1,
+  old_secret_id text,
+  old_until_ms bigint,
+  epoch bigint NOT NULL,
+  seq bigint NOT NULL,
+  due_at_ms bigint NOT NULL,
+  failures bigint NOT NULL DEFAULT 0,
+  failing_since_ms bigint,
+  refused bigint NOT NULL DEFAULT 0,
+  refused_since_ms bigint,
+  turn bigint NOT NULL DEFAULT 0,
+  redirects bigint NOT NULL DEFAULT 0,
+  created_at_ms bigint NOT NULL,
+  CHECK ((owner IS NULL) <> (operator IS NULL))
+);
+CREATE UNIQUE INDEX webhooks_by_owner ON webhooks (owner, place) WHERE owner IS NOT NULL;
+CREATE UNIQUE INDEX webhooks_by_operator ON webhooks (operator, place) WHERE operator IS NOT NULL;
+CREATE INDEX webhooks_active ON webhooks (due_at_ms) WHERE status = 'active';
+
+-- The last attempts of each hook. `seq` is NULL for a test; `status` is NULL where no answer came.
+CREATE TABLE webhook_attempts (
+  hook bytea NOT NULL REFERENCES webhooks (id),
+  n bigint NOT NULL,
+  at_ms bigint NOT NULL,
+  epoch bigint,
+  seq bigint,
+  status bigint,
+  took_ms bigint NOT NULL,
+  outcome text NOT NULL,
+  PRIMARY KEY (hook, n)
+);
+
+-- Events that a receiver refused again and again, and that were set aside so that the next could be delivered.
+CREATE TABLE webhook_dead_letters (
+  hook bytea NOT NULL REFERENCES webhooks (id),
+  epoch bigint NOT NULL,
+  seq bigint NOT NULL,
+  at_ms bigint NOT NULL,
+  status bigint NOT NULL,
+  PRIMARY KEY (hook, epoch, seq)
+);
+
+-- The transparency log: a tree of hashes over functions, triggers and deactivations.
+-- A row for each epoch of the log: a tree with an origin and a key of its own.
+--   vkeys        the keys that verify its checkpoints and their time, a line each
+--   state        `open`, `frozen`, `halted` or `closed`; why: the reason of a halt
+--   place        the database that the log was last opened in
+--   after_*      the last number of each table whose row is in the tree
+--   old_*        the last number of each table when the epoch began, whose rows are older than it
+--   taken_over   the index of the entry behind those older rows; NULL: it is not yet there
+--   note         the last signed checkpoint, and note_size the size of its tree; this alone is public
+CREATE TABLE tlog_epochs (
+  epoch bigint PRIMARY KEY,
+  origin text NOT NULL,
+  vkeys text NOT NULL,
+  state text NOT NULL,
+  why text,
+  place text NOT NULL,
+  size bigint NOT NULL,
+  root bytea NOT NULL CHECK (length(root) = 32),
+  after_function bigint NOT NULL,
+  after_trigger bigint NOT NULL,
+  after_deactivation bigint NOT NULL,
+  old_function bigint NOT NULL,
+  old_trigger bigint NOT NULL,
+  old_deactivation bigint NOT NULL,
+  taken_over bigint,
+  note text,
+  note_size bigint NOT NULL,
+  opened_at_ms bigint NOT NULL
+);
+
+-- The entries behind the last full bundle, 255 at most.
+CREATE TABLE tlog_tail (
+  epoch bigint NOT NULL,
+  leaf_index bigint NOT NULL,
+  entry bytea NOT NULL,
+  PRIMARY KEY (epoch, leaf_index)
+);
+
+-- Hashes and entries. Level -1: a full bundle of entries, compressed by gzip; 0: a full tile; above: a tile that grows.
+CREATE TABLE tlog_tiles (
+  epoch bigint NOT NULL,
+  level bigint NOT NULL,
+  n bigint NOT NULL,
+  data bytea NOT NULL,
+  PRIMARY KEY (epoch, level, n)
+);
+-- Out of line and as it is: hashes do not shrink, and bundles are compressed.
+ALTER TABLE tlog_tiles ALTER COLUMN data SET STORAGE EXTERNAL;
+
+-- Where the facts of a table stand in the tree: `count` rows from the number `first_seq` on have the leaves from
+-- `first_index` on. Kind 1: function_creators, 2: triggers, 3: deactivations.
+CREATE TABLE tlog_runs (
+  epoch bigint NOT NULL,
+  kind bigint NOT NULL,
+  first_seq bigint NOT NULL,
+  first_index bigint NOT NULL,
+  count bigint NOT NULL,
+  PRIMARY KEY (epoch, kind, first_seq)
 );

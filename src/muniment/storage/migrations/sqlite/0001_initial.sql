@@ -36,6 +36,7 @@ CREATE TABLE function_creators (
   function_seq INTEGER NOT NULL REFERENCES functions (seq),
   name TEXT NOT NULL,
   version TEXT NOT NULL,
+  joined_at_ms INTEGER,
   UNIQUE (creator, function_seq),
   UNIQUE (creator, name, version)
 ) STRICT;
@@ -55,6 +56,10 @@ CREATE TABLE triggers (
   end_date_ms INTEGER NOT NULL,
   created_at_ms INTEGER NOT NULL,
   record TEXT NOT NULL,
+  -- When it was deactivated.
+  deactivated_at_ms INTEGER,
+  -- 1: the statement that added the row is followed by one that adds its event, which costs a quarter of a trigger.
+  has_event INTEGER,
   UNIQUE (signer, digest)
 ) STRICT;
 -- SQLite ends every index entry with the row's seq, so each of these is also in the order of commits.
@@ -66,11 +71,547 @@ CREATE INDEX triggers_by_creation ON triggers (created_at_ms);
 -- `live` leads although it is always 1 here: else triggers_by_live looks as good, and is walked from end to end.
 CREATE INDEX triggers_by_end ON triggers (live, end_date_ms) WHERE live = 1 AND end_date_ms > 0;
 
+-- Those that a sweep has marked as ended, by when: a clock that was ahead may have marked too many.
+-- `live` leads although it is always 0 here: else triggers_by_live looks as good, and is walked from end to end.
+CREATE INDEX triggers_by_marked_end ON triggers (live, end_date_ms) WHERE live = 0 AND deactivated = 0;
+
 -- The consents to deactivate, whole: the list that was signed, in its order, so that each can be checked again.
 CREATE TABLE deactivations (
-  signature BLOB NOT NULL PRIMARY KEY CHECK (length(signature) = 65),
+  signature BLOB NOT NULL UNIQUE CHECK (length(signature) = 65),
   signer BLOB NOT NULL CHECK (length(signer) = 20),
   protocol TEXT NOT NULL,
   trigger_sigs BLOB NOT NULL,
-  created_at_ms INTEGER NOT NULL
+  created_at_ms INTEGER NOT NULL,
+  -- How the consent was signed: 'eip191' or 'eip712'.
+  form TEXT,
+  seq INTEGER PRIMARY KEY AUTOINCREMENT
+) STRICT;
+
+-- Three kinds of fact about an intent are kept apart: what operators say (status, transaction_hash), what the canonical
+-- chain says (chain_status, chain_transaction_hash, taken back by a reorganisation), and `standing`, the status that
+-- follows from both, or 'expired' once a sweep has seen the deadline pass. It is for indexes: whether an intent reads as
+-- expired follows from the deadline whenever it is read.
+CREATE TABLE intents (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+  user_address BLOB NOT NULL CHECK (length(user_address) = 20),
+  settler BLOB NOT NULL CHECK (length(settler) = 20),
+  config_sig BLOB NOT NULL CHECK (length(config_sig) = 65),
+  op INTEGER NOT NULL,
+  -- Seconds since 1970 as 32 bytes, big-endian: on chain a deadline may be any uint256, and such blobs sort as numbers.
+  deadline BLOB NOT NULL CHECK (length(deadline) = 32),
+  status TEXT NOT NULL,
+  chain_status TEXT,
+  standing TEXT NOT NULL,
+  transaction_hash BLOB,
+  dest_transaction_hash BLOB,
+  chain_transaction_hash BLOB,
+  proposal_count INTEGER NOT NULL DEFAULT 0,
+  log_count INTEGER NOT NULL DEFAULT 0,
+  -- Grows with every change, for the ETag.
+  version INTEGER NOT NULL DEFAULT 1,
+  created_at_ms INTEGER NOT NULL,
+  -- The members that never change, as JSON.
+  record TEXT NOT NULL,
+  -- The time of the last change, and the version that the last change brought which was more than a line of the log.
+  changed_at_ms INTEGER,
+  changed_version INTEGER,
+  -- On PostgreSQL the number of the last event; here it is unused.
+  changed_seq INTEGER
+) STRICT;
+-- SQLite ends every index entry with the row's seq, so each of these is also in the order of commits.
+CREATE INDEX intents_by_user ON intents (user_address);
+CREATE INDEX intents_by_user_and_standing ON intents (user_address, standing);
+CREATE INDEX intents_by_settler ON intents (settler);
+CREATE INDEX intents_by_settler_and_standing ON intents (settler, standing);
+CREATE INDEX intents_by_config_sig ON intents (config_sig);
+CREATE INDEX intents_by_standing ON intents (standing);
+CREATE INDEX intents_by_op ON intents (op);
+CREATE INDEX intents_by_deadline ON intents (deadline);
+CREATE INDEX intents_by_creation ON intents (created_at_ms);
+-- For receipts: whose transaction it was that failed.
+CREATE INDEX intents_by_transaction ON intents (transaction_hash) WHERE transaction_hash IS NOT NULL;
+-- Those that can still expire, by when.
+CREATE INDEX intents_by_end ON intents (standing, deadline) WHERE standing IN ('created', 'enqueued', 'submitted');
+-- Those that a sweep has marked, by when: it may have had another clock or grace than the next.
+CREATE INDEX intents_by_marked_end ON intents (status, deadline) WHERE standing = 'expired';
+-- For receipts: those that operators call succeeded, of which no chain has told anything.
+CREATE INDEX intents_by_claim ON intents (settler) WHERE status = 'succeeded' AND chain_status IS NULL;
+
+-- Numbered from 1 within an intent. `record` is the proposal as it is answered; the columns are what it is made from.
+CREATE TABLE intent_proposals (
+  intent_seq INTEGER NOT NULL REFERENCES intents (seq),
+  n INTEGER NOT NULL,
+  hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+  status TEXT NOT NULL,
+  chain_status TEXT,
+  transaction_hash BLOB,
+  dest_transaction_hash BLOB,
+  chain_transaction_hash BLOB,
+  record TEXT NOT NULL,
+  PRIMARY KEY (intent_seq, n)
+) STRICT;
+CREATE INDEX intent_proposals_by_transaction ON intent_proposals (transaction_hash)
+  WHERE transaction_hash IS NOT NULL;
+
+-- `identity` is a hash of the writer's id, or else of time, level and text: the same log twice is one.
+CREATE TABLE intent_logs (
+  intent_seq INTEGER NOT NULL REFERENCES intents (seq),
+  n INTEGER NOT NULL,
+  identity BLOB NOT NULL CHECK (length(identity) = 32),
+  record TEXT NOT NULL,
+  PRIMARY KEY (intent_seq, n),
+  UNIQUE (intent_seq, identity)
+) STRICT;
+
+-- What the watcher has seen on chains: one row for each event of a settler, and for each receipt of a transaction that
+-- operators named (log_index -1; a good one says only that it was asked for). `subject` is the hash of a proposal or an
+-- intent, or of that transaction. Rows go when their block does; an intent that arrives later finds what was seen before.
+CREATE TABLE executions (
+  chain_id INTEGER NOT NULL,
+  block_number INTEGER NOT NULL,
+  block_hash BLOB NOT NULL CHECK (length(block_hash) = 32),
+  transaction_hash BLOB NOT NULL CHECK (length(transaction_hash) = 32),
+  log_index INTEGER NOT NULL,
+  settler BLOB NOT NULL CHECK (length(settler) = 20),
+  subject BLOB NOT NULL CHECK (length(subject) = 32),
+  outcome TEXT NOT NULL CHECK (outcome IN ('succeeded', 'failed')),
+  PRIMARY KEY (chain_id, block_hash, transaction_hash, log_index)
+) STRICT;
+CREATE INDEX executions_by_subject ON executions (subject);
+CREATE INDEX executions_by_block ON executions (chain_id, block_number);
+
+-- How far a settler was followed, and the hashes of blocks that were seen, by which a reorganisation is noticed.
+CREATE TABLE chain_progress (
+  chain_id INTEGER NOT NULL,
+  settler BLOB NOT NULL CHECK (length(settler) = 20),
+  next_block INTEGER NOT NULL,
+  PRIMARY KEY (chain_id, settler)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE chain_blocks (
+  chain_id INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  hash BLOB NOT NULL CHECK (length(hash) = 32),
+  PRIMARY KEY (chain_id, number)
+) STRICT, WITHOUT ROWID;
+
+-- Who does what only one process may do at a time, and until when.
+CREATE TABLE leases (
+  name TEXT NOT NULL PRIMARY KEY,
+  holder TEXT NOT NULL,
+  until_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- How far an import has come: it goes on there when it is started again.
+CREATE TABLE imports (
+  source TEXT NOT NULL PRIMARY KEY,
+  lines INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  refused INTEGER NOT NULL,
+  updated_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Those who may write intents. Only the hash of a key is kept: it is 32 random bytes, so a plain hash cannot be undone.
+CREATE TABLE operators (
+  name TEXT NOT NULL PRIMARY KEY,
+  key_hash BLOB NOT NULL UNIQUE CHECK (length(key_hash) = 32),
+  created_at_ms INTEGER NOT NULL,
+  revoked_at_ms INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- Who wrote what, in the order of commits.
+CREATE TABLE audit_entries (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  at_ms INTEGER NOT NULL,
+  operator TEXT NOT NULL,
+  action TEXT NOT NULL,
+  subject BLOB NOT NULL CHECK (length(subject) = 32)
+) STRICT;
+CREATE INDEX audit_entries_by_subject ON audit_entries (subject);
+CREATE INDEX audit_entries_by_operator ON audit_entries (operator);
+
+-- Intents of the second form: with a list of operations. They lie in tables of their own, so that processes of the
+-- release before never meet them; the columns that both forms have are those of `intents`, `intent_proposals` and
+-- `intent_logs`, with the same meaning. Rows of `intents` and of `intents_2` are numbered from one sequence, so that a
+-- listing of both has one order and its cursors fit either.
+CREATE TABLE intents_2 (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+  settler BLOB NOT NULL CHECK (length(settler) = 20),
+  trigger_sig BLOB NOT NULL CHECK (length(trigger_sig) = 65),
+  deadline BLOB NOT NULL CHECK (length(deadline) = 32),
+  status TEXT NOT NULL,
+  chain_status TEXT,
+  standing TEXT NOT NULL,
+  transaction_hash BLOB,
+  dest_transaction_hash BLOB,
+  chain_transaction_hash BLOB,
+  operation_count INTEGER NOT NULL,
+  proposal_count INTEGER NOT NULL DEFAULT 0,
+  log_count INTEGER NOT NULL DEFAULT 0,
+  version INTEGER NOT NULL DEFAULT 1,
+  created_at_ms INTEGER NOT NULL,
+  record TEXT NOT NULL,
+  -- The time of the last change, and the version that the last change brought which was more than a line of the log.
+  changed_at_ms INTEGER,
+  changed_version INTEGER,
+  -- On PostgreSQL the number of the last event; here it is unused.
+  changed_seq INTEGER
+) STRICT;
+CREATE INDEX intents_2_by_settler ON intents_2 (settler);
+CREATE INDEX intents_2_by_settler_and_standing ON intents_2 (settler, standing);
+CREATE INDEX intents_2_by_trigger_sig ON intents_2 (trigger_sig);
+CREATE INDEX intents_2_by_standing ON intents_2 (standing);
+CREATE INDEX intents_2_by_deadline ON intents_2 (deadline);
+CREATE INDEX intents_2_by_creation ON intents_2 (created_at_ms);
+CREATE INDEX intents_2_by_transaction ON intents_2 (transaction_hash) WHERE transaction_hash IS NOT NULL;
+CREATE INDEX intents_2_by_end ON intents_2 (standing, deadline) WHERE standing IN ('created', 'enqueued', 'submitted');
+CREATE INDEX intents_2_by_marked_end ON intents_2 (status, deadline) WHERE standing = 'expired';
+CREATE INDEX intents_2_by_claim ON intents_2 (settler) WHERE status = 'succeeded' AND chain_status IS NULL;
+
+-- Whom an intent concerns: the users of its operations and its payer of fees, each once.
+CREATE TABLE intent_users_2 (
+  user_address BLOB NOT NULL CHECK (length(user_address) = 20),
+  seq INTEGER NOT NULL REFERENCES intents_2 (seq),
+  PRIMARY KEY (user_address, seq)
+) STRICT, WITHOUT ROWID;
+-- The types of an intent's operations, each once.
+CREATE TABLE intent_ops_2 (
+  op INTEGER NOT NULL,
+  seq INTEGER NOT NULL REFERENCES intents_2 (seq),
+  PRIMARY KEY (op, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE intent_proposals_2 (
+  intent_seq INTEGER NOT NULL REFERENCES intents_2 (seq),
+  n INTEGER NOT NULL,
+  hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
+  status TEXT NOT NULL,
+  chain_status TEXT,
+  transaction_hash BLOB,
+  dest_transaction_hash BLOB,
+  chain_transaction_hash BLOB,
+  record TEXT NOT NULL,
+  PRIMARY KEY (intent_seq, n)
+) STRICT;
+CREATE INDEX intent_proposals_2_by_transaction ON intent_proposals_2 (transaction_hash)
+  WHERE transaction_hash IS NOT NULL;
+
+CREATE TABLE intent_logs_2 (
+  intent_seq INTEGER NOT NULL REFERENCES intents_2 (seq),
+  n INTEGER NOT NULL,
+  identity BLOB NOT NULL CHECK (length(identity) = 32),
+  record TEXT NOT NULL,
+  PRIMARY KEY (intent_seq, n),
+  UNIQUE (intent_seq, identity)
+) STRICT;
+
+-- SQLite keeps the last number of each table in `sqlite_sequence`. The triggers keep the two numbers equal, whichever
+-- release inserts a row.
+INSERT INTO sqlite_sequence (name, seq) SELECT 'intents', 0
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'intents');
+INSERT INTO sqlite_sequence (name, seq) SELECT 'intents_2', seq FROM sqlite_sequence WHERE name = 'intents';
+CREATE TRIGGER intents_numbered AFTER INSERT ON intents BEGIN
+  UPDATE sqlite_sequence SET seq = NEW.seq WHERE name = 'intents_2' AND seq < NEW.seq;
+END;
+CREATE TRIGGER intents_2_numbered AFTER INSERT ON intents_2 BEGIN
+  UPDATE sqlite_sequence SET seq = NEW.seq WHERE name = 'intents' AND seq < NEW.seq;
+END;
+
+-- The users of one intent, for its events.
+CREATE INDEX intent_users_2_by_seq ON intent_users_2 (seq);
+
+-- Which intent of the second form holds a nonce: the settlement contract would execute two intents of one nonce, and the
+-- owner would pay twice.
+--   deadline   of the intent: the nonce is free once the deadline and the settlement grace have passed; NULL: never,
+--              because the intent has succeeded
+CREATE TABLE intent_nonces (
+  trigger_sig BLOB NOT NULL CHECK (length(trigger_sig) = 65),
+  settler BLOB NOT NULL CHECK (length(settler) = 20),
+  nonce TEXT NOT NULL CHECK (length(nonce) = 66),
+  intent_hash BLOB NOT NULL CHECK (length(intent_hash) = 32),
+  deadline BLOB CHECK (length(deadline) = 32),
+  PRIMARY KEY (trigger_sig, settler, nonce)
+) STRICT, WITHOUT ROWID;
+
+-- Blocks of bundles, where they are not kept as files. A row is written once, and again only when it was damaged.
+-- Not WITHOUT ROWID: rows this large make a deep tree, while here the key's own index answers what needs no bytes.
+CREATE TABLE blocks (
+  digest BLOB NOT NULL PRIMARY KEY CHECK (length(digest) = 32),
+  data BLOB NOT NULL CHECK (length(data) <= 2097152)
+) STRICT;
+
+-- Which life of its sequence numbers a registry is in: another one begins when it was set back to an earlier state,
+-- because numbers of lost rows are then given to new ones. One row. `renewals` 0 is the first epoch, whose cursors carry
+-- no epoch.
+CREATE TABLE epoch (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  number INTEGER NOT NULL CHECK (number BETWEEN 0 AND 4294967295),
+  renewals INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO epoch (id, number) VALUES (1, random() & 4294967295);
+
+-- By how much the time in a row of `triggers` or `intents` is ahead of the time in a later one, where that is more than
+-- what is usual: rows were dated by a clock that was ahead. The largest counts; each is a power of two.
+CREATE TABLE time_differences (
+  differ_ms INTEGER PRIMARY KEY,
+  noted_at_ms INTEGER NOT NULL
+) STRICT;
+
+-- Nonces up to this window were used or not, nobody knows any more: none of them is good. At most one row.
+CREATE TABLE forgotten_nonces (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  until_window INTEGER NOT NULL
+) STRICT;
+
+-- Bundles for an IPFS node: a row for each function that is to be pinned, and stays when it is.
+CREATE TABLE pins (
+  digest BLOB NOT NULL PRIMARY KEY CHECK (length(digest) = 32),
+  waits_since_ms INTEGER NOT NULL,
+  due_at_ms INTEGER NOT NULL,
+  taken INTEGER NOT NULL DEFAULT 0 CHECK (taken IN (0, 1)),
+  turn INTEGER NOT NULL DEFAULT 0,
+  failures INTEGER NOT NULL DEFAULT 0,
+  error TEXT,
+  pinned_at_ms INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX pins_waiting ON pins (due_at_ms) WHERE pinned_at_ms IS NULL;
+
+-- The change feed: a row for each change of a trigger, a function or an intent, stored with the change itself.
+-- A row does not change after its transaction. `seq` is the order of commits. `kind` is a number of
+-- `muniment.feed.events.Kind`.
+--   subject  the signature of a trigger, the digest of a function, or the hash of an intent
+--   owners   the distinct addresses that it concerns, 20 bytes each: signer, creator, or users and payer of fees
+--   origin   the digest of the function; of an intent, the signature of its trigger
+--   facts    JSON: what the event tells beyond that
+CREATE TABLE events (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  at_ms INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  subject BLOB NOT NULL,
+  owners BLOB NOT NULL,
+  origin BLOB NOT NULL,
+  settler BLOB,
+  facts TEXT NOT NULL
+) STRICT;
+
+-- Events up to `floor_seq` were removed because of their age. One row.
+CREATE TABLE feed (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  floor_seq INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO feed (id) VALUES (1);
+
+CREATE TRIGGER triggers_created_event AFTER INSERT ON triggers WHEN NEW.has_event IS NULL BEGIN
+  INSERT INTO events (at_ms, kind, subject, owners, origin, facts)
+  VALUES (NEW.created_at_ms, 1, NEW.sig, NEW.signer, NEW.function_digest, json_object('endDate', NEW.end_date_ms));
+END;
+
+CREATE TRIGGER triggers_deactivated_event AFTER UPDATE OF deactivated ON triggers
+WHEN OLD.deactivated = 0 AND NEW.deactivated = 1 BEGIN
+  INSERT INTO events (at_ms, kind, subject, owners, origin, facts)
+  VALUES (
+    coalesce(NEW.deactivated_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    2, NEW.sig, NEW.signer, NEW.function_digest,
+    json_object('deactivateSig', json_extract(NEW.record, '$.deactivateSig'))
+  );
+END;
+
+CREATE TRIGGER functions_created_event AFTER INSERT ON function_creators BEGIN
+  INSERT INTO events (at_ms, kind, subject, owners, origin, facts)
+  SELECT
+    coalesce(NEW.joined_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    3, digest, NEW.creator, digest, '{}'
+  FROM functions WHERE seq = NEW.function_seq;
+END;
+
+CREATE TRIGGER intents_created_event AFTER INSERT ON intents BEGIN
+  INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts)
+  VALUES (
+    NEW.created_at_ms, 4, NEW.hash, NEW.user_address, NEW.config_sig, NEW.settler,
+    json_object(
+      'generation', 1, 'status', coalesce(NEW.chain_status, NEW.status), 'deadline', ltrim(hex(NEW.deadline), '0'),
+      'version', NEW.version, 'proposals', NEW.proposal_count, 'logs', NEW.log_count,
+      'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
+    )
+  );
+END;
+
+-- An event 6 tells a new line of the log and nothing else.
+CREATE TRIGGER intents_changed_event AFTER UPDATE OF version ON intents WHEN NEW.version > OLD.version BEGIN
+  INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts)
+  VALUES (
+    coalesce(NEW.changed_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    CASE WHEN NEW.log_count > OLD.log_count AND NEW.changed_version IS NOT NEW.version
+      AND NEW.standing = OLD.standing AND NEW.proposal_count = OLD.proposal_count THEN 6 ELSE 5 END,
+    NEW.hash, NEW.user_address, NEW.config_sig, NEW.settler,
+    json_object(
+      'generation', 1, 'status', coalesce(NEW.chain_status, NEW.status), 'deadline', ltrim(hex(NEW.deadline), '0'),
+      'version', NEW.version, 'proposals', NEW.proposal_count, 'logs', NEW.log_count,
+      'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
+    )
+  );
+END;
+
+CREATE TRIGGER intents_2_created_event AFTER INSERT ON intents_2 BEGIN
+  INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts)
+  VALUES (
+    NEW.created_at_ms, 4, NEW.hash, x'', NEW.trigger_sig, NEW.settler,
+    json_object(
+      'generation', 2, 'status', coalesce(NEW.chain_status, NEW.status), 'deadline', ltrim(hex(NEW.deadline), '0'),
+      'version', NEW.version, 'proposals', NEW.proposal_count, 'logs', NEW.log_count,
+      'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
+    )
+  );
+END;
+
+-- The users of an intent are rows that follow its own in the same transaction: its event gets them one by one.
+CREATE TRIGGER intents_2_user_event AFTER INSERT ON intent_users_2 BEGIN
+  UPDATE events SET owners = CAST(owners || NEW.user_address AS BLOB)
+  WHERE seq = (SELECT max(seq) FROM events) AND kind = 4
+    AND subject = (SELECT hash FROM intents_2 WHERE seq = NEW.seq);
+END;
+
+CREATE TRIGGER intents_2_changed_event AFTER UPDATE OF version ON intents_2 WHEN NEW.version > OLD.version BEGIN
+  INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts)
+  VALUES (
+    coalesce(NEW.changed_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    CASE WHEN NEW.log_count > OLD.log_count AND NEW.changed_version IS NOT NEW.version
+      AND NEW.standing = OLD.standing AND NEW.proposal_count = OLD.proposal_count THEN 6 ELSE 5 END,
+    NEW.hash,
+    (SELECT CAST(coalesce(group_concat(user_address, ''), '') AS BLOB) FROM intent_users_2 WHERE seq = NEW.seq),
+    NEW.trigger_sig, NEW.settler,
+    json_object(
+      'generation', 2, 'status', coalesce(NEW.chain_status, NEW.status), 'deadline', ltrim(hex(NEW.deadline), '0'),
+      'version', NEW.version, 'proposals', NEW.proposal_count, 'logs', NEW.log_count,
+      'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
+    )
+  );
+END;
+
+-- Webhooks: receivers to which the change feed is delivered, each with its own place in it.
+--   id              16 random bytes
+--   owner           the wallet that made it, 20 bytes; or else
+--   operator        the name of the operator who made it
+--   place           its number among the hooks of its maker: the unique indexes below keep their limit
+--   types, filters  JSON: which events it gets; NULL: all
+--   status          `muniment.webhooks.types.WebhookStatus`; `reason` says why it is not active
+--   secret_id       the secret of the ring from which its keys are derived, with its `generation`
+--   old_secret_id   the same of the keys before, which sign too until `old_until_ms`
+--   epoch, seq      the last event that was delivered or set aside
+--   due_at_ms       when the next delivery may begin
+--   failures        attempts in a row that failed, the first of them at `failing_since_ms`
+--   refused         attempts in a row at which the receiver refused the event, the first of them at `refused_since_ms`
+--   turn            grows when a person changes the hook: deliveries that began before store at most the cursor
+--   redirects       grows when such a change decides which events come next, or where they go: then they store nothing
+CREATE TABLE webhooks (
+  id BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
+  owner BLOB CHECK (length(owner) = 20),
+  operator TEXT,
+  place INTEGER NOT NULL,
+  url TEXT NOT NULL,
+  types TEXT,
+  filters TEXT,
+  batch INTEGER NOT NULL DEFAULT 0 CHECK (batch IN (0, 1)),
+  status TEXT NOT NULL,
+  reason TEXT,
+  secret_id TEXT NOT NULL,
+  generation INTEGER NOT NULL DEFAULT 1,
+  old_secret_id TEXT,
+  old_until_ms INTEGER,
+  epoch INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  due_at_ms INTEGER NOT NULL,
+  failures INTEGER NOT NULL DEFAULT 0,
+  failing_since_ms INTEGER,
+  refused INTEGER NOT NULL DEFAULT 0,
+  refused_since_ms INTEGER,
+  turn INTEGER NOT NULL DEFAULT 0,
+  redirects INTEGER NOT NULL DEFAULT 0,
+  created_at_ms INTEGER NOT NULL,
+  CHECK ((owner IS NULL) <> (operator IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX webhooks_by_owner ON webhooks (owner, place) WHERE owner IS NOT NULL;
+CREATE UNIQUE INDEX webhooks_by_operator ON webhooks (operator, place) WHERE operator IS NOT NULL;
+CREATE INDEX webhooks_active ON webhooks (due_at_ms) WHERE status = 'active';
+
+-- The last attempts of each hook. `seq` is NULL for a test; `status` is NULL where no answer came.
+CREATE TABLE webhook_attempts (
+  hook BLOB NOT NULL REFERENCES webhooks (id),
+  n INTEGER NOT NULL,
+  at_ms INTEGER NOT NULL,
+  epoch INTEGER,
+  seq INTEGER,
+  status INTEGER,
+  took_ms INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  PRIMARY KEY (hook, n)
+) STRICT, WITHOUT ROWID;
+
+-- Events that a receiver refused again and again, and that were set aside so that the next could be delivered.
+CREATE TABLE webhook_dead_letters (
+  hook BLOB NOT NULL REFERENCES webhooks (id),
+  epoch INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  at_ms INTEGER NOT NULL,
+  status INTEGER NOT NULL,
+  PRIMARY KEY (hook, epoch, seq)
+) STRICT, WITHOUT ROWID;
+
+-- The transparency log: a tree of hashes over functions, triggers and deactivations.
+-- A row for each epoch of the log: a tree with an origin and a key of its own.
+--   vkeys        the keys that verify its checkpoints and their time, a line each
+--   state        `open`, `frozen`, `halted` or `closed`; why: the reason of a halt
+--   place        the database that the log was last opened in
+--   after_*      the last number of each table whose row is in the tree
+--   old_*        the last number of each table when the epoch began, whose rows are older than it
+--   taken_over   the index of the entry behind those older rows; NULL: it is not yet there
+--   note         the last signed checkpoint, and note_size the size of its tree; this alone is public
+CREATE TABLE tlog_epochs (
+  epoch INTEGER PRIMARY KEY,
+  origin TEXT NOT NULL,
+  vkeys TEXT NOT NULL,
+  state TEXT NOT NULL,
+  why TEXT,
+  place TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  root BLOB NOT NULL CHECK (length(root) = 32),
+  after_function INTEGER NOT NULL,
+  after_trigger INTEGER NOT NULL,
+  after_deactivation INTEGER NOT NULL,
+  old_function INTEGER NOT NULL,
+  old_trigger INTEGER NOT NULL,
+  old_deactivation INTEGER NOT NULL,
+  taken_over INTEGER,
+  note TEXT,
+  note_size INTEGER NOT NULL,
+  opened_at_ms INTEGER NOT NULL
+) STRICT;
+
+-- The entries behind the last full bundle, 255 at most.
+CREATE TABLE tlog_tail (
+  epoch INTEGER NOT NULL,
+  leaf_index INTEGER NOT NULL,
+  entry BLOB NOT NULL,
+  PRIMARY KEY (epoch, leaf_index)
+) STRICT;
+
+-- Hashes and entries. Level -1: a full bundle of entries, compressed by gzip; 0: a full tile; above: a tile that grows.
+CREATE TABLE tlog_tiles (
+  epoch INTEGER NOT NULL,
+  level INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (epoch, level, n)
+) STRICT;
+
+-- Where the facts of a table stand in the tree: `count` rows from the number `first_seq` on have the leaves from
+-- `first_index` on. Kind 1: function_creators, 2: triggers, 3: deactivations.
+CREATE TABLE tlog_runs (
+  epoch INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  first_seq INTEGER NOT NULL,
+  first_index INTEGER NOT NULL,
+  count INTEGER NOT NULL,
+  PRIMARY KEY (epoch, kind, first_seq)
+) STRICT;

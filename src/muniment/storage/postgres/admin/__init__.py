@@ -1,1 +1,1 @@
-"""What commands do to a PostgreSQL: migrations, the way of numbering, copies, inspection."""
+"""What commands do to a PostgreSQL: migrations, numbers of rows, copies, inspection."""

@@ -10,7 +10,7 @@ import asyncpg
 
 from muniment.errors import DatabaseUnavailable
 from muniment.storage import epoch, registry_copy
-from muniment.storage.postgres.admin.numbering import raise_numbers, take_turn
+from muniment.storage.postgres.admin.numbering import raise_numbers
 from muniment.storage.postgres.connection import Connection
 from muniment.storage.postgres.driver_errors import DRIVER_ERRORS, error_name
 from muniment.storage.postgres.slot import Connector
@@ -141,9 +141,6 @@ class _Target(_Side):
         await self._execute("BEGIN")
         try:
             await self._execute(f"LOCK TABLE {_TABLE_NAMES} IN SHARE ROW EXCLUSIVE MODE")
-            # Now, because a writer that takes this lock later would wait for the tables with it.
-            with _failures(self._name):
-                await take_turn(self._connection)
             await self._switch_events("DISABLE")
         except DatabaseUnavailable as refusal:
             if isinstance(refusal.__cause__, asyncpg.LockNotAvailableError):

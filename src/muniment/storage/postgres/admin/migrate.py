@@ -36,10 +36,6 @@ _LOCK_NAME: Final = 0x6D756E696D656E74
 # Concurrently").
 _CONCURRENT_INDEX: Final = re.compile(r"^CREATE\s+(?:UNIQUE\s+)?INDEX\s+CONCURRENTLY\s+(\w+)", re.MULTILINE)
 
-# A migration that writes many rows does so in batches: one statement, whose file begins with this.
-_REPEATED: Final = re.compile(r"-- Repeated: ")
-_NO_ROW: Final = "UPDATE 0"
-
 
 async def migrate(connector: Connector, *, seconds_max: float = MIGRATION_SECONDS_MAX) -> list[str]:
     """Apply the missing migrations under the lock; their names. Raises `DatabaseUnavailable`.
@@ -90,18 +86,8 @@ async def _apply(connection: Connection, migration: Migration, deadline: float) 
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {index[1]}", timeout=MIGRATION_SECONDS_MAX)
         await connection.execute(migration.sql, timeout=MIGRATION_SECONDS_MAX)
         await _add_to_ledger(connection, migration)
-    elif _REPEATED.match(migration.sql):
-        await _repeat(connection, migration, deadline)
     else:
         await _apply_at_once(connection, migration, deadline)
-
-
-async def _repeat(connection: Connection, migration: Migration, deadline: float) -> None:
-    """Run the one statement of a migration until it changes no row. If it is interrupted, the next run goes on."""
-    while await connection.execute(migration.sql) != _NO_ROW:
-        if time.monotonic() > deadline:
-            raise DatabaseUnavailable(f"{migration.name} takes too long; `muniment migrate` goes on where it was")
-    await _add_to_ledger(connection, migration)
 
 
 async def _apply_at_once(connection: Connection, migration: Migration, deadline: float) -> None:

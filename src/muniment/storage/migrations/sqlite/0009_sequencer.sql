@@ -1,2 +1,0 @@
--- Nothing to do: one writer at a time numbers the rows, which is the order of commits. On PostgreSQL this migration
--- adds a second way to number them.

@@ -1,2 +1,0 @@
--- The users of one intent, for its events.
-CREATE INDEX intent_users_2_by_seq ON intent_users_2 (seq);

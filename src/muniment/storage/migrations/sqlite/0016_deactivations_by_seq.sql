@@ -1,1 +1,0 @@
--- Nothing: 0013 has numbered all rows, since no process of SQLite writes meanwhile.
