@@ -15,7 +15,7 @@ from pathlib import Path
 
 from in_process import get, micros_of, unlimited
 from muniment.app import Application, build_context
-from muniment.http.cursors import cursor_after
+from muniment.http.paging import cursor_after
 
 # So many are imported; the million is made of the latter, copied fifty times by statements of SQL.
 FEW, IMPORTED, COPIES = 1_000, 20_000, 50

@@ -23,9 +23,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from in_process import unlimited
 from muniment.app import Application, build_context
 from muniment.http.envelope import Envelope
-from muniment.http.limits import Limits
 from muniment.http.reply import Reply
-from muniment.http.request import Request
+from muniment.http.request import Limits, Request
 from muniment.http.routing import Router
 from muniment.metrics.families import SECONDS
 from muniment.metrics.recorder import Metrics

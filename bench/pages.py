@@ -7,7 +7,7 @@ from pathlib import Path
 
 from in_process import micros_of, unlimited
 from muniment.app import Application, build_context
-from muniment.http.cursors import cursor_after
+from muniment.http.paging import cursor_after
 from samples import SIGNER
 from scale import Scale
 

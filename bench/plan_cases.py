@@ -9,7 +9,7 @@ from typing import Any, Final
 from many_triggers import MS_BETWEEN, NOW_MS, SEQ_BETWEEN, SIGNERS
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
-from muniment.http.cursors import Cursor, cursor_after
+from muniment.http.paging import Cursor, cursor_after
 from muniment.intents import listing
 from muniment.intents.lifecycle import Moment
 from muniment.intents.queries import IntentQuery

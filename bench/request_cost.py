@@ -29,17 +29,15 @@ from muniment.evm.address import Address
 from muniment.evm.signature import Signature
 from muniment.functions.store import NewFunction, insert
 from muniment.http.envelope import Envelope
-from muniment.http.limits import Limits
 from muniment.http.operation import operation
 from muniment.http.reply import JSON, Ready
-from muniment.http.request import Request
+from muniment.http.request import Limits, Request
 from muniment.http.routing import Router
 from muniment.ipfs.cid import Cid
 from muniment.limits.costs import READ, Shed
-from muniment.server.connection import Connection
+from muniment.server.connection import Connection, begin
 from muniment.server.run import settle_memory
 from muniment.server.shared import Answering, Shared
-from muniment.server.tasks import begin
 from ratios import OWN_COST
 from samples import CID, INPUTS, SIGNER, signed_triggers
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from muniment.http.clients import ClientAddresses
+from muniment.http.admission import ClientAddresses
 from muniment.http.request import Request
 
 if TYPE_CHECKING:

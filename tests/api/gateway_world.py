@@ -15,14 +15,14 @@ from limitless import unlimited
 from muniment.blocks.files import FileBlockStore
 from muniment.context import Context
 from muniment.functions import gateway
-from muniment.functions.formats import EntryName
+from muniment.functions.content import bundle_file
+from muniment.functions.gateway import EntryName
+from muniment.http.admission import ClientAddresses
 from muniment.http.asgi import AsgiAdapter
-from muniment.http.clients import ClientAddresses
 from muniment.http.envelope import Envelope
-from muniment.http.limits import Limits
 from muniment.http.operation import operation
 from muniment.http.reply import Ready, Streamed
-from muniment.http.request import Request
+from muniment.http.request import Limits, Request
 from muniment.http.routing import Router
 from muniment.ipfs.block import block_of
 from muniment.ipfs.car import read_car
@@ -50,7 +50,7 @@ class WatchedStore(FileBlockStore):
 
 @operation("GET", "/files/{cid}/{name}", cost=CONTENT, sheds=Shed.MIDDLE)
 async def get_file(context: Context, request: Request, cid: Cid, name: EntryName) -> Ready[bytes] | Streamed:
-    return await gateway.bundle_file(context, request, cid, name)
+    return await bundle_file(context, request, cid, name)
 
 
 @dataclass

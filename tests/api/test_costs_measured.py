@@ -20,7 +20,7 @@ from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, log_in, r
 from conftest import Clock
 from feed_writing import add_events
 from muniment.app import OPERATIONS, Application
-from muniment.console.operations import OPERATIONS as CONSOLE
+from muniment.console.pages import OPERATIONS as CONSOLE
 from muniment.context import Context
 from muniment.http.reply import Streamed
 from muniment.http.request import NO_BODY, Body, Request

@@ -17,7 +17,7 @@ from applications import another_process, client_of
 from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from muniment.app import Application
 from muniment.context import Context
-from muniment.http.cursors import OFFSET_MAX, Cursor
+from muniment.http.paging import OFFSET_MAX, Cursor
 from muniment.storage import epoch
 from muniment.storage.database import Parameters, Row
 from muniment.storage.epoch import FRESH_SECONDS, Epochs

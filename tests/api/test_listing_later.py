@@ -14,7 +14,7 @@ from trigger_world import check_refusal, next_of, prev_of, walk
 
 from builders import Bundle, TriggerDraft, Wallet, api_key_of, deploy, register
 from muniment.context import Context
-from muniment.http.cursors import Cursor
+from muniment.http.paging import Cursor
 from muniment.storage import epoch
 from muniment.storage.database import Parameters, Row
 from muniment.storage.epoch import FRESH_SECONDS, Epochs

@@ -15,7 +15,7 @@ from conformance import check_answer
 from counted_calls import calls_within
 from muniment.app import Application
 from muniment.context import Context
-from muniment.functions.manifest import _INPUT_TYPE
+from muniment.functions.rules import _INPUT_TYPE
 from muniment.ipfs.cid import Cid, cid_v0
 
 pytestmark = pytest.mark.one_engine

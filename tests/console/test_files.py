@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muniment.console.files import without_comments
+from muniment.console.page import without_comments
 from muniment.http.html.frame import style_sheet
 from proving import ASSETS, NODE
 

@@ -13,7 +13,7 @@ from bill_of_materials import licences
 
 from muniment.app import OPERATIONS
 from muniment.auth.caller import SECURITY_SCHEMES
-from muniment.http.documents.openapi import openapi_document
+from muniment.http.openapi import openapi_document
 from muniment.http.problems import all_refusals, status_of
 from muniment.settings import Settings
 

@@ -16,7 +16,7 @@ from conformance import document
 from conftest import Clock
 from muniment.app import OPERATIONS as API, Application, build_context
 from muniment.auth.operators import new_key
-from muniment.console.operations import OPERATIONS as CONSOLE
+from muniment.console.pages import OPERATIONS as CONSOLE
 from muniment.context import Context
 from muniment.settings import Settings
 from operator_client import IntentDraft, OperatorClient, log, operator_key, proposal

@@ -17,8 +17,8 @@ from conformance import document
 from muniment.chains.catalogue import load_chains
 from muniment.cli.client.opening import VARIABLES
 from muniment.context import Context
-from muniment.http.documents.pages import error_page, reference_page
 from muniment.http.problems import all_refusals
+from muniment.http.reference_pages import error_page, reference_page
 from muniment.settings import Settings, variable
 
 _OURS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -72,7 +72,7 @@ _EXCEPTIONS: Final = {
     # It asks nodes for the receipts of the transactions that intents name.
     "watch/receipts.py": {"intents", "intent_proposals", "intents_2", "intent_proposals_2", "executions"},
     # It shows how far the watcher has read.
-    "console/pages/service.py": {"chain_progress"},
+    "console/pages/overview.py": {"chain_progress"},
     # In one transaction with its own tables, it takes back the facts of blocks that a chain has dropped.
     "watch/progress.py": {"executions"},
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from muniment.server.lingering import LINGERING_BYTES_MAX
+from muniment.server.connection import LINGERING_BYTES_MAX
 from muniment.server.reader import HEAD_BYTES_MAX
 from service import Service
 

@@ -10,7 +10,7 @@ import httpx2
 
 from muniment.app import OPERATIONS
 from muniment.auth.caller import SECURITY_SCHEMES
-from muniment.http.documents.openapi import openapi_document, refusals_of
+from muniment.http.openapi import openapi_document, refusals_of
 from muniment.http.operation import Operation
 
 _MANNERS = ("x-request-id", "access-control-allow-origin", "x-content-type-options")

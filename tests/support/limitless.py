@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from muniment.http.admission import Admission
-from muniment.http.clients import ClientAddresses
+from muniment.http.admission import Admission, ClientAddresses
 from muniment.limits.limiter import Limiter
 from muniment.limits.memory import Memory
 from muniment.limits.overload import Overload

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from muniment.app.machine import MachineGauges
 from muniment.app.observing import Observer
 from muniment.app.operations import OPERATIONS
 from muniment.app.readiness import Readiness
+from muniment.app.scrape import MachineGauges
 from muniment.app.timekeeping import Timekeeper
 from muniment.app.wiring import build_context
 from muniment.auth.nonces import forget_nonces
-from muniment.console.operations import OPERATIONS as CONSOLE
+from muniment.console.pages import OPERATIONS as CONSOLE
 from muniment.context import Context
 from muniment.errors import Unavailable
 from muniment.feed.hub import Hub
@@ -32,8 +32,8 @@ from muniment.feed.reading import remove_old
 from muniment.http.admission import Admission
 from muniment.http.asgi import AsgiAdapter
 from muniment.http.envelope import Envelope
-from muniment.http.limits import Limits
 from muniment.http.problems import all_refusals
+from muniment.http.request import Limits
 from muniment.http.routing import Router
 from muniment.intents.lifecycle import INTENT, Moment
 from muniment.intents.store import mark_expired

@@ -16,9 +16,9 @@ from muniment.feed.routes import OPERATIONS as FEED
 from muniment.feed.stream_routes import OPERATIONS as STREAMS
 from muniment.functions.routes import OPERATIONS as FUNCTIONS
 from muniment.http.accept import media_ranges, named_quality
-from muniment.http.documents.openapi import openapi_document
-from muniment.http.documents.pages import error_page, reference_page
+from muniment.http.openapi import openapi_document
 from muniment.http.operation import Answer, operation
+from muniment.http.reference_pages import error_page, reference_page
 from muniment.http.reply import JSON, Ready
 from muniment.http.request import Request
 from muniment.intents.routes import OPERATIONS as INTENTS

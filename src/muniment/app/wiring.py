@@ -20,7 +20,7 @@ from muniment.clock import STEADY_MS, Clock
 from muniment.context import Context
 from muniment.errors import NotReady
 from muniment.functions.store import find_inputs
-from muniment.http.clients import ClientAddresses
+from muniment.http.admission import ClientAddresses
 from muniment.ipfs.unixfs import PROFILES
 from muniment.limits.disk import DiskReserve
 from muniment.limits.limiter import Limiter

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 from muniment.client.failures import Forged
 from muniment.errors import Refusal
 from muniment.evm.signature import is_by
-from muniment.functions.manifest import read_manifest
-from muniment.functions.rules import MANIFEST
+from muniment.functions.rules import MANIFEST, read_manifest
 from muniment.intents.hashes import intent_hash, proposal_hash, settlement_digest, signed_by
 from muniment.intents.types import NewOperationsProposal, NewProposal, Proposal
 from muniment.ipfs.car import read_car
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from muniment.evm.address import Address
     from muniment.evm.signature import Signature
-    from muniment.functions.manifest import Manifest
+    from muniment.functions.rules import Manifest
     from muniment.intents.types import AnyIntent, AnyProposal
     from muniment.ipfs.block import GetBlock
     from muniment.triggers.types import DeactivationForm, Trigger

@@ -3,17 +3,177 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, quote
 
-from muniment.console.asked import asked
+from muniment.console.reading import asked
 from muniment.http.html.markup import NOTHING, Html, html, joined, seen
 from muniment.http.paging import LIMIT_MAX
+from muniment.wire import TIMESTAMP_MS_MAX, iso_time
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from muniment.context import Context
     from muniment.http.html.markup import Value
     from muniment.http.request import Request
+
+_UNITS: Final = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+# Up to this many of a unit, the smaller unit says more: 36 hours rather than one day.
+_FEW: Final = 2
+# 9999-12-31T23:59:59.999Z, the last date-time of RFC 3339 and of the standard library.
+DATED_MS_MAX: Final = 253_402_300_799_999
+
+
+def relative(timestamp_ms: int, now_ms: int) -> Html:
+    """`3 minutes ago` or `in 2 hours`, with the exact time as its title."""
+    if timestamp_ms > DATED_MS_MAX:
+        return html("<span>{} ms after 1970</span>", timestamp_ms)
+    return html(
+        '<time datetime="{}" title="{}">{}</time>',
+        iso_time(timestamp_ms), absolute(timestamp_ms), relative_words(timestamp_ms, now_ms),
+    )  # fmt: skip
+
+
+def absolute(timestamp_ms: int) -> str:
+    """`2026-11-20 19:48:00 UTC`."""
+    if timestamp_ms > DATED_MS_MAX:
+        return f"{timestamp_ms} ms after 1970"
+    return f"{iso_time(timestamp_ms)[:19].replace('T', ' ')} UTC"
+
+
+def milliseconds(moment: str) -> int:
+    """The time of an answer (`DateTime`) in milliseconds since 1970."""
+    return round(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def relative_words(timestamp_ms: int, now_ms: int) -> str:
+    """`3 minutes ago` or `in 2 hours`."""
+    distance_ms = timestamp_ms - now_ms
+    size = abs(distance_ms)
+    for name, length in _UNITS:
+        count = size // length
+        if count >= _FEW or (count and name == "second"):
+            words = f"{count:,} {name}{'s' if count > 1 else ''}"
+            return f"in {words}" if distance_ms > 0 else f"{words} ago"
+    return "now"
+
+
+# Units of the drawing, which is as wide as the page and as high as the style sheet says.
+_WIDTH: Final = 1200
+_HEIGHT: Final = 100
+# The part of a bar's place that it fills.
+_FILLED: Final = 0.86
+# A label of the time below every so many bars.
+_LABELLED: Final = 6
+
+
+class Bar(NamedTuple):
+    """One bar: its time in milliseconds since 1970, and counts in the order in which they are stacked."""
+
+    at_ms: int
+    counts: Mapping[str, int]
+
+
+def bars(columns: Sequence[Bar], kinds: Sequence[str], *, label: str) -> Html:
+    """Stacked bars over time, a colour for each of `kinds`; each bar says its numbers as its title.
+
+    The drawing is stretched to its place. So the words stand outside of it, in a size that does not change.
+    """
+    highest = max((sum(each.counts.values()) for each in columns), default=0)
+    step = _WIDTH / max(len(columns), 1)
+    drawn = [_bar(each, kinds, number * step, step, _HEIGHT / max(highest, 1)) for number, each in enumerate(columns)]
+    labels = [html("<span>{}</span>", absolute(each.at_ms)[11:16]) for each in columns[::_LABELLED]]
+    return html(
+        '<div class="plot"><div class="scale">{}</div><svg viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
+        'aria-label="{}">{}</svg><div class="scale times">{}</div></div>',
+        f"{highest:,}", _WIDTH, _HEIGHT, label, drawn, labels,
+    )  # fmt: skip
+
+
+def _bar(bar: Bar, kinds: Sequence[str], x: float, step: float, scale: float) -> Html:
+    """A bar, and an unseen area as high as the drawing that has the title too: the pointer need not hit the bar."""
+    top = float(_HEIGHT)
+    pieces: list[Html] = []
+    for kind in kinds:
+        height = bar.counts.get(kind, 0) * scale
+        if height:
+            top -= height
+            pieces.append(html(
+                '<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>',
+                kind, f"{x:.1f}", f"{top:.2f}", f"{step * _FILLED:.1f}", f"{height:.2f}",
+            ))  # fmt: skip
+    words = ", ".join(f"{bar.counts[kind]} {kind}" for kind in kinds if bar.counts.get(kind))
+    return html(
+        '<g><title>{} UTC: {}</title><rect fill="none" pointer-events="all" x="{}" y="0" width="{}" height="{}"/>{}'
+        "</g>",
+        absolute(bar.at_ms)[11:16], words or "none", f"{x:.1f}", f"{step:.1f}", _HEIGHT, pieces,
+    )  # fmt: skip
+
+
+# Characters of an address whose fields are filled in again; all filters of a listing together have fewer.
+_READ_MAX: Final = 2_048
+
+
+class TextField(NamedTuple):
+    """A parameter that is typed."""
+
+    name: str
+    words: str
+
+
+class ChoiceField(NamedTuple):
+    """A parameter that is chosen: values with their words."""
+
+    name: str
+    words: str
+    values: tuple[tuple[str, str], ...]
+
+
+class TimeField(NamedTuple):
+    """A parameter that is a time in UTC."""
+
+    name: str
+    words: str
+
+
+Filter: TypeAlias = TextField | ChoiceField | TimeField
+
+
+def filter_form(request: Request, filters: Sequence[Filter]) -> Html:
+    """The filters as a form, with the values in the address of `request`."""
+    given = dict(parse_qsl(request.query[:_READ_MAX].decode("latin-1")))
+    is_used = any(given.get(each.name) for each in filters)
+    return html(
+        '<form class="filters" aria-label="Filter"><div class="fields">{}'
+        '<div class="send"><button>Filter</button>{}</div></div></form>',
+        [_field(each, given) for each in filters],
+        html(' <a class="button" href="?">All</a>') if is_used else None,
+    )
+
+
+def _field(each: Filter, given: Mapping[str, str]) -> Html:
+    value = given.get(each.name, "")
+    if isinstance(each, TimeField):
+        box = html('<input type="datetime-local" step="any" name="{}" value="{}">', each.name, _as_time(value))
+    elif isinstance(each, TextField):
+        box = html('<input name="{}" value="{}" spellcheck="false" autocomplete="off">', each.name, value)
+    else:
+        options = [
+            html('<option value="{}"{}>{}</option>', key, html(" selected") if key == value else NOTHING, words)
+            for key, words in (("", "any"), *each.values)
+        ]
+        box = html('<select name="{}">{}</select>', each.name, options)
+    return html("<label><span>{}</span>{}</label>", each.words, box)
+
+
+def _as_time(value: str) -> str:
+    """A time as a field of a browser takes it; links of the API's users have it in milliseconds."""
+    if not value.isascii() or not value.isdecimal() or len(value) > len(str(TIMESTAMP_MS_MAX)):
+        return value
+    return iso_time(int(value))[:-1] if int(value) <= DATED_MS_MAX else ""
+
 
 # The events of the change feed that may add a row to a listing, and the member that names a row.
 _FOLLOWED: Final = {

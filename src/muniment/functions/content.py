@@ -2,23 +2,64 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
 from muniment.context import Context
-from muniment.errors import RangeNotSatisfiable, Refusal
-from muniment.functions.block_reads import block_reads
+from muniment.errors import RangeNotSatisfiable, Refusal, StorageUnavailable
 from muniment.functions.rules import MANIFEST, WASM
-from muniment.functions.schemas import MANIFEST_SCHEMA
+from muniment.functions.types import MANIFEST_SCHEMA
 from muniment.http.operation import Answer
 from muniment.http.reply import Headers, Ready, Streamed, etag_matches
 from muniment.http.request import Request
 from muniment.ipfs.cid import Cid
 from muniment.ipfs.dag import File, open_file
+from muniment.limits.overload import IN_FLIGHT_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+# A read of the disk or of S3 mostly waits.
+READS_CONCURRENT_MAX: Final = 16
+# Half of the requests that a process serves at once: a store that hangs leaves the other half to triggers and intents.
+READS_WAITING_MAX: Final = IN_FLIGHT_MAX // 2
+
+
+class BlockReads:
+    """Runs reads in threads. It belongs to one event loop."""
+
+    def __init__(self) -> None:
+        """Begin without a read."""
+        self._threads = ThreadPoolExecutor(READS_CONCURRENT_MAX, thread_name_prefix="block-read")
+        self._count = 0
+
+    async def begin(self, read: Callable[[], T]) -> T:
+        """The result of the first read of an answer; raises `StorageUnavailable` when too many reads wait already."""
+        if self._count >= READS_WAITING_MAX:
+            raise StorageUnavailable("the block store does not answer: too many reads wait for it")
+        return await self.go_on(read)
+
+    async def go_on(self, read: Callable[[], T]) -> T:
+        """The result of a further read of an answer that has begun."""
+        self._count += 1
+        try:
+            # As asyncio.to_thread does, which has the threads of all other work.
+            return await asyncio.get_running_loop().run_in_executor(self._threads, partial(copy_context().run, read))
+        finally:
+            self._count -= 1
+
+
+block_reads: Final = BlockReads()
+
 
 # The media types are fixed: strangers upload the content, and no browser must treat it as a page of this origin.
 MEDIA_TYPES: Final[Mapping[str, str]] = {MANIFEST: "application/json", WASM: "application/wasm"}

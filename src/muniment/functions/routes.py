@@ -19,9 +19,10 @@ from muniment.context import Context
 from muniment.errors import FunctionNotFound
 from muniment.functions import gateway, store
 from muniment.functions.checking import Checks
+from muniment.functions.content import FILE_HEADERS_READ, bundle_file, file_answers
 from muniment.functions.rules import MANIFEST, WASM, Bundle, profile_of, read_bundle
 from muniment.functions.types import Function
-from muniment.http.documents.answers import LISTED
+from muniment.http.openapi import LISTED
 from muniment.http.operation import operation
 from muniment.http.paging import check_cursor, page_links, settled_before
 from muniment.http.reply import JSON, Ready, Streamed
@@ -223,7 +224,7 @@ _CONTENT_REFUSALS = (FunctionNotFound, errors.RangeNotSatisfiable, errors.Integr
 
 @operation(
     "GET", "/functions/{cid}/manifest", cost=FILE, sheds=Shed.MIDDLE,
-    refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/json"), headers_read=gateway.FILE_HEADERS_READ,
+    refuses=_CONTENT_REFUSALS, answers=file_answers("application/json"), headers_read=FILE_HEADERS_READ,
 )  # fmt: skip
 async def get_manifest(context: Context, request: Request, cid: Cid) -> Ready[bytes] | Streamed:
     """Read a function's manifest.json.
@@ -235,7 +236,7 @@ async def get_manifest(context: Context, request: Request, cid: Cid) -> Ready[by
 
 @operation(
     "GET", "/functions/{cid}/wasm", cost=FILE, sheds=Shed.MIDDLE,
-    refuses=_CONTENT_REFUSALS, answers=gateway.file_answers("application/wasm"), headers_read=gateway.FILE_HEADERS_READ,
+    refuses=_CONTENT_REFUSALS, answers=file_answers("application/wasm"), headers_read=FILE_HEADERS_READ,
 )  # fmt: skip
 async def get_wasm(context: Context, request: Request, cid: Cid) -> Ready[bytes] | Streamed:
     """Read a function's function.wasm.
@@ -249,7 +250,7 @@ async def _file(context: Context, request: Request, cid: Cid, name: str) -> Read
     """A file of a registered function; missing content is an error of the service, not of the caller."""
     await _record(context, request, cid)
     try:
-        return await gateway.bundle_file(context, request, cid, name)
+        return await bundle_file(context, request, cid, name)
     except errors.ContentNotFound as refusal:
         raise errors.Integrity(f"the content of a registered function is missing: {refusal.detail}") from refusal
 

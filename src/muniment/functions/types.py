@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 from msgspec import Meta
@@ -10,6 +10,44 @@ from msgspec import Meta
 from muniment.evm.address import Address
 from muniment.ipfs.cid import Cid
 from muniment.wire import DateTime, Record, SemVer
+
+_TYPE: Final = {
+    "title": "InputType", "type": "string", "examples": ["uint256"],
+    "pattern": "^(u?int(8|16|32|64|128|256)?|bool|address|bytes([1-9]|[12][0-9]|3[0-2])?|string|Token|TokenAmount)$",
+    "description": "An EIP-712 type, `Token` or `TokenAmount`",
+}  # fmt: skip
+_INPUT: Final = {
+    "anyOf": [
+        _TYPE,
+        {
+            "title": "DescribedInput", "type": "object", "required": ["type"], "additionalProperties": True,
+            "properties": {"type": _TYPE, "description": {"type": "string"}},
+            "examples": [{"type": "uint256", "description": "In base units"}],
+        },
+    ]
+}  # fmt: skip
+# The members of every accepted manifest. It may have further ones, with any content.
+MANIFEST_SCHEMA: Final[dict[str, Any]] = {
+    "title": "Manifest",
+    "description": "A function's manifest.json",
+    "type": "object",
+    "required": ["version", "name", "description", "inputs"],
+    "properties": {
+        "version": {"title": "SemVer", **SemVer.schema},
+        "name": {"type": "string", "minLength": 1, "maxLength": 100},
+        "description": {"type": "string", "minLength": 1, "maxLength": 1000},
+        "inputs": {
+            "type": "object", "maxProperties": 64, "additionalProperties": _INPUT,
+            "description": "Type by name, in the order in which they are signed",
+        },
+        "abis": {"type": "object", "additionalProperties": {"type": "string"}, "description": "ABI by name"},
+        "metadata": {"type": "object", "additionalProperties": True},
+    },
+    "additionalProperties": True,
+    "examples": [
+        {"version": "1.0.0", "name": "Hello", "description": "Logs one line", "inputs": {"chainId": "uint64"}},
+    ],
+}  # fmt: skip
 
 
 class Function(Record, frozen=True):

@@ -8,10 +8,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from muniment.errors import HeadersTooLarge, RateLimited, Refusal, UriTooLong
-from muniment.http.limits import HEADER_BYTES_MAX, TARGET_BYTES_MAX, Limits
 from muniment.http.operation import refused
 from muniment.http.reply import NO_CONTENT
-from muniment.http.request import ClientGone
+from muniment.http.request import HEADER_BYTES_MAX, TARGET_BYTES_MAX, ClientGone, Limits
 from muniment.limits.costs import BODY_BYTES_FREE
 from muniment.metrics.recorder import UNMATCHED
 from muniment.tracing.parents import read_parent
@@ -19,8 +18,7 @@ from muniment.tracing.parents import read_parent
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from muniment.http.admission import Admission
-    from muniment.http.clients import ClientAddresses
+    from muniment.http.admission import Admission, ClientAddresses
     from muniment.http.operation import Operation
     from muniment.http.reply import Ready, Reply
     from muniment.http.request import Request

@@ -33,8 +33,7 @@ from muniment.errors import (
     UnsupportedMediaType,
 )
 from muniment.forms import decode_record
-from muniment.http.html.frame import root_from
-from muniment.http.html.problem_page import is_for_reader, problem_page
+from muniment.http.html.frame import is_for_reader, problem_page, root_from
 from muniment.http.paging import PageQuery, admit_page
 from muniment.http.problems import problem
 from muniment.http.query import QueryReader

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote_to_bytes
 
@@ -17,7 +18,6 @@ from muniment.errors import (
     RequestTimeout,
     UnsupportedMediaType,
 )
-from muniment.http.limits import BODY_BYTES_PER_SECOND_MIN, Limits
 from muniment.limits.costs import BODY_BYTES_FREE, BODY_BYTES_PER_UNIT, DEBTS
 
 if TYPE_CHECKING:
@@ -28,6 +28,21 @@ if TYPE_CHECKING:
     from muniment.limits.held import HeldBodies
     from muniment.limits.limiter import Client
     from muniment.limits.overload import Overload
+
+# A list of 100 trigger signatures in a query is 13.3 KB, the longest target that an honest client sends.
+TARGET_BYTES_MAX: Final = 32 * 1024
+# A token is under 1 KB; browsers send a few KB of header fields. nginx allows 32 KB as well.
+HEADER_BYTES_MAX: Final = 32 * 1024
+# A body may take longer than its time-out when it comes at least this fast: a slow phone uploading a bundle.
+BODY_BYTES_PER_SECOND_MIN: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits that an operator sets; `muniment.settings` explains each."""
+
+    body_bytes_max: int
+    body_timeout_s: int
 
 
 class ClientGone(Exception):

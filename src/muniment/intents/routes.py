@@ -8,7 +8,7 @@ from typing import Final
 from muniment.context import Context
 from muniment.errors import IntentNotFound, InvalidTimestamp
 from muniment.evm.hex import Bytes32
-from muniment.http.documents.answers import LISTED, TAGGED
+from muniment.http.openapi import LISTED, TAGGED
 from muniment.http.operation import Operation, operation
 from muniment.http.paging import check_cursor, page_links, settled_before
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches

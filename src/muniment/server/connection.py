@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
+from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
@@ -12,17 +15,54 @@ from muniment.errors import RequestTimeout
 from muniment.http.operation import crashed
 from muniment.http.reply import Ready, Stream, Streamed, closed_after
 from muniment.http.request import ClientGone
-from muniment.server.exchange import Exchange
-from muniment.server.heads import CHUNKED, CLOSE, framing_of, head_of
-from muniment.server.lingering import LOOK_SECONDS, Lingering
-from muniment.server.reader import RequestReader
-from muniment.server.sending import Sending
+from muniment.server.reader import Exchange, RequestReader
+from muniment.server.sending import CHUNKED, CLOSE, Sending, framing_of, head_of
 from muniment.server.shared import peer_of
-from muniment.server.tasks import begin
 
 if TYPE_CHECKING:
     from muniment.errors import Refusal
     from muniment.server.shared import Shared
+
+# Twice the largest upload, for a client that sends all of it before it reads.
+LINGERING_BYTES_MAX: Final = 32 * 1024 * 1024
+LINGERING_BYTES_PER_SECOND_MIN: Final = 64 * 1024
+# Between two checks of the rate: a connection whose client sends no more ends after this.
+LOOK_SECONDS: Final = 2.0
+
+
+@dataclass(slots=True)
+class Lingering:
+    """The bytes since the answer, and those since the last check of the rate."""
+
+    looked: float
+    received: int = 0
+    _since_look: int = 0
+
+    def take(self, size: int) -> bool:
+        """Drop `size` bytes; False beyond the limit."""
+        self.received += size
+        self._since_look += size
+        return self.received <= LINGERING_BYTES_MAX
+
+    def goes_on(self, now: float) -> bool:
+        """Whether the client still sends fast enough; `now` begins the next period."""
+        is_fast = self._since_look >= LINGERING_BYTES_PER_SECOND_MIN * (now - self.looked)
+        self.looked, self._since_look = now, 0
+        return is_fast
+
+
+if sys.version_info >= (3, 12):
+
+    def begin(serving: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Begin to answer a request eagerly: most requests finish without waiting."""
+        return asyncio.Task(serving, loop=asyncio.get_running_loop(), eager_start=True)
+
+else:
+
+    def begin(serving: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Begin to answer a request in the next turn of the event loop: Python 3.11 has no eager tasks."""
+        return asyncio.Task(serving, loop=asyncio.get_running_loop())
+
 
 # Requests of a connection that wait for their answers as objects; later ones wait as bytes.
 _DUE_MAX: Final = 8

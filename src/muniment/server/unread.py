@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
-
-from muniment.server.heap import give_back
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+
+
+def give_back() -> None:
+    """Return all free memory of glibc's heap (malloc_trim(3)); other C libraries have no such call.
+
+    By itself glibc returns only free memory at the heap's end, so one small object after many freed answers keeps
+    them all. 250 MB take 20 ms, once after a crowd has gone.
+    """
+    if trim := _trim():
+        trim(0)
+
+
+@cache
+def _trim() -> Any:
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
+
 
 # Bytes that a connection must drain within the time below while more are unsent: 17.5 kbit/s.
 DRAINED_BYTES_MIN: Final = 64 * 1024

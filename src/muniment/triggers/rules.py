@@ -20,10 +20,11 @@ from muniment.evm.address import Address
 from muniment.evm.signature import Signature, is_by, recover
 from muniment.evm.typed_data import Domain, digest
 from muniment.triggers.schedule import check_cron, check_delta
-from muniment.triggers.schemas import SIG, SIGNER
 from muniment.triggers.typed_data import EVENT, deactivation_digests, registry_domain, trigger_hash
 from muniment.triggers.types import (
     DESCRIPTION_LENGTH_MAX,
+    SIG,
+    SIGNER,
     DeactivationForm,
     NewTrigger,
     Trigger,

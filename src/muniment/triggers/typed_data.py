@@ -6,20 +6,185 @@ limits them, so that typed data means the same to the wallet, to this registry a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Any, Final, cast
 
 import msgspec
 
-from muniment.errors import InvalidTypedData
+from muniment.errors import Invalid, InvalidTypedData
 from muniment.evm.address import Address
+from muniment.evm.hashing import keccak256_kept
 from muniment.evm.signature import Signature, personal_digest
-from muniment.evm.typed_data import KEPT_KEY_BYTES_MAX, Domain, Encoder, Struct, compile_types, digest, types_key
-from muniment.evm.words import WORDS
-from muniment.triggers.encoders import PRIMARY, TOKEN, TOKEN_AMOUNT, compile_input, compile_trigger
-from muniment.triggers.values import check_values, object_at
+from muniment.evm.struct_types import read_types
+from muniment.evm.typed_data import (
+    KEPT_KEY_BYTES_MAX,
+    Domain,
+    Encoder,
+    Struct,
+    array_of,
+    compile_types,
+    digest,
+    encoder_of,
+    types_key,
+)
+from muniment.evm.words import SAFE_INTEGER_MAX, WORDS, Encode
+from muniment.wire import Amount, json_kind
+
+# One byte in the types of most clients; no relayer has so many validators.
+VALIDATIONS_MAX: Final = 255
+
+_DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,77}")
+_FRACTION: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+_TOPIC: Final = re.compile(r"0x[0-9a-fA-F]{64}")
+
+
+def check_values(values: object, inputs: Mapping[str, str]) -> None:
+    """Check the rules that are narrower than a value's EIP-712 type.
+
+    The encoder refuses missing members and values out of range; `trigger_hash` runs this and the encoder.
+    Raises `InvalidTypedData` with a pointer that begins at `/values`.
+    """
+    top = object_at(values, "/values")
+    _apply(_TOP_CHECKS, top, "/values")
+    _apply(_CONFIG_CHECKS, object_at(top.get("config"), "/values/config"), "/values/config")
+    given = object_at(top.get("input"), "/values/input")
+    for name, word in inputs.items():
+        if word == "TokenAmount":
+            _apply({name: _check_token_amount}, given, "/values/input")
+
+
+def object_at(value: object, pointer: str) -> dict[str, object]:
+    """`value` if it is an object. Raises `InvalidTypedData` with `pointer` otherwise."""
+    if not isinstance(value, dict):
+        raise InvalidTypedData(f"expected an object, got {json_kind(value)}", pointer=pointer)
+    return cast("dict[str, object]", value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidTypedData(f"expected a string, got {json_kind(value)}")
+    return value
+
+
+def _check_fee_limit(value: object) -> None:
+    if type(value) is not Amount:  # an `Amount` was checked when it was made
+        Amount.parse(_text(value))
+
+
+def _check_validations(value: object) -> None:
+    if type(value) is not int or not 1 <= value <= VALIDATIONS_MAX:
+        raise InvalidTypedData(f"expected an integer from 1 to {VALIDATIONS_MAX}")
+
+
+def _check_natural(value: object) -> None:
+    fits = 0 <= value <= SAFE_INTEGER_MAX if type(value) is int else _DECIMAL.fullmatch(_text(value))
+    if not fits:
+        raise InvalidTypedData("expected an integer from 0 to 2^53 - 1, or a decimal string")
+
+
+def _check_topics(value: object) -> None:
+    if not isinstance(value, list):
+        raise InvalidTypedData(f"expected an array, got {json_kind(value)}")
+    for position, choices in enumerate(cast("list[object]", value)):
+        if not isinstance(choices, list):
+            raise InvalidTypedData(f"expected an array, got {json_kind(choices)}", pointer=f"/{position}")
+        for index, topic in enumerate(cast("list[object]", choices)):
+            if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
+                raise InvalidTypedData("a topic is 0x and 64 hex digits", pointer=f"/{position}/{index}")
+
+
+def _check_token_amount(value: object) -> None:
+    amount = object_at(value, "").get("amount")
+    if not isinstance(amount, str) or not _FRACTION.fullmatch(amount):
+        raise InvalidTypedData("an amount of tokens is a decimal string such as 1 or 1.5", pointer="/amount")
+
+
+_Checks = Mapping[str, Callable[[object], object]]
+_TOP_CHECKS: Final[_Checks] = {
+    "executionFeeLimit": _check_fee_limit, "minValidations": _check_validations,
+}  # fmt: skip
+_CONFIG_CHECKS: Final[_Checks] = {
+    "chainId": _check_natural, "startDate": _check_natural, "endDate": _check_natural,
+    "contract": lambda value: Address.parse(_text(value)), "topics": _check_topics,
+}  # fmt: skip
+
+
+def _apply(checks: _Checks, given: Mapping[str, object], pointer: str) -> None:
+    for name, check in checks.items():
+        if name in given:
+            try:
+                check(given[name])
+            except Invalid as error:
+                faults = error.under(f"{pointer}/{name}").faults
+                raise InvalidTypedData(error.detail, faults=faults) from None
+
+
+PRIMARY: Final = "Trigger"
+TOKEN: Final = {"address": "address", "chainId": "uint256"}
+TOKEN_AMOUNT: Final = {"token": "Token", "amount": "string"}
+
+# Functions use few tokens on few chains. An entry takes at most about 1 kB: 2 MB when full.
+_TOKENS_KEPT: Final = 2_048
+
+
+def compile_trigger(trigger: Iterable[tuple[str, str]], config: Iterable[tuple[str, str]], inputs: Struct) -> Encoder:
+    """The encoder for these members of Trigger and Config: pairs of name and type word, in their order."""
+    configs = Struct("Config", [(name, word, _ENCODERS[word]) for name, word in config], hashed=keccak256_kept)
+    held = {**_ENCODERS, "Input": inputs.encode, "Config": configs.encode}
+    return Encoder(Struct(PRIMARY, [(name, word, held[word]) for name, word in trigger], (inputs, configs)))
+
+
+def compile_input(fixed: dict[str, Any]) -> Struct:
+    """The struct Input of the definitions `fixed`, which include Token and TokenAmount if Input uses them.
+
+    Raises `InvalidTypedData` with a pointer that begins at `/types`.
+    """
+    read = read_types(fixed, "Input")
+    members = [(each.name, each.type, encoder_of(each, _ENCODERS)) for each in read.members["Input"]]
+    return Struct("Input", members, [struct for struct in (_TOKEN, _TOKEN_AMOUNT) if struct.name in fixed])
+
+
+def _cached(encode: Encode, names: Iterable[str]) -> Encode:
+    """`encode` with a cache, for a struct whose members `names` are short in every valid value.
+
+    Refused values are not cached.
+    """
+    names = tuple(names)
+    members_of = cast("Callable[[dict[str, object]], tuple[object, ...]]", itemgetter(*names))
+
+    # `typed`, because 1 and true are equal in Python.
+    @lru_cache(maxsize=_TOKENS_KEPT, typed=True)
+    def hash_of(*values: object) -> bytes:
+        return encode(dict(zip(names, values, strict=True)))
+
+    def encode_kept(value: object) -> bytes:
+        if isinstance(value, dict) and len(members := cast("dict[str, object]", value)) == len(names):
+            try:
+                return hash_of(*members_of(members))
+            except (KeyError, TypeError):  # TypeError: a list or an object, which cannot be looked up
+                pass
+        return encode(cast("object", value))
+
+    return encode_kept
+
+
+_TOKEN: Final = Struct("Token", [(name, word, WORDS[word]) for name, word in TOKEN.items()])
+_encode_token: Final = _cached(_TOKEN.encode, TOKEN)
+_TOKEN_AMOUNT: Final = Struct(
+    "TokenAmount", [("token", "Token", _encode_token), ("amount", "string", WORDS["string"])], [_TOKEN], keccak256_kept
+)
+_ENCODERS: Final = {
+    **WORDS,
+    "bytes32[][]": array_of(array_of(WORDS["bytes32"])),
+    "string[][]": array_of(array_of(WORDS["string"])),
+    "Token": _encode_token,
+    "TokenAmount": _TOKEN_AMOUNT.encode,
+}
+
 
 Types = dict[str, list[dict[str, str]]]
 # Pairs of name and type word, in their order: a struct's members, a function's inputs.

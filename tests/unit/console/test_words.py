@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muniment.console.asked import milliseconds_of
+from muniment.console.reading import milliseconds_of
 from muniment.console.words import schedule_in_words
 
 

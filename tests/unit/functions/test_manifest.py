@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from muniment.errors import InvalidManifest
-from muniment.functions.manifest import read_manifest
+from muniment.functions.rules import read_manifest
 from muniment.wire import SemVer
 
 BUNDLES = Path(__file__).parents[2] / "vectors" / "bundles"

@@ -9,11 +9,10 @@ from ipaddress import ip_network
 import pytest
 
 from limitless import unlimited
-from muniment.http.clients import ClientAddresses
+from muniment.http.admission import ClientAddresses
 from muniment.http.envelope import Envelope
-from muniment.http.limits import Limits
 from muniment.http.operation import operation
-from muniment.http.request import NO_BODY, ClientGone, Request
+from muniment.http.request import NO_BODY, ClientGone, Limits, Request
 from muniment.http.routing import Router
 from muniment.limits.costs import READ, Shed
 from muniment.metrics.recorder import Metrics

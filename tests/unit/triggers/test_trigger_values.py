@@ -12,8 +12,7 @@ from trigger_strategies import triggers
 from eth_signing import encode_typed_data
 from muniment.errors import InvalidTypedData
 from muniment.evm.typed_data import digest
-from muniment.triggers.typed_data import message, registry_domain, trigger_hash, types_for
-from muniment.triggers.values import check_values
+from muniment.triggers.typed_data import check_values, message, registry_domain, trigger_hash, types_for
 
 DOMAIN = registry_domain("Mimic")
 INPUTS = {"n": "uint8", "spend": "TokenAmount", "at": "Token", "to": "address"}

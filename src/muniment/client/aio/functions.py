@@ -11,7 +11,7 @@ from muniment.client.flows import functions
 from muniment.client.flows.functions import Bundle
 
 if TYPE_CHECKING:
-    from muniment.functions.manifest import Manifest
+    from muniment.functions.rules import Manifest
     from muniment.functions.types import Function
 
 

@@ -18,7 +18,7 @@ from muniment.ipfs.cid import Cid
 if TYPE_CHECKING:
     from muniment.client.failures import Reply
     from muniment.evm.address import Address
-    from muniment.functions.manifest import Manifest
+    from muniment.functions.rules import Manifest
     from muniment.tlog.keys import VerifierKey
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from muniment.client.flows.functions import Bundle
 from muniment.client.sync.pages import Pages, Part
 
 if TYPE_CHECKING:
-    from muniment.functions.manifest import Manifest
+    from muniment.functions.rules import Manifest
     from muniment.functions.types import Function
 
 

@@ -1,4 +1,4 @@
-"""An address: its triggers, intents and functions."""
+"""The account of a logged-in wallet, and the records of an address."""
 
 from __future__ import annotations
 
@@ -19,6 +19,20 @@ from muniment.intents.queries import IntentQuery
 from muniment.triggers.listing import TriggerQuery
 from muniment.triggers.routes import list_triggers
 from muniment.triggers.types import Trigger
+
+
+@page("/console/account")
+async def account_page(context: Context, request: Request) -> Page:
+    """The places that the script fills."""
+    body = html(
+        '<h1>Account</h1><div id="account" data-lifetime="{}"><p class="faint">API keys, balances and the profile need '
+        "a log-in with a wallet, and so a script. Without one, use <code>muniment login</code>.</p></div>"
+        '<p>Triggers need no log-in: they are signed one by one. <a href="{}console/triggers/new">Sign a trigger</a>'
+        "</p>",
+        context.settings.token_lifetime_s, root_from(request.path),
+    )  # fmt: skip
+    return Page("Account", body, "account", scripts=("account.js",))
+
 
 # Rows of each kind.
 _SHOWN: Final = 10
@@ -46,6 +60,3 @@ async def address_page(context: Context, request: Request, address: Address) -> 
         rows.functions(functions.records, root, now_ms, none="It has deployed no functions."),
     )  # fmt: skip
     return Page(f"Address {address}", body)
-
-
-OPERATIONS: Final = (address_page,)

@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, unquote
 
-from muniment.console.files import assets
-from muniment.console.page import COST
+from muniment.console.page import COST, assets
 from muniment.context import Context
 from muniment.errors import FunctionNotFound, Invalid, TriggerNotFound
 from muniment.evm.address import Address
@@ -111,6 +110,3 @@ async def _find_function(context: Context, request: Request, part: str) -> str |
 
 def _prefixed(digits: str) -> str:
     return digits if digits.startswith("0x") else f"0x{digits}"
-
-
-OPERATIONS: Final = (find,)

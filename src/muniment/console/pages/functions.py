@@ -7,10 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from muniment.console import reading, rows
-from muniment.console.filters import Field, filter_form
 from muniment.console.page import page
-from muniment.console.parts import action, facts, heading, identifier, link, live, logged, pages, table
-from muniment.console.times import milliseconds, relative
+from muniment.console.parts import (
+    TextField,
+    action,
+    facts,
+    filter_form,
+    heading,
+    identifier,
+    link,
+    live,
+    logged,
+    milliseconds,
+    pages,
+    relative,
+    table,
+)
 from muniment.context import Context
 from muniment.functions.routes import get_function, get_manifest, list_functions
 from muniment.functions.store import FunctionQuery
@@ -28,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _QUERY: Final = QueryReader(FunctionQuery)
-_FILTERS: Final = (Field("creator", "Creator"),)
+_FILTERS: Final = (TextField("creator", "Creator"),)
 _TRIGGERS: Final = 10
 
 
@@ -155,6 +167,3 @@ async def _versions(context: Context, request: Request, function: Function, root
     if not others:
         return None
     return html("{}{}", heading("Other versions"), rows.functions(others, root, context.now_ms(), none=""))
-
-
-OPERATIONS: Final = (list_page, function_page, deploy_page)

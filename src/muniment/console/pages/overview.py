@@ -1,24 +1,26 @@
-"""The overview: what happens in this registry."""
+"""The overview of the registry, and the page about this service."""
 
 from __future__ import annotations
 
 from collections import Counter
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+from muniment.auth.secrets import ring_of
 from muniment.console import reading, rows
-from muniment.console.log_line import log_line
 from muniment.console.page import page
-from muniment.console.parts import heading, link, state, table
-from muniment.console.plot import Bar, bars
-from muniment.console.times import absolute
+from muniment.console.parts import Bar, absolute, bars, facts, heading, identifier, link, state, table
+from muniment.console.rows import log_line
 from muniment.context import Context
+from muniment.errors import Unavailable
 from muniment.http.html.frame import Page, root_from
 from muniment.http.html.markup import NOTHING, Html, html
 from muniment.http.request import Request
 from muniment.intents.lifecycle import INTENT, Moment
 from muniment.intents.queries import IntentQuery
 from muniment.intents.reading.hourly import HourlyCounts
+from muniment.limits.policies import NAMES
 from muniment.storage.database import Database
 from muniment.triggers.listing import TriggerQuery
 from muniment.triggers.routes import list_triggers
@@ -26,9 +28,11 @@ from muniment.triggers.typed_data import registry_domain
 from muniment.triggers.types import Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from muniment.chains.catalogue import Chain
     from muniment.intents.reading.hourly import Hour
+    from muniment.storage.database import Reader
 
 _NEWEST: Final = 8
 # From the end of an intent's life to its beginning: the usual end stands at the foot of a bar.
@@ -83,4 +87,96 @@ def _day(hours: Sequence[Hour] | None) -> Html:
     )
 
 
-OPERATIONS: Final = (overview,)
+_MIB: Final = 2**20
+_KIB: Final = 2**10
+
+
+@page("/console/service")
+async def service_page(context: Context, request: Request) -> Page:
+    """Readiness, domain, limits and chains. Never a URL of a node or a database: they hold keys."""
+    root, settings = root_from(request.path), context.settings
+    domain = registry_domain(settings.protocol_name)
+    keys = [each.id for each in ring_of(context.secrets()).secrets]
+    body = html(
+        '<h1>This service</h1>{}{}{}{}{}<p>More for programs: <a href="{}openapi.json">OpenAPI</a>, '
+        '<a href="{}.well-known/jwks.json">keys of the tokens</a>, <a href="{}readyz">readiness</a>.</p>',
+        facts([
+            ("State", await _readiness(context)),
+            ("Release", html("Muniment {}", version("muniment"))),
+            ("EIP-712 domain", html("{}, version {}", domain.name, domain.version)),
+            ("Domain separator", identifier(f"0x{domain.separator.hex()}", whole=True)),
+            ("CIDs of new bundles", html("<code>{}</code>", settings.unixfs_profile)),
+            ("Keys of tokens", html("{}", [html("<code>{}</code> ", each) for each in keys])),
+            ("Change feed", html("{}", settings.feed)),
+            ("Transparency log", await log_line(context, request, root)),
+        ]),
+        heading("Limits"), _limits(context),
+        heading("Chains"), _chains(context.chains, await _progress(context.reader_for(request))),
+        root, root, root,
+    )  # fmt: skip
+    return Page("This service", body)
+
+
+async def _readiness(context: Context) -> Html:
+    try:
+        await context.check_ready()
+    except Unavailable as refusal:
+        return html("{}: {}", state("failed"), refusal.detail)
+    return state("ready")
+
+
+def _limits(context: Context) -> Html:
+    settings = context.settings
+    known = [
+        (
+            name,
+            html("{} in {}", f"{policy.quota:,}", _duration(policy.window_s))
+            if (policy := settings.rate_limits.get(name))
+            else html("none"),
+        )
+        for name in NAMES
+    ]
+    return facts([
+        ("Body", html("{} KiB", settings.body_bytes_max // _KIB)),
+        ("manifest.json", html("{} KiB", settings.manifest_bytes_max // _KIB)),
+        ("function.wasm", html("{} MiB", settings.wasm_bytes_max // _MIB)),
+        ("Trigger", html("{} KiB", settings.trigger_bytes_max // _KIB)),
+        ("Life of a token", html("{} at most", _duration(settings.token_lifetime_s))),
+        *((f"Rate limit: {name}", words) for name, words in known),
+    ])  # fmt: skip
+
+
+def _duration(seconds: int) -> str:
+    """A length of time in the largest unit that it is whole in."""
+    for name, length in (("hour", 3600), ("minute", 60)):
+        if seconds % length == 0:
+            return f"{seconds // length} {name}{'' if seconds == length else 's'}"
+    return f"{seconds} seconds"
+
+
+def _chains(chains: Mapping[int, Chain], progress: Mapping[tuple[int, bytes], int]) -> Html:
+    lines = [
+        (
+            each.name,
+            html("<code>{}</code>", each.id),
+            html("{}", [html("<div>{}</div>", identifier(str(settler))) for settler in each.settlers]),
+            html(
+                "{}", [html("<div>{}</div>", _read(progress.get((each.id, settler.raw)))) for settler in each.settlers]
+            ),
+            len(each.rpc_urls),
+        )
+        for each in chains.values()
+    ]
+    return table(
+        ("Chain", "Id", "Settlers", "Read up to block", "Nodes"), lines, label="Chains", numbers=("Id", "Nodes")
+    )
+
+
+def _read(next_block: int | None) -> str:
+    return "–" if next_block is None else f"{next_block - 1:,}"
+
+
+async def _progress(reader: Reader) -> dict[tuple[int, bytes], int]:
+    """The next block of each chain and settler that `muniment intents watch` follows."""
+    rows = await reader.fetch("SELECT chain_id, settler, next_block FROM chain_progress")
+    return {(chain_id, settler): next_block for chain_id, settler, next_block in rows}

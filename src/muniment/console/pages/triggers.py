@@ -1,19 +1,36 @@
-"""Triggers: the list, and each with the proof of its signature and its end."""
+"""Triggers: the list, each with the proof of its signature and its end, and the page that signs one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from muniment.console import reading, rows
-from muniment.console.filters import Choice, Field, Moment, filter_form
 from muniment.console.page import page
-from muniment.console.parts import action, facts, heading, identifier, link, live, logged, pages, state, table
-from muniment.console.times import milliseconds, relative
+from muniment.console.parts import (
+    ChoiceField,
+    TextField,
+    TimeField,
+    action,
+    facts,
+    filter_form,
+    heading,
+    identifier,
+    joined_options,
+    link,
+    live,
+    logged,
+    milliseconds,
+    pages,
+    relative,
+    state,
+    table,
+)
 from muniment.console.words import delta, is_active, schedule_in_words, value_of
 from muniment.context import Context
 from muniment.errors import FunctionNotFound
 from muniment.evm.signature import Signature
-from muniment.functions.routes import get_function
+from muniment.functions.routes import get_function, list_functions
+from muniment.functions.store import FunctionQuery
 from muniment.functions.types import Function
 from muniment.http.html.frame import Page, root_from
 from muniment.http.html.markup import NOTHING, Html, html, seen, strange
@@ -36,11 +53,11 @@ if TYPE_CHECKING:
 
 _QUERY: Final = QueryReader(TriggerQuery)
 _FILTERS: Final = (
-    Choice("active", "State", (("true", "active"), ("false", "deactivated or ended"))),
-    Field("signer", "Signer"),
-    Field("functionCid", "Function"),
-    Moment("createdAfter", "After (UTC)"),
-    Moment("createdBefore", "Until (UTC)"),
+    ChoiceField("active", "State", (("true", "active"), ("false", "deactivated or ended"))),
+    TextField("signer", "Signer"),
+    TextField("functionCid", "Function"),
+    TimeField("createdAfter", "After (UTC)"),
+    TimeField("createdBefore", "Until (UTC)"),
 )
 # Intents of a trigger that its page shows.
 _INTENTS: Final = 10
@@ -204,4 +221,24 @@ def _typed_data(trigger: Trigger) -> str:
     return encode({"types": trigger.types, "input": trigger.input, "config": trigger.config}).decode()
 
 
-OPERATIONS: Final = (list_page, trigger_page)
+# Functions that the page suggests.
+_SUGGESTED: Final = 25
+
+
+@page("/console/triggers/new")
+async def wizard_page(context: Context, request: Request) -> Page:
+    """The places that the script fills, and the functions to choose from."""
+    root = root_from(request.path)
+    query = FunctionQuery(limit=_SUGGESTED)
+    newest = await reading.listing(list_functions.handler, context, request, query, Function)
+    chains = [(str(each.id), each.name) for each in context.chains.values()]
+    named = [(str(each.cid), f"{each.name} {each.version}") for each in newest.records]
+    body = html(
+        '<a class="back" href="{}console/triggers">Triggers</a><h1>Sign a trigger</h1>'
+        '<div id="wizard" class="wizard" data-protocol="{}"><p class="faint">This needs a script and a wallet. Without '
+        "them, sign with <code>muniment sign</code>.</p></div>"
+        '<datalist id="functions">{}</datalist><datalist id="chains">{}</datalist>',
+        root, context.settings.protocol_name,
+        joined_options(named), joined_options(chains),
+    )  # fmt: skip
+    return Page("Sign a trigger", body, "triggers", scripts=("wizard.js",))

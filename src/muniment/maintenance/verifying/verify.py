@@ -14,8 +14,7 @@ from muniment.errors import Integrity, NotTheOwner
 from muniment.evm.address import Address
 from muniment.evm.hex import HexString
 from muniment.evm.signature import Signature
-from muniment.functions.manifest import read_manifest
-from muniment.functions.rules import MANIFEST
+from muniment.functions.rules import MANIFEST, read_manifest
 from muniment.functions.types import Function
 from muniment.intents.nonces.sharing import shared
 from muniment.ipfs.cid import BundleCid, decode_cid
