@@ -61,7 +61,7 @@ test-long: npm
 	$(VENV)/bin/pytest -n 2 --dist worksteal -m "(long or hypothesis) and not timed" --hypothesis-profile long --timeout 900
 	$(VENV)/bin/pytest -p no:xdist -m timed --timeout 900
 
-# The pictures of the console in the README, of the pages as they are now. Needs Chromium.
+# The pictures of the console in the docs, of the pages as they are now. Needs Chromium.
 pictures: $(VENV)/dev
 	@PYTHONPATH=tests/support $(VENV)/bin/python tests/console/pictures.py docs/pictures
 

@@ -1,4 +1,4 @@
-"""Take the pictures of the console that the README shows: `pictures.py FOLDER`."""
+"""Take the pictures of the console that the docs show: `pictures.py FOLDER`."""
 
 from __future__ import annotations
 

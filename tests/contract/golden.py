@@ -60,7 +60,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 # A generated part stands between `<!-- name -->` and `<!-- /name -->`.
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
-    ("README.md", "settings"): settings_table,
+    ("docs/settings.md", "settings"): settings_table,
     ("docs/errors.md", "codes"): errors_table,
     ("docs/dependencies.md", "licences"): licences_table,
 }

@@ -1,4 +1,4 @@
-"""The steps of the README lead from a new Debian to a registry behind TLS with backups, as their lines stand there."""
+"""The ten steps of docs/deployment.md lead from a new Debian to a registry behind TLS with backups."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ AUTHORITY = "/var/lib/caddy/.local/share/caddy/pki/authorities/local/root.crt"
 
 def steps() -> dict[int, str]:
     """The lines of each numbered step that has lines."""
-    section = (
-        (ROOT / "README.md").read_text("utf-8").partition("\n## From nothing to a service\n")[2].partition("\n## ")[0]
-    )
+    page = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+    section = page.partition("\n## From nothing to a service\n")[2].partition("\n## ")[0]
     items = re.findall(r"^(\d+)\. (.*?)(?=^\d+\. |\Z)", section, re.MULTILINE | re.DOTALL)
     blocks = {
         int(number): re.search(r"^ {3}```sh\n(.*?)^ {3}```", text, re.MULTILINE | re.DOTALL) for number, text in items
