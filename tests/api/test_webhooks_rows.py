@@ -19,10 +19,10 @@ from muniment.context import Context
 from muniment.evm.address import Address
 from muniment.feed.position import Position
 from muniment.settings import Settings
-from muniment.webhooks import history, managing, store
-from muniment.webhooks.caller import HOOKS_PER_WALLET_MAX
-from muniment.webhooks.history import Attempt, DeadLetter
-from muniment.webhooks.store import Hook
+from muniment.webhooks import managing, store
+from muniment.webhooks.hook_state import is_due
+from muniment.webhooks.managing import HOOKS_PER_WALLET_MAX
+from muniment.webhooks.store import Attempt, DeadLetter, Hook
 from muniment.webhooks.types import ATTEMPTS_KEPT, NewWebhook, WebhookFilters, WebhookUrl
 from operator_client import operator_key
 from receiving import Received, Receiver, Reply, echo
@@ -126,24 +126,26 @@ async def test_failures_are_shown_and_a_resumed_hook_begins_without_them(
 ) -> None:
     failing = replace(
         hook, failures=3, failing_since_ms=clock.now_ms, due_at_ms=clock.now_ms + 120_000, refused=2,
-        refused_since_ms=clock.now_ms,
     )  # fmt: skip
     assert await progress(context, failing)
     shown = await operator.done("GET", path_of(hook))
     assert (shown["failures"], "failingSince" in shown, "dueAt" in shown) == (3, True, True)
-    assert await store.due(context.database, clock.now_ms, 10) == []
-    assert [each.id for each in await store.due(context.database, clock.now_ms + 120_000, 10)] == [hook.id]
+    (waiting,) = await store.active(context.database)
+    assert not is_due(waiting, clock.now_ms)
+    assert is_due(waiting, clock.now_ms + 120_000)
     resumed = await operator.done("POST", f"{path_of(hook)}/resume")
     assert (resumed["failures"], "failingSince" in resumed) == (0, False)
-    (due,) = await store.due(context.database, clock.now_ms, 10)
-    assert (due.failures, due.refused, due.refused_since_ms) == (0, 0, None)
+    (due,) = await store.active(context.database)
+    assert is_due(due, clock.now_ms)
+    assert (due.failures, due.refused) == (0, 0)
 
 
 async def test_a_hook_that_was_put_off_by_a_clock_that_was_ahead_is_due_now(
     context: Context, hook: Hook, clock: Clock
 ) -> None:
     assert await progress(context, replace(hook, due_at_ms=clock.now_ms + 10 * 86_400_000))
-    assert [each.id for each in await store.due(context.database, clock.now_ms, 10)] == [hook.id]
+    (found,) = await store.active(context.database)
+    assert is_due(found, clock.now_ms)
 
 
 async def test_a_disabled_hook_goes_on_at_its_cursor_and_forgets_its_dead_letters(
@@ -156,7 +158,7 @@ async def test_a_disabled_hook_goes_on_at_its_cursor_and_forgets_its_dead_letter
             assert await store.store_progress(tx, disabled)
             for seq in (1, 2, 2):
                 letter = DeadLetter(hook.epoch, seq, clock.now_ms, 422)
-                assert await history.set_aside(tx, hook.id, letter) == seq
+                assert await store.add_dead_letter(tx, hook.id, letter) == seq
 
         await context.database.write(write)
 
@@ -187,7 +189,7 @@ async def test_the_last_100_attempts_are_kept(operator: Maker, context: Context,
 
         async def write(tx: Any, attempts: list[Attempt] = attempts) -> None:
             assert await store.lock(tx, hook.id)
-            await history.note_attempts(tx, hook.id, attempts)
+            await store.add_attempts(tx, hook.id, attempts)
 
         await context.database.write(write)
     shown = await operator.done("GET", f"{path_of(hook)}/attempts")

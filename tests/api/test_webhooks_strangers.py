@@ -1,4 +1,4 @@
-"""What strangers with many wallets can take of the places of webhooks, and of their tests."""
+"""Limits for strangers with many wallets: webhooks and their tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from muniment.app import Application
 from muniment.app.application import SWEEPS
 from muniment.context import Context
 from muniment.settings import Settings
-from muniment.webhooks import pending, store
+from muniment.webhooks import managing, store
 from operator_client import operator_key
 from receiving import Received, Receiver, Reply, echo
 
@@ -105,7 +105,7 @@ async def test_an_address_has_at_most_forty_webhooks_of_wallets_that_are_confirm
 async def test_a_site_has_the_webhooks_of_four_clients_and_an_exempt_network_has_no_limit(
     context: Context, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending, "PENDING_MAX", 1)
+    monkeypatch.setattr(managing, "PENDING_MAX", 1)
     exempt = replace(context, settings=replace(context.settings, rate_limit_exempt="192.0.2.0/24"))
     wallets = [await wallet_of(client, number) for number in range(1, 8)]
     async with another_process(exempt) as other, AsyncExitStack() as stack:

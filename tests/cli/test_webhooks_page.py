@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from muniment.auth.secrets import RingFile
 from muniment.cli.main import main
-from muniment.webhooks.keys import HookKeys, Signers
-from muniment.webhooks.signing import signed_fields
+from muniment.webhooks.sending import HookKeys, Signers, signed_fields
 from ports import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"

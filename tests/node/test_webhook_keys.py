@@ -9,8 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from javascript import NODE_TESTS, run_script
 
-from muniment.webhooks.keys import HookKeys, Signers
-from muniment.webhooks.signing import signed_fields
+from muniment.webhooks.sending import HookKeys, Signers, signed_fields
 
 pytestmark = NODE_TESTS
 

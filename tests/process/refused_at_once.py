@@ -6,12 +6,12 @@ So twenty events are refused five times each in seconds, and not in two and a ha
 from __future__ import annotations
 
 from muniment.__main__ import main
-from muniment.webhooks import deliverer, schedule
+from muniment.webhooks import deliverer, hook_state
 
 _PACE = [
-    (schedule, "_REFUSAL_WAITS_MS", (0, 0, 0, 0)),
+    (hook_state, "_REFUSAL_WAITS_MS", (0, 0, 0, 0)),
     (deliverer, "_STORED_MS", 0),
-    (deliverer, "_TURN_SECONDS", 0.002),
+    (deliverer, "_LOOK_SECONDS", 0.002),
     (deliverer, "_ASKED_SECONDS", 0.1),
 ]
 

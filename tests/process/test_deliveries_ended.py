@@ -15,8 +15,8 @@ from standardwebhooks import WebhookVerificationError
 
 from delivering import ENGINES, SECONDS_MAX, Registry, delivering_at, until
 from muniment.storage.database import Transaction
-from muniment.webhooks import history, managing, store
-from muniment.webhooks.history import DeadLetter
+from muniment.webhooks import managing, store
+from muniment.webhooks.store import DeadLetter
 from muniment.webhooks.types import WebhookId
 from receiving import Received, Receiver, Reply, echo
 
@@ -74,7 +74,7 @@ async def refuse_before(registry: Registry, hook_id: WebhookId, count: int) -> N
     async def write(tx: Transaction) -> None:
         rows = await tx.fetch("SELECT seq FROM events ORDER BY seq LIMIT ?", (count,))
         for (seq,) in rows:
-            await history.set_aside(tx, hook.id, DeadLetter(hook.epoch, seq, registry.context.now_ms(), 422))
+            await store.add_dead_letter(tx, hook.id, DeadLetter(hook.epoch, seq, registry.context.now_ms(), 422))
         assert await store.store_progress(tx, replace(hook, seq=rows[-1][0]))
 
     await registry.context.database.write(write)
@@ -110,7 +110,7 @@ async def test_a_hook_is_disabled_at_100_refused_events_and_can_begin_again(regi
         ids = await registry.ids()
         await until(lambda: taker.ids == ids[100:])
         assert (await registry.shown(hook_id))[0].status == "active"
-        assert await history.dead_letters(registry.context.database, hook_id.raw) == []
+        assert await store.dead_letters(registry.context.database, hook_id.raw) == []
         taker.events.clear()
         await registry.run("webhooks", "replay", hook_id, start)
         await until(lambda: len(taker.ids) >= len(ids))

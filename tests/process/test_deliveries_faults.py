@@ -16,7 +16,7 @@ import pytest
 
 from delivering import ENGINES, Registry, delivering, until
 from muniment.feed.position import Position
-from muniment.webhooks import history
+from muniment.webhooks import store
 from muniment.webhooks.types import WebhookId
 from receiving import Answer, Received, Receiver, Reply, echo, raw_receiver
 
@@ -197,7 +197,7 @@ async def test_an_event_that_is_refused_five_times_is_set_aside_and_can_be_repla
         await until(lambda: len(seen) >= 3)
         ids = await registry.ids()
         await asyncio.sleep(1.5)
-        letters = await history.dead_letters(registry.context.database, hook_id.raw)
+        letters = await store.dead_letters(registry.context.database, hook_id.raw)
         hook, _ = await registry.shown(hook_id)
         assert [Position.at(each.epoch, each.seq) for each in letters] == ids[:1]
         assert (hook.status, hook.failures, hook.cursor) == ("active", 0, ids[-1])

@@ -27,8 +27,8 @@ from muniment.storage.registry_copy import TABLES
 from muniment.triggers.store import mark_ended
 from muniment.users import store as users
 from muniment.users.types import Email
-from muniment.webhooks import history
-from muniment.webhooks.history import Attempt, DeadLetter
+from muniment.webhooks import store
+from muniment.webhooks.store import Attempt, DeadLetter
 from muniment.webhooks.types import WebhookId
 from operator_client import (
     HEX32,
@@ -283,8 +283,8 @@ async def _fill_webhooks(operator: OperatorClient, context: Context) -> None:
 
     async def happen(tx: Transaction) -> None:
         attempts = [Attempt(NOW_MS, None, None, 200, 31, "delivered"), Attempt(NOW_MS, 1, 2, None, 9, "timeout")]
-        await history.note_attempts(tx, hook_id, attempts)
-        await history.set_aside(tx, hook_id, DeadLetter(1, 2, NOW_MS, 422))
+        await store.add_attempts(tx, hook_id, attempts)
+        await store.add_dead_letter(tx, hook_id, DeadLetter(1, 2, NOW_MS, 422))
 
     await context.database.write(happen)
 

@@ -20,7 +20,7 @@ from muniment.context import Context
 from muniment.feed.position import Position
 from muniment.settings import Settings
 from muniment.storage.database import Transaction
-from muniment.webhooks import history, managing
+from muniment.webhooks import managing, store
 from muniment.webhooks.challenge import run_test
 from muniment.webhooks.store import Maker
 from muniment.webhooks.types import NewWebhook, Webhook, WebhookAttempt, WebhookId, WebhookUrl
@@ -75,7 +75,7 @@ class Registry:
     async def shown(self, hook_id: WebhookId) -> tuple[Webhook, list[WebhookAttempt]]:
         """The hook and its attempts, the newest first, as the API shows them."""
         hook = await managing.get(self.context, None, hook_id)
-        attempts = await history.attempts(self.context.database, hook.id)
+        attempts = await store.attempts(self.context.database, hook.id)
         return managing.shown(self.context, hook), [managing.attempt_shown(each) for each in attempts]
 
     def deliver(self, *, program: Sequence[str] = ("-m", "muniment"), **environment: str) -> subprocess.Popen[bytes]:

@@ -46,9 +46,8 @@ from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
 from muniment.tlog.sequencing.integrator import Integrator
 from muniment.triggers.store import mark_ended
-from muniment.webhooks.caller import are_on
 from muniment.webhooks.deliverer import Deliverer
-from muniment.webhooks.pending import remove_unconfirmed
+from muniment.webhooks.managing import are_on, remove_unconfirmed
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -1,8 +1,8 @@
-"""The handshake: a receiver shows that it wants the events of this registry.
+"""The handshake: a receiver confirms that it wants the events of this registry.
 
-A hook that was added, or has got another URL, is `pending`. A test sends a signed event of its own type with a random
-text, the challenge. The receiver answers 2xx with this text in the body, and the hook becomes active. So nobody can
-aim the registry at a server that has not agreed.
+A new hook, or one with a new URL, is `pending`. A test sends a signed event with a random text, the challenge. The
+receiver answers 2xx with this text in the body, and the hook becomes active. So the registry sends events only to
+servers that have agreed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from muniment.errors import Overloaded, WebhookNotConfirmed, WebhookNotFound
 from muniment.feed.reading import source_of
 from muniment.limits.sites import has_most
-from muniment.webhooks import history, managing, store
-from muniment.webhooks.history import Attempt
-from muniment.webhooks.keys import signers_of
-from muniment.webhooks.sending import Sent, send
-from muniment.webhooks.types import ChallengeResult, WebhookId
+from muniment.webhooks import managing, store
+from muniment.webhooks.sending import Sent, send, signers_of
+from muniment.webhooks.store import Attempt
+from muniment.webhooks.types import RETIRED, ChallengeResult, WebhookId
 from muniment.wire import encode, iso_time
 
 if TYPE_CHECKING:
@@ -33,15 +32,15 @@ T = TypeVar("T")
 EVENT_TYPE: Final = "muniment.webhook.challenge"
 # The outcome of an answer of 2xx whose body lacks the challenge.
 UNANSWERED: Final = "no-challenge"
-# Tests of one process at the same time: half of the connections that deliveries have.
+# Concurrent tests of a process: half of the connections of deliveries.
 _TESTS_MAX: Final = 16
-# Those of wallets, which are free to make: operators always find a place.
+# Tests of wallets, which are free to make: the rest is for operators.
 _WALLETS_TESTS_MAX: Final = 12
-# Those of one maker, and those of all wallets of one address. A test takes up to 15 seconds.
+# Tests of one maker, and of all wallets of one address. A test takes up to 15 seconds.
 _TESTS_PER_MAKER_MAX: Final = 2
 _TESTS_PER_CLIENT_MAX: Final = 2
 _CHALLENGE_BYTES: Final = 16
-# How many tests run, by maker (None: the command line), and by the names of clients.
+# Running tests by maker (None: the command line), and by the names of clients.
 _tests: Final = Counter["Maker | None"]()
 _of_clients: Final[Counter[str]] = Counter()
 
@@ -51,12 +50,12 @@ async def run_test(
 ) -> ChallengeResult:
     """Send a challenge; a pending hook becomes active when it comes back, unless the hook was changed meanwhile.
 
-    `client` are the names of a client whose tests are bounded, none for others.
+    `client` are the names of a client whose tests are limited; empty for others.
 
     Raises `WebhookNotFound`, `WebhookNotConfirmed` when the secret of its keys was retired, and `Overloaded`.
     """
     hook = await managing.get(context, maker, hook_id)
-    with _place(maker, client):
+    with _slot(maker, client):
         sent = await _send_challenge(context, hook)
     after = await context.database.write(lambda tx: _note(tx, context, hook, sent), order=hook.id)
     shown = managing.shown(context, after)
@@ -64,8 +63,8 @@ async def run_test(
 
 
 @contextmanager
-def _place(maker: Maker | None, client: tuple[str, ...]) -> Generator[None]:
-    """A place for a test. Raises `Overloaded`."""
+def _slot(maker: Maker | None, client: tuple[str, ...]) -> Generator[None]:
+    """Count the test inside. Raises `Overloaded`."""
     of_wallets = sum(count for each, count in _tests.items() if each is not None and each.owner is not None)
     is_wallet = maker is not None and maker.owner is not None
     if _tests.total() >= _TESTS_MAX or (is_wallet and of_wallets >= _WALLETS_TESTS_MAX):
@@ -93,7 +92,7 @@ def _leave(counts: Counter[T], key: T) -> None:
 async def _send_challenge(context: Context, hook: Hook) -> Sent:
     signers = signers_of(context.secrets(), hook, context.now_ms())
     if signers is None:
-        raise WebhookNotConfirmed(managing.RETIRED)
+        raise WebhookNotConfirmed(RETIRED)
     challenge = context.random_bytes(_CHALLENGE_BYTES).hex()
     source = await source_of(context, context.database)
     message_id = f"challenge-{challenge}"
@@ -113,12 +112,12 @@ async def _send_challenge(context: Context, hook: Hook) -> Sent:
 
 
 async def _note(tx: Transaction, context: Context, tested: Hook, sent: Sent) -> Hook:
-    """Store what came of the test; the hook as it is now."""
+    """Store the outcome of the test; returns the hook as it is now."""
     hook = await store.lock(tx, tested.id)
     if hook is None:
         raise WebhookNotFound("the webhook was removed while it was tested")
     attempt = Attempt(context.now_ms(), None, None, sent.status, sent.took_ms, sent.outcome)
-    await history.note_attempts(tx, hook.id, [attempt])
+    await store.add_attempts(tx, hook.id, [attempt])
     after = managing.confirmed(context, hook)
     if not sent.is_delivered or hook.url != tested.url or after is hook:
         return hook

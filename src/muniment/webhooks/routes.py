@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from muniment.auth.caller import TokenCaller
+from muniment.auth.operators import OperatorCaller
 from muniment.context import Context
 from muniment.errors import (
     CursorTooOld,
     DiskAlmostFull,
     InvalidBody,
+    MissingCredential,
     Overloaded,
+    Refusal,
     TooManyWebhooks,
     UnknownPath,
     WebhookNotConfirmed,
     WebhookNotFound,
+    WebhooksForOperators,
 )
+from muniment.feed.followers import client_names
 from muniment.http.operation import operation
 from muniment.http.reply import JSON, NO_STORE, Ready
 from muniment.limits.costs import TOKEN_READ, TOKEN_WRITE, Cost, Shed
-from muniment.webhooks import history, managing, store
-from muniment.webhooks.caller import HookCaller, require_webhooks
+from muniment.webhooks import managing, store
 from muniment.webhooks.challenge import run_test
-from muniment.webhooks.keys import signers_of
+from muniment.webhooks.sending import signers_of
+from muniment.webhooks.store import Maker
 from muniment.webhooks.types import (
     ChallengeResult,
     NewWebhook,
@@ -36,12 +43,48 @@ from muniment.webhooks.types import (
 from muniment.wire import encode
 
 if TYPE_CHECKING:
+    from muniment.http.request import Request
     from muniment.webhooks.store import Hook
 
 _PRIVATE = (JSON, NO_STORE)
-# A test sends a request to a server that the caller has named, and waits for it: a wallet has ten in 20 seconds, and
-# all wallets of an address have 40.
+# A test sends a request to a server that the caller names, and waits for it: ten for a wallet in 20 seconds, 40 for all
+# wallets of an address.
 _TEST: Final = Cost(8_000)
+
+
+@dataclass(frozen=True, slots=True)
+class HookCaller:
+    """The maker of hooks: an operator by `x-operator-key`, or a wallet by its token where the settings allow it."""
+
+    maker: Maker
+    # The names of a wallet's client; empty for operators, and for clients without limits.
+    client: tuple[str, ...] = ()
+
+    security: ClassVar[list[dict[str, list[str]]]] = [*OperatorCaller.security, *TokenCaller.security]
+    refuses_with: ClassVar[tuple[type[Refusal], ...]] = tuple(
+        dict.fromkeys((*OperatorCaller.refuses_with, *TokenCaller.refuses_with, UnknownPath, WebhooksForOperators))
+    )
+
+    @classmethod
+    async def from_request(cls, request: Request) -> Self:
+        """Raises the refusals of `OperatorCaller` and `TokenCaller`, `UnknownPath`, `WebhooksForOperators`."""
+        context = Context.from_request(request)
+        _require_webhooks(context)
+        if request.headers(b"x-operator-key"):
+            return cls(Maker(operator=(await OperatorCaller.from_request(request)).name))
+        if not request.headers(b"x-auth-token") and not request.headers(b"authorization"):
+            raise MissingCredential("x-operator-key is missing, or the x-auth-token of a wallet")
+        caller = TokenCaller.from_request(request)
+        if context.settings.webhooks != "users":
+            raise WebhooksForOperators("on this service only operators may have webhooks; anybody may read GET /events")
+        names = () if request.client.is_exempt else client_names(context, request)
+        return cls(Maker(owner=caller.address.raw), names)
+
+
+def _require_webhooks(context: Context) -> None:
+    """Raise `UnknownPath` when the operator has switched webhooks, or the feed, off."""
+    if not managing.are_on(context.settings):
+        raise UnknownPath("this service has no webhooks")
 
 
 @operation(
@@ -50,10 +93,10 @@ _TEST: Final = Cost(8_000)
 async def add_webhook(context: Context, caller: HookCaller, body: NewWebhook) -> Ready[WebhookSecret]:
     """Add a webhook.
 
-    The answer has the secret with which its receiver checks signatures; it is not shown again. Give it to the
+    The answer has the secret with which the receiver checks signatures; it is not shown again. Give it to the
     receiver, then POST …/test: the webhook is `pending` until the receiver has answered that challenge, and then gets
-    the events since it was added. The token of a wallet works where the service allows it; its filters name the
-    wallet's own address alone as `owner`, `signer` or `user`.
+    the events since it was added. The token of a wallet works where the service allows it; then a filter `owner`,
+    `signer` or `user` must have the wallet's own address alone.
     """
     context.disk.require()
     return _with_secret(context, await managing.add(context, caller.maker, body, client=caller.client))
@@ -63,7 +106,7 @@ async def add_webhook(context: Context, caller: HookCaller, body: NewWebhook) ->
 async def list_webhooks(context: Context, caller: HookCaller) -> Ready[list[Webhook]]:
     """List the caller's webhooks.
 
-    All of them, the oldest first.
+    All of them, oldest first.
     """
     hooks = await store.made_by(context.database, caller.maker)
     return Ready(encode([managing.shown(context, hook) for hook in hooks]), _PRIVATE)
@@ -73,7 +116,7 @@ async def list_webhooks(context: Context, caller: HookCaller) -> Ready[list[Webh
 async def get_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:
     """Read a webhook.
 
-    With its `deadLetters`, the events that its receiver refused; GET /events shows them again.
+    With its `deadLetters`, the events that its receiver refused; GET /events returns them again.
     """
     return await _shown(context, await managing.get(context, caller.maker, id))
 
@@ -108,8 +151,8 @@ async def remove_webhook(context: Context, caller: HookCaller, id: WebhookId) ->
 async def resume_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[Webhook]:
     """Resume a webhook.
 
-    One that is disabled is active again, goes on at its cursor, and forgets its dead letters; so is one that was
-    suspended and whose secret is back. One that waits after failures is tried at once.
+    A disabled webhook becomes active again, continues at its cursor, and forgets its dead letters; so does a suspended
+    webhook whose secret is back. A webhook that waits after failures is tried at once.
     """
     return await _shown(
         context, await managing.change(context, caller.maker, id, lambda hook: managing.resumed(context, hook))
@@ -125,7 +168,7 @@ async def replay_webhook(
 ) -> Ready[Webhook]:
     """Deliver events again, or skip some.
 
-    The cursor moves to the given one, and the events behind it come next.
+    The cursor moves to the given one, and the events after it come next.
     """
     await managing.get(context, caller.maker, id)
     await managing.check_replay(context, body.cursor)
@@ -141,8 +184,8 @@ async def replay_webhook(
 async def rotate_webhook(context: Context, caller: HookCaller, id: WebhookId) -> Ready[WebhookSecret]:
     """Give a webhook new keys.
 
-    The answer has the new secret, which is not shown again. For 24 hours each request is signed with the keys before
-    too. A webhook that was suspended is `pending` after this: POST …/test when the receiver has the new secret.
+    The answer has the new secret, which is not shown again. For 24 hours each request is signed with the old keys too.
+    A suspended webhook becomes `pending`: POST …/test when the receiver has the new secret.
     """
     edited = await managing.change(context, caller.maker, id, lambda hook: managing.rotated(context, hook))
     return _with_secret(context, edited)
@@ -156,7 +199,7 @@ async def test_webhook(context: Context, caller: HookCaller, id: WebhookId) -> R
     """Send a challenge to the receiver.
 
     A signed event of the type `muniment.webhook.challenge`. The receiver answers 2xx, with the text `data.challenge`
-    anywhere in the first 4 KiB of the body; then a `pending` webhook becomes active. The answer says what happened.
+    anywhere in the first 4 KiB of the body; then a `pending` webhook becomes active. The answer has the outcome.
     """
     return Ready(encode(await run_test(context, caller.maker, id, client=caller.client)), _PRIVATE)
 
@@ -165,10 +208,10 @@ async def test_webhook(context: Context, caller: HookCaller, id: WebhookId) -> R
 async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> Ready[list[WebhookAttempt]]:
     """List the last requests to the receiver.
 
-    At most 100, the newest first. What the receiver answered is not kept, only its status.
+    At most 100, newest first. Only the status of an answer is kept, not its content.
     """
     hook = await managing.get(context, caller.maker, id)
-    found = await history.attempts(context.database, hook.id)
+    found = await store.attempts(context.database, hook.id)
     return Ready(encode([managing.attempt_shown(each) for each in found]), _PRIVATE)
 
 
@@ -176,9 +219,9 @@ async def list_attempts(context: Context, caller: HookCaller, id: WebhookId) -> 
 async def get_webhook_keys(context: Context, id: WebhookId) -> Ready[WebhookKeys]:
     """Read the public keys of a webhook.
 
-    With them anybody checks the signatures `v1a`. For 24 hours after a rotation the keys before are listed too.
+    Anybody can check the signatures `v1a` with them. For 24 hours after a rotation the old keys are listed too.
     """
-    require_webhooks(context)
+    _require_webhooks(context)
     hook = await store.find(context.database, id.raw)
     signers = None if hook is None else signers_of(context.secrets(), hook, context.now_ms())
     if signers is None:
@@ -188,7 +231,7 @@ async def get_webhook_keys(context: Context, id: WebhookId) -> Ready[WebhookKeys
 
 
 async def _shown(context: Context, hook: Hook) -> Ready[Webhook]:
-    letters = await history.dead_letters(context.database, hook.id)
+    letters = await store.dead_letters(context.database, hook.id)
     return Ready(encode(managing.shown(context, hook, letters)), _PRIVATE)
 
 

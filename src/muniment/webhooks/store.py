@@ -1,42 +1,38 @@
-"""The rows of webhooks.
+"""The rows of webhooks, with their last attempts and their dead letters.
 
-The API and the commands change a hook with `update`, which raises its `turn`. The deliverer writes with
-`store_progress`, which writes nothing when the turn has changed. Then `store_cursor` writes the cursor alone, unless a
-change has redirected the deliveries: a replay is not undone by a delivery that began before it, and after a rotation no
-event comes twice.
+The API and the commands change a hook with `update`, which raises its `revision`. The deliverer writes with
+`store_progress`, which writes nothing when the revision has changed. Then `store_cursor` writes the cursor alone,
+unless a change has redirected the deliveries: a delivery that began before a replay does not undo it, and no event
+comes twice after a rotation.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, LiteralString
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 
 import msgspec
 
 from muniment.feed.filters import EventFilter, TypeName
 from muniment.storage.sql import SWEPT_PER_BATCH, placeholders
-from muniment.webhooks import history
-from muniment.webhooks.types import DELIVERED, WebhookFilters, WebhookStatus
+from muniment.webhooks.types import ATTEMPTS_KEPT, DELIVERED, WebhookFilters, WebhookStatus
 from muniment.wire import decode_text, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from muniment.storage.database import Reader, Row, Transaction
 
-# All hooks of a registry: the deliverer has them in memory, and reads the feed for each.
+# All hooks of a registry: the deliverer keeps them in memory, and reads the feed for each.
 HOOKS_MAX: Final = 1_000
-# Those of wallets, which are free to make: operators always find a place.
+# Hooks of wallets, which are free to make: the rest is for operators.
 WALLETS_HOOKS_MAX: Final = 800
 # The longest pause between two attempts: an hour, and the fifth that chance adds.
 WAIT_MS_MAX: Final = 72 * 60 * 1_000
-# A row that is due later was dated by a clock that was ahead, and is due now. Synchronised clocks differ by less.
-_DUE_MS_MAX: Final = WAIT_MS_MAX + 5 * 60 * 1_000
-# Filters that are kept decoded: of every hook.
-_FILTERS_KEPT: Final = HOOKS_MAX
 _COLUMNS: Final = (
-    "id, owner, operator, url, types, filters, batch, status, reason, secret_id, generation, old_secret_id, "
-    "old_until_ms, epoch, seq, due_at_ms, failures, failing_since_ms, refused, refused_since_ms, turn, redirects, "
-    "created_at_ms"
+    "id, owner, operator, url, types, filters, batch, status, reason, secret_id, key_generation, old_secret_id, "
+    "old_until_ms, epoch, seq, due_at_ms, failures, failing_since_ms, refused, revision, redirects, created_at_ms"
 )
 _types_decoder: Final = msgspec.json.Decoder(list[TypeName], dec_hook=decode_text)
 _filters_decoder: Final = msgspec.json.Decoder(WebhookFilters, dec_hook=decode_text)
@@ -44,7 +40,7 @@ _filters_decoder: Final = msgspec.json.Decoder(WebhookFilters, dec_hook=decode_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """Who made a hook: a wallet, by its 20 bytes, or else an operator, by name."""
+    """The maker of a hook: a wallet, by its 20 bytes, or an operator, by name."""
 
     owner: bytes | None = None
     operator: str | None = None
@@ -52,7 +48,7 @@ class Maker:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A row of `webhooks`; migration 0011 says what the columns hold. Times are milliseconds since 1970."""
+    """A row of `webhooks`; docs/database.md explains the columns. Times are milliseconds since 1970."""
 
     id: bytes
     owner: bytes | None
@@ -64,7 +60,7 @@ class Hook:
     status: WebhookStatus
     reason: str | None
     secret_id: str
-    generation: int
+    key_generation: int
     old_secret_id: str | None
     old_until_ms: int | None
     epoch: int
@@ -73,19 +69,18 @@ class Hook:
     failures: int
     failing_since_ms: int | None
     refused: int
-    refused_since_ms: int | None
-    turn: int
+    revision: int
     redirects: int
     created_at_ms: int
 
     @property
     def maker(self) -> Maker:
-        """Who made it."""
+        """The wallet or operator that made it."""
         return Maker(owner=self.owner, operator=self.operator)
 
     @property
     def type_names(self) -> list[TypeName] | None:
-        """The types of events that it gets; None: all."""
+        """The types of its events; None: all."""
         return None if self.types is None else _types_decoder.decode(self.types)
 
     @property
@@ -95,8 +90,31 @@ class Hook:
 
     @property
     def wanted(self) -> EventFilter:
-        """The filter of the feed that its types and filters make."""
+        """Its types and filters as a filter of the feed."""
         return _wanted(self.types, self.filters)
+
+
+class Attempt(NamedTuple):
+    """A request to a receiver. `epoch` and `seq` name its last event and are None for a test.
+
+    `status` is None without an answer; `outcome` is one word. Times in milliseconds.
+    """
+
+    at_ms: int
+    epoch: int | None
+    seq: int | None
+    status: int | None
+    took_ms: int
+    outcome: str
+
+
+class DeadLetter(NamedTuple):
+    """An event that the receiver refused, and the status of its last refusal."""
+
+    epoch: int
+    seq: int
+    at_ms: int
+    status: int
 
 
 def types_text(types: list[TypeName] | None) -> str | None:
@@ -111,35 +129,30 @@ def filters_text(filters: WebhookFilters | None) -> str | None:
 
 
 async def add(tx: Transaction, hook: Hook, hooks_max: int) -> bool:
-    """Add a hook, unless its maker has `hooks_max` already or the registry all that it may; whether it was added.
+    """Add a hook, unless its maker has `hooks_max` already or the registry is full; whether it was added.
 
-    A maker never gets more, since each hook has a place of its own and a unique index keeps it. Two processes together
-    can put a few more into the registry.
+    The unique index on slots keeps the limit of a maker. Two processes together can exceed that of the registry a bit.
     """
     ((count, of_wallets),) = await tx.fetch("SELECT count(*), count(owner) FROM webhooks")
     if count >= HOOKS_MAX or (hook.owner is not None and of_wallets >= WALLETS_HOOKS_MAX):
         return False
     condition, value = _made_by(hook.maker)
-    taken = {place for (place,) in await tx.fetch(f"SELECT place FROM webhooks WHERE {condition}", (value,))}
-    for place in range(hooks_max):
-        if place not in taken and await _insert(tx, hook, place):
+    taken = {slot for (slot,) in await tx.fetch(f"SELECT slot FROM webhooks WHERE {condition}", (value,))}
+    for slot in range(hooks_max):
+        if slot not in taken and await _insert(tx, hook, slot):
             return True
     return False
 
 
-async def _insert(tx: Transaction, hook: Hook, place: int) -> bool:
-    inserted = await tx.execute(
-        f"""INSERT INTO webhooks (place, {_COLUMNS})
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-            ON CONFLICT DO NOTHING""",
-        (
-            place, hook.id, hook.owner, hook.operator, hook.url, hook.types, hook.filters, int(hook.is_batched),
-            hook.status, hook.reason, hook.secret_id, hook.generation, hook.old_secret_id, hook.old_until_ms,
-            hook.epoch, hook.seq, hook.due_at_ms, hook.failures, hook.failing_since_ms, hook.refused,
-            hook.refused_since_ms, hook.turn, hook.redirects, hook.created_at_ms,
-        ),
+async def _insert(tx: Transaction, hook: Hook, slot: int) -> bool:
+    values = (
+        slot, hook.id, hook.owner, hook.operator, hook.url, hook.types, hook.filters, int(hook.is_batched),
+        hook.status, hook.reason, hook.secret_id, hook.key_generation, hook.old_secret_id, hook.old_until_ms,
+        hook.epoch, hook.seq, hook.due_at_ms, hook.failures, hook.failing_since_ms, hook.refused,
+        hook.revision, hook.redirects, hook.created_at_ms,
     )  # fmt: skip
-    return inserted == 1
+    sql = f"INSERT INTO webhooks (slot, {_COLUMNS}) VALUES ({placeholders(len(values))}) ON CONFLICT DO NOTHING"
+    return await tx.execute(sql, values) == 1
 
 
 async def find(reader: Reader | Transaction, hook_id: bytes) -> Hook | None:
@@ -149,13 +162,13 @@ async def find(reader: Reader | Transaction, hook_id: bytes) -> Hook | None:
 
 
 async def lock(tx: Transaction, hook_id: bytes) -> Hook | None:
-    """The hook with this id, which no other transaction changes until this one ends."""
+    """The hook with this id, locked until the transaction ends."""
     rows = await tx.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE id = ? {tx.for_update}", (hook_id,))
     return _hook(rows[0]) if rows else None
 
 
 async def made_by(reader: Reader, maker: Maker) -> list[Hook]:
-    """The hooks of one maker, the oldest first."""
+    """The hooks of a maker, oldest first."""
     condition, value = _made_by(maker)
     rows = await reader.fetch(
         f"SELECT {_COLUMNS} FROM webhooks WHERE {condition} ORDER BY created_at_ms, id",
@@ -165,41 +178,31 @@ async def made_by(reader: Reader, maker: Maker) -> list[Hook]:
 
 
 async def everything(reader: Reader) -> list[Hook]:
-    """All hooks, the oldest first."""
+    """All hooks, oldest first."""
     rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks ORDER BY created_at_ms, id")
     return [_hook(row) for row in rows]
 
 
 async def active(reader: Reader) -> list[Hook]:
-    """All active hooks, the one that is due first in front; at most about `HOOKS_MAX`."""
+    """All active hooks, by due time; at most about `HOOKS_MAX`."""
     rows = await reader.fetch(f"SELECT {_COLUMNS} FROM webhooks WHERE status = 'active' ORDER BY due_at_ms")
     return [_hook(row) for row in rows]
 
 
-async def due(reader: Reader, now_ms: int, limit: int) -> list[Hook]:
-    """At most `limit` active hooks whose next delivery may begin, the longest wait first."""
-    rows = await reader.fetch(
-        f"""SELECT {_COLUMNS} FROM webhooks WHERE status = 'active' AND (due_at_ms <= ? OR due_at_ms > ?)
-            ORDER BY due_at_ms LIMIT ?""",
-        (now_ms, now_ms + _DUE_MS_MAX, limit),
-    )
-    return [_hook(row) for row in rows]
-
-
 async def count_by_status(reader: Reader) -> dict[WebhookStatus, int]:
-    """How many hooks have each status; one that no hook has is left out."""
+    """The number of hooks with each status; a status without hooks is left out."""
     return dict(await reader.fetch("SELECT status, count(*) FROM webhooks GROUP BY status"))
 
 
 async def statuses(reader: Reader, ids: list[bytes]) -> dict[bytes, WebhookStatus]:
-    """The statuses of the hooks with these ids; one that is gone is left out."""
+    """The statuses of these hooks; removed ones are left out."""
     if not ids:
         return {}
     return dict(await reader.fetch(f"SELECT id, status FROM webhooks WHERE id IN ({placeholders(len(ids))})", ids))
 
 
 async def remove_unconfirmed(tx: Transaction, before_ms: int) -> int:
-    """Remove some hooks of wallets that were added before `before_ms`, whose receivers have never agreed; how many."""
+    """Remove some hooks of wallets that were added before `before_ms` and never confirmed; returns their number."""
     rows = await tx.fetch(
         """SELECT id FROM webhooks WHERE status = 'pending' AND owner IS NOT NULL AND created_at_ms < ?
              AND NOT EXISTS (SELECT 1 FROM webhook_attempts WHERE hook = webhooks.id AND outcome = ?)
@@ -212,39 +215,36 @@ async def remove_unconfirmed(tx: Transaction, before_ms: int) -> int:
 
 
 async def update(tx: Transaction, hook: Hook) -> bool:
-    """Write all that a person can change, and raise the turn; whether the hook was there under the turn of `hook`."""
+    """Write all that a person can change, and raise the revision; whether the row had the revision of `hook`."""
     changed = await tx.execute(
-        """UPDATE webhooks SET url = ?, types = ?, filters = ?, batch = ?, secret_id = ?, generation = ?,
+        """UPDATE webhooks SET url = ?, types = ?, filters = ?, batch = ?, secret_id = ?, key_generation = ?,
              old_secret_id = ?, old_until_ms = ?, status = ?, reason = ?, epoch = ?, seq = ?, due_at_ms = ?,
-             failures = ?, failing_since_ms = ?, refused = ?, refused_since_ms = ?, redirects = ?, turn = turn + 1
-           WHERE id = ? AND turn = ?""",
+             failures = ?, failing_since_ms = ?, refused = ?, redirects = ?, revision = revision + 1
+           WHERE id = ? AND revision = ?""",
         (
-            hook.url, hook.types, hook.filters, int(hook.is_batched), hook.secret_id, hook.generation,
-            hook.old_secret_id, hook.old_until_ms, *_progress(hook), hook.redirects, hook.id, hook.turn,
+            hook.url, hook.types, hook.filters, int(hook.is_batched), hook.secret_id, hook.key_generation,
+            hook.old_secret_id, hook.old_until_ms, *_progress(hook), hook.redirects, hook.id, hook.revision,
         ),
     )  # fmt: skip
     return changed == 1
 
 
 async def store_progress(tx: Transaction, hook: Hook) -> bool:
-    """Write what a delivery changed: cursor, failures, status; False when a person changed or removed the hook since.
+    """Write cursor, failures and status; False, and no write, when a person changed or removed the hook since.
 
-    Then nothing is written. The deliverer calls `store_cursor`, and reads the hook again.
+    Then the deliverer calls `store_cursor`, and reads the hook again.
     """
     changed = await tx.execute(
         """UPDATE webhooks SET status = ?, reason = ?, epoch = ?, seq = ?, due_at_ms = ?, failures = ?,
-             failing_since_ms = ?, refused = ?, refused_since_ms = ?
-           WHERE id = ? AND turn = ?""",
-        (*_progress(hook), hook.id, hook.turn),
+             failing_since_ms = ?, refused = ?
+           WHERE id = ? AND revision = ?""",
+        (*_progress(hook), hook.id, hook.revision),
     )
     return changed == 1
 
 
 async def store_cursor(tx: Transaction, hook: Hook) -> bool:
-    """Write the cursor of a hook that a person changed since; False when its deliveries were redirected, or it is gone.
-
-    The cursor in the row is then still the last one that the deliverer has stored.
-    """
+    """Write the cursor of a hook that a person changed since; False when it was redirected or removed."""
     changed = await tx.execute(
         "UPDATE webhooks SET epoch = ?, seq = ? WHERE id = ? AND redirects = ?",
         (hook.epoch, hook.seq, hook.id, hook.redirects),
@@ -253,10 +253,7 @@ async def store_cursor(tx: Transaction, hook: Hook) -> bool:
 
 
 def redirected(hook: Hook) -> Hook:
-    """The hook after a change that decides which events come next, or where they go.
-
-    What deliveries before it have not stored yet does not count: their events may have been others, or gone elsewhere.
-    """
+    """The hook after a change of its next events or their receiver: earlier deliveries store nothing any more."""
     return replace(hook, redirects=hook.redirects + 1)
 
 
@@ -264,8 +261,59 @@ async def remove(tx: Transaction, hook_id: bytes) -> bool:
     """Remove a hook with its attempts and dead letters; whether there was one."""
     if await lock(tx, hook_id) is None:
         return False
-    await history.forget(tx, hook_id)
+    await tx.execute("DELETE FROM webhook_attempts WHERE hook = ?", (hook_id,))
+    await remove_dead_letters(tx, hook_id)
     return await tx.execute("DELETE FROM webhooks WHERE id = ?", (hook_id,)) == 1
+
+
+async def add_attempts(tx: Transaction, hook_id: bytes, attempts: Sequence[Attempt]) -> None:
+    """Add attempts; the last `ATTEMPTS_KEPT` of the hook stay.
+
+    Call it after `lock`, `update` or `store_progress` in the same transaction: the lock on the row orders the numbers.
+    """
+    ((last,),) = await tx.fetch("SELECT coalesce(max(n), 0) FROM webhook_attempts WHERE hook = ?", (hook_id,))
+    for n, attempt in enumerate(attempts[-ATTEMPTS_KEPT:], last + 1):
+        await tx.execute(
+            """INSERT INTO webhook_attempts (hook, n, at_ms, epoch, seq, status, took_ms, outcome)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+            (hook_id, n, *attempt),
+        )
+    newest = last + min(len(attempts), ATTEMPTS_KEPT)
+    await tx.execute("DELETE FROM webhook_attempts WHERE hook = ? AND n <= ?", (hook_id, newest - ATTEMPTS_KEPT))
+
+
+async def attempts(reader: Reader, hook_id: bytes) -> list[Attempt]:
+    """The last attempts, newest first."""
+    rows = await reader.fetch(
+        """SELECT at_ms, epoch, seq, status, took_ms, outcome FROM webhook_attempts
+           WHERE hook = ? ORDER BY n DESC LIMIT ?""",
+        (hook_id, ATTEMPTS_KEPT),
+    )
+    return [Attempt(*row) for row in rows]
+
+
+async def add_dead_letter(tx: Transaction, hook_id: bytes, letter: DeadLetter) -> int:
+    """Add a dead letter; returns the number of dead letters. Call it as `add_attempts`."""
+    await tx.execute(
+        """INSERT INTO webhook_dead_letters (hook, epoch, seq, at_ms, status) VALUES (?, ?, ?, ?, ?)
+           ON CONFLICT DO NOTHING""",
+        (hook_id, *letter),
+    )
+    ((count,),) = await tx.fetch("SELECT count(*) FROM webhook_dead_letters WHERE hook = ?", (hook_id,))
+    return count
+
+
+async def dead_letters(reader: Reader | Transaction, hook_id: bytes) -> list[DeadLetter]:
+    """The dead letters of a hook in the order of their events."""
+    rows = await reader.fetch(
+        "SELECT epoch, seq, at_ms, status FROM webhook_dead_letters WHERE hook = ? ORDER BY at_ms, seq", (hook_id,)
+    )
+    return [DeadLetter(*row) for row in rows]
+
+
+async def remove_dead_letters(tx: Transaction, hook_id: bytes) -> None:
+    """Remove the dead letters of a hook."""
+    await tx.execute("DELETE FROM webhook_dead_letters WHERE hook = ?", (hook_id,))
 
 
 def _made_by(maker: Maker) -> tuple[LiteralString, object]:
@@ -275,7 +323,7 @@ def _made_by(maker: Maker) -> tuple[LiteralString, object]:
 def _progress(hook: Hook) -> tuple[object, ...]:
     return (
         hook.status, hook.reason, hook.epoch, hook.seq, hook.due_at_ms,
-        hook.failures, hook.failing_since_ms, hook.refused, hook.refused_since_ms,
+        hook.failures, hook.failing_since_ms, hook.refused,
     )  # fmt: skip
 
 
@@ -284,7 +332,7 @@ def _hook(row: Row) -> Hook:
     return Hook(*values)
 
 
-@lru_cache(maxsize=_FILTERS_KEPT)
+@lru_cache(maxsize=HOOKS_MAX)
 def _wanted(types: str | None, filters: str | None) -> EventFilter:
     names = None if types is None else _types_decoder.decode(types)
     chosen = WebhookFilters() if filters is None else _filters_decoder.decode(filters)

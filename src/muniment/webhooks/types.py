@@ -18,23 +18,25 @@ from muniment.wire import DateTime, ProvedText, Record
 
 # A length that browsers and servers take; no standard sets one.
 URL_LENGTH_MAX: Final = 2_000
-# The attempts of a hook that are kept.
+# Attempts that are kept for each hook.
 ATTEMPTS_KEPT: Final = 100
-# At this many dead letters a hook is disabled: its receiver does not understand what it gets.
+# With this many dead letters a hook is disabled: its receiver does not understand the events.
 DEAD_LETTERS_MAX: Final = 100
-# How long the keys before sign too: a day for a receiver to take up the new secret.
+# How long the old keys sign too after a rotation: a day to give the receiver the new secret.
 OLD_KEYS_MS: Final = 86_400_000
 
-# The outcome of a request that the receiver has taken.
+# The outcome of a request that the receiver answered 2xx.
 DELIVERED: Final = "delivered"
+# The reason of a suspended hook.
+RETIRED: Final = "the secret of its keys was retired; rotate gives it new ones"
 _ID: Final = re.compile(r"mnh_[0-9a-f]{32}")
 # RFC 3986 without the characters that only credentials and fragments need. Other letters must be escaped.
 _URL: Final = re.compile(r"https?://[A-Za-z0-9.\-:\[\]]+(?:/[!$&-;=?A-Z_a-z~%]*)?")
 _ADDRESS_EXAMPLE: Final = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 _POSITION_EXAMPLE: Final = "ZS0wYmFkY2FmZS0xMDA"
 
-# pending: the receiver has not answered the challenge yet. active: events are delivered. disabled: failures ended it,
-# or the receiver did. suspended: the secret of its keys was retired.
+# pending: the receiver has not answered the challenge yet. active: events are delivered. disabled: after failures, or
+# at the wish of the receiver. suspended: the secret of its keys was retired.
 WebhookStatus = Literal["pending", "active", "disabled", "suspended"]
 
 
@@ -70,7 +72,7 @@ class WebhookId(ProvedText):
 
 
 class WebhookUrl(ProvedText):
-    """The URL of a receiver, as it was given. `rules.check_url` says whether this service may send to it."""
+    """The URL of a receiver, as it was given. `sending.check_url` checks whether this service may send to it."""
 
     __slots__ = ()
 
@@ -86,13 +88,13 @@ class WebhookUrl(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises `InvalidBody` for a text that is no URL of a server, or has credentials or a fragment."""
+        """Raises `InvalidBody` for a text that is not the URL of a server, or has credentials or a fragment."""
         if len(text) > URL_LENGTH_MAX:
             raise InvalidBody(f"a URL has at most {URL_LENGTH_MAX} characters")
         try:
             parts = urlsplit(text)
             is_good = _URL.fullmatch(text) is not None and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # a port that is none, or brackets around no IPv6 address
+        except ValueError:  # an invalid port or IPv6 address
             is_good = False
         if not is_good:
             raise InvalidBody("the URL of a receiver is https://host/path, without credentials and fragment")
@@ -104,7 +106,7 @@ _Types = Annotated[list[TypeName], _Few, Meta(description="Only events of these 
 
 
 class WebhookFilters(Record, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Which events: those that match every given filter, in any of its values. As the parameters of GET /events."""
+    """Events that match every given filter in one of its values, as the parameters of GET /events."""
 
     owner: Annotated[list[Address], _Few, Meta(description="Signer, creator, user or payer of fees")] | None = None
     signer: Annotated[list[Address], _Few, Meta(description="Of trigger events")] | None = None
@@ -116,7 +118,7 @@ class WebhookFilters(Record, frozen=True, omit_defaults=True, forbid_unknown_fie
     example: ClassVar[dict[str, Any]] = {"owner": [_ADDRESS_EXAMPLE]}
 
     def with_types(self, types: list[TypeName] | None) -> FilterQuery:
-        """The same as a question to the feed."""
+        """These filters and `types` as parameters of the feed."""
         return FilterQuery(
             types=types, owner=self.owner, signer=self.signer, function_cid=self.function_cid,
             user=self.user, config_sig=self.config_sig, settler=self.settler,
@@ -137,7 +139,7 @@ class NewWebhook(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class WebhookUpdate(Record, frozen=True, forbid_unknown_fields=True):
-    """The members to change; what is left out stays, and null takes types or filters away."""
+    """The members to change; the others stay, and null removes types or filters."""
 
     url: WebhookUrl | UnsetType = UNSET
     types: _Types | UnsetType | None = UNSET
@@ -154,7 +156,7 @@ class Webhook(Record, frozen=True, omit_defaults=True):
     url: WebhookUrl
     batch: bool
     status: WebhookStatus
-    cursor: Annotated[Position, Meta(description="The last event that was delivered or set aside")]
+    cursor: Annotated[Position, Meta(description="The last event that was delivered or moved to dead letters")]
     public_key: Annotated[str, Meta(description="Of the signatures `v1a`; empty: the webhook is suspended")]
     failures: Annotated[int, Meta(description="Attempts in a row that failed")]
     created_at: DateTime
@@ -162,9 +164,9 @@ class Webhook(Record, frozen=True, omit_defaults=True):
     types: list[TypeName] | None = None
     filters: WebhookFilters | None = None
     failing_since: DateTime | None = None
-    due_at: Annotated[DateTime, Meta(description="When it is tried again, after a failure")] | None = None
+    due_at: Annotated[DateTime, Meta(description="The next attempt, after a failure")] | None = None
     dead_letters: (
-        Annotated[list[Position], Meta(description="Events that the receiver refused and that were set aside")] | None
+        Annotated[list[Position], Meta(description="Events that the receiver refused several times")] | None
     ) = None
 
     example: ClassVar[dict[str, Any]] = {
@@ -175,7 +177,7 @@ class Webhook(Record, frozen=True, omit_defaults=True):
 
 
 class WebhookSecret(Record, frozen=True):
-    """A webhook and the secret of its receiver, which is shown here and never again."""
+    """A webhook and the secret of its receiver, which is shown only here."""
 
     webhook: Webhook
     secret: Annotated[str, Meta(description="Of the signatures `v1`: `whsec_` and 32 bytes in base64")]
@@ -184,7 +186,7 @@ class WebhookSecret(Record, frozen=True):
 
 
 class Replay(Record, frozen=True, forbid_unknown_fields=True):
-    """Where to deliver from: the events behind this one come again."""
+    """The event after which delivery starts again."""
 
     cursor: Position
 
@@ -192,13 +194,13 @@ class Replay(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class WebhookAttempt(Record, frozen=True, omit_defaults=True):
-    """One request to the receiver."""
+    """A request to the receiver."""
 
     at: DateTime
     took_ms: Annotated[int, Meta(ge=0, description="Milliseconds until its answer")]
     outcome: Annotated[str, Meta(description="One word, such as `delivered`, `timeout` or `http-500`")]
-    status: Annotated[int, Meta(description="Of the answer; left out when there was none")] | None = None
-    event: Annotated[Position, Meta(description="The last event that was sent; left out for a test")] | None = None
+    status: Annotated[int, Meta(description="Of the answer; absent without one")] | None = None
+    event: Annotated[Position, Meta(description="The last event that was sent; absent for a test")] | None = None
 
     example: ClassVar[dict[str, Any]] = {
         "at": "2026-11-20T19:48:00.123Z", "tookMs": 31, "outcome": "delivered", "status": 204,
@@ -207,7 +209,7 @@ class WebhookAttempt(Record, frozen=True, omit_defaults=True):
 
 
 class ChallengeResult(Record, frozen=True, omit_defaults=True):
-    """What the receiver said to a challenge."""
+    """The answer of a receiver to a challenge."""
 
     status: WebhookStatus
     outcome: Annotated[str, Meta(description="`delivered`: the challenge came back; else one word for the reason")]
@@ -219,6 +221,6 @@ class ChallengeResult(Record, frozen=True, omit_defaults=True):
 class WebhookKeys(Record, frozen=True):
     """The public keys of a webhook, the current one first; each checks signatures `v1a`."""
 
-    keys: Annotated[list[str], Meta(description="`whpk_` and 32 bytes in base64, as Standard Webhooks 1.0 has them")]
+    keys: Annotated[list[str], Meta(description="`whpk_` and 32 bytes in base64, see Standard Webhooks 1.0")]
 
     example: ClassVar[dict[str, Any]] = {"keys": ["whpk_" + "A" * 43 + "="]}

@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from standardwebhooks import Webhook as Verifier, WebhookVerificationError
 
 from muniment.auth.secrets import ring_of
-from muniment.webhooks.keys import HookKeys, Signers, newest_secret_id, signers_of
-from muniment.webhooks.signing import signed_fields
+from muniment.webhooks.sending import HookKeys, Signers, newest_secret_id, signed_fields, signers_of
 from muniment.webhooks.store import Hook
 
 OLD, NEW = b"\x01" * 32, b"\x02" * 32
@@ -32,9 +31,9 @@ VECTORS = [
 ]  # fmt: skip
 HOOK = Hook(
     id=b"\x0a" * 16, owner=None, operator="relayer", url="https://hooks.example.org/", types=None, filters=None,
-    is_batched=False, status="active", reason=None, secret_id=newest_secret_id([OLD]), generation=1,
+    is_batched=False, status="active", reason=None, secret_id=newest_secret_id([OLD]), key_generation=1,
     old_secret_id=None, old_until_ms=None, epoch=1, seq=2, due_at_ms=0, failures=0, failing_since_ms=None, refused=0,
-    refused_since_ms=None, turn=0, redirects=0, created_at_ms=0,
+    revision=0, redirects=0, created_at_ms=0,
 )  # fmt: skip
 
 
@@ -65,7 +64,7 @@ def test_the_public_key_verifies_the_other_signature_and_no_other_text() -> None
 
 
 def test_each_hook_generation_and_secret_has_keys_of_its_own() -> None:
-    hooks = [HOOK, replace(HOOK, generation=2), replace(HOOK, id=b"\x0b" * 16)]
+    hooks = [HOOK, replace(HOOK, key_generation=2), replace(HOOK, id=b"\x0b" * 16)]
     found = [signers_of([NEW, OLD], hook, NOW_MS) for hook in hooks]
     found.append(signers_of([NEW, OLD], replace(HOOK, secret_id=newest_secret_id([NEW])), NOW_MS))
     texts = [text for each in found if each for text in (each.current.secret_text, each.current.public_text)]
@@ -81,7 +80,7 @@ def test_a_hook_whose_secret_was_retired_has_no_keys() -> None:
 
 def test_the_library_verifies_with_the_old_and_the_new_secret_and_the_current_mac_is_last() -> None:
     rotated = replace(
-        HOOK, secret_id=newest_secret_id([NEW]), generation=2, old_secret_id=HOOK.secret_id, old_until_ms=NOW_MS + 1
+        HOOK, secret_id=newest_secret_id([NEW]), key_generation=2, old_secret_id=HOOK.secret_id, old_until_ms=NOW_MS + 1
     )
     signers = signers_of([NEW, OLD], rotated, NOW_MS)
     assert signers is not None

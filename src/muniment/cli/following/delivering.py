@@ -24,7 +24,7 @@ def deliver_events(config: Path | None, **flags: object) -> None:
     import asyncio
 
     from muniment.cli.logs import configure_logs
-    from muniment.webhooks.caller import are_on
+    from muniment.webhooks.managing import are_on
 
     settings = secrets_of(config, **flags)
     with output.errors_on_one_line():

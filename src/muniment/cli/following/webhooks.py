@@ -95,12 +95,12 @@ def list_webhooks(config: Path | None, *, as_json: bool, **flags: object) -> Non
 @click.argument("hook_id", metavar="ID")
 def show_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
     """Print a webhook, its dead letters and its last attempts, as JSON."""
-    from muniment.webhooks import history, managing
+    from muniment.webhooks import managing, store
 
     async def read(context: Context) -> dict[str, object]:
         hook = await managing.get(context, None, _id(hook_id))
-        letters = await history.dead_letters(context.database, hook.id)
-        attempts = await history.attempts(context.database, hook.id)
+        letters = await store.dead_letters(context.database, hook.id)
+        attempts = await store.attempts(context.database, hook.id)
         return {
             "maker": _maker(hook),
             "webhook": managing.shown(context, hook, letters),

@@ -1,4 +1,4 @@
-"""One hook in the memory of the process that delivers, while the database does not answer for a moment."""
+"""The deliverer while the database does not answer for a moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from muniment.feed.reading import newest
 from muniment.storage.database import Transaction
 from muniment.storage.epoch import renew
 from muniment.webhooks import managing
-from muniment.webhooks.lanes import Lane
+from muniment.webhooks.deliverer import ActiveHook, Deliverer
+from muniment.webhooks.hook_state import HookState
+from muniment.webhooks.types import WebhookId
 from receiving import Received, Receiver, Reply, echo
 
 EPOCH = 0x0BADCAFE
@@ -28,7 +30,7 @@ async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, registry: Registry, text: str) -> list[str]:
-    """Have the next read whose statement has `text` fail; the statement is in the result then."""
+    """Make the next read whose statement contains `text` fail; the result then has the statement."""
     kind: Any = type(registry.context.database)
     fetch, failed = kind.fetch, list[str]()
 
@@ -42,6 +44,12 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, registry: Registry, text: str) ->
     return failed
 
 
+async def begin(registry: Registry, hook_id: WebhookId) -> tuple[Deliverer, ActiveHook]:
+    """A deliverer, and the hook in its memory."""
+    hook = await managing.get(registry.context, None, hook_id)
+    return Deliverer(registry.context), ActiveHook(HookState(hook))
+
+
 async def add_event(registry: Registry) -> None:
     await registry.write(
         "INSERT INTO events (at_ms, kind, subject, owners, origin, facts) VALUES (?, 3, ?, ?, ?, '{}')",
@@ -50,7 +58,7 @@ async def add_event(registry: Registry) -> None:
 
 
 class Taker:
-    """A receiver that agrees, and notes the types and ids of events."""
+    """A receiver that answers challenges and keeps the types and ids of events."""
 
     def __init__(self, receiver: Receiver) -> None:
         self.types: list[str] = []
@@ -65,21 +73,21 @@ class Taker:
         return 200, {}, b""
 
 
-async def test_an_event_whose_read_failed_is_not_passed_by(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_event_whose_read_failed_is_read_again(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     database, receiver = registry.context.database, Receiver()
     with receiver.listening():
         taker = Taker(receiver)
         hook_id, _ = await registry.hook(receiver.url)
-        lane = Lane(registry.context, await managing.get(registry.context, None, hook_id))
+        deliverer, active = await begin(registry, hook_id)
         await add_event(registry)
         failed = fail_once(monkeypatch, registry, "w.walked")
         with pytest.raises(DatabaseUnavailable):
-            await lane.deliver_next()
+            await deliverer.deliver_next(active)
         assert failed
 
-        lane.pass_by([], await newest(database))
-        assert lane.has_pending
-        assert await lane.deliver_next()
+        active.note_events([], await newest(database))
+        assert active.has_pending
+        assert await deliverer.deliver_next(active)
     assert taker.ids == await registry.ids()
 
 
@@ -98,12 +106,12 @@ async def test_a_reset_is_sent_although_the_check_of_the_cursor_failed_first(
         hook_id, _ = await registry.hook(receiver.url)
         await context.database.write(begin_epoch)
         await context.epochs.number_now()
-        lane = Lane(context, await managing.get(context, None, hook_id))
+        deliverer, active = await begin(registry, hook_id)
         failed = fail_once(monkeypatch, registry, text)
         with pytest.raises(DatabaseUnavailable):
-            await lane.deliver_next()
+            await deliverer.deliver_next(active)
         assert failed
         await add_event(registry)
-        assert await lane.deliver_next()
+        assert await deliverer.deliver_next(active)
     assert taker.types == ["muniment.feed.reset"]
     assert Position.parse(taker.ids[0].removeprefix("reset-")).epoch == EPOCH
