@@ -144,8 +144,8 @@ async def test_a_refusal_for_a_while_is_named_and_waited_for(tmp_path: Path) -> 
         ("127.0.0.1:1", "", "it has the form http://host"),
         ("ftp://127.0.0.1", "", "it has the form http://host"),
         ("ftp://user:secret@127.0.0.1", "", "Error: ftp://127.0.0.1 is no URL"),
-        ("http://127.0.0.1:1", "no position", "is no file of a position"),
-        ("http://127.0.0.1:1", "\u00e9", "is no file of a position"),
+        ("http://127.0.0.1:1", "no position", "does not contain a position"),
+        ("http://127.0.0.1:1", "\u00e9", "does not contain a position"),
     ],
 )
 def test_nonsense_is_named_at_the_start(tmp_path: Path, url: str, position: str, message: str) -> None:

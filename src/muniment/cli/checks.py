@@ -68,12 +68,12 @@ def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool,
     Run it as the service's user, with the service's settings. It changes no record. The status is 0 when all is well, 1
     after a warning, and 2 when a check fails.
     """
-    from muniment.maintenance.doctor.examination import Request, examine
-    from muniment.maintenance.doctor.findings import status_of
+    from muniment.maintenance.doctor.examination import examine
+    from muniment.maintenance.doctor.findings import Examined, status_of
 
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():
-        findings, is_over = examine(Request(settings, url, backup))
+        findings, is_over = examine(Examined(settings, url, backup))
     if as_json:
         output.print_json({"status": status_of(findings), "findings": [finding.shown() for finding in findings]})
     else:
@@ -89,7 +89,7 @@ def doctor(config: Path | None, url: str, backup: Path | None, *, as_json: bool,
 @click.option("--alive", is_flag=True, help="Ask only whether the process runs (/healthz), not whether it is ready.")
 def ping(config: Path | None, url: str, *, alive: bool, **flags: object) -> None:
     """Ask a running service whether it is ready, within five seconds. The status is 0 if it is, otherwise 1."""
-    from muniment.maintenance.ping import ping as ask_service
+    from muniment.maintenance.http_request import ping as ask_service
 
     settings = settings_of(config, **flags)
     with output.errors_on_one_line():

@@ -21,7 +21,6 @@ from muniment.cli.options import chains_option, common_options, settings_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from muniment.maintenance.http_client import Client
     from muniment.settings import Settings
 
 # Enough for a cold start on a slow disk; a warm start takes well under a second.
@@ -46,10 +45,10 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
             return
         # SIGTERM reaches only this process. Ctrl-C reaches the service too, because both have the same terminal.
         stop = output.StopRequest(signals=(signal.SIGTERM,))
-        with stop.listening(), _service(settings) as (service, client):
-            _walk(client.url, settings, development_nodes(settings))
-            console = f"The console, for a browser: {client.url}/console\n" if settings.console else ""
-            output.print_text(f"\n{_where_next(client.url)}\n\n{console}The service stays up; Ctrl-C stops it.")
+        with stop.listening(), _service(settings) as (service, address):
+            _walk(address, settings, development_nodes(settings))
+            console = f"The console, for a browser: {address}/console\n" if settings.console else ""
+            output.print_text(f"\n{_where_next(address)}\n\n{console}The service stays up; Ctrl-C stops it.")
             with stop.waiting():
                 _wait_until_ended(service)
 
@@ -73,10 +72,8 @@ def _walk(url: str, settings: Settings, nodes: Sequence[str] = ()) -> None:
 
 
 @contextmanager
-def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], Client]]:
-    """A service in a process of its own, which stops at the end of the block."""
-    from muniment.maintenance.http_client import Client, RequestFailed
-
+def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], str]]:
+    """Run a service as a process until the end of the block; yield it with its URL."""
     # It is reached at its own URL, whatever that of the settings.
     ours = {"MUNIMENT_LOG_LEVEL": "warning", "MUNIMENT_PUBLIC_URL": ""}
     environment = {**os.environ, **settings.environment(), **ours}
@@ -86,25 +83,25 @@ def _service(settings: Settings) -> Generator[tuple[subprocess.Popen[str], Clien
         try:
             line = service.stdout.readline()
             if "listens on " not in line:
-                raise RequestFailed("the service did not start; its message is above")
-            client = Client(line.partition("listens on ")[2].split()[0])
-            _wait_until_ready(client)
+                raise OSError("the service did not start; its message is above")
+            url = line.partition("listens on ")[2].split()[0]
+            _wait_until_ready(url)
             output.print_text(line.strip())
-            yield service, client
+            yield service, url
         except (KeyboardInterrupt, output.StoppedWhileWaiting):
             output.print_text("\nStopping.")
         finally:
             service.terminate()
 
 
-def _wait_until_ready(client: Client) -> None:
-    from muniment.maintenance.http_client import RequestFailed
+def _wait_until_ready(url: str) -> None:
+    from muniment.maintenance.http_request import ping
 
     deadline = time.monotonic() + _START_SECONDS_MAX
     while True:
         try:
-            client.get("/readyz")
-        except RequestFailed:
+            ping(url, path="/readyz")
+        except OSError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

@@ -1,13 +1,13 @@
-"""Follows the change feed of a service by polls that wait, for `muniment events follow`."""
+"""Follow the change feed of a service by long polling, for `muniment events follow`."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, cast
 from urllib.parse import urlencode, urlsplit
@@ -18,35 +18,34 @@ from msgspec import Meta
 from muniment import durable
 from muniment.errors import CursorTooOld, InvalidJson
 from muniment.json_text import parse_json
-from muniment.maintenance.doctor.answers import without_login
-from muniment.maintenance.http_client import RequestFailed, ended_after
+from muniment.maintenance.http_request import ask, without_login
 
-# The longest wait that the service offers.
+# The longest `wait` of the service.
 _WAIT_SECONDS: Final = 30
-# An answer comes at the latest a moment after the wait.
 _ANSWER_SECONDS_MAX: Final = _WAIT_SECONDS + 30
 # Pauses after the first, the second, … failure in a row; the last one repeats.
 _PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _RETRY_AFTER_SECONDS_MAX: Final = 300
-# Of seconds: more are no wait that anybody means.
 _RETRY_DIGITS_MAX: Final = 8
 _PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 _POSITION: Final = re.compile("[A-Za-z0-9_-]*")
 # Positions have 40 characters; those of a later release may have more.
 _POSITION_LENGTH_MAX: Final = 200
-# Two expressions, each of linear time: one for both takes minutes for a header that a hostile service makes.
+# Two expressions of linear time: a single one takes minutes for a hostile header.
 _NEXT_URL: Final = re.compile(r"<([^<>]*)>; *rel=\"?next")
 _CURSOR: Final = re.compile(f"[?&]cursor=([A-Za-z0-9_-]{{1,{_POSITION_LENGTH_MAX}}})(?:&|\\Z)")
-_OK: Final = 200
-_TOO_OLD: Final = 410
-# Statuses of a service that may answer 200 to the same request later.
+# Statuses after which the same request may succeed later.
 _PASSING: Final = (429, 500, 502, 503, 504)
 
 Event = Mapping[str, Any]
 
 
+class RequestFailed(OSError):
+    """The service refuses the request, or its answer cannot be used."""
+
+
 class FeedGone(RequestFailed):
-    """Events behind the position of the follower are gone: it has to begin again."""
+    """Events after the follower's position have been pruned: it must restart."""
 
 
 class _NoAnswerYet(RequestFailed):
@@ -58,7 +57,7 @@ class _NoAnswerYet(RequestFailed):
 
 
 class _Members(msgspec.Struct):
-    """What every event has, also one of a type that this release does not know."""
+    """The members of an event of any type."""
 
     id: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", max_length=_POSITION_LENGTH_MAX)]
     type: str
@@ -75,11 +74,11 @@ class _Answer(NamedTuple):
 
 @dataclass(slots=True)
 class EventFollower:
-    """One follower. `handle` gets each event once and in order; an error that it raises ends `run`.
+    """Pass each event once and in order to `handle`, whose errors end `run`.
 
-    `position` is that of the last event that was handled; None: begin with what happens from now on. It is read from
-    the file `state` at the start and written there, durably, after each page or, with `stores_each`, each event.
-    `waiting` gives a block that a signal may end by an exception; outside of such blocks none may come.
+    `position` is the position of the last handled event; None: start with events from now on. It is read from the file
+    `state` at the start, and stored there durably after each page or, with `stores_each`, after each event. A signal
+    may raise an exception only in blocks of `waiting`.
     """
 
     url: str
@@ -131,16 +130,16 @@ class EventFollower:
             time.sleep(seconds)
 
     def _take(self, answer: _Answer) -> None:
-        if answer.status == _TOO_OLD and _code(answer) == CursorTooOld.code:
+        if answer.status == HTTPStatus.GONE and _code(answer) == CursorTooOld.code:
             if not self.begins_again:
-                raise FeedGone(f"{_detail(answer)} (--reset begins with what happens from now on)")
-            self.warn("events were missed, because their position is too old: beginning again from now")
+                raise FeedGone(f"{_detail(answer)} (--reset starts with events from now on)")
+            self.warn("the position is too old, so events were missed: starting with events from now on")
             self.position = None
             return
-        if answer.status != _OK:
+        if answer.status != HTTPStatus.OK:
             raise RequestFailed(f"{self.url} refuses: {answer.status} {_detail(answer)}")
         for event in _events(answer, self.url):
-            self._rest(0)  # a signal ends this between two events
+            self._rest(0)  # lets a signal end the loop between two events
             self.handle(event)
             self.position = event["id"]
             if self.stores_each:
@@ -153,28 +152,24 @@ class EventFollower:
         self._store()
 
     def _ask(self) -> _Answer:
-        """Ask for the events behind the position. Raises `_NoAnswerYet`."""
+        """Ask for the events after the position. Raises `_NoAnswerYet`."""
         place = [("cursor", self.position), ("wait", str(_WAIT_SECONDS))] if self.position else []
-        parts = urlsplit(self.url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=_ANSWER_SECONDS_MAX)
-        target = f"{parts.path}/events?{urlencode([*self.filters, *place])}"
+        url = f"{self.url}/events?{urlencode([*self.filters, *place])}"
         try:
-            with closing(connection), ended_after(_ANSWER_SECONDS_MAX, connection):
-                connection.request("GET", target, headers={"accept": "application/json"})
-                response = connection.getresponse()
-                data = response.read(_PAGE_BYTES_MAX)
-        except (OSError, HTTPException) as error:
+            found = ask(
+                url, headers={"accept": "application/json"},
+                seconds_max=_ANSWER_SECONDS_MAX, body_bytes_max=_PAGE_BYTES_MAX,
+            )  # fmt: skip
+        except OSError as error:
             raise _NoAnswerYet(f"{self.url} does not answer: {error}") from error
-        headers = {name.lower(): value for name, value in response.getheaders()}
         try:
-            answer = _Answer(response.status, headers, parse_json(data))
-        except InvalidJson:  # a page of a proxy, or the beginning of an answer that was cut off
-            if response.status == _OK:
-                raise _NoAnswerYet(f"{self.url}/events answers no whole JSON") from None
-            answer = _Answer(response.status, headers, None)
+            answer = _Answer(found.status, found.headers, parse_json(found.body))
+        except InvalidJson:  # a page of a proxy, or an answer that was cut off
+            if found.status == HTTPStatus.OK:
+                raise _NoAnswerYet(f"{self.url}/events answers no complete JSON") from None
+            answer = _Answer(found.status, found.headers, None)
         if answer.status in _PASSING:
-            raise _NoAnswerYet(f"{self.url} answers {answer.status}: {_detail(answer)}", _retry_after(headers))
+            raise _NoAnswerYet(f"{self.url} answers {answer.status}: {_detail(answer)}", _retry_after(answer.headers))
         return answer
 
     def _store(self) -> None:
@@ -186,7 +181,7 @@ class EventFollower:
 
 
 def _events(answer: _Answer, url: str) -> list[Event]:
-    """The events of an answer. Raises `RequestFailed` for JSON that has none."""
+    """The events of an answer. Raises `RequestFailed` for other JSON."""
     try:
         msgspec.convert(answer.content, list[_Members])
         return cast("list[Event]", answer.content)
@@ -201,19 +196,19 @@ def _detail(answer: _Answer) -> str:
 
 
 def _code(answer: _Answer) -> object:
-    """The code of a problem document; None for a page of another server."""
+    """The code of a problem document, or None."""
     return cast("dict[str, Any]", answer.content).get("code") if isinstance(answer.content, dict) else None
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """The seconds of `Retry-After` (RFC 9110 section 10.2.3); 0 for none, or for a date."""
+    """The seconds of `Retry-After` (RFC 9110 section 10.2.3); 0 without the field, or for a date."""
     text = headers.get("retry-after", "")
     return float(text) if text.isascii() and text.isdigit() and len(text) <= _RETRY_DIGITS_MAX else 0
 
 
 def _read_position(path: Path) -> str | None:
-    """The position in a file; None when the file is empty. Raises `ValueError` for another content."""
+    """The position in a file; None for an empty file. Raises `ValueError` for other content."""
     text = path.read_bytes().decode("ascii", "replace").strip()
     if not _POSITION.fullmatch(text):
-        raise ValueError(f"{path} is no file of a position; without the file, events from now on are shown")
+        raise ValueError(f"{path} does not contain a position; remove it to start with events from now on")
     return text or None

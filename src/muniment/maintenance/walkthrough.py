@@ -1,7 +1,8 @@
-"""A walk through the main operations of a service with the Python client and a throw-away wallet."""
+"""The main operations of a service, shown by the Python client with a throw-away wallet."""
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from contextlib import suppress
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from muniment.chains.catalogue import load_chains
 from muniment.client import KeySigner, Registry, TriggerDraft
 from muniment.evm.address import Address
-from muniment.maintenance.http_client import Client, RequestFailed
+from muniment.maintenance.http_request import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from muniment.settings import Settings
 
 _BALANCES_SHOWN: Final = 5
+_COINS_SECONDS_MAX: Final = 10.0
 _LIFETIME_MS: Final = 30 * 86_400_000
 
 
@@ -53,7 +55,7 @@ class Walkthrough:
         """
         wallet = KeySigner(secrets.token_bytes(32))
         self._give_coins(wallet.address)
-        self.on_step("wallet", f"{wallet.address} (a new key, kept nowhere)")
+        self.on_step("wallet", f"{wallet.address} (a new key, which is not stored)")
         with Registry(self.url, signer=wallet, protocol=self.protocol) as registry:
             token = registry.account.log_in()
             self.on_step("login", f"a signed nonce proves the address; token {token[:12]}…, valid for a day")
@@ -63,17 +65,18 @@ class Walkthrough:
             sig = self._sign_trigger(registry, cid)
             self._list(registry, wallet.address, "active")
             registry.triggers.deactivate([sig])
-            self.on_step("deactivate", "signed by the owner, for ever")
+            self.on_step("deactivate", "signed by the owner; it is final")
             self._list(registry, wallet.address, "deactivated")
 
     def _give_coins(self, address: Address) -> None:
         for url in self.nodes:
-            with suppress(RequestFailed):
-                call = {"method": "hardhat_setBalance", "params": [address, hex(10**18)]}  # anvil knows it too
-                Client(url).post("/", {"jsonrpc": "2.0", "id": 1, **call})
+            call = {"method": "hardhat_setBalance", "params": [address, hex(10**18)]}  # anvil accepts it too
+            body = json.dumps({"jsonrpc": "2.0", "id": 1, **call}).encode()
+            headers = {"content-type": "application/json", "content-length": str(len(body))}
+            with suppress(OSError):
+                ask(url, method="POST", pieces=[body], headers=headers, seconds_max=_COINS_SECONDS_MAX)
 
     def _show_balances(self, registry: Registry) -> None:
-        """Without configured chains there are none."""
         for each in registry.account.balances()[:_BALANCES_SHOWN]:
             amount = Decimal(each.balance).scaleb(-each.decimals).normalize()
             price = f"at {each.price} US dollars" if each.price else "at an unknown price"

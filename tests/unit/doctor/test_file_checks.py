@@ -11,9 +11,8 @@ import pytest
 from breaking import breaks
 from mounts import mounted, needs_mounts
 from muniment.auth.secrets import RingFile
-from muniment.maintenance.doctor import database, files
-from muniment.maintenance.doctor.backups import check_backup
-from muniment.maintenance.doctor.findings import Level
+from muniment.maintenance.doctor import machine
+from muniment.maintenance.doctor.findings import Examined, Level
 from muniment.settings import Settings
 from muniment.storage import open_database
 
@@ -40,22 +39,25 @@ def migrated(settings: Settings) -> Settings:
 
 @breaks("secrets")
 def test_secrets_that_others_can_read_fail(settings: Settings) -> None:
-    assert files.check_secrets(settings).level == Level.WARN  # there are none
+    assert machine.check_secrets(Examined(settings)).level == Level.WARN  # there are none
     path = RingFile(settings.data_dir).path
-    assert files.check_secrets(settings).level == Level.OK
+    assert machine.check_secrets(Examined(settings)).level == Level.OK
     path.chmod(0o640)
-    assert (files.check_secrets(settings).level, "chmod 600" in files.check_secrets(settings).remedy) == (2, True)
+    assert (
+        machine.check_secrets(Examined(settings)).level,
+        "chmod 600" in machine.check_secrets(Examined(settings)).remedy,
+    ) == (2, True)
 
 
 def test_damaged_secrets_fail_and_are_not_shown(settings: Settings) -> None:
     (settings.data_dir / "secrets").write_text("12ab")
-    found = files.check_secrets(settings)
+    found = machine.check_secrets(Examined(settings))
     assert (found.level, "12ab" in str(found)) == (Level.FAIL, False)
 
 
 def test_a_damaged_secret_of_a_setting_fails(settings: Settings) -> None:
     broken = Settings(data_dir=settings.data_dir, secret="zz" * 32)
-    found = files.check_secrets(broken)
+    found = machine.check_secrets(Examined(broken))
     assert found.message.startswith("secret must be 1 to ")  # the file is not used, and not at fault
     assert "MUNIMENT_SECRET" in found.remedy
     assert (found.level, "zz" in str(found)) == (Level.FAIL, False)
@@ -63,9 +65,9 @@ def test_a_damaged_secret_of_a_setting_fails(settings: Settings) -> None:
 
 @breaks("data directory")
 def test_a_data_directory_that_others_can_enter_is_a_warning(settings: Settings) -> None:
-    assert files.check_modes(settings).level == Level.OK
+    assert machine.check_modes(Examined(settings)).level == Level.OK
     settings.data_dir.chmod(0o755)
-    assert files.check_modes(settings).level == Level.WARN
+    assert machine.check_modes(Examined(settings)).level == Level.WARN
 
 
 @breaks("proxies")
@@ -81,16 +83,16 @@ def test_a_data_directory_that_others_can_enter_is_a_warning(settings: Settings)
     ],
 )
 def test_proxies_that_are_not_named_or_are_everybody_are_noticed(host: str, proxies: str, url: str, level: int) -> None:
-    assert files.check_proxies(Settings(host=host, trusted_proxies=proxies), url).level == level
+    assert machine.check_proxies(Examined(Settings(host=host, trusted_proxies=proxies), url)).level == level
 
 
 @breaks("write-ahead log")
 def test_a_long_log_is_a_warning(settings: Settings) -> None:
     with (settings.data_dir / "muniment.db-wal").open("wb") as log:
-        log.truncate(2 * files.LOG_BYTES_MAX)  # a hole: it takes no space
-    assert [found.level for found in files.check_log(settings)] == [Level.WARN]
+        log.truncate(2 * machine.LOG_BYTES_MAX)  # a hole: it takes no space
+    assert [found.level for found in machine.check_write_ahead_log(Examined(settings))] == [Level.WARN]
     (settings.data_dir / "muniment.db-wal").unlink()
-    assert [found.level for found in files.check_log(settings)] == [Level.OK]
+    assert [found.level for found in machine.check_write_ahead_log(Examined(settings))] == [Level.OK]
 
 
 @breaks("rights")
@@ -100,16 +102,16 @@ def test_a_database_that_this_user_cannot_write_fails(tmp_path: Path) -> None:
     data.mkdir()
     with mounted(data) as volume:
         (data / "muniment.db").touch()
-        assert [found.level for found in database.check_file_rights(Settings(data_dir=data))] == [Level.OK]
+        assert [found.level for found in machine.check_file_rights(Examined(Settings(data_dir=data)))] == [Level.OK]
         volume.remount("ro")
-        (found,) = database.check_file_rights(Settings(data_dir=data))
+        (found,) = machine.check_file_rights(Examined(Settings(data_dir=data)))
         assert (found.level, f"{data}/muniment.db" in found.message) == (Level.FAIL, True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to another user")
 def test_a_database_file_of_another_user_is_a_warning(migrated: Settings) -> None:
     os.chown(migrated.data_dir / "muniment.db", 65_534, 65_534)
-    (found,) = database.check_file_rights(migrated)
+    (found,) = machine.check_file_rights(Examined(migrated))
     assert (found.level, "muniment.db" in found.message) == (Level.WARN, True)
 
 
@@ -132,7 +134,7 @@ def test_a_log_that_sqlite_removes_at_this_moment_is_no_fault(
         return is_open
 
     monkeypatch.setattr(os, "access", access_of_a_removed_log)
-    assert [found.level for found in database.check_file_rights(migrated)] == [Level.OK]
+    assert [found.level for found in machine.check_file_rights(Examined(migrated))] == [Level.OK]
     assert asked == [log]
 
 
@@ -142,18 +144,18 @@ def test_a_backup_that_is_missing_damaged_or_old_is_noticed(tmp_path: Path) -> N
     (tmp_path / "data").mkdir()
     directory = tmp_path / "backup"
     directory.mkdir()
-    assert check_backup(settings, directory, now_s=0).level == Level.FAIL
+    assert machine.check_backup(Examined(settings, "", directory, 0)).level == Level.FAIL
     (directory / "backup.json").write_text("{")
-    assert check_backup(settings, directory, now_s=0).level == Level.FAIL
+    assert machine.check_backup(Examined(settings, "", directory, 0)).level == Level.FAIL
     (directory / "backup.json").write_text(
         '{"format": 1, "release": "0.1.0", "madeAt": "1970-01-02T00:00:00.000Z", '
         '"snapshot": "snapshot-0123456789abcdef", "sha256": "", "blocks": "files", "secrets": null}'
     )
-    assert check_backup(settings, None, now_s=0).level == Level.WARN  # none was noted
+    assert machine.check_backup(Examined(settings, "", None, 0)).level == Level.WARN  # none was noted
     settings.backup_mark.touch()
     os.utime(settings.backup_mark, (86_400, 86_400))
     for place in (directory, None):
-        ages = [check_backup(settings, place, now_s=86_400 + hours * 3600) for hours in (25, 27, -1)]
+        ages = [machine.check_backup(Examined(settings, "", place, 86_400 + hours * 3600)) for hours in (25, 27, -1)]
         assert [found.level for found in ages] == [Level.OK, Level.WARN, Level.WARN]
         assert "in the future" in ages[2].message
 
@@ -163,7 +165,7 @@ def test_a_date_that_is_none_in_a_backup_fails(tmp_path: Path) -> None:
         '{"format": 1, "release": "0.1.0", "madeAt": "1970-99-02T00:00:00.000Z", '
         '"snapshot": "snapshot-0123456789abcdef", "sha256": "", "blocks": "files", "secrets": null}'
     )
-    assert check_backup(Settings(), tmp_path, now_s=0).level == Level.FAIL
+    assert machine.check_backup(Examined(Settings(), "", tmp_path, 0)).level == Level.FAIL
 
 
 @pytest.mark.parametrize(
@@ -175,9 +177,9 @@ def test_a_date_that_is_none_in_a_backup_fails(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_file_of_limits_that_notes_no_proxy_is_no_finding(settings: Settings, content: bytes) -> None:
     (settings.data_dir / "rate-limits").write_bytes(content)
-    assert files.check_proxies(settings, "").level == Level.OK
+    assert machine.check_proxies(Examined(settings)).level == Level.OK
 
 
 def test_a_pipe_in_place_of_the_file_of_limits_holds_nobody_up(settings: Settings) -> None:
     os.mkfifo(settings.data_dir / "rate-limits")
-    assert files.check_proxies(settings, "").level == Level.OK
+    assert machine.check_proxies(Examined(settings)).level == Level.OK

@@ -25,10 +25,10 @@ from cryptography.x509.oid import NameOID
 
 from breaking import breaks
 from local_server import LocalServer
-from muniment.maintenance.doctor.answers import Answer, ask, detail_of
-from muniment.maintenance.doctor.findings import Finding
-from muniment.maintenance.doctor.front import check_front
-from muniment.maintenance.ping import ping
+from muniment.maintenance.doctor.findings import Examined, Finding
+from muniment.maintenance.doctor.front import check_service
+from muniment.maintenance.http_request import Answer, ask, detail_of, ping
+from muniment.settings import Settings
 
 NOW_S = 1_795_204_080
 GOOD = {"/readyz": 200, "/metrics": 404, "/functions": 401}
@@ -104,7 +104,11 @@ def good() -> Iterator[str]:
 
 
 def levels(findings: list[Finding]) -> dict[str, int]:
-    return {found.check: found.level.value for found in findings}
+    return {found.check or "service": found.level.value for found in findings}
+
+
+def check_front(url: str, **given: Any) -> list[Finding]:
+    return check_service(Examined(Settings(), url, now_s=NOW_S), **given)
 
 
 def elsewhere(url: str, until_s: float | None, target: str, **given: Any) -> Answer:
@@ -113,8 +117,8 @@ def elsewhere(url: str, until_s: float | None, target: str, **given: Any) -> Ans
     return Answer(answer.status, answer.body, until_s)
 
 
-async def test_a_service_behind_a_good_proxy_has_no_finding(good: str) -> None:
-    assert levels(await check_front(good, now_s=NOW_S)) == {"service": 0, "TLS": 0, "metrics": 0, "body limit": 0}
+def test_a_service_behind_a_good_proxy_has_no_finding(good: str) -> None:
+    assert levels(check_front(good)) == {"service": 0, "TLS": 0, "metrics": 0, "body limit": 0}
 
 
 @pytest.mark.long
@@ -127,14 +131,14 @@ def test_an_answer_that_never_ends_is_none_in_bounded_time(answer: bytes) -> Non
     piece = b"1\r\nx\r\n" if b"chunked" in answer else b"x-more: x\r\n"
     with trickling(answer, piece) as url:
         began = time.monotonic()
-        with pytest.raises(OSError, match="no whole answer within 1 s"):
+        with pytest.raises(OSError, match="no complete answer within 1 s"):
             ask(f"{url}/readyz", seconds_max=1)
         with pytest.raises(OSError, match="does not answer"):
             ping(url, path="/readyz", seconds_max=1)
         assert time.monotonic() - began < 60
 
 
-async def test_a_body_without_an_end_is_cut_off() -> None:
+def test_a_body_without_an_end_is_cut_off() -> None:
     with trickling(b"HTTP/1.1 200 OK\r\n\r\n", bytes(1_000_000), seconds=0) as url:
         assert len(ask(f"{url}/readyz", seconds_max=20).body) == 64 * 1024
 
@@ -148,15 +152,15 @@ def test_neither_a_password_in_a_url_nor_a_hostile_detail_is_shown() -> None:
     assert detail_of(Answer(503, b"[" * 60_000)) == "this is no problem document: a proxy answers"
 
 
-async def test_nothing_that_answers_fails() -> None:
-    assert levels(await check_front("http://127.0.0.1:9", now_s=NOW_S)) == {"service": 2}
-    assert levels(await check_front("registry.example", now_s=NOW_S)) == {"service": 2}
+def test_nothing_that_answers_fails() -> None:
+    assert levels(check_front("http://127.0.0.1:9")) == {"service": 2}
+    assert levels(check_front("registry.example")) == {"service": 2}
 
 
 @breaks("service")
-async def test_a_service_that_is_not_ready_fails_with_its_reason() -> None:
+def test_a_service_that_is_not_ready_fails_with_its_reason() -> None:
     with fronted({**GOOD, "/readyz": 503}) as url:
-        (found, *_) = await check_front(url, now_s=NOW_S)
+        (found, *_) = check_front(url)
         assert (found.level, found.message) == (2, "/readyz answers 503: the disk is full")
         with pytest.raises(OSError, match="answers 503: the disk is full"):
             ping(url, path="/readyz")
@@ -164,30 +168,30 @@ async def test_a_service_that_is_not_ready_fails_with_its_reason() -> None:
 
 @breaks("body limit")
 @pytest.mark.parametrize(("status", "level"), [(413, 2), (502, 1)])
-async def test_a_proxy_that_refuses_large_bodies_is_noticed(status: int, level: int) -> None:
+def test_a_proxy_that_refuses_large_bodies_is_noticed(status: int, level: int) -> None:
     with fronted({**GOOD, "/functions": status}) as url:
-        assert levels(await check_front(url, now_s=NOW_S))["body limit"] == level
+        assert levels(check_front(url))["body limit"] == level
 
 
 @breaks("metrics")
-async def test_metrics_that_everybody_can_read_fail() -> None:
+def test_metrics_that_everybody_can_read_fail() -> None:
     with fronted({**GOOD, "/metrics": 200}) as url:
-        found = await check_front("https://registry.example", now_s=NOW_S, send=partial(elsewhere, url, NOW_S * 2))
+        found = check_front("https://registry.example", send=partial(elsewhere, url, NOW_S * 2))
         assert levels(found) == {"service": 0, "TLS": 0, "metrics": 2, "body limit": 0}
-        assert levels(await check_front(url, now_s=NOW_S))["metrics"] == 0  # this machine may
+        assert levels(check_front(url))["metrics"] == 0  # this machine may
 
 
 @breaks("TLS")
 @pytest.mark.parametrize(("days", "level"), [(22, 0), (20, 1), (6, 2), (None, 2)])
-async def test_a_certificate_that_ends_soon_is_noticed(good: str, days: int | None, level: int) -> None:
+def test_a_certificate_that_ends_soon_is_noticed(good: str, days: int | None, level: int) -> None:
     until_s = None if days is None else NOW_S + days * 86_400
-    found = await check_front("http://registry.example", now_s=NOW_S, send=partial(elsewhere, good, until_s))
+    found = check_front("http://registry.example", send=partial(elsewhere, good, until_s))
     assert levels(found)["TLS"] == level
 
 
-async def test_a_certificate_that_nobody_vouches_for_fails(tmp_path: Path) -> None:
+def test_a_certificate_that_nobody_vouches_for_fails(tmp_path: Path) -> None:
     with fronted(GOOD, _self_signed(tmp_path)) as url:
-        (found,) = await check_front(url, now_s=NOW_S)
+        (found,) = check_front(url)
     assert (found.check, found.level, found.message) == ("TLS", 2, "self-signed certificate")
 
 

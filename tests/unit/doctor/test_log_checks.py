@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from breaking import breaks
-from muniment.maintenance.doctor.findings import Level
-from muniment.maintenance.doctor.log import check_log, judge
+from muniment.maintenance.doctor.findings import Examined, Level
+from muniment.maintenance.doctor.log import check_log, judge_log
 from muniment.settings import Settings
 from muniment.storage import open_database
 from muniment.tlog.sequencing.store import Epoch
@@ -32,19 +32,19 @@ STATES = {
 @pytest.mark.parametrize("state", STATES)
 def test_a_log_that_stands_or_is_late_is_a_warning(state: str) -> None:
     changes, words = STATES[state]
-    found = judge(msgspec.structs.replace(EPOCH, **changes), NOW_MS)
-    assert (found.check, found.level) == ("transparency log", Level.WARN)
+    found = judge_log(msgspec.structs.replace(EPOCH, **changes), NOW_MS)
+    assert found.level == Level.WARN
     assert words in found.message
 
 
 def test_a_log_that_grows_is_well() -> None:
-    assert judge(EPOCH, NOW_MS).level == Level.OK
+    assert judge_log(EPOCH, NOW_MS).level == Level.OK
     random = msgspec.structs.replace(EPOCH, origin="0123.muniment.invalid/log/1")
-    assert "nobody can follow" in judge(random, NOW_MS).message
+    assert "nobody can follow" in judge_log(random, NOW_MS).message
 
 
 async def test_a_log_that_is_off(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, tlog="off")
     database = open_database(settings.database_url, data_dir=tmp_path)
-    assert (await check_log(settings, database, now_ms=NOW_MS)).message == "it is off"
+    assert (await check_log(Examined(settings, opened=database))).message == "it is off"
     await database.close()

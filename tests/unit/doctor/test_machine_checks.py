@@ -12,11 +12,12 @@ from types import SimpleNamespace
 import pytest
 
 from breaking import breaks
-from muniment.maintenance.doctor import examination, machine
-from muniment.maintenance.doctor.findings import Level, ok, status_of, warn
+from muniment.maintenance.doctor import machine
+from muniment.maintenance.doctor.findings import Examined, Level, ok, status_of, warn
 from muniment.settings import Settings
 
 GIB = 2**30
+HERE = Examined(Settings())
 OPTIMISED = {"CONFIG_ARGS": "'--enable-optimizations'", "PY_CFLAGS": "-O0 -g -O3"}
 MOUNTS = """22 1 8:1 / / rw - ext4 /dev/sda1 rw
 23 22 0:40 / /srv rw - nfs4 files:/srv rw
@@ -26,9 +27,9 @@ MOUNTS = """22 1 8:1 / / rw - ext4 /dev/sda1 rw
 
 def test_the_status_is_that_of_the_worst_finding() -> None:
     assert status_of([]) == 0
-    assert status_of([ok("a", "fine")]) == 0
-    assert status_of([warn("a", "slow", "do this"), ok("b", "fine")]) == 1
-    assert str(warn("a", "slow", "do this")) == "warn  a: slow\n      do this"
+    assert status_of([ok("fine")]) == 0
+    assert status_of([warn("slow", "do this"), ok("fine")]) == 1
+    assert str(warn("slow", "do this", check="a")) == "warn  a: slow\n      do this"
 
 
 @breaks("interpreter")
@@ -42,36 +43,40 @@ def test_the_status_is_that_of_the_worst_finding() -> None:
     ],
 )
 def test_an_interpreter_without_optimisation_is_a_warning(build: dict[str, object], reason: str) -> None:
-    found = machine.check_interpreter(build)
+    found = machine.check_interpreter(HERE, build=build)
     assert (found.level, reason in found.message) == (Level.WARN, True)
 
 
 def test_an_interpreter_with_optimisation_is_good() -> None:
-    assert machine.check_interpreter(OPTIMISED).level == Level.OK
+    assert machine.check_interpreter(HERE, build=OPTIMISED).level == Level.OK
     debian = {"CONFIG_ARGS": "'--enable-shared' '--prefix=/usr' '--without-ensurepip'", "PY_CFLAGS": "-g -fwrapv -O2"}
-    assert machine.check_interpreter(debian).level == Level.OK
+    assert machine.check_interpreter(HERE, build=debian).level == Level.OK
     assert {"CONFIG_ARGS", "PY_CFLAGS"} <= sysconfig.get_config_vars().keys()
 
 
 @breaks("libraries")
 def test_a_library_that_is_missing_or_too_old_fails() -> None:
-    found = machine.check_libraries(["click>=8.1", "no-such-library>=1", "msgspec>=999.1; extra == 'server'"])
+    found = machine.check_libraries(
+        HERE, requirements=["click>=8.1", "no-such-library>=1", "msgspec>=999.1; extra == 'server'"]
+    )
     assert found.level == Level.FAIL
     assert found.message.startswith("no-such-library is not installed; msgspec ")
     assert found.message.endswith(" is older than 999.1")
-    assert machine.check_libraries().level == Level.OK
+    assert machine.check_libraries(HERE).level == Level.OK
 
 
 def test_a_library_of_an_optional_extra_may_be_missing() -> None:
-    assert machine.check_libraries(["no-such-library>=1; extra == 's3'"]).level == Level.OK
-    assert machine.check_libraries(["no-such-library>=1; extra == 'server'"]).level == Level.FAIL
+    assert machine.check_libraries(HERE, requirements=["no-such-library>=1; extra == 's3'"]).level == Level.OK
+    assert machine.check_libraries(HERE, requirements=["no-such-library>=1; extra == 'server'"]).level == Level.FAIL
 
 
 def test_libraries_that_are_older_than_those_of_the_release_are_a_warning() -> None:
     installed = version("click")
-    found = machine.check_libraries([], {"click": "999.1", "msgspec": "0.0.1", "no-such-library": "1"})
+    found = machine.check_libraries(
+        HERE, requirements=[], tested={"click": "999.1", "msgspec": "0.0.1", "no-such-library": "1"}
+    )
     assert (found.level, f"click {installed} (999.1)" in found.message) == (Level.WARN, True)
-    found = machine.check_libraries([], {"click": installed, "msgspec": "0.0.1"})
+    found = machine.check_libraries(HERE, requirements=[], tested={"click": installed, "msgspec": "0.0.1"})
     assert (found.level, "newer" in found.message, "click" in found.message) == (Level.OK, True, False)
 
 
@@ -81,9 +86,9 @@ def test_the_bill_of_materials_of_the_installation_is_found() -> None:
 
 @breaks("descriptors")
 def test_fewer_descriptors_than_connections_are_a_warning() -> None:
-    found = machine.check_descriptors(2**40)
+    found = machine.check_descriptors(Examined(Settings(connections_max=2**40)))
     assert (found.level, f"{2**40 + 128} are needed" in found.message) == (Level.WARN, True)
-    assert machine.check_descriptors(0).level == Level.OK
+    assert machine.check_descriptors(Examined(Settings(connections_max=0))).level == Level.OK
 
 
 @breaks("disk", "inodes")
@@ -99,7 +104,8 @@ def test_a_disk_without_bytes_or_inodes_is_noticed(
         f_favail=free_inodes, f_files=1000,
     )  # fmt: skip
     monkeypatch.setattr(os, "statvfs", lambda _: disk)  # a full disk of this size cannot be made
-    assert [found.level for found in machine.check_space(tmp_path)] == levels
+    examined = Examined(Settings(data_dir=tmp_path))
+    assert [found.level for found in [*machine.check_space(examined), *machine.check_inodes(examined)]] == levels
 
 
 @breaks("disk reserve")
@@ -116,7 +122,7 @@ def test_a_disk_whose_reserve_is_used_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, level: Level, refused: str
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=100 * GIB, free=free))
-    found = machine.check_reserve(tmp_path)
+    found = machine.reserve_at(tmp_path)
     shown = f"{free // 2**20:,} MiB free at {tmp_path}, of which 1,024 MiB are kept"
     assert (found.level, found.message.startswith(shown + refused)) == (level, True), found
     assert ("uploads are taken from 2,048 MiB free on" in found.remedy) == (level != Level.OK)
@@ -131,23 +137,24 @@ def test_each_disk_that_the_service_stores_on_has_its_reserve(tmp_path: Path, mo
     monkeypatch.setattr(
         Path, "stat", lambda path: SimpleNamespace(st_dev=devices[path]) if path in devices else stat(path)
     )  # the machine may have one disk only
-    assert [each.message.split(" at ")[1].split(",")[0] for each in examination.check_reserves(settings)] == [
+    assert [each.message.split(" at ")[1].split(",")[0] for each in machine.check_reserves(Examined(settings))] == [
         str(data), str(other),
     ]  # fmt: skip
     monkeypatch.undo()
-    assert len(examination.check_reserves(settings)) == 1
+    assert len(machine.check_reserves(Examined(settings))) == 1
 
 
 def test_a_directory_that_is_not_there_fails(tmp_path: Path) -> None:
-    (space,) = machine.check_space(tmp_path / "none")
-    assert machine.check_reserve(tmp_path / "none").level == Level.FAIL
-    assert (space.level, machine.check_fsync(tmp_path / "none").level) == (Level.FAIL, Level.FAIL)
+    examined = Examined(Settings(data_dir=tmp_path / "none"))
+    (space,) = machine.check_space(examined)
+    assert machine.reserve_at(tmp_path / "none").level == Level.FAIL
+    assert (space.level, machine.check_fsync(examined).level) == (Level.FAIL, Level.FAIL)
 
 
 @breaks("fsync")
 def test_a_slow_fsync_is_a_warning(tmp_path: Path) -> None:
-    assert machine.check_fsync(tmp_path, seconds_max=0).level == Level.WARN
-    assert machine.check_fsync(tmp_path, seconds_max=60).level == Level.OK
+    assert machine.check_fsync(Examined(Settings(data_dir=tmp_path)), seconds_max=0).level == Level.WARN
+    assert machine.check_fsync(Examined(Settings(data_dir=tmp_path)), seconds_max=60).level == Level.OK
     assert list(tmp_path.iterdir()) == []
 
 
@@ -157,5 +164,8 @@ def test_a_slow_fsync_is_a_warning(tmp_path: Path) -> None:
     [("/var", True, 0), ("/srv/data", True, 2), ("/srv/data", False, 1), ("/srv/local disk/data", True, 0)],
 )
 def test_a_network_file_system_is_noticed(directory: str, level: int, *, holds_database: bool) -> None:
-    found = machine.check_file_system(Path(directory), holds_database=holds_database, mounts=MOUNTS)
+    settings = Settings(
+        data_dir=Path(directory), database_url="sqlite:///a.db" if holds_database else "postgresql:///a"
+    )
+    (found,) = machine.check_file_systems(Examined(settings), mounts=MOUNTS)
     assert found.level == level

@@ -11,7 +11,7 @@ from muniment.chains.catalogue import Chain
 from muniment.context import Context
 from muniment.evm.address import Address
 from muniment.maintenance.check_chains import Report
-from muniment.maintenance.doctor.findings import Level
+from muniment.maintenance.doctor.findings import Examined, Level
 from muniment.maintenance.doctor.nodes import check_chains, judge_chain, judge_watcher
 from muniment.settings import Settings
 from muniment.storage.database import Transaction
@@ -54,7 +54,7 @@ async def test_a_watcher_waits_for_the_confirmations_of_its_chain_and_leaves_for
             await tx.execute("INSERT INTO chain_progress VALUES (8453, ?, ?)", (settler, block))
 
     await context.database.write(follow)
-    _, watcher = await check_chains(Settings(chains_file=str(file)), context.database, now_s=0)
+    _, watcher = await check_chains(Examined(Settings(chains_file=str(file)), now_s=0, opened=context.database))
     assert (watcher.level, watcher.message) == (Level.OK, "0 blocks behind chain 8453")
 
 
@@ -62,11 +62,13 @@ async def test_a_node_that_cannot_be_reached_fails(context: Context, tmp_path: P
     file = tmp_path / "chains.toml"
     file.write_text('[[chains]]\nid = 8453\nrpc_urls = ["http://127.0.0.1:9/KEY"]\n')
     settings = Settings(chains_file=str(file), allow_private_networks=True)
-    (found,) = await check_chains(settings, context.database, now_s=0)
+    (found,) = await check_chains(Examined(settings, now_s=0, opened=context.database))
     assert (found.check, found.level, "KEY" in str(found)) == ("chain 8453", Level.FAIL, False)
 
 
 @breaks("chains")
 async def test_a_chains_file_that_cannot_be_read_fails(context: Context, tmp_path: Path) -> None:
-    (found,) = await check_chains(Settings(chains_file=str(tmp_path / "none")), context.database, now_s=0)
-    assert (found.check, found.level) == ("chains", Level.FAIL)
+    (found,) = await check_chains(
+        Examined(Settings(chains_file=str(tmp_path / "none")), now_s=0, opened=context.database)
+    )
+    assert found.level == Level.FAIL

@@ -1,4 +1,4 @@
-"""What the doctor says about pins, and about the node that pins."""
+"""The checks of the queue of pins and of the IPFS node."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from breaking import breaks
 from muniment.context import Context
-from muniment.maintenance.doctor.findings import Level
-from muniment.maintenance.doctor.pins import check_pins, judge, judge_unused
+from muniment.maintenance.doctor.findings import Examined, Level
+from muniment.maintenance.doctor.nodes import check_ipfs_node, check_pins, judge_pins, judge_unused
 from muniment.pins.queue import Backlog
 from pin_node import pin_node
 
@@ -27,7 +27,7 @@ HOUR_MS = 3_600_000
     ],
 )
 def test_bundles_that_wait_long_or_fail_are_a_warning(backlog: Backlog, level: Level, message: str) -> None:
-    found = judge(backlog, NOW_MS)
+    found = judge_pins(backlog, NOW_MS)
     assert (found.level, found.message) == (level, message)
 
 
@@ -41,11 +41,12 @@ def test_bundles_that_wait_for_a_node_that_is_not_named_are_a_warning() -> None:
 async def test_a_node_that_answers_is_named_with_its_release(context: Context) -> None:
     with pin_node(authorization="Bearer right") as node:
         settings = replace(context.settings, ipfs_pin_url=node.url, ipfs_pin_authorization="Bearer right")
-        queue, found = await check_pins(settings, context.database, now_ms=NOW_MS)
-        assert queue.level is Level.OK
+        examined = Examined(settings, opened=context.database)
+        assert (await check_pins(examined)).level is Level.OK
+        found = await check_ipfs_node(examined)
         assert (found.level, found.message) == (Level.OK, "it answers, release 0.99.0-test")
         settings = replace(settings, ipfs_pin_authorization="Bearer wrong")
-        _, found = await check_pins(settings, context.database, now_ms=NOW_MS)
+        found = await check_ipfs_node(Examined(settings))
         assert found.level is Level.WARN
         assert found.message == "version answered 403: 403 - Forbidden, you said Bearer ********"
 
@@ -53,5 +54,5 @@ async def test_a_node_that_answers_is_named_with_its_release(context: Context) -
 @breaks("IPFS node")
 async def test_a_node_that_is_away_is_a_warning(context: Context) -> None:
     settings = replace(context.settings, ipfs_pin_url="http://127.0.0.1:9")
-    _, found = await check_pins(settings, context.database, now_ms=NOW_MS)
+    found = await check_ipfs_node(Examined(settings))
     assert (found.level, found.message) == (Level.WARN, "version: unreachable")

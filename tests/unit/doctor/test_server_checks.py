@@ -13,9 +13,14 @@ import asyncpg
 import pytest
 
 from breaking import breaks
-from muniment.maintenance.doctor.database import check_clock, check_migrations
-from muniment.maintenance.doctor.findings import Finding, Level
-from muniment.maintenance.doctor.servers import check_replicas, check_server, judge
+from muniment.maintenance.doctor.database import (
+    check_clock,
+    check_migrations,
+    check_replicas,
+    check_server,
+    judge_server,
+)
+from muniment.maintenance.doctor.findings import Examined, Finding, Level
 from muniment.settings import Settings
 from muniment.storage import open_database
 from muniment.storage.database import Database
@@ -31,6 +36,10 @@ def level_of(findings: list[Finding]) -> dict[str, str]:
     return {found.check: found.message for found in findings if found.level}
 
 
+def server(url: str) -> Examined:
+    return Examined(Settings(database_url=url))
+
+
 @pytest.fixture
 async def opened(postgres_url: str) -> AsyncIterator[Database]:
     database = open_database(postgres_url, data_dir=Path())
@@ -43,35 +52,35 @@ async def through(url: str, rewrite: Callable[[bytes], bytes]) -> list[Finding]:
     parts = urlsplit(url)
     assert parts.port is not None
     async with rewriting_proxy(parts.port, rewrite) as port:
-        return await check_server(url.replace(f":{parts.port}/", f":{port}/"))
+        return await check_server(server(url.replace(f":{parts.port}/", f":{port}/")))
 
 
 async def test_a_healthy_server_has_no_finding(postgres_url: str, opened: Database) -> None:
     assert level_of(await through(postgres_url, lambda piece: piece)) == {}
-    assert (await check_migrations(opened)).level == Level.OK
+    assert (await check_migrations(Examined(Settings(), opened=opened))).level == Level.OK
 
 
 async def test_a_database_without_migrations_fails_with_the_command(cluster: Cluster, tmp_path: Path) -> None:
     database = open_database(await cluster.create_database("unmigrated_for_doctor"), data_dir=tmp_path)
-    found = await check_migrations(database)
+    found = await check_migrations(Examined(Settings(), opened=database))
     await database.close()
     assert (found.level, found.remedy) == (Level.FAIL, "muniment migrate")
 
 
 @breaks("server")
 async def test_a_server_that_does_not_answer_fails() -> None:
-    assert list(level_of(await check_server(NOWHERE))) == ["server"]
+    assert list(level_of(await check_server(server(NOWHERE)))) == ["server"]
 
 
 async def test_a_read_only_server_fails(postgres_url: str) -> None:
-    found = level_of(await check_server(f"{postgres_url}?default_transaction_read_only=on"))
+    found = level_of(await check_server(server(f"{postgres_url}?default_transaction_read_only=on")))
     assert found == {"rights": "the server takes no writes: default_transaction_read_only is on"}
 
 
 async def test_a_role_without_rights_fails_with_the_tables(cluster: Cluster, postgres_url: str) -> None:
     await cluster.execute("DROP ROLE IF EXISTS stranger")
     await cluster.execute("CREATE ROLE stranger LOGIN")
-    found = level_of(await check_server(postgres_url.replace("//muniment@", "//stranger@")))
+    found = level_of(await check_server(server(postgres_url.replace("//muniment@", "//stranger@"))))
     await cluster.execute("DROP ROLE stranger")
     assert found["rights"].startswith("this user may not use ")
     assert "triggers" in found["rights"]
@@ -89,13 +98,13 @@ async def test_a_role_needs_no_rights_to_tables_of_others_and_only_reads_the_lis
         await cluster.execute(statement, name)
     servant = postgres_url.replace("//muniment@", "//servant@")
     try:
-        assert level_of(await check_server(servant)) == {"rights": "this user may not use row_numbers"}
+        assert level_of(await check_server(server(servant))) == {"rights": "this user may not use row_numbers"}
         await cluster.execute("GRANT USAGE ON SEQUENCE row_numbers TO servant", name)
-        assert level_of(await check_server(servant)) == {}
+        assert level_of(await check_server(server(servant))) == {}
         await cluster.execute("REVOKE SELECT ON schema_migrations FROM servant", name)
-        assert level_of(await check_server(servant)) == {"rights": "this user may not use schema_migrations"}
+        assert level_of(await check_server(server(servant))) == {"rights": "this user may not use schema_migrations"}
         database = open_database(servant, data_dir=Path())
-        found = await check_migrations(database)
+        found = await check_migrations(Examined(Settings(), opened=database))
         await database.close()
         assert found.message == "the database refuses this role: grant it the rights that `muniment doctor` names"
     finally:
@@ -117,7 +126,9 @@ async def test_a_pooler_that_forgets_the_durability_fails(postgres_url: str) -> 
 
     found = level_of(await through(f"{postgres_url}?synchronous_commit=off", only_this_transaction))
     assert found == {"session settings": "synchronous_commit is off"}
-    assert level_of(await check_server(f"{postgres_url}?synchronous_commit=off")) == {}  # the service sets it itself
+    assert (
+        level_of(await check_server(server(f"{postgres_url}?synchronous_commit=off"))) == {}
+    )  # the service sets it itself
 
 
 @breaks("pooler")
@@ -142,15 +153,15 @@ async def test_an_old_transaction_and_used_up_connections_are_warnings(postgres_
     await idle.close()
     assert state.oldest_transaction_s >= 0.2
     assert 2 <= state.connections < state.connections_max
-    faults = judge(replace(state, oldest_transaction_s=61, connections=state.connections_max))
+    faults = judge_server(replace(state, oldest_transaction_s=61, connections=state.connections_max))
     assert list(level_of(faults)) == ["connections", "transactions"]
-    assert list(level_of(judge(replace(state, is_standby=True)))) == ["rights"]
+    assert list(level_of(judge_server(replace(state, is_standby=True)))) == ["rights"]
 
 
 @breaks("clock")
 @pytest.mark.parametrize(("ahead_s", "level"), [(0, 0), (30, 1), (-30, 1), (3600, 2)])
 async def test_a_clock_that_differs_from_the_servers_is_noticed(opened: Database, ahead_s: int, level: int) -> None:
-    found = await check_clock(opened, int((time.time() + ahead_s) * 1000))
+    found = await check_clock(Examined(Settings(), now_s=time.time() + ahead_s, opened=opened))
     assert found.level == level
     assert level == 0 or ("ahead of" if ahead_s > 0 else "behind") in found.message
 
@@ -158,7 +169,7 @@ async def test_a_clock_that_differs_from_the_servers_is_noticed(opened: Database
 @breaks("replica")
 async def test_replicas_that_do_not_answer_or_are_none_are_warnings(postgres_url: str) -> None:
     settings = Settings(database_url=postgres_url, database_read_urls=f"{postgres_url},{NOWHERE}", replica_lag_s_max=1)
-    found = level_of(await check_replicas(settings))
+    found = level_of(await check_replicas(Examined(settings)))
     assert found["replica 1"].endswith("or is no replica of it")
     assert found["replica 2"].startswith("the database cannot be reached")
 
@@ -169,14 +180,14 @@ async def test_a_replica_that_stops_replaying_is_a_warning(cluster: Cluster, pos
             database_url=postgres_url, database_read_urls=replica.url(urlsplit(postgres_url).path[1:]),
             replica_lag_s_max=3,
         )  # fmt: skip
-        assert level_of(await check_replicas(settings)) == {}
+        assert level_of(await check_replicas(Examined(settings))) == {}
         await replica.execute("SELECT pg_wal_replay_pause()")
         for statement in ("CREATE TABLE moved_on (id int)", "DROP TABLE moved_on"):
             await cluster.execute(statement)
-        assert list(level_of(await check_replicas(settings))) == ["replica 1"]
+        assert list(level_of(await check_replicas(Examined(settings)))) == ["replica 1"]
 
 
 async def test_a_replica_of_another_primary_is_a_warning(cluster: Cluster) -> None:
     with cluster.replica() as replica, Cluster() as other:  # a new server has written less than the other
         settings = Settings(database_url=other.url(), database_read_urls=replica.url(), replica_lag_s_max=3)
-        assert list(level_of(await check_replicas(settings))) == ["replica 1"]
+        assert list(level_of(await check_replicas(Examined(settings)))) == ["replica 1"]

@@ -1,4 +1,4 @@
-"""What the doctor says about the witnesses of the transparency log."""
+"""The checks of the witnesses of the transparency log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from breaking import breaks
 from conftest import Clock
 from muniment.context import Context
-from muniment.maintenance.doctor.findings import Level
-from muniment.maintenance.doctor.witnesses import check_witnesses
+from muniment.maintenance.doctor.examination import CHECKS
+from muniment.maintenance.doctor.findings import Examined, Finding, Level
+from muniment.maintenance.doctor.log import check_witnesses
 from muniment.settings import Settings
 from muniment.tlog.checkpoints import Checkpoint
 from muniment.tlog.keys import keys_of_log
@@ -47,16 +48,22 @@ async def sign(context: Context, clock: Clock) -> None:
     await integrator.close()
 
 
-async def test_a_log_without_a_policy_has_no_finding(context: Context) -> None:
-    assert await check_witnesses(replace(context.settings, tlog_policy=""), context.database) == []
-    assert await check_witnesses(replace(context.settings, tlog="off"), context.database) == []
+async def check(context: Context) -> list[Finding]:
+    return await check_witnesses(Examined(context.settings, opened=context.database))
 
 
-async def test_what_a_witness_has_is_shown(context: Context, clock: Clock) -> None:
-    (found,) = await check_witnesses(context.settings, context.database)
+def test_a_log_without_a_policy_has_no_finding(settings: Settings) -> None:
+    (row,) = [each for each in CHECKS if each.name == "witnesses"]
+    assert row.applies_to(Examined(settings))
+    assert not row.applies_to(Examined(replace(settings, tlog_policy="")))
+    assert not row.applies_to(Examined(replace(settings, tlog="off")))
+
+
+async def test_the_checkpoint_of_a_witness_is_shown(context: Context, clock: Clock) -> None:
+    (found,) = await check(context)
     assert (found.level, found.message) == (Level.OK, "not asked: the transparency log has not begun")
     await sign(context, clock)
-    (found,) = await check_witnesses(context.settings, context.database)
+    (found,) = await check(context)
     assert (found.check, found.level) == ("witness w1", Level.OK)
     assert found.message == "it has 2 entries of the log, and the database 2"
 
@@ -67,17 +74,17 @@ async def test_a_witness_that_does_not_answer_or_knows_another_tree_is_found(
 ) -> None:
     await sign(context, clock)
     site.shows_checkpoints = False
-    (found,) = await check_witnesses(context.settings, context.database)
+    (found,) = await check(context)
     assert (found.level, found.message) == (Level.WARN, "it answers, and shows no checkpoint of this log")
     site.shows_checkpoints = True
     for size, why in ((7, ""), (2, "; the stored tree does not begin with the 2 entries that were signed")):
         site.notes[LOG.name] = sign_note(Checkpoint(LOG.name, size, bytes(32)).text, KEYS, 1)
-        (found,) = await check_witnesses(context.settings, context.database)
+        (found,) = await check(context)
         assert found.level is Level.FAIL
         assert found.message == f"it has {size} entries of the log, and the database 2{why}"
     policy = Path(context.settings.tlog_policy)
     policy.write_text(f"witness w1 {site.key.verifier.text} http://127.0.0.1:9\nquorum w1\n")
-    (found,) = await check_witnesses(context.settings, context.database)
+    (found,) = await check(context)
     assert (found.level, found.message) == (Level.WARN, "ConnectError")
 
 
@@ -86,10 +93,10 @@ async def test_a_policy_of_no_use_is_found(context: Context, clock: Clock, site:
     await sign(context, clock)
     policy = Path(context.settings.tlog_policy)
     policy.write_text(f"witness w1 {site.key.verifier.text}\nquorum none\n")
-    (found,) = await check_witnesses(context.settings, context.database)
+    (found,) = await check(context)
     assert (found.level, found.message) == (Level.WARN, "no witness of the policy has a URL")
     policy.write_text("quorum other\n")
-    (found,) = await check_witnesses(context.settings, context.database)
+    (found,) = await check(context)
     assert found.level is Level.FAIL
     assert found.message.endswith(
         "line 1 of the policy: the quorum is `none`, or a witness or a group of an earlier line"

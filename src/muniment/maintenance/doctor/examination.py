@@ -1,180 +1,170 @@
-"""The whole examination: groups of checks at the same time, with one deadline for all."""
+"""`muniment doctor`: the table of all checks, and their run with one deadline.
+
+To add a check, write a function of `Examined` and add its row to `CHECKS`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from inspect import isawaitable
+from typing import Final, NamedTuple
 
-from muniment.app import directories_of
-from muniment.blocks import block_directory
 from muniment.errors import DatabaseUnavailable
-from muniment.maintenance import databases
-from muniment.maintenance.doctor import contents, database, files, machine, nodes, servers
-from muniment.maintenance.doctor.backups import check_backup
-from muniment.maintenance.doctor.daemon import in_daemon
-from muniment.maintenance.doctor.findings import Finding, fail
-from muniment.maintenance.doctor.front import check_front
-from muniment.maintenance.doctor.log import check_log
-from muniment.maintenance.doctor.pins import check_pins
-from muniment.maintenance.doctor.witnesses import check_witnesses
+from muniment.maintenance.doctor import database, front, log, machine, nodes
+from muniment.maintenance.doctor.findings import Examined, Finding, Findings, fail
+from muniment.storage import open_database
 
-if TYPE_CHECKING:
-    from muniment.settings import Settings
-    from muniment.storage.database import Database
-
-# An operator waits for ten seconds. A busy machine takes up to three of them to start the command.
+# The promise is ten seconds. A busy machine takes up to three of them to start the command.
 SECONDS_MAX: Final = 7.0
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to examine: the settings, and if the operator names them, the URL for clients and a backup's directory."""
+class Check(NamedTuple):
+    """A row of the table.
 
-    settings: Settings
-    url: str = ""
-    backup: Path | None = None
-
-
-# The checks of one place: they append their findings one by one, at the time in Unix seconds.
-Group = Callable[[Request, float, list[Finding]], Awaitable[None]]
-
-
-def examine(request: Request, *, seconds_max: float = SECONDS_MAX) -> tuple[list[Finding], bool]:
-    """The findings, group by group, and whether all checks have ended.
-
-    A group that has not ended after `seconds_max` fails; what its checks found until then is kept.
+    The groups run at the same time, and the checks of a group one after another. `check` runs in a thread; if its
+    result is awaitable, it is awaited in the event loop. A finding that has no name gets the name of its row.
     """
-    groups: dict[str, Group] = {"machine": _check_machine, "database": _check_database}
-    if request.url:
-        groups["service"] = _check_service
-    found: dict[str, list[Finding]] = {name: [] for name in groups}
-    ended: set[str] = set()
+
+    group: str
+    name: str
+    applies_to: Callable[[Examined], object]
+    check: Callable[[Examined], Findings | Awaitable[Findings]]
+
+
+def _always(_: Examined) -> bool:
+    return True
+
+
+def _on_sqlite(examined: Examined) -> bool:
+    return examined.settings.database_url.startswith("sqlite:")
+
+
+def _on_postgres(examined: Examined) -> bool:
+    return examined.settings.database_url.startswith("postgres")
+
+
+def _pins(examined: Examined) -> bool:
+    return bool(examined.settings.ipfs_pin_url)
+
+
+def _is_witnessed(examined: Examined) -> bool:
+    return examined.settings.tlog != "off" and bool(examined.settings.tlog_policy)
+
+
+def _has_url(examined: Examined) -> bool:
+    return bool(examined.url)
+
+
+CHECKS: Final = (
+    Check("machine", "interpreter", _always, machine.check_interpreter),
+    Check("machine", "libraries", _always, machine.check_libraries),
+    Check("machine", "descriptors", _always, machine.check_descriptors),
+    Check("machine", "secrets", _always, machine.check_secrets),
+    Check("machine", "data directory", _always, machine.check_modes),
+    Check("machine", "proxies", _always, machine.check_proxies),
+    Check("machine", "disk", _always, machine.check_space),
+    Check("machine", "inodes", _always, machine.check_inodes),
+    Check("machine", "fsync", _always, machine.check_fsync),
+    Check("machine", "file system", _always, machine.check_file_systems),
+    Check("machine", "write-ahead log", _on_sqlite, machine.check_write_ahead_log),
+    Check("machine", "rights", _on_sqlite, machine.check_file_rights),
+    Check("machine", "backup", _always, machine.check_backup),
+    Check("machine", "disk reserve", _always, machine.check_reserves),
+    Check("database", "database", _always, database.check_migrations),
+    Check("server", "server", _on_postgres, database.check_server),
+    Check("server", "replica", _on_postgres, database.check_replicas),
+    Check("records", "clock", _always, database.check_clock),
+    Check("records", "signature", _always, database.check_signature),
+    Check("records", "pins", _always, nodes.check_pins),
+    Check("blocks", "blocks", _always, database.check_blocks),
+    Check("chains", "chains", _always, nodes.check_chains),
+    Check("IPFS node", "IPFS node", _pins, nodes.check_ipfs_node),
+    Check("log", "transparency log", _always, log.check_log),
+    Check("log", "witnesses", _is_witnessed, log.check_witnesses),
+    Check("service", "service", _has_url, front.check_service),
+)
+# Groups that need the database. They start when the checks of the group `database` have found no fault.
+_AFTER_DATABASE: Final = frozenset({"records", "blocks", "chains", "IPFS node", "log"})
+
+
+@dataclass(slots=True)
+class _Group:
+    """Checks that run one after another: the first of `left` is running."""
+
+    left: list[Check] = field(default_factory=list[Check])
+    found: list[Finding] = field(default_factory=list[Finding])
+    has_started: bool = False
+
+    async def run(self, examined: Examined) -> None:
+        self.has_started = True
+        while self.left:
+            self.found += await _findings_of(self.left[0], examined)
+            del self.left[0]
+
+    def unfinished(self, seconds_max: float) -> list[Finding]:
+        """The finding about the check that has not ended, and about the checks after it."""
+        names = [each.name for each in self.left] if self.has_started else []
+        if not names:
+            return []
+        rest = f", and these checks did not run: {', '.join(names[1:])}" if names[1:] else ""
+        message = f"the check did not end within {seconds_max:g} s{rest}"
+        return [fail(message, "find out why it hangs: a disk, a server or the network", check=names[0])]
+
+
+def examine(
+    examined: Examined, *, checks: Iterable[Check] = CHECKS, seconds_max: float = SECONDS_MAX
+) -> tuple[list[Finding], bool]:
+    """Run the checks that apply. Return the findings, group by group, and whether all checks have ended."""
+    groups: dict[str, _Group] = {}
+    for each in checks:
+        if each.applies_to(examined):
+            groups.setdefault(each.group, _Group()).left.append(each)
 
     def run() -> None:
-        asyncio.run(_examine(request, groups, found, ended))
+        asyncio.run(_examine(examined, groups))
 
-    # The event loop has a thread of its own, because a file system or a driver may hold up even its end.
+    # The event loop has a thread of its own, because a file system or a driver may block it.
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds_max)
-    findings: list[Finding] = []
-    for name in groups:
-        findings += found[name]
-        if name not in ended:
-            findings.append(fail(name, f"its checks did not end within {seconds_max:g} s", "look why it hangs"))
+    findings = [each for group in groups.values() for each in [*group.found, *group.unfinished(seconds_max)]]
     return findings, not thread.is_alive()
 
 
-async def _examine(
-    request: Request, groups: Mapping[str, Group], found: Mapping[str, list[Finding]], ended: set[str]
-) -> None:
-    now_s = time.time()
-
-    async def run(name: str) -> None:
-        await _guarded(name, groups[name](request, now_s, found[name]), found[name])
-        ended.add(name)
-
-    await asyncio.gather(*(run(name) for name in groups))
+async def _examine(examined: Examined, groups: Mapping[str, _Group]) -> None:
+    independent = [group for name, group in groups.items() if name not in _AFTER_DATABASE and name != "database"]
+    await asyncio.gather(_examine_database(examined, groups), *(group.run(examined) for group in independent))
 
 
-async def _guarded(name: str, check: Awaitable[None], found: list[Finding]) -> None:
-    """Make a check. A mistake in it is a finding, and the other checks go on."""
+async def _examine_database(examined: Examined, groups: Mapping[str, _Group]) -> None:
+    settings, first = examined.settings, groups["database"]
     try:
-        await check
-    except Exception as error:  # noqa: BLE001 - the doctor works where other programs do not
-        remedy = "tell the makers of muniment, with the release and this line"
-        found.append(fail(name, f"a check ended with {type(error).__name__}", remedy))
-
-
-async def _check_machine(request: Request, now_s: float, found: list[Finding]) -> None:
-    await in_daemon(partial(_look_at_machine, request, now_s, found))
-
-
-def _look_at_machine(request: Request, now_s: float, found: list[Finding]) -> None:
-    settings = request.settings
-    directory, is_sqlite = settings.data_dir, settings.database_url.startswith("sqlite:")
-    found.append(machine.check_interpreter())
-    found.append(machine.check_libraries())
-    found.append(machine.check_descriptors(settings.connections_max))
-    found.append(files.check_secrets(settings))
-    found.append(files.check_modes(settings))
-    found.append(files.check_proxies(settings, request.url))
-    found += machine.check_space(directory)
-    found.append(machine.check_fsync(directory))
-    found.append(machine.check_file_system(directory, holds_database=is_sqlite))
-    if is_sqlite:
-        found += files.check_log(settings)
-        found += database.check_file_rights(settings)
-    found.append(check_backup(settings, request.backup, now_s=now_s))
-    found += check_reserves(settings)
-    blocks = None
-    with suppress(ValueError):  # the check of the blocks says what is wrong with the setting
-        blocks = block_directory(settings.blocks_url, directory)
-    if blocks is not None and not blocks.is_relative_to(directory):
-        found += [*machine.check_space(blocks), machine.check_file_system(blocks, holds_database=False)]
-
-
-def check_reserves(settings: Settings) -> list[Finding]:
-    """The reserve of each disk that the service looks at. One that a directory is not on yet is left out there too."""
-    by_disk: dict[int, Path] = {}
-    with suppress(ValueError):  # the check of the blocks says what is wrong with the setting
-        for directory in directories_of(settings):
-            with suppress(OSError):
-                by_disk.setdefault(directory.stat().st_dev, directory)
-    return [machine.check_reserve(each) for each in by_disk.values()]
-
-
-async def _check_database(request: Request, now_s: float, found: list[Finding]) -> None:
-    try:
-        async with databases.opened(request.settings) as opened:
-            await _check_opened(request.settings, opened, now_s, found)
+        opened = open_database(settings.database_url, data_dir=settings.data_dir)
     except (DatabaseUnavailable, ValueError) as error:
-        found.append(fail("database", str(error), "look at the setting, the file, its mode and its disk"))
+        remedy = "look at the setting, the file, its mode and its disk"
+        first.found.append(fail(str(error), remedy, check="database"))
+        return
+    examined = replace(examined, opened=opened)
+    try:
+        await first.run(examined)
+        if not any(each.level for each in first.found):
+            await asyncio.gather(*(group.run(examined) for name, group in groups.items() if name in _AFTER_DATABASE))
+    finally:
+        await opened.close()
 
 
-async def _check_opened(settings: Settings, opened: Database, now_s: float, found: list[Finding]) -> None:
-    migrations, servers_found, replicas_found = await asyncio.gather(
-        database.check_migrations(opened), _check_servers(settings), servers.check_replicas(settings)
-    )
-    found += [migrations, *servers_found, *replicas_found]
-    if migrations.level:
-        return  # the other checks would only repeat it
-    found.append(await database.check_clock(opened, int(now_s * 1000)))
-    found.append(await contents.check_signature(opened))
-
-    async def check_blocks() -> None:
-        found.append(await contents.check_blocks(settings, opened))
-
-    async def check_nodes() -> None:
-        found.extend(await nodes.check_chains(settings, opened, now_s=now_s))
-
-    async def check_queue() -> None:
-        found.extend(await check_pins(settings, opened, now_ms=int(now_s * 1000)))
-
-    async def look_at_log() -> None:
-        found.append(await check_log(settings, opened, now_ms=int(now_s * 1000)))
-
-    async def ask_witnesses() -> None:
-        found.extend(await check_witnesses(settings, opened))
-
-    await asyncio.gather(
-        _guarded("transparency log", look_at_log(), found),
-        _guarded("blocks", check_blocks(), found), _guarded("chains", check_nodes(), found),
-        _guarded("pins", check_queue(), found), _guarded("witnesses", ask_witnesses(), found),
-    )  # fmt: skip
-
-
-async def _check_servers(settings: Settings) -> list[Finding]:
-    is_sqlite = settings.database_url.startswith("sqlite:")
-    return [] if is_sqlite else await servers.check_server(settings.database_url)
-
-
-async def _check_service(request: Request, now_s: float, found: list[Finding]) -> None:
-    await check_front(request.url, now_s=now_s, found=found)
+async def _findings_of(row: Check, examined: Examined) -> list[Finding]:
+    """The findings of one check. An unexpected error is a finding, and the other checks go on."""
+    try:
+        outcome = await asyncio.to_thread(row.check, examined)
+        found = await outcome if isawaitable(outcome) else outcome
+    except Exception as error:  # noqa: BLE001 - the doctor runs where other programs fail
+        found = fail(
+            f"the check ended with {type(error).__name__}",
+            "report it to the makers of muniment, with the release and this line",
+        )
+    listed = [found] if isinstance(found, Finding) else found
+    return [each if each.check else replace(each, check=row.name) for each in listed]

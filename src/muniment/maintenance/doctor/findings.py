@@ -1,17 +1,20 @@
-"""A finding: what one check saw, how bad it is, and what an operator does about it."""
+"""A finding: the result of one check, its severity and its remedy."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from muniment.settings import Settings
+from muniment.storage.database import Database
 
 
 class Level(IntEnum):
-    """How bad a finding is. The number is the exit status of the command."""
+    """The severity of a finding. The number is the exit status of the command."""
 
     OK = 0
     WARN = 1
@@ -20,15 +23,15 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the check `check` saw, on one line. `remedy` is empty when nothing is to be done."""
+    """One line of the report. `check` is empty for the name in the table; `remedy` is empty without a fault."""
 
-    check: str
     level: Level
     message: str
     remedy: str = ""
+    check: str = ""
 
     def __str__(self) -> str:
-        """Two lines at most: the finding, and below it the remedy."""
+        """The finding, and the remedy on a second line."""
         below = f"\n      {self.remedy}" if self.remedy else ""
         return f"{self.level.name.lower():<4}  {self.check}: {self.message}{below}"
 
@@ -42,19 +45,48 @@ class Finding:
         }
 
 
-def ok(check: str, message: str) -> Finding:
+Findings: TypeAlias = Finding | Sequence[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """The registry to examine: settings, URL for clients and directory of backups, both if the operator names them.
+
+    `now_s` is Unix time in seconds. The examination sets `opened` before the checks of the database.
+    """
+
+    settings: Settings
+    url: str = ""
+    backup: Path | None = None
+    now_s: float = field(default_factory=time.time)
+    opened: Database | None = None
+
+    @property
+    def database(self) -> Database:
+        """The open database."""
+        if self.opened is None:
+            raise RuntimeError("the database is not open")
+        return self.opened
+
+    @property
+    def now_ms(self) -> int:
+        """Unix time in milliseconds."""
+        return int(self.now_s * 1000)
+
+
+def ok(message: str, *, check: str = "") -> Finding:
     """A finding without a fault."""
-    return Finding(check, Level.OK, message)
+    return Finding(Level.OK, message, check=check)
 
 
-def warn(check: str, message: str, remedy: str) -> Finding:
-    """A finding that will hurt later, or under load."""
-    return Finding(check, Level.WARN, message, remedy)
+def warn(message: str, remedy: str, *, check: str = "") -> Finding:
+    """A finding that will cause harm later, or under load."""
+    return Finding(Level.WARN, message, remedy, check)
 
 
-def fail(check: str, message: str, remedy: str) -> Finding:
-    """A finding that stops the service, or endangers what is stored."""
-    return Finding(check, Level.FAIL, message, remedy)
+def fail(message: str, remedy: str, *, check: str = "") -> Finding:
+    """A finding that stops the service, or endangers stored data."""
+    return Finding(Level.FAIL, message, remedy, check)
 
 
 def status_of(findings: Iterable[Finding]) -> int:

@@ -1,53 +1,95 @@
-"""The check of the transparency log."""
+"""Checks of the transparency log, and of its witnesses: whether they answer, and their checkpoints of the log."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from muniment.errors import Refusal
-from muniment.maintenance.doctor.findings import Finding, ok, warn
+from muniment.maintenance.doctor.findings import Finding, fail, ok, warn
+from muniment.tlog.keys import parse_verifier_key
 from muniment.tlog.sequencing import opening, store
+from muniment.tlog.sequencing.checking import check_beginning
 from muniment.tlog.sequencing.times import signed_at_ms
+from muniment.tlog.witnessing.knowing import known_checkpoints
+from muniment.tlog.witnessing.policies import read_policy
 
 if TYPE_CHECKING:
-    from muniment.settings import Settings
+    from muniment.maintenance.doctor.findings import Examined
     from muniment.storage.database import Database
     from muniment.tlog.sequencing.store import Epoch
+    from muniment.tlog.witnessing.asking import Known
 
-# A log that does not grow is signed every minute for its time.
+# A log without new entries is signed every minute.
 _LATE_MS: Final = 300_000
-_STATUS: Final = "`muniment tlog status` says more"
+_STATUS: Final = "see `muniment tlog status`"
+_UNKNOWN: Final = "http-404"
 
 
-async def check_log(settings: Settings, database: Database, *, now_ms: int) -> Finding:
-    """Whether the log grows and is signed."""
+async def check_log(examined: Examined) -> Finding:
+    """Whether the transparency log grows and is signed."""
+    settings, database = examined.settings, examined.database
     if settings.tlog == "off":
-        return ok("transparency log", "it is off")
+        return ok("it is off")
     try:
         epoch = await store.newest(database)
     except Refusal as refusal:
-        return warn("transparency log", refusal.detail, "look at the database")
+        return warn(refusal.detail, "look at the database")
     if epoch is None:
         if database.visible_before and not settings.tlog_key:
-            return warn(
-                "transparency log", "it cannot begin: no key is at hand here", "set MUNIMENT_TLOG_KEY for the service"
-            )
-        return ok("transparency log", "it begins when the service runs")
-    return judge(epoch, now_ms)
+            return warn("it cannot begin: it has no key here", "set MUNIMENT_TLOG_KEY for the service")
+        return ok("it begins when the service runs")
+    return judge_log(epoch, examined.now_ms)
 
 
-def judge(epoch: Epoch, now_ms: int) -> Finding:
+def judge_log(epoch: Epoch, now_ms: int) -> Finding:
     """The finding about the newest epoch."""
     if epoch.state == "halted":
-        remedy = f"find out what was shown to others, then `muniment tlog resume` or `begin`; {_STATUS}"
-        return warn("transparency log", f"it is halted: {epoch.why}", remedy)
+        remedy = f"find out which checkpoints others have seen, then `muniment tlog resume` or `begin`; {_STATUS}"
+        return warn(f"it is halted: {epoch.why}", remedy)
     if epoch.state == "frozen":
-        return warn(
-            "transparency log", "it is frozen: new records are not logged", "`muniment tlog resume` lets it go on"
-        )
+        return warn("it is frozen: new records are not logged", "run `muniment tlog resume` to continue it")
     at_ms = signed_at_ms(epoch)
     if now_ms - (epoch.opened_at_ms if at_ms is None else at_ms) > _LATE_MS:
         remedy = f"look whether the service runs, and at its log: it needs the key; {_STATUS}"
-        return warn("transparency log", f"{epoch.origin} was not signed for five minutes", remedy)
+        return warn(f"{epoch.origin} was not signed for five minutes", remedy)
     name = "under a random name, which nobody can follow" if opening.is_generated(epoch.origin) else epoch.origin
-    return ok("transparency log", f"{epoch.note_size} entries are signed, {name}")
+    return ok(f"{epoch.note_size} entries are signed, {name}")
+
+
+async def check_witnesses(examined: Examined) -> list[Finding]:
+    """A finding for each witness of the policy that has a URL."""
+    database = examined.database
+    try:
+        policy = read_policy(examined.settings)
+    except ValueError as error:
+        return [fail(str(error), "repair the file that MUNIMENT_TLOG_POLICY names")]
+    try:
+        epoch = await store.newest(database)
+        if policy is None or epoch is None:
+            return [ok("not asked: the transparency log has not begun")]
+        found = await known_checkpoints(policy, epoch.origin, parse_verifier_key(epoch.vkey))
+        if not found:
+            return [warn("no witness of the policy has a URL", "add the URLs to the file of the policy")]
+        return [await _judge_witness(database, known) for known in found]
+    except Refusal as refusal:
+        return [warn(refusal.detail, "look at the database")]
+
+
+async def _judge_witness(database: Database, known: Known) -> Finding:
+    """The finding about one witness. The log is read again, because it may have grown meanwhile."""
+    check, signed, epoch = f"witness {known.witness}", known.checkpoint, await store.newest(database)
+    if signed is None or epoch is None:
+        if known.detail == _UNKNOWN:
+            remedy = "give its operator the origin and the key of the log; some witnesses show no checkpoints"
+            return warn("it answers, and shows no checkpoint of this log", remedy, check=check)
+        remedy = "look at the URL in the policy, or ask the operator of the witness"
+        return warn(known.detail, remedy, check=check)
+    shown = f"it has {signed.size} entries of the log, and the database {epoch.size}"
+    try:
+        if signed.size <= epoch.size:
+            await check_beginning(database, epoch, signed)
+            return ok(shown, check=check)
+    except ValueError as error:
+        shown = f"{shown}; {error}"
+    remedy = "the database is older than this checkpoint, or another one: restore its newest state"
+    return fail(shown, remedy, check=check)
