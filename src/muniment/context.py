@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from muniment.errors import NotReady
 from muniment.http.admission import ClientAddresses
 from muniment.http.request import Request
+from muniment.ipfs.unixfs import PROFILES
 
 if TYPE_CHECKING:
     from muniment.blocks.store import BlockStore
@@ -29,6 +31,24 @@ if TYPE_CHECKING:
 FindInputs = Callable[[bytes], Awaitable[Mapping[str, str] | None]]
 
 
+async def _not_serving() -> tuple[str, ...]:
+    raise NotReady("this process does not serve")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """The parts of a context that only a serving process has."""
+
+    # The `Hub` of the feed, for streams and long polls, and the `Tail` of the transparency log; types unknown here.
+    hub: object = None
+    log_tail: object = None
+    is_stopping: Callable[[], bool] = bool
+    # Sets the gauges that are read from elsewhere, before GET /metrics is answered.
+    look_at_gauges: Callable[[], Awaitable[object]] = _not_serving
+    # Raises `NotReady` unless requests can be served; returns notes. Results are shared by frequent calls.
+    check_ready: Callable[[], Awaitable[tuple[str, ...]]] = _not_serving
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Everything outside the code: stores, chains, settings, secrets, the clock and chance."""
@@ -47,9 +67,6 @@ class Context:
     disk: DiskReserve
     metrics: Metrics
     blocks: BlockStore
-    # Raises `NotReady` unless the block store takes uploads; results are shared by frequent calls.
-    check_blocks: Callable[[], Awaitable[None]]
-    profile: Profile
     chains: Mapping[int, Chain]
     secrets: Callable[[], tuple[bytes, ...]]
     # The trusted time. New dated records are refused while the clock is in doubt.
@@ -60,17 +77,14 @@ class Context:
     outgoing: Outgoing
     # Requests to receivers of webhooks, whose slowness delays no other request.
     outgoing_webhooks: Outgoing
-    # The `Hub` of the feed, for streams and long polls; its type is unknown here. None outside a serving process.
-    hub: object
-    # The `Tail` of the transparency log, likewise.
-    log_tail: object
     # Makes the spans of this process; None while traces are off.
     tracer: Tracer | None
-    is_stopping: Callable[[], bool]
-    # Sets the gauges that are read from elsewhere, before GET /metrics is answered.
-    look_at_gauges: Callable[[], Awaitable[object]]
-    # Raises `NotReady` unless requests can be served; returns notes. Results are shared by frequent calls.
-    check_ready: Callable[[], Awaitable[tuple[str, ...]]]
+    serving: Serving = Serving()
+
+    @property
+    def profile(self) -> Profile:
+        """The UnixFS profile of new bundles."""
+        return PROFILES[self.settings.unixfs_profile]
 
     def client(self, request: Request) -> str:
         """The client address of a request."""

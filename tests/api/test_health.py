@@ -127,9 +127,9 @@ async def test_at_sigterm_it_is_not_ready_and_the_server_stops_after_the_delay(
     application = Application(context)
     assert threading.current_thread() is threading.main_thread()
     async with lifespan(application):
-        assert not application.context.is_stopping()
+        assert not application.context.serving.is_stopping()
         signal.raise_signal(signal.SIGTERM)
-        assert application.context.is_stopping()
+        assert application.context.serving.is_stopping()
         assert stopped == []
         await asyncio.sleep(0.05)
         assert stopped == [signal.SIGTERM]

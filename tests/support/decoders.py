@@ -639,7 +639,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "http._pieces split",
             "http._PATH_PARAMETER compile",
             "http._described sub",
-            "http._prose sub",
+            "http._prose split",
             "http.header_fields split",
             "http._answers split",
             "http._tag split",

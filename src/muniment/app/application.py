@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import multiprocessing
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from muniment.app.observing import Observer
 from muniment.app.operations import OPERATIONS
-from muniment.app.readiness import Readiness
+from muniment.app.readiness import Readiness, checks_of
 from muniment.app.scrape import MachineGauges
 from muniment.app.timekeeping import Timekeeper
 from muniment.app.wiring import build_context
 from muniment.auth.nonces import forget_nonces
 from muniment.console.pages import OPERATIONS as CONSOLE
-from muniment.context import Context
+from muniment.context import Context, Serving
 from muniment.errors import Unavailable
 from muniment.feed.hub import Hub
 from muniment.feed.reading import remove_old
@@ -45,6 +45,7 @@ from muniment.pins.worker import Pinner
 from muniment.settings import load_settings
 from muniment.storage.sql import SWEPT_PER_BATCH
 from muniment.tlog.sequencing.integrator import Integrator
+from muniment.tlog.serving.tail import Tail
 from muniment.triggers.store import mark_ended
 from muniment.webhooks.deliverer import Deliverer
 from muniment.webhooks.managing import are_on, remove_unconfirmed
@@ -93,13 +94,13 @@ class Application(AsgiAdapter):
         """
         self._sweeps = sweeps
         self._sweep_seconds = sweep_seconds
-        readiness, machine = Readiness(), MachineGauges(time.monotonic)
+        readiness, machine = Readiness(checks_of(context.blocks)), MachineGauges(time.monotonic)
         self.hub = Hub(context)
-        self.context = replace(
-            context, hub=self.hub, is_stopping=lambda: self._stopping,
-            check_ready=lambda: readiness.check(self.context),
-            look_at_gauges=lambda: machine.look(self.context),
+        serving = Serving(
+            hub=self.hub, log_tail=Tail(), is_stopping=lambda: self._stopping,
+            check_ready=lambda: readiness.check(self.context), look_at_gauges=lambda: machine.look(self.context),
         )  # fmt: skip
+        self.context = replace(context, serving=serving)
         self._stopping = False
         settings = context.settings
         router = Router((*OPERATIONS, *CONSOLE) if settings.console else OPERATIONS)
@@ -139,45 +140,43 @@ class Application(AsgiAdapter):
         for refusal in all_refusals():
             metrics.counter("refused_total", code=refusal.code)
 
-    @contextlib.asynccontextmanager
+    @asynccontextmanager
     async def _lifespan(self) -> AsyncGenerator[None]:
-        """What is done while the application serves: sweeps, and the end of it all."""
-        try:
-            await self.context.database.check()
-        except Unavailable as refusal:  # /readyz says so until it is over; a process that gave up would not come back
-            _log.warning("not ready", detail=refusal.detail)
-        _stop_with_parent()
-        self._notice_stop()
-        timekeeper = Timekeeper(self.context)
-        if self.context.tracer is not None:
-            self.context.tracer.start()
-        await timekeeper.look()  # before anything is dated
-        tasks = [asyncio.create_task(self._sweep(sweep)) for sweep in self._sweeps]
-        tasks.append(asyncio.create_task(timekeeper.run()))
-        tasks.append(asyncio.create_task(self._watch_lag()))
-        tasks.append(asyncio.create_task(show_gauges(self.context.metrics)))
-        if self.context.holdings.chains:
-            tasks.append(asyncio.create_task(self.context.holdings.tokens.keep_fresh()))
-        if self.context.settings.ipfs_pin_url:
-            show = self.context.metrics.gauge("pins_waiting").set
-            tasks.append(asyncio.create_task(Pinner(self.context, on_count=show).run()))
-        if are_on(self.context.settings):
-            tasks.append(asyncio.create_task(Deliverer(self.context).run()))
-        if self.context.settings.tlog == "on":
-            tasks.append(asyncio.create_task(Integrator(self.context).run()))
-        try:
+        """Open and close the resources of the context; run the services in between."""
+        context = self.context
+        async with AsyncExitStack() as stack:
+            stack.callback(context.metrics.close)
+            if context.tracer is not None:
+                context.tracer.start()
+                stack.push_async_callback(asyncio.to_thread, context.tracer.stop)
+            for resource in (context.database, context.outgoing_webhooks, context.outgoing, self.hub):
+                stack.push_async_callback(resource.close)
+            try:
+                await context.database.check()
+            except Unavailable as refusal:  # /readyz reports it; a process that ended here would not recover
+                _log.warning("not ready", detail=refusal.detail)
+            _stop_with_parent()
+            self._notice_stop()
+            timekeeper = Timekeeper(context)
+            await timekeeper.look()  # before anything is dated
+            tasks = [asyncio.create_task(each) for each in (timekeeper.run(), *self._services())]
+            stack.push_async_callback(_cancel, tasks)
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks, timeout=_TASKS_SECONDS_MAX)  # some of them still write
-            await self.hub.close()
-            await self.context.outgoing.close()
-            await self.context.outgoing_webhooks.close()
-            await self.context.database.close()
-            if self.context.tracer is not None:
-                await asyncio.to_thread(self.context.tracer.stop)
-            self.context.metrics.close()
+
+    def _services(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """The background services, each of which runs until it is cancelled."""
+        context, settings = self.context, self.context.settings
+        yield from map(self._sweep, self._sweeps)
+        yield self._watch_lag()
+        yield show_gauges(context.metrics)
+        if context.holdings.chains:
+            yield context.holdings.tokens.keep_fresh()
+        if settings.ipfs_pin_url:
+            yield Pinner(context, on_count=context.metrics.gauge("pins_waiting").set).run()
+        if are_on(settings):
+            yield Deliverer(context).run()
+        if settings.tlog == "on":
+            yield Integrator(context).run()
 
     def _notice_stop(self) -> None:
         """At SIGTERM report not ready first; call the server's own handler after `shutdown_delay_s`."""
@@ -225,6 +224,13 @@ def create_app() -> Application:
     """The application with the settings of the environment, for servers other than `muniment serve`."""
     settings = load_settings()
     return Application(build_context(settings, shares_limits=True, metrics=open_metrics(settings.data_dir)))
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for them; some still write."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=_TASKS_SECONDS_MAX)
 
 
 def _stop_with_parent() -> None:

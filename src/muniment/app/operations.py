@@ -106,7 +106,7 @@ async def get_readiness(context: Context) -> Ready[ReadyShown]:
     uploads, and the process is not stopping. `notes` names matters for the operator's attention, such as a frozen or
     halted transparency log.
     """
-    notes = await context.check_ready()
+    notes = await context.serving.check_ready()
     return Ready(encode(ReadyShown(status="ok", notes=list(notes) if notes else UNSET)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -13,7 +13,11 @@ from muniment.context import Context
 from muniment.errors import NotReady, Unavailable
 from muniment.limits.disk import reserve_of
 from muniment.settings import MIB
+from muniment.storage.probe import Probe
 from muniment.tlog.sequencing import store
+
+if TYPE_CHECKING:
+    from muniment.blocks.store import BlockStore
 
 # Below this, deactivations and the write-ahead log may not fit: not ready, before writes fail. A small disk keeps less
 # in reserve, and owners must reach the process while that lasts.
@@ -22,32 +26,14 @@ DISK_BYTES_MIN: Final = 64 * MIB
 CHECKS_PER_SECOND_MAX: Final = 50
 # Raises `Unavailable`, often a `NotReady`, with the reason when its part is not in order.
 Check = Callable[[Context], Awaitable[None]]
-# Returns a matter for the operator's attention in a process that is ready, or None. Raises `Unavailable` as checks do.
-Note = Callable[[Context], Awaitable[str | None]]
-
 
 _log = structlog.get_logger(__name__)
 
 
 async def check_running(context: Context) -> None:
     """The process is not stopping."""
-    if context.is_stopping():
+    if context.serving.is_stopping():
         raise NotReady("this process is stopping")
-
-
-async def check_database(context: Context) -> None:
-    """The database answers, and has every migration."""
-    await context.database.check()
-
-
-async def check_writes(context: Context) -> None:
-    """The database takes writes, and a restart would find them."""
-    await context.database.check_writes()
-
-
-async def check_blocks(context: Context) -> None:
-    """The block store takes uploads."""
-    await context.check_blocks()
 
 
 async def check_disk(context: Context) -> None:
@@ -74,24 +60,27 @@ async def note_log(context: Context) -> str | None:
     return f"the transparency log is {epoch.state}: {epoch.why}" if epoch.state in {"frozen", "halted"} else None
 
 
-async def note_disk(context: Context) -> str | None:
+def note_disk(context: Context) -> str | None:
     """Note a disk that has only its reserve left."""
     if not context.disk.is_used:
         return None
     return "the disk is almost full: uploads and creates are refused, and only deactivations and log-ins are stored"
 
 
-CHECKS: Final[tuple[Check, ...]] = (
-    check_running, check_database, check_writes, check_disk, check_blocks, check_clock,
-)  # fmt: skip
-NOTES: Final[tuple[Note, ...]] = (note_log, note_disk)
+def checks_of(blocks: BlockStore) -> tuple[Check, ...]:
+    """The readiness checks in their order; the last ones ask the block store `blocks` and the clock."""
+    probe = Probe(lambda: asyncio.to_thread(blocks.check), silence="the block store does not answer")
+    return (
+        check_running, lambda context: context.database.check(), lambda context: context.database.check_writes(),
+        check_disk, lambda _: probe.check(), check_clock,
+    )  # fmt: skip
 
 
 class Readiness:
     """The checks of one process and their last outcome; frequent calls are cheap."""
 
-    def __init__(self, checks: Sequence[Check] = CHECKS) -> None:
-        """Begin without an outcome. `checks` are made in this order."""
+    def __init__(self, checks: Sequence[Check]) -> None:
+        """Begin without an outcome. `checks` are made in this order; the first failing one raises."""
         self._checks = checks
         self._checking: asyncio.Task[Unavailable | tuple[str, ...]] | None = None
         self._second_began = float("-inf")
@@ -115,26 +104,22 @@ class Readiness:
         return found
 
     async def _check(self, context: Context) -> Unavailable | tuple[str, ...]:
-        """The reason why the process is not ready, which is logged once, or the notes about a ready one."""
-        found: Unavailable | tuple[str, ...] = ()
+        """The notes, or the reason why the process is not ready, which is logged once.
+
+        A check that the system prevents has failed too, for instance without a free file descriptor.
+        """
         try:
-            found = await check_readiness(context, self._checks)
+            for check in self._checks:
+                await check(context)
+            notes = [await note_log(context), note_disk(context)]
+        except OSError as error:
+            found = NotReady(f"a check failed: {error.strerror or error}")
         except Unavailable as refusal:
             found = refusal
-        logged, self._logged = self._logged, found.detail if isinstance(found, Unavailable) else ""
-        if isinstance(found, Unavailable) and self._logged != logged:
+        else:
+            self._logged = ""
+            return tuple(note for note in notes if note)
+        if self._logged != found.detail:
             _log.error("not ready", detail=found.detail)
+        self._logged = found.detail
         return found
-
-
-async def check_readiness(context: Context, checks: Sequence[Check] = CHECKS) -> tuple[str, ...]:
-    """Make every check; the first failing one raises. Returns the notes.
-
-    A check that the system prevents has failed too, for instance without a free file descriptor.
-    """
-    try:
-        for check in checks:
-            await check(context)
-        return tuple([note for each in NOTES if (note := await each(context)) is not None])
-    except OSError as error:
-        raise NotReady(f"a check failed: {error.strerror or error}") from error

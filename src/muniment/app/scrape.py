@@ -43,7 +43,7 @@ async def get_metrics(context: Context, request: Request) -> Ready[bytes]:
     if not is_within(request.peer, context.settings.metrics_networks) or _is_forwarded(request.named):
         request.charge(request.client.client, READ.units)
         raise UnknownPath("no operation has this path; /docs lists them all")
-    await context.look_at_gauges()
+    await context.serving.look_at_gauges()
     return Ready(render(context.metrics.values), ((b"content-type", MEDIA_TYPE), NO_STORE))
 
 
@@ -83,7 +83,7 @@ class MachineGauges:
 
 async def _is_ready(context: Context) -> bool:
     try:
-        await context.check_ready()
+        await context.serving.check_ready()
     except Unavailable:
         return False
     return True

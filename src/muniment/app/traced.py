@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, LiteralString, TypeVar
+from typing import TYPE_CHECKING, Any, Final, LiteralString, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,25 +29,9 @@ class TracedReader:
         self._tracer = tracer
         self._system = system
 
-    @property
-    def visible_before(self) -> LiteralString:
-        """That of the reader."""
-        return self._reader.visible_before
-
-    @property
-    def merges_unions(self) -> bool:
-        """That of the reader."""
-        return self._reader.merges_unions
-
-    @property
-    def rows_counted(self) -> dict[str, tuple[int, int]]:
-        """That of the reader."""
-        return self._reader.rows_counted
-
-    @property
-    def times_differ_ms(self) -> int:
-        """That of the reader."""
-        return self._reader.times_differ_ms
+    def __getattr__(self, name: str) -> Any:
+        """Everything else as the reader has it."""
+        return getattr(self._reader, name)
 
     async def fetch(self, sql: LiteralString, parameters: Parameters = ()) -> list[Row]:
         """All rows."""
@@ -75,43 +59,10 @@ class TracedReader:
 class TracedDatabase(TracedReader):
     """A `Database` that makes a span of each read, and of each write: its wait, its statements and its commit."""
 
-    def __init__(self, database: Database, tracer: Tracer, system: str) -> None:
-        """`system` as for `TracedReader`."""
-        super().__init__(database, tracer, system)
-        self._database = database
-
     async def write(self, work: Work[T], *, order: bytes = b"", urgent: bool = False) -> T:
         """Run `work`; its result once the transaction is durable."""
         with self._tracer.child("COMMIT", {"db.system.name": self._system, "db.operation.name": "COMMIT"}):
-            return await self._database.write(work, order=order, urgent=urgent)
-
-    def charge_long_reads(self, owe: Callable[[str, int], object]) -> None:
-        """Call `owe` at the end of each long read for a client."""
-        self._database.charge_long_reads(owe)
-
-    def call_after_commits(self, call: Callable[[], object]) -> None:
-        """Have `call` called after each commit."""
-        self._database.call_after_commits(call)
-
-    async def migrate(self) -> list[str]:
-        """Apply the missing migrations."""
-        return await self._database.migrate()
-
-    async def time_ms(self) -> int | None:
-        """The time of the server."""
-        return await self._database.time_ms()
-
-    async def check(self) -> None:
-        """Return when the database answers; raise `Unavailable` otherwise."""
-        await self._database.check()
-
-    async def check_writes(self) -> None:
-        """Return when the database takes writes; raise `NotReady` otherwise."""
-        await self._database.check_writes()
-
-    async def close(self) -> None:
-        """Close every connection."""
-        await self._database.close()
+            return await cast("Database", self._reader).write(work, order=order, urgent=urgent)
 
 
 def traced(
@@ -119,11 +70,11 @@ def traced(
 ) -> tuple[Database, Callable[[Request], Reader]]:
     """The database and the choice of readers, with spans."""
     system = "sqlite" if database.merges_unions else "postgresql"
-    whole = TracedDatabase(database, tracer, system)
+    whole = cast("Database", TracedDatabase(database, tracer, system))
 
     def traced_reader(request: Request) -> Reader:
         reader = reader_for(request)
-        return whole if reader is database else TracedReader(reader, tracer, system)
+        return whole if reader is database else cast("Reader", TracedReader(reader, tracer, system))
 
     return whole, traced_reader
 

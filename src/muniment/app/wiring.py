@@ -18,10 +18,8 @@ from muniment.chains.prices import PriceApi, PriceSource, StaticPrices
 from muniment.chains.token_lists import PACKAGED_LIST, TokenLists
 from muniment.clock import STEADY_MS, Clock
 from muniment.context import Context
-from muniment.errors import NotReady
 from muniment.functions.store import find_inputs
 from muniment.http.admission import ClientAddresses
-from muniment.ipfs.unixfs import PROFILES
 from muniment.limits.disk import DiskReserve
 from muniment.limits.limiter import Limiter
 from muniment.limits.memory import MEMORY_FILE, Memory, open_memory
@@ -31,8 +29,6 @@ from muniment.outgoing import Lookups, Outgoing, StrangersLookups
 from muniment.storage import open_database, open_replicated, sqlite_file
 from muniment.storage.database import DATABASE_LIMITS, DatabaseLimits
 from muniment.storage.epoch import Epochs
-from muniment.storage.probe import Probe
-from muniment.tlog.serving.tail import Tail
 from muniment.tlog.witnessing.policies import read_policy
 from muniment.tracing.opening import open_tracer
 
@@ -84,7 +80,6 @@ def build_context(
         read_policy(settings)  # raises for an unusable file, before resources are opened
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
     outgoing = Outgoing(allow_private=settings.allow_private_networks, node_metrics=metrics, tracer=tracer)
-    blocks = _blocks(settings, database)
     return Context(
         settings=settings,
         database=database,
@@ -92,12 +87,10 @@ def build_context(
         wrote=wrote,
         epochs=Epochs(database),
         clients=clients,
-        blocks=blocks,
-        check_blocks=Probe(lambda: asyncio.to_thread(blocks.check), silence="the block store does not answer").check,
+        blocks=_blocks(settings, database),
         limiter=_limiter(settings, is_shared=shares_limits),
         disk=DiskReserve(directories_of(settings)),
         metrics=metrics,
-        profile=PROFILES[settings.unixfs_profile],
         chains=chains,
         secrets=(lambda: fixed) if fixed else RingFile(settings.data_dir),
         clock=clock,
@@ -111,18 +104,8 @@ def build_context(
             connect_seconds_max=_HOOK_CONNECT_SECONDS_MAX,
             lookups=StrangersLookups(usual=Lookups(*_HOOK_LOOKUPS), trials=Lookups(*_HOOK_TEST_LOOKUPS)),
         ),
-        hub=None,
-        log_tail=Tail(),
         tracer=tracer,
-        is_stopping=lambda: False,
-        look_at_gauges=_not_served,
-        check_ready=_not_served,
     )
-
-
-async def _not_served() -> tuple[str, ...]:
-    """Readiness of a context without a serving application: never ready."""
-    raise NotReady("this process does not serve")
 
 
 def _limiter(settings: Settings, *, is_shared: bool) -> Limiter:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
 
 from muniment.console.reading import asked
-from muniment.http.html.markup import NOTHING, Html, html, joined, seen
+from muniment.http.html.markup import NOTHING, Html, html, seen
 from muniment.http.paging import LIMIT_MAX
 from muniment.wire import TIMESTAMP_MS_MAX, iso_time
 
@@ -307,6 +307,6 @@ def logged(context: Context, path: str, protocol: str = "", *, is_end: bool = Fa
     )  # fmt: skip
 
 
-def joined_options(pairs: Iterable[tuple[str, str]]) -> Html:
+def options(pairs: Iterable[tuple[str, str]]) -> Html:
     """Suggestions for a field: values with their words."""
-    return joined(html('<option value="{}">{}</option>', value, seen(words)) for value, words in pairs)
+    return html("{}", [html('<option value="{}">{}</option>', value, seen(words)) for value, words in pairs])

@@ -87,7 +87,7 @@ class Hub:
     @classmethod
     def from_request(cls, request: Request) -> Hub:
         """The hub that the application put into the context of the request."""
-        return request.context.hub
+        return request.context.serving.hub
 
     async def wait_behind(self, request: Request, seq: int, wanted: EventFilter, seconds: float) -> None:
         """Return when an event behind the number `seq` that `wanted` matches can be read, or another epoch begins.

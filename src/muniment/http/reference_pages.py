@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-from html import escape
+from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 
 from muniment.errors import UnknownPath
 from muniment.http.html.frame import Page, plain
-from muniment.http.html.markup import Html
+from muniment.http.html.markup import Html, html
 from muniment.http.reply import Ready
 
 # What the reference has besides the frame.
@@ -37,16 +36,19 @@ Json = dict[str, Any]
 def reference_page(document: Json, *, has_console: bool) -> Ready[bytes]:
     """The OpenAPI document as a page; with `has_console` its frame leads to the console."""
     info = document["info"]
-    sections = "".join(
-        f'<h2 id="{tag}">{_heading(tag)}</h2>{"".join(_operation(*each, document) for each in operations)}'
+    sections = [
+        html(
+            '<h2 id="{}">{}</h2>{}', tag, _heading(tag), [_operation(*each, document) for each in operations]
+        )
         for tag, operations in _by_tag(document).items()
-    )
-    body = (
-        f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1><p>{_prose(info['description'])}</p>"
-        f'<p>For programs: <a href="openapi.json">/openapi.json</a> (OpenAPI 3.1).</p>{_contents(document)}'
-        f'<h2 id="credentials">Credentials</h2>{_credentials(document)}{sections}'
-        f'<h2 id="shapes">Shapes</h2>{_shapes(document)}<h2 id="errors">Errors</h2>{_codes(document)}'
-    )
+    ]  # fmt: skip
+    body = html(
+        '<h1>{} <small>{}</small></h1><p>{}</p><p>For programs: <a href="openapi.json">/openapi.json</a> (OpenAPI 3.1).'
+        '</p>{}<h2 id="credentials">Credentials</h2>{}{}<h2 id="shapes">Shapes</h2>{}<h2 id="errors">Errors</h2>{}',
+        info["title"], info["version"], _prose(info["description"]), _contents(document), _credentials(document),
+        sections, [_shape(name, schema) for name, schema in sorted(document["components"]["schemas"].items())],
+        _codes(document),
+    )  # fmt: skip
     return _page(f"{info['title']}: reference", body, "./", has_console=has_console)
 
 
@@ -55,20 +57,34 @@ def error_page(code: str, document: Json, *, has_console: bool) -> Ready[bytes]:
     known = document["x-error-codes"].get(code)
     if known is None:
         raise UnknownPath("there is no such error code; /docs lists them all")
-    body = (
-        f"<h1>{escape(known['title'])}</h1><p><code>{escape(code)}</code>, status {known['status']}</p>"
-        f'<p>{_prose(known["meaning"])}</p><p><a href="../docs#errors">All operations and codes</a></p>'
-    )
+    body = html(
+        "<h1>{}</h1><p><code>{}</code>, status {}</p><p>{}</p>"
+        '<p><a href="../docs#errors">All operations and codes</a></p>',
+        known["title"], code, known["status"], _prose(known["meaning"]),
+    )  # fmt: skip
     return _page(f"{known['title']} ({code})", body, "../", has_console=has_console)
 
 
-def _page(title: str, body: str, root: str, *, has_console: bool) -> Ready[bytes]:
-    return plain(Page(title, Html(body), "docs"), root, has_console=has_console, style=_STYLE)
+def _page(title: str, body: Html, root: str, *, has_console: bool) -> Ready[bytes]:
+    return plain(Page(title, body, "docs"), root, has_console=has_console, style=_STYLE)
 
 
-def _prose(text: str) -> str:
+def _prose(text: str) -> Html:
     """Text in which `words` of code stand between backticks."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    parts = enumerate(text.split("`"))
+    return html("{}", [_code(part) if number % 2 else html("{}", part) for number, part in parts])
+
+
+def _code(text: str) -> Html:
+    return html("<code>{}</code>", text)
+
+
+def _joined(separator: LiteralString, parts: Iterable[Html]) -> Html:
+    return html("{}", [html(separator + "{}" if number else "{}", part) for number, part in enumerate(parts)])
+
+
+def _pre(value: Any) -> Html:
+    return html("<pre>{}</pre>", value if isinstance(value, str) else json.dumps(value, indent=2))
 
 
 def _by_tag(document: Json) -> dict[str, list[tuple[str, str, Json]]]:
@@ -80,31 +96,33 @@ def _by_tag(document: Json) -> dict[str, list[tuple[str, str, Json]]]:
 
 
 def _heading(tag: str) -> str:
-    return {"app": "The service itself"}.get(tag, escape(tag.capitalize()))
+    return {"app": "The service itself"}.get(tag, tag.capitalize())
 
 
-def _contents(document: Json) -> str:
-    groups = "".join(
-        f"<div><strong>{_heading(tag)}</strong>{''.join(_content(*each) for each in operations)}</div>"
+def _contents(document: Json) -> Html:
+    groups = [
+        html("<div><strong>{}</strong>{}</div>", _heading(tag), [_content(*each) for each in operations])
         for tag, operations in _by_tag(document).items()
-    )
-    rest = "".join(f'<a href="#{name}">{name.capitalize()}</a>' for name in ("credentials", "shapes", "errors"))
-    return f'<nav class="contents" aria-label="Contents">{groups}<div><strong>And</strong>{rest}</div></nav>'
+    ]
+    rest = [html('<a href="#{}">{}</a>', name, name.capitalize()) for name in ("credentials", "shapes", "errors")]
+    return html(
+        '<nav class="contents" aria-label="Contents">{}<div><strong>And</strong>{}</div></nav>', groups, rest
+    )  # fmt: skip
 
 
-def _content(method: str, path: str, described: Json) -> str:
-    return (
-        f'<a href="#{described["operationId"]}"><code><span class="{method}">{method.upper()}</span> '
-        f"{escape(path)}</code></a>"
-    )
+def _content(method: str, path: str, described: Json) -> Html:
+    return html(
+        '<a href="#{}"><code><span class="{}">{}</span> {}</code></a>',
+        described["operationId"], method, method.upper(), path,
+    )  # fmt: skip
 
 
-def _credentials(document: Json) -> str:
+def _credentials(document: Json) -> Html:
     rows = [
-        f"<tr><td><code>{escape(_header(scheme))}</code><td>{_prose(scheme['description'])}"
+        html("<tr><td>{}<td>{}", _code(_header(scheme)), _prose(scheme["description"]))
         for scheme in document["components"]["securitySchemes"].values()
     ]
-    return f"<table><tr><th>Header<th>What it carries{''.join(rows)}</table>"
+    return html("<table><tr><th>Header<th>What it carries{}</table>", rows)
 
 
 def _header(scheme: Json) -> str:
@@ -112,54 +130,55 @@ def _header(scheme: Json) -> str:
 
 
 # A link opens closed details when its target is inside (HTML, ancestor revealing algorithm): ids are on the content.
-def _operation(method: str, path: str, described: Json, document: Json) -> str:
-    parts = [f"<p>{_prose(described['description'])}</p>"]
+def _operation(method: str, path: str, described: Json, document: Json) -> Html:
+    parts = [html("<p>{}</p>", _prose(described["description"]))]
     if security := described.get("security"):
         schemes = document["components"]["securitySchemes"]
-        names = [f"<code>{escape(_header(schemes[name]))}</code>" for each in security for name in each]
-        parts.append(f"<p>Credential: {' or '.join(names)}</p>")
+        names = [_code(_header(schemes[name])) for each in security for name in each]
+        parts.append(html("<p>Credential: {}</p>", _joined(" or ", names)))
     if described["parameters"]:
         parts.append(_parameters(described["parameters"]))
     for media_type, content in described.get("requestBody", {}).get("content", {}).items():
-        parts.append(f"<h3>Body</h3><p><code>{escape(media_type)}</code>: {_form(content['schema'])}</p>")
-    parts.append(f"<h3>Try it</h3><pre>{escape(_curl(method, path, described, document))}</pre>")
-    parts.append(_answers(described["responses"], document))
-    return (
-        f'<details><summary><b class="{method}">{method.upper()}</b>'
-        f"<code>{escape(path)}</code><span>{_prose(described['summary'])}</span></summary>"
-        f'<div id="{described["operationId"]}">{"".join(parts)}</div></details>'
+        parts.append(html("<h3>Body</h3><p>{}: {}</p>", _code(media_type), _form(content["schema"])))
+    parts += (
+        html("<h3>Try it</h3>{}", _pre(_curl(method, path, described, document))),
+        _answers(described["responses"], document),
     )
+    return html(
+        '<details><summary><b class="{}">{}</b>{}<span>{}</span></summary><div id="{}">{}</div></details>',
+        method, method.upper(), _code(path), _prose(described["summary"]), described["operationId"], parts,
+    )  # fmt: skip
 
 
-def _parameters(parameters: list[Json]) -> str:
-    rows = "".join(
-        f"<tr><td><code>{escape(each['name'])}</code><td>{each['in']}<td>{_form(each['schema'])}"
-        f"<td>{_prose(each.get('description') or each['schema'].get('description', ''))}"
+def _parameters(parameters: list[Json]) -> Html:
+    rows = [
+        html(
+            "<tr><td>{}<td>{}<td>{}<td>{}", _code(each["name"]), each["in"], _form(each["schema"]),
+            _prose(each.get("description") or each["schema"].get("description", "")),
+        )
         for each in parameters
-    )
-    return f"<h3>Parameters</h3><table><tr><th>Name<th>In<th>Form<th>Meaning{rows}</table>"
+    ]  # fmt: skip
+    return html("<h3>Parameters</h3><table><tr><th>Name<th>In<th>Form<th>Meaning{}</table>", rows)
 
 
-def _form(schema: Json) -> str:
+def _form(schema: Json) -> Html:
     """The form of a value in a few words; shapes are links."""
     if "$ref" in schema:
-        name = escape(schema["$ref"].rpartition("/")[2])
-        return f'<a href="#{name}"><code>{name}</code></a>'
+        name = schema["$ref"].rpartition("/")[2]
+        return html('<a href="#{}">{}</a>', name, _code(name))
     for combined in ("anyOf", "allOf"):
         if combined in schema:
-            return " or ".join(_form(each) for each in schema[combined] if each != {"type": "null"})
+            return _joined(" or ", [_form(each) for each in schema[combined] if each != {"type": "null"}])
     if schema.get("type") == "array":
         most = f", at most {schema['maxItems']}" if "maxItems" in schema else ""
-        return f"list of {_form(schema['items'])}{most}"
+        return html("list of {}{}", _form(schema["items"]), most)
     if "const" in schema or "enum" in schema:
-        words = " or ".join(
-            f"<code>{escape(json.dumps(each))}</code>" for each in schema.get("enum", [schema.get("const")])
-        )
+        words = _joined(" or ", [_code(json.dumps(each)) for each in schema.get("enum", [schema.get("const")])])
     else:
-        words = escape(str(schema.get("type", "any")))
-        if "minimum" in schema:
-            words += f" {schema['minimum']} … {schema.get('maximum', '')}"
-    return words + (f", default <code>{escape(json.dumps(schema['default']))}</code>" if "default" in schema else "")
+        bounds = f" {schema['minimum']} … {schema.get('maximum', '')}" if "minimum" in schema else ""
+        words = html("{}{}", str(schema.get("type", "any")), bounds)
+    default = html(", default {}", _code(json.dumps(schema["default"]))) if "default" in schema else None
+    return html("{}{}", words, default)
 
 
 def _example(schema: Json, document: Json) -> Any:
@@ -185,52 +204,53 @@ def _curl(method: str, path: str, described: Json, document: Json) -> str:
     return line
 
 
-def _answers(responses: Json, document: Json) -> str:
-    rows: list[str] = []
+def _answers(responses: Json, document: Json) -> Html:
+    rows: list[Html] = []
     for status, answer in responses.items():
         if int(status) >= HTTPStatus.BAD_REQUEST:  # problems are listed by their codes
             codes = answer["$ref"].rpartition("/")[2] if "$ref" in answer else answer["description"]
-            links = (f'<a href="errors/{escape(code)}"><code>{escape(code)}</code></a>' for code in codes.split(" · "))
-            rows.append(f"<tr><td>{status}<td>{' · '.join(links)}")
+            links = [html('<a href="errors/{}">{}</a>', code, _code(code)) for code in codes.split(" · ")]
+            rows.append(html("<tr><td>{}<td>{}", status, _joined(" · ", links)))
             continue
         content = answer.get("content", {})
         schema = content.get("application/json", {}).get("schema", {})
-        forms = _form(schema) if schema else ", ".join(f"<code>{escape(media_type)}</code>" for media_type in content)
+        forms = _form(schema) if schema else _joined(", ", [_code(media_type) for media_type in content])
         example = _example(schema, document)
-        shown = f"<pre>{escape(json.dumps(example, indent=2))}</pre>" if example else ""
-        fields = "".join(
-            f"<p><code>{escape(name)}</code>: {_prose(field['description'])}</p>"
+        fields = [
+            html("<p>{}: {}</p>", _code(name), _prose(field["description"]))
             for name, field in answer["headers"].items()
             if "$ref" not in field  # those that many answers have
-        )
-        rows.append(f"<tr><td>{status}<td>{_prose(answer['description'])}{forms and ': '}{forms}{fields}{shown}")
-    return f"<h3>Answers</h3><table>{''.join(rows)}</table>"
+        ]
+        rows.append(html(
+            "<tr><td>{}<td>{}{}{}{}{}", status, _prose(answer["description"]), ": " if forms else "", forms, fields,
+            _pre(example) if example else None,
+        ))  # fmt: skip
+    return html("<h3>Answers</h3><table>{}</table>", rows)
 
 
-def _shapes(document: Json) -> str:
-    return "".join(_shape(name, schema) for name, schema in sorted(document["components"]["schemas"].items()))
-
-
-def _shape(name: str, schema: Json) -> str:
+def _shape(name: str, schema: Json) -> Html:
     required = schema.get("required", [])
-    rows = "".join(
-        f"<tr><td><code>{escape(member)}</code><td>{_form(each)}{'' if member in required else ', optional'}"
-        f"<td>{_prose(each.get('description', ''))}"
+    rows = [
+        html(
+            "<tr><td>{}<td>{}{}<td>{}", _code(member), _form(each), "" if member in required else ", optional",
+            _prose(each.get("description", "")),
+        )
         for member, each in schema.get("properties", {}).items()
-    )
-    members = f"<table><tr><th>Member<th>Form<th>Meaning{rows}</table>" if rows else f"<p>{_form(schema)}</p>"
-    pattern = f"<p>Pattern <code>{escape(schema['pattern'])}</code></p>" if "pattern" in schema else ""
-    examples = "".join(f"<pre>{escape(json.dumps(each, indent=2))}</pre>" for each in schema.get("examples", [])[:1])
-    about = _prose(schema.get("description", ""))
-    return (
-        f"<details><summary><code>{escape(name)}</code><span>{about}</span></summary>"
-        f'<div id="{escape(name)}">{members}{pattern}{examples}</div></details>'
-    )
+    ]  # fmt: skip
+    members = html("<table><tr><th>Member<th>Form<th>Meaning{}</table>", rows)
+    return html(
+        '<details><summary>{}<span>{}</span></summary><div id="{}">{}{}{}</div></details>',
+        _code(name), _prose(schema.get("description", "")), name,
+        members if rows else html("<p>{}</p>", _form(schema)),
+        html("<p>Pattern {}</p>", _code(schema["pattern"])) if "pattern" in schema else None,
+        [_pre(json.dumps(each, indent=2)) for each in schema.get("examples", [])[:1]],
+    )  # fmt: skip
 
 
-def _codes(document: Json) -> str:
-    rows = "".join(
-        f'<tr><td><a href="errors/{code}"><code>{code}</code></a><td>{known["status"]}<td>{_prose(known["meaning"])}'
+def _codes(document: Json) -> Html:
+    rows = [
+        html('<tr><td><a href="errors/{}">{}</a><td>{}<td>{}', code, _code(code), known["status"],
+             _prose(known["meaning"]))
         for code, known in document["x-error-codes"].items()
-    )
-    return f"<table><tr><th>Code<th>Status<th>Meaning{rows}</table>"
+    ]  # fmt: skip
+    return html("<table><tr><th>Code<th>Status<th>Meaning{}</table>", rows)

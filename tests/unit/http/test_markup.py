@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from muniment.http.html.markup import NOTHING, Html, html, joined, strange
+from muniment.http.html import markup
+from muniment.http.html.markup import NOTHING, Html, html, strange, style_element
 
 HOSTILE = ["<script>alert(1)</script>", '"><b x="', "'", "&amp;", "</title>", "{}", "%s"]
 
@@ -49,7 +52,7 @@ def test_any_text_stays_a_text(text: str) -> None:
 def test_markup_stays_markup() -> None:
     inner = html("<b>{}</b>", "<")
     assert html("<p>{}{}{}</p>", inner, [inner, inner], None) == "<p><b>&lt;</b><b>&lt;</b><b>&lt;</b></p>"
-    assert joined([inner, inner]) == "<b>&lt;</b><b>&lt;</b>"
+    assert html("{}", [inner, inner]) == "<b>&lt;</b><b>&lt;</b>"
     assert html("{}{}", 5, NOTHING) == "5"
 
 
@@ -80,3 +83,18 @@ def test_unseen_characters_of_a_stranger_are_named(text: str, shown: str) -> Non
 def test_the_text_of_a_stranger_is_no_markup(text: str) -> None:
     assert set(Reader(strange(text)).elements) <= {"bdi", "span"}
     assert isinstance(strange(text), Html)
+
+
+def test_a_style_sheet_cannot_end_its_element() -> None:
+    assert style_element("a>b{}") == "<style>a>b{}</style>"
+    with pytest.raises(ValueError, match="end its element"):
+        style_element("</style><script>")
+
+
+def test_no_other_module_makes_markup_by_itself() -> None:
+    """Decision 0048: `html` escapes every value, so nothing else may call a text markup."""
+    made = re.compile(r"\bHtml\(|cast\(\"?Html\b|__new__\(Html")
+    source = Path(markup.__file__).parents[2]
+    others = [path for path in source.rglob("*.py") if path != Path(markup.__file__)]
+    assert [str(path) for path in others if made.search(path.read_text("utf-8"))] == []
+    assert made.search(Path(markup.__file__).read_text("utf-8"))

@@ -119,7 +119,7 @@ async def service_page(context: Context, request: Request) -> Page:
 
 async def _readiness(context: Context) -> Html:
     try:
-        await context.check_ready()
+        await context.serving.check_ready()
     except Unavailable as refusal:
         return html("{}: {}", state("failed"), refusal.detail)
     return state("ready")

@@ -15,11 +15,11 @@ from muniment.console.parts import (
     filter_form,
     heading,
     identifier,
-    joined_options,
     link,
     live,
     logged,
     milliseconds,
+    options,
     pages,
     relative,
     state,
@@ -239,6 +239,6 @@ async def wizard_page(context: Context, request: Request) -> Page:
         "them, sign with <code>muniment sign</code>.</p></div>"
         '<datalist id="functions">{}</datalist><datalist id="chains">{}</datalist>',
         root, context.settings.protocol_name,
-        joined_options(named), joined_options(chains),
+        options(named), options(chains),
     )  # fmt: skip
     return Page("Sign a trigger", body, "triggers", scripts=("wizard.js",))

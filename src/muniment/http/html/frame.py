@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muniment.http.accept import media_ranges, named_quality
-from muniment.http.html.markup import NOTHING, Html, html, joined, strange
+from muniment.http.html.markup import NOTHING, Html, html, strange, style_element
 from muniment.http.problems import problem_headers, status_of
 from muniment.http.reply import NO_STORE, Ready
 
@@ -92,7 +92,7 @@ def framed(page: Page, root: str, assets: Assets, status: int = 200, headers: He
     """A page of the console, `root` being the way to the root of the service."""
     at = f"{root}{assets.path}/"
     modules = [name for script in ("frame.js", *page.scripts) for name in (script, *assets.imports.get(script, ()))]
-    head = joined([
+    head = html("{}", [
         *(html('<link rel="stylesheet" href="{}{}">', at, name) for name in assets.styles),
         *(html('<link rel="modulepreload" href="{}{}">', at, name) for name in dict.fromkeys(modules)),
         *(html('<script type="module" src="{}{}"></script>', at, name) for name in ("frame.js", *page.scripts)),
@@ -105,9 +105,9 @@ def plain(
     page: Page, root: str, *, has_console: bool, style: str = "", status: int = 200, headers: Headers = ()
 ) -> Ready[bytes]:  # fmt: skip
     """A page that runs no script and asks for no file; `style` is what it has besides the frame's style sheet."""
-    sheet, digest = _inline_style(style)
+    element, digest = _inline_style(style)
     fields = (*_HEADERS, (b"content-security-policy", _WITHOUT_SCRIPTS % digest), *headers)
-    return Ready(_document(page, root, html("<style>{}</style>", sheet), "", has_console=has_console), fields, status)
+    return Ready(_document(page, root, element, "", has_console=has_console), fields, status)
 
 
 def style_sheet() -> bytes:
@@ -119,8 +119,7 @@ def style_sheet() -> bytes:
 def _inline_style(style: str) -> tuple[Html, bytes]:
     """The style for a page without files, and the hash by which its Content-Security-Policy allows it."""
     sheet = style_sheet() + style.encode()
-    digest = base64.b64encode(hashlib.sha256(sheet).digest())
-    return Html(sheet.decode()), b"sha256-" + digest
+    return style_element(sheet.decode()), b"sha256-" + base64.b64encode(hashlib.sha256(sheet).digest())
 
 
 def _document(page: Page, root: str, head: Html, release: str, *, has_console: bool) -> bytes:

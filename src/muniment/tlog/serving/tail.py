@@ -35,7 +35,7 @@ class Tail:
     @classmethod
     def from_request(cls, request: Request) -> Self:
         """That of the process."""
-        tail = request.context.log_tail
+        tail = request.context.serving.log_tail
         assert isinstance(tail, cls)  # noqa: S101 - the application puts it there
         return tail
 
