@@ -1,7 +1,7 @@
-"""The end of a blocking exchange that the other side never ends.
+"""Deadlines of blocking exchanges.
 
 Timeouts of sockets are for each read: a server that sends one answer 1xx after another (RFC 9110 section 15.2), or a
-byte a second, never lets one pass. A thread shuts the connection down then, since nothing else reaches a read.
+byte a second, never lets one expire. A thread then shuts the connection down, the only way to end a blocked read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 @dataclass(slots=True)
 class Deadline:
-    """What happens when an exchange takes longer than `seconds`: `end` is called, and `is_over` is true."""
+    """When an exchange takes longer than `seconds`, `end` is called, and `is_over` is true."""
 
     seconds: float
     end: Callable[[], None]
@@ -25,7 +25,7 @@ class Deadline:
 
     @contextmanager
     def watched(self) -> Generator[None]:
-        """The block has to be over before the deadline."""
+        """End the exchange if the block is not over in time."""
         timer = Timer(self.seconds, self._pass)
         timer.daemon = True
         timer.start()
@@ -47,12 +47,12 @@ class Connections:
     _idle: WeakSet[Any] = field(default_factory=WeakSet[Any])
 
     def exchange(self, seconds: float) -> Exchange:
-        """A new exchange, which has to be over after `seconds`."""
+        """A new exchange, which must end within `seconds`."""
         return Exchange(seconds, self._idle)
 
 
 class Exchange(Deadline):
-    """An exchange of httpx2. Give `hear` as its extension `trace`, and `hold` the answer once its head is there."""
+    """An exchange of httpx2. Pass `trace` as the extension of that name, and call `begin` with the answer."""
 
     def __init__(self, seconds: float, idle: WeakSet[Any]) -> None:
         """Keep the connection among those in `idle` when its answer begins."""
@@ -60,19 +60,19 @@ class Exchange(Deadline):
         self._idle = idle
         self._stream: Any = None
 
-    def hear(self, event: str, info: Mapping[str, Any]) -> None:
-        """Take notice of a new connection, and of TLS on it."""
+    def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Record a new connection, and TLS on it."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             self._stream = info["return_value"]
 
-    def hold(self, extensions: Mapping[str, Any]) -> None:
-        """Take notice of the connection that an answer has come on."""
+    def begin(self, extensions: Mapping[str, Any]) -> None:
+        """Record the connection of the answer."""
         self._stream = extensions.get("network_stream")
         if self._stream is not None:
             self._idle.add(self._stream)
 
     def _shut_down(self) -> None:
-        """Shut the connection down; where it is one of those that were kept alive, nobody knows which: all of them."""
+        """Shut down the connection, or all idle ones: a reused connection is not reported."""
         for stream in [*self._idle] if self._stream is None else [self._stream]:
             with suppress(OSError):
                 stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)

@@ -67,5 +67,5 @@ def _index(value: object, forms: tuple[type[Record], ...], pointer: str) -> int:
 
 
 def _choice(forms: tuple[type[Record], ...]) -> str:
-    """What an object may have, for messages: `either op, user or feePayer, operations`."""
+    """The choice of members, for messages: `either op, user or feePayer, operations`."""
     return "an object has either " + " or ".join(", ".join(own_members(forms, n)) for n in range(len(forms)))

@@ -69,7 +69,7 @@ def _outside_strings(data: bytes) -> bytes:
 
 
 def _check_cost(outside: bytes, length: int) -> None:
-    """Refuse what decoding would take long for, and more levels than decoders may recurse into.
+    """Refuse texts that are slow to decode or too deep for recursive decoders.
 
     `outside` is what stands outside of the strings of a text of `length` bytes, which need not be JSON.
     """
@@ -95,12 +95,12 @@ def _check_depth(brackets: bytes) -> None:
 
 
 def _members(data: bytes) -> int:
-    """How many members the objects of a JSON text have in all."""
+    """The number of members in all objects of a JSON text."""
     return _outside_strings(data).count(b":")
 
 
 def _fault(data: bytes, error: str) -> str:
-    """What is wrong with `data`, about which msgspec says `error`."""
+    """The fault of `data`, for which msgspec reports `error`."""
     if data.startswith(b"\xef\xbb\xbf"):
         return "begins with a byte order mark (RFC 8259 section 8.1)"
     try:
@@ -112,7 +112,7 @@ def _fault(data: bytes, error: str) -> str:
     if error.startswith("Integer value out of range"):
         return "a number has too many digits"
     if _HALF_PAIR.search(data.replace(b"\\\\", b"-")):
-        return "a string has half a surrogate pair, which is no character"
+        return "a string has half a surrogate pair, which is not a character"
     outside = _outside_strings(data[:_SEARCHED_BYTES_MAX])
     if b"NaN" in outside or b"Infinity" in outside:
         return "NaN and Infinity are not JSON"

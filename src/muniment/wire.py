@@ -1,4 +1,4 @@
-"""What all values on the wire share: the frozen record, proved texts, amounts, versions, times.
+"""Types of all values on the wire: frozen records, proved texts, amounts, versions, times.
 
 A *proved text* is a `str` whose type is the proof that it was parsed: `Amount`, `SemVer` here, `Address`,
 `Signature`, `Cid` in their own modules. `parse` is the only way in from outside. `schema` is its JSON Schema,
@@ -58,7 +58,7 @@ class Record(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ProvedText(str):
-    """A text that was checked. Subclasses say what for, and are made by `parse` alone."""
+    """A checked text. Each subclass is one kind, and is made by `parse` alone."""
 
     __slots__ = ()
 
@@ -162,7 +162,7 @@ def encode(value: object) -> bytes:
 
 
 def json_kind(value: object) -> str:
-    """What JSON calls the type of `value`, for messages."""
+    """The JSON type of `value`, for messages."""
     kinds: dict[type, str] = {
         bool: "a boolean", int: "an integer", float: "a number", str: "a string",
         list: "an array", dict: "an object", type(None): "null",
@@ -171,7 +171,7 @@ def json_kind(value: object) -> str:
 
 
 def refusal_of(error: msgspec.ValidationError) -> Invalid:
-    """What msgspec found wrong, as a refusal with a JSON pointer; an `Invalid` of ours keeps its code."""
+    """An error of msgspec as a refusal with a JSON pointer; an `Invalid` of ours keeps its code."""
     text = str(error)
     detail, _, path = text.rpartition(" - at `")
     pointer = _pointer(path.rstrip("`")) if detail else ""

@@ -65,7 +65,7 @@ async def test_a_moved_cursor_halts_the_log(context: Context, clock: Clock, colu
     after = await turn(context, clock)
     assert (after.state, after.size, after.note) == ("halted", before.size, before.note), moved
     assert "does not go on with the" in (after.why or "")
-    # The next epoch goes on behind what was signed, and not at the moved cursor.
+    # The next epoch continues after what was signed, and not at the moved cursor.
     assert (await begin(context)).after == before.after
     assert kinds(await entries_of(context)) == ["log"]
     assert (await turn(context, clock)).size == 3

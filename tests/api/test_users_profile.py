@@ -158,5 +158,5 @@ async def test_the_command_sets_and_removes_an_email(owner: httpx2.AsyncClient, 
         assert (status, "not an email address" in said) == (1, True)
     assert (await run(Wallet(9).address, "eve@example.org")) == (1, f"Error: {Wallet(9).address} has never logged in\n")
     assert (await owner.get(PATH)).json()["email"] == "ada@example.org"
-    assert await run(OWNER.address) == (0, f"{OWNER.address} has no email any more\n")
+    assert await run(OWNER.address) == (0, f"the email of {OWNER.address} is removed\n")
     assert (await owner.get(PATH)).json()["email"] is None

@@ -70,7 +70,7 @@ def pins(made: Place, *words: str) -> Any:
 def test_the_list_shows_what_waits_and_why_and_what_is_pinned(place: Place) -> None:
     first, second, third = fill_queue(place)
     lines = pins(place, "list").stdout.splitlines()
-    since = "waits since 2023-11-14T22:13:20.000Z"
+    since = "waiting since 2023-11-14T22:13:20.000Z"
     assert sorted(lines) == sorted([
         f"{second}  {since}, failed 7 times, again 3000-01-01T00:00:00.000Z: no space", f"{third}  {since}",
     ])  # fmt: skip
@@ -91,11 +91,11 @@ def test_the_list_shows_what_waits_and_why_and_what_is_pinned(place: Place) -> N
 def test_a_retry_is_for_bundles_that_wait_all_or_some(place: Place) -> None:
     _, second, third = fill_queue(place)
     assert pins(place, "retry", third).stdout == "0 bundles are due now\n"
-    assert pins(place, "retry", second, third).stdout == "1 bundles are due now\n"
+    assert pins(place, "retry", second, third).stdout == "1 bundle is due now\n"
     (row,) = [each for each in place.rows()["pins"] if each[6] == "no space"]
     assert row[5] == 0
     assert abs(row[2] - time.time() * 1000) < 60_000
-    assert pins(place, "retry").stdout == "1 bundles are due now\n"
+    assert pins(place, "retry").stdout == "1 bundle is due now\n"
 
 
 def test_a_retry_refuses_what_is_no_cid_and_changes_nothing(place: Place) -> None:
@@ -109,7 +109,7 @@ def test_a_retry_refuses_what_is_no_cid_and_changes_nothing(place: Place) -> Non
 
 def test_a_recheck_lets_pinned_bundles_wait_again(place: Place) -> None:
     fill_queue(place)
-    assert pins(place, "recheck").stdout == "1 bundles are due now\n"
+    assert pins(place, "recheck").stdout == "1 bundle is due now\n"
     assert [row[7] for row in place.rows()["pins"]] == [None] * 3
     assert pins(place, "recheck").stdout == "0 bundles are due now\n"
 

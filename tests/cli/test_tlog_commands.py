@@ -106,7 +106,7 @@ def test_a_rotation_puts_the_next_key_in_place(data: Path) -> None:
     before = (data / KEY_FILE).read_text()
     rotated = run("tlog", "rotate", data=data, **NAMED)
     assert rotated.exit_code == 0, rotated.output
-    assert rotated.stdout.startswith(f"{NAME}/log/2 is open, with 1 entries\n{NAME}/log/2+")
+    assert rotated.stdout.startswith(f"{NAME}/log/2 is open, with 1 entry\n{NAME}/log/2+")
     assert (data / KEY_FILE).read_text() != before
     assert not (data / NEXT_KEY_FILE).exists()
     assert (data / KEY_FILE).stat().st_mode & 0o777 == 0o600

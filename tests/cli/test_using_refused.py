@@ -49,11 +49,15 @@ def person(served: Service, tmp_path: Path) -> Person:
         (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--end", "soon"], 2, "--end soon"),
         (["triggers", "preview", "--function", UNKNOWN_CID, "--schedule", "x", "--input", "a"], 2, "NAME=VALUE"),
         (["triggers", "list", "--signer", "ledger"], 0, ""),  # a listing asks no wallet
-        (["login", "--signer", "ledger"], 2, "no signer 'ledger'"),
+        (["login", "--signer", "ledger"], 2, "unknown signer 'ledger'"),
         (["functions", "list", "--url", "ftp://x"], 2, "http://host"),
-        (["functions", "list", "--url", "http://user:secret@127.0.0.1"], 2, "no user and password"),
+        (
+            ["functions", "list", "--url", "http://user:secret@127.0.0.1"],
+            2,
+            "remove the user and",
+        ),
         (["verify", "--remote", "ftp://x"], 2, "http://host"),
-        (["functions", "list", "--profile", "unknown"], 2, "there is no profile unknown; there are: none"),
+        (["functions", "list", "--profile", "unknown"], 2, "profile unknown not found; known profiles: none"),
         (["functions", "list", "--url", NOWHERE], 4, "does not answer"),
         (["intents", "log", UNKNOWN_HASH, "text"], 3, "set MUNIMENT_OPERATOR_KEY"),
         (["deploy", "/nowhere"], 2, "does not exist"),
@@ -140,14 +144,14 @@ PAGES = [400, 401, 403, 404, 405, 410, 413, 414, 418, 429, 451, 500, 501, 502, 5
 
 @pytest.mark.parametrize("status", PAGES)
 def test_a_page_of_a_proxy_means_try_again(person: Person, served: Service, status: int) -> None:
-    """Whatever its status, it is no answer of a registry: nobody has to log in, or to look for another record."""
+    """Whatever its status, it is not by a registry: nobody has to log in, or to look for another record."""
     page = Answered(status, {"content-type": "text/html", "retry-after": "100"}, PAGE)
     with before(served.url) as middle, middle.behaving(always(page)):
         for command in (["triggers", "list"], ["intents", "show", UNKNOWN_HASH], ["functions", "show", UNKNOWN_CID]):
             result = person.run(*command, "--url", middle.url)
             assert (result.exit_code, result.stdout) == (4, ""), result.output
             said, *more = result.stderr.splitlines()
-            assert said.startswith("Error: no problem document: <html> <head><title>Bad Gateway"), said
+            assert said.startswith("Error: not a problem document: <html> <head><title>Bad Gateway"), said
             assert "\x1b" not in said
             assert [each[:16] for each in more] == ["Next: try again,"]
 

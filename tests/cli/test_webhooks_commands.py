@@ -82,7 +82,7 @@ def test_a_webhook_is_resumed_and_replayed(data: Path, receiver: Receiver) -> No
     done(data, "test", hook_id)
     assert done(data, "resume", hook_id) == f"{hook_id} is active"
     cursor = json.loads(done(data, "show", hook_id))["webhook"]["cursor"]
-    assert done(data, "replay", hook_id, cursor) == f"{hook_id} goes on behind {cursor}"
+    assert done(data, "replay", hook_id, cursor) == f"{hook_id} continues after {cursor}"
     beyond = Position.at(Position.parse(cursor).epoch, 10**6)
     assert run(data, "replay", hook_id, beyond).exit_code == 1
 

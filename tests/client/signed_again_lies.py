@@ -137,7 +137,7 @@ LIES = [
         "trigger 0", PROVED, PROVED,
     ),
     Lie(
-        show_an_ended_trigger_as_active, FINE, (1, "and the registry shows it as active"), FINE,
+        show_an_ended_trigger_as_active, FINE, (1, "but the registry shows it as active"), FINE,
         "trigger 1", PROVED, PROVED,
     ),
     Lie(log_no_deactivation, FINE, FINE, FINE, "deactivation", "not logged yet", NO_PROOF, (DeactivationFact, 0)),
@@ -146,7 +146,7 @@ LIES = [
         "deactivation", "not logged yet", "not logged yet", (DeactivationFact, 0),
     ),
     Lie(
-        date_a_record_back, FINE, FINE, (1, "it was not there 60 minutes after its date: it is dated back"),
+        date_a_record_back, FINE, FINE, (1, "absent 60 minutes after its date: backdated"),
         "trigger 1", NOT_SO, PROVED, (TriggerFact, 1),
     ),
     Lie(

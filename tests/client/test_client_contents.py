@@ -1,4 +1,4 @@
-"""Content that is not what its CID says: manifests and downloads."""
+"""Content that does not match its CID: manifests and downloads."""
 
 from __future__ import annotations
 
@@ -190,9 +190,9 @@ def test_a_small_answer_does_not_become_a_large_file(
     begun_s = time.monotonic()
     try:
         with lying.registry() as registry, lying.middle.behaving(behave):
-            with pytest.raises(Forged, match="no registry"):
+            with pytest.raises(Forged, match="any registry"):
                 registry.functions.download(cid, tmp_path / "copy")
-            with pytest.raises(Forged, match="no registry"):
+            with pytest.raises(Forged, match="any registry"):
                 registry.functions.manifest(cid)
         assert tracemalloc.get_traced_memory()[1] < 32 * 2**20
     finally:

@@ -9,7 +9,7 @@ from feeding import answer
 
 from muniment import errors
 from muniment.client import Forged, Reply
-from muniment.client.problems import check_answered, refusal_of
+from muniment.client.answers import check_answered, refusal_of
 from muniment.errors import Fault, Refusal
 from muniment.http.problems import all_refusals, problem, status_of
 
@@ -64,7 +64,7 @@ def test_a_page_of_html_is_named(status: int) -> None:
     page = b"<html>\r\n  <title>502 Bad Gateway</title>\n" + b"\xff" * 10_000
     found = refusal_of(Reply(status, {"content-type": "text/html"}, page))
     assert found.detail.startswith(
-        "no problem document: <html> <title>502 Bad Gateway</title> \N{REPLACEMENT CHARACTER}"
+        "not a problem document: <html> <title>502 Bad Gateway</title> \N{REPLACEMENT CHARACTER}"
     )
     assert len(found.detail) < 300
     assert (found.code, str(found)) == ("", found.detail)

@@ -104,7 +104,7 @@ def test_a_file_is_found_by_its_name_in_the_folders_of_foundry_and_ape(
     assert signer_of("keystore:main").address == Wallet(42).address
     assert signer_of("keystore:other").address == Wallet(43).address
     assert signer_of(f"keystore:{tmp_path / '.foundry/keystores/main'}").address == Wallet(42).address
-    with pytest.raises(CannotSign, match="there is no keystore third"):
+    with pytest.raises(CannotSign, match="keystore third not found"):
         signer_of("keystore:third")
 
 
@@ -137,7 +137,7 @@ def test_a_hostile_file_costs_no_time_and_is_named(content: dict[str, Any]) -> N
 def test_a_file_with_the_address_of_another_key_signs_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text(json.dumps(changed(PBKDF2, address=Wallet(44).address[2:].lower())))
     signer = KeystoreSigner(tmp_path / "file", lambda: PASSWORD)
-    with pytest.raises(CannotSign, match=f"says the address {Wallet(44).address}, and its key has 0x008AeEda"):
+    with pytest.raises(CannotSign, match=f"states the address {Wallet(44).address}, but its key has 0x008AeEda"):
         signer.sign_text("hello")
     assert signer.address == Wallet(44).address
 
@@ -146,9 +146,9 @@ def test_a_file_with_the_address_of_another_key_signs_nothing(tmp_path: Path) ->
 def test_an_address_that_is_no_text_is_named(tmp_path: Path, said: object) -> None:
     (tmp_path / "file").write_text(json.dumps(changed(PBKDF2, address=said)))
     signer = KeystoreSigner(tmp_path / "file", lambda: PASSWORD)
-    with pytest.raises(CannotSign, match="address of the keystore is no text"):
+    with pytest.raises(CannotSign, match="the keystore's address is not a string"):
         _ = signer.address
-    with pytest.raises(CannotSign, match="address of the keystore is no text"):
+    with pytest.raises(CannotSign, match="the keystore's address is not a string"):
         signer.sign_text("hello")
 
 
@@ -163,7 +163,7 @@ def test_the_password_is_the_whole_first_line_of_its_file(tmp_path: Path, monkey
 @pytest.mark.parametrize("text", ["", "[]", "{", '"text"', '{"version": 3, "version": 3}', '{"version": NaN}'])
 def test_a_file_that_is_no_keystore_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "file").write_text(text)
-    with pytest.raises(CannotSign, match="is no keystore"):
+    with pytest.raises(CannotSign, match="is not a keystore file"):
         signer_of(f"keystore:{tmp_path / 'file'}")
 
 

@@ -104,7 +104,7 @@ def test_a_checkpoint_of_no_log_that_is_shown_is_told() -> None:
     site = LogSite()
     other = opened_epoch(7)
     found = follow(site, None, replace(RULES, against=[site.newest.note(), other.note()]))
-    assert found.faults == ["the registry shows no log site.example/log/7, of which somebody has a checkpoint"]
+    assert found.faults == ["the registry shows no log site.example/log/7, of which a checkpoint was given"]
 
 
 def three_epochs() -> LogSite:

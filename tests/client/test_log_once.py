@@ -42,8 +42,8 @@ TWICE = {
     "a deactivation of others": (DEACTIVATION, changed(DEACTIVATION, trigger_sigs=(TRIGGER.sig,)), "two entries"),
     "a function": (FUNCTION, changed(FUNCTION, created_at=LATER), "two entries of function"),
     "a function in its other spelling": (FUNCTION, changed(FUNCTION, cid=spelled_v1(FUNCTION.cid)), "two entries of"),
-    "the creator of a function": (FUNCTION, changed(FUNCTION, uploader=OTHER, creator=OTHER), "another creator"),
-    "the time of a function": (FUNCTION, changed(FUNCTION, uploader=OTHER, created_at=LATER), "another time"),
+    "the creator of a function": (FUNCTION, changed(FUNCTION, uploader=OTHER, creator=OTHER), "two entries differ on"),
+    "the time of a function": (FUNCTION, changed(FUNCTION, uploader=OTHER, created_at=LATER), "two entries differ on"),
 }  # fmt: skip
 # No record twice.
 APART = [

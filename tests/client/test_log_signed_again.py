@@ -179,7 +179,10 @@ def index_of(name: str, registry: Registry, site: Site, front: Front) -> int | N
 def test_two_logs_are_found_when_checkpoints_are_compared(front: Front, entries: list[bytes], tmp_path: Path) -> None:
     (tmp_path / "honest.note").write_bytes(Front(front.site, entries, secret=SECRET).epoch.note().data)
     change_a_record(front)
-    for secret, words in ((OWN_SECRET, "under another key than a checkpoint"), (SECRET, "has signed two histories")):
+    for secret, words in (
+        (OWN_SECRET, "under another key than a given checkpoint"),
+        (SECRET, "has signed two histories"),
+    ):
         again = Front(front.site, [*front.entries], dict(front.answers), secret)
         with front.site.middle.behaving(again.behave):
             as_said(run("tlog", "verify", front.site.middle.url, "--against", "honest.note"), (1, words))

@@ -29,7 +29,7 @@ def test_profiles_are_kept_as_they_were_put(profiles: Profiles) -> None:
     assert profiles.all() == {"a-1_": odd, "b": Profile(f"{URL}/below", ADDRESS)}
     profiles.remove("b")
     assert [*profiles.all()] == ["a-1_"]
-    with pytest.raises(ValueError, match="there is no profile b; there are: a-1_"):
+    with pytest.raises(ValueError, match="profile b not found; known profiles: a-1_"):
         profiles.get("b")
 
 
@@ -46,7 +46,7 @@ def test_another_name_than_letters_and_digits_is_refused(profiles: Profiles, nam
 def test_a_damaged_file_of_profiles_is_named(profiles: Profiles, content: bytes) -> None:
     profiles.directory.mkdir()
     (profiles.directory / "config.toml").write_bytes(content)
-    with pytest.raises(ValueError, match=r"config\.toml is no file of profiles"):
+    with pytest.raises(ValueError, match=r"config\.toml is not a valid profiles file"):
         profiles.all()
 
 
@@ -76,7 +76,7 @@ def test_credentials_that_others_can_read_are_not_used(profiles: Profiles, mode:
 def test_a_damaged_file_of_credentials_is_named(profiles: Profiles, content: str) -> None:
     profiles.keep(Profile(URL, ADDRESS), apiKey="a secret")
     profiles.credentials_file.write_text(content)
-    with pytest.raises(ValueError, match="remove it and log in"):
+    with pytest.raises(ValueError, match="remove it, and log in"):
         profiles.credentials(Profile(URL, ADDRESS))
 
 
@@ -89,7 +89,7 @@ def test_a_file_of_many_brackets_is_named(profiles: Profiles, name: str) -> None
     program = f"from muniment.client import Registry; Registry.from_profile({'a'!r})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert b"ValueError" in done.stderr
-    assert f"{name} is no file of ".encode() in done.stderr
+    assert f"{name} is not a valid ".encode() in done.stderr
 
 
 def test_profiles_are_for_their_owner_alone_because_a_wallet_may_be_named_by_a_token(profiles: Profiles) -> None:
@@ -137,5 +137,5 @@ async def test_a_client_is_made_from_a_profile(profiles: Profiles) -> None:
         assert "a secret" not in repr(vars(registry))
     async with AsyncRegistry.from_profile("work") as registry:
         assert await registry.account.api_key() == "a secret"
-    with pytest.raises(ValueError, match="there is no profile"):
+    with pytest.raises(ValueError, match="profile home not found"):
         Registry.from_profile("home")

@@ -164,9 +164,9 @@ def test_a_wallet_at_a_url_gets_the_type_of_the_domain() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b'{"result": []}', "no account"), (b'{"result": ["0x12"]}', "no address"), (b"<html>", "no JSON-RPC"),
-        (b'{"result": ["0x%b"], "result": ["0x%b"]}' % (b"1" * 40, b"2" * 40), "no JSON-RPC"),
-        (b'{"result": NaN}', "no JSON-RPC"),
+        (b'{"result": []}', "no account"), (b'{"result": ["0x12"]}', "not an address"), (b"<html>", "not JSON-RPC"),
+        (b'{"result": ["0x%b"], "result": ["0x%b"]}' % (b"1" * 40, b"2" * 40), "not JSON-RPC"),
+        (b'{"result": NaN}', "not JSON-RPC"),
         (b'{"error": {"code": 4001, "message": "User rejected"}}', "refused eth_accounts: User rejected"),
         (b"x" * 1_000_000, "too long"),
     ],
@@ -214,7 +214,7 @@ def test_a_wallet_whose_answer_does_not_end_is_left(begin: bytes, more: bytes, p
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = Thread(target=drip, args=(listener,))
         thread.start()
-        with pytest.raises(CannotSign, match="no whole answer within 1 seconds"):
+        with pytest.raises(CannotSign, match="did not answer within 1 seconds"):
             _ = RpcSigner(f"http://127.0.0.1:{listener.getsockname()[1]}", seconds_max=1).address
         thread.join()
 

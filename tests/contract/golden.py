@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from bill_of_materials import licences
+from unasync import SYNC, sync_text
 
 from muniment.app import OPERATIONS
 from muniment.auth.caller import SECURITY_SCHEMES
@@ -78,6 +79,7 @@ def with_part(text: str, name: str, part: str) -> str:
 def main() -> None:
     """Write everything anew."""
     OPENAPI.write_text(openapi_text(), "utf-8")
+    SYNC.write_text(sync_text(), "utf-8")
     for (path, name), make in PARTS.items():
         page = ROOT / path
         page.write_text(with_part(page.read_text("utf-8"), name, make()), "utf-8")

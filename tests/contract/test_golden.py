@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 from golden import OPENAPI, PARTS, ROOT, openapi_text, with_part
+from unasync import SYNC, sync_text
 
 
 def test_the_openapi_document_is_the_one_that_was_reviewed() -> None:
     assert openapi_text() == OPENAPI.read_text("utf-8"), "it changed: look at the difference after `make golden`"
+
+
+def test_the_blocking_client_is_generated_from_the_one_for_asyncio() -> None:
+    assert sync_text() == SYNC.read_text("utf-8"), "edit muniment/client/aio.py alone, then run `make golden`"
 
 
 @pytest.mark.parametrize(("path", "name"), PARTS, ids=[f"{path}:{name}" for path, name in PARTS])

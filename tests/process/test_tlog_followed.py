@@ -45,7 +45,7 @@ def test_an_honest_registry_agrees_with_its_log(site: Site, tmp_path: Path) -> N
     assert "0 of them new" in said
     status, said = run("verify", "--remote", site.url, cwd=tmp_path)
     assert status == 0, said
-    assert "the registry shows what its log has" in said
+    assert "the registry and its log agree" in said
 
 
 def test_a_registry_that_shows_something_else_than_its_log_is_caught(site: Site, tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_a_registry_that_shows_something_else_than_its_log_is_caught(site: Site,
         return [{**each, "deactivateSig": INVENTED} for each in listed]
 
     lies = {
-        f"trigger {site.sigs[1]} is ended in the log by {site.ending}, and the registry shows it as active": active,
-        f"trigger {site.sigs[0]} is in the log, and the registry does not list it": lambda listed: listed[1:],
-        f"trigger {site.sigs[0]} is another one than the log has": (
+        f"trigger {site.sigs[1]} is ended in the log by {site.ending}, but the registry shows it as active": active,
+        f"trigger {site.sigs[0]} is in the log, but the registry does not list it": lambda listed: listed[1:],
+        f"trigger {site.sigs[0]} differs from its entry in the log": (
             lambda listed: [{**each, "description": "another"} for each in listed]
         ),
     }
@@ -72,13 +72,13 @@ def test_a_registry_that_shows_something_else_than_its_log_is_caught(site: Site,
     assert (status, said.count("WRONG")) == (1, 2), said
     assert f"WRONG trigger {site.sigs[0]} is ended by {INVENTED}, which neither the registry nor its log has" in said
     assert (
-        f"WRONG trigger {site.sigs[1]} is ended in the log by {site.ending}, and in the registry by {INVENTED}" in said
+        f"WRONG trigger {site.sigs[1]} is ended in the log by {site.ending}, but in the registry by {INVENTED}" in said
     )
     assert "deactivations: none wrong" in said  # the rest is read all the same
     renamed = changing("/functions", lambda listed: [{**each, "name": "Another"} for each in listed])
     with site.middle.behaving(renamed):
         status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
-    assert (status, said.count("WRONG"), "is listed as another one than it is" in said) == (1, 1, True), said
+    assert (status, said.count("WRONG"), "differs from its listing" in said) == (1, 1, True), said
     with site.middle.behaving(changing("/functions", lambda _: [])):
         status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
     assert status == 0, said  # the log names the function, and it is there
@@ -88,11 +88,9 @@ def test_what_the_registry_shows_of_a_deactivation_is_compared_with_the_log(site
     path, name = f"/deactivations/{site.ending}", f"deactivation {site.ending}"
     another = {"createdAt": "2020-01-01T00:00:00.000Z"}
     lies: dict[str, Behaviour] = {
-        f"WRONG {name} is another one than the log has": changing(path, lambda record: {**record, **another}),
-        "WRONG asked for the form eip712, and another one came: eip191": changing(
-            path, lambda record: {**record, "form": "eip191"}
-        ),
-        f"WRONG {name} is in the log, and the registry does not have it": lambda asked, forward: (
+        f"WRONG {name} differs from its entry in the log": changing(path, lambda record: {**record, **another}),
+        "WRONG asked for the form eip712, but got eip191": changing(path, lambda record: {**record, "form": "eip191"}),
+        f"WRONG {name} is in the log, but not in the registry": lambda asked, forward: (
             Answered(404, {"content-type": "application/json"}, b'{"code": "deactivation-not-found", "detail": "no"}')
             if asked.target == path
             else forward()
@@ -113,7 +111,7 @@ def test_a_trigger_whose_function_the_registry_lacks_is_told_and_the_rest_is_rea
     with site.middle.behaving(lack):
         status, said = run("verify", "--remote", site.middle.url, cwd=tmp_path)
     assert status == 1, said
-    assert f"WRONG trigger {site.sigs[0]} is of a function that the service lacks: no such block" in said
+    assert f"WRONG trigger {site.sigs[0]} uses a function that the service lacks: no such block" in said
     assert "deactivations: none wrong" in said
 
 
@@ -175,7 +173,7 @@ async def test_deactivations_are_given_to_another_registry(site: Site, tmp_path:
             assert (await register(client, draft_of(cid, 2)))["sig"] == site.sigs[1]
             for _ in range(2):
                 status, said = run("tlog", "replay", site.url, "--to", other.url, cwd=tmp_path)
-                assert (status, said) == (0, "1 deactivations posted, 0 of unknown triggers, 0 refused\n")
+                assert (status, said) == (0, "1 deactivation posted, 0 of unknown triggers, 0 refused\n")
             trigger = ok(await client.get(f"/triggers/{site.sigs[1]}")).json()
             assert trigger["deactivateSig"] == site.ending
             bundle = tmp_path / "mirror" / "tile" / "entries" / "000.p"
@@ -183,7 +181,7 @@ async def test_deactivations_are_given_to_another_registry(site: Site, tmp_path:
             data = await client.get(f"{site.url}/log/1/tile/entries/000.p/6")
             (bundle / "6").write_bytes(data.content)
         status, said = run("tlog", "replay", tmp_path / "mirror", "--to", other.url, cwd=tmp_path)
-        assert (status, said) == (0, "1 deactivations posted, 0 of unknown triggers, 0 refused\n")
+        assert (status, said) == (0, "1 deactivation posted, 0 of unknown triggers, 0 refused\n")
         status, said = run("tlog", "replay", tmp_path / "other", "--to", other.url, cwd=tmp_path)
         assert status == 2
         assert "there is no mirror of a log" in said

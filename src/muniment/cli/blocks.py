@@ -88,10 +88,10 @@ def list_pins(config: Path | None, *, is_pinned: bool, limit: int, as_json: bool
         if pin.pinned_at_ms is not None:
             output.print_text(f"{pin.cid}  pinned {iso_time(pin.pinned_at_ms)}")
         else:
-            failed = f", failed {pin.failures} times, again {iso_time(pin.due_at_ms)}" if pin.failures else ""
-            output.print_text(
-                f"{pin.cid}  waits since {iso_time(pin.waits_since_ms)}{failed}{f': {pin.error}' if pin.error else ''}"
-            )
+            times = output.counted(pin.failures, "time")
+            failed = f", failed {times}, again {iso_time(pin.due_at_ms)}" if pin.failures else ""
+            why = f": {pin.error}" if pin.error else ""
+            output.print_text(f"{pin.cid}  waiting since {iso_time(pin.waits_since_ms)}{failed}{why}")
 
 
 @pins.command("retry")
@@ -110,7 +110,7 @@ def retry_pins(config: Path | None, cids: tuple[str, ...], **flags: object) -> N
     with output.errors_on_one_line():
         digests = [Cid.parse(cid).digest for cid in cids]
         count = databases.run(settings, lambda db: db.write(lambda tx: queue.retry(tx, _now_ms(), digests)))
-    output.print_text(f"{count} bundles are due now")
+    output.print_text(_due(count))
 
 
 @pins.command("recheck")
@@ -126,7 +126,11 @@ def recheck_pins(config: Path | None, **flags: object) -> None:
     settings = registry_of(config, **flags)
     with output.errors_on_one_line():
         count = databases.run(settings, lambda db: db.write(lambda tx: queue.recheck(tx, _now_ms())))
-    output.print_text(f"{count} bundles are due now")
+    output.print_text(_due(count))
+
+
+def _due(count: int) -> str:
+    return f"{output.counted(count, 'bundle')} {'is' if count == 1 else 'are'} due now"
 
 
 def _now_ms() -> int:

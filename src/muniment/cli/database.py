@@ -65,7 +65,7 @@ def epoch() -> None:
 @epoch.command("renew")
 @common_options
 def renew_epoch(config: Path | None, **flags: object) -> None:
-    """Begin a new epoch: earlier cursors are refused, and clients that follow a listing start it again.
+    """Begin a new epoch: earlier cursors are refused, and clients that follow a listing start over.
 
     This is necessary after a return to an earlier state without `muniment restore`: from a dump, a replica that lacked
     writes, Litestream or a copy of the disk. New rows get the numbers of the lost rows there, and an earlier cursor
@@ -79,5 +79,5 @@ def renew_epoch(config: Path | None, **flags: object) -> None:
         seconds = renew(settings)
     output.print_text(
         "a new epoch has begun: every earlier cursor is refused (410 cursor-too-old), by running services within "
-        f"{seconds:g} seconds; clients that follow a listing start it again"
+        f"{seconds:g} seconds; clients that follow a listing start over"
     )

@@ -48,7 +48,7 @@ def demo(config: Path | None, url: str | None, **flags: object) -> None:
         with stop.listening(), _service(settings) as (service, address):
             _walk(address, settings, development_nodes(settings))
             console = f"The console, for a browser: {address}/console\n" if settings.console else ""
-            output.print_text(f"\n{_where_next(address)}\n\n{console}The service stays up; Ctrl-C stops it.")
+            output.print_text(f"\n{_where_next(address)}\n\n{console}The service keeps running; Ctrl-C stops it.")
             with stop.waiting():
                 _wait_until_ended(service)
 

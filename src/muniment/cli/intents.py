@@ -133,7 +133,7 @@ def _print_imported(job: Import, start: Progress, seconds: float, *, is_done: bo
     else:
         before = f" (lines 1 to {start.lines} were done before)" if start.lines else ""
         output.print_text(
-            f"{end.lines} lines{before}: {tally.stored} stored, {tally.unchanged} unchanged, "
+            f"{output.counted(end.lines, 'line')}{before}: {tally.stored} stored, {tally.unchanged} unchanged, "
             f"{end.refused} refused, {tally.blank} blank; {seconds:.1f} s"
         )
 
@@ -155,8 +155,8 @@ def _print_shared(number: int, line: str) -> None:
 def release_nonce(config: Path | None, intent_hash: str, **flags: object) -> None:
     """Free the nonce of the intent HASH, so that another intent with its trigger, settler and nonce can be recorded.
 
-    For a nonce that somebody took with the key of an operator. The settlement contract executes both intents if it gets
-    both: make sure that nobody can send the intent HASH any more. The audit log has an entry of it.
+    For a nonce that was taken with a stolen operator key. The settlement contract executes both intents if it gets
+    both: make sure that the intent HASH can no longer be sent. The audit log records the release.
     """
     from muniment.evm.hex import Bytes32
     from muniment.intents.nonces import sharing
@@ -196,7 +196,7 @@ def export_intents(config: Path | None, *, file: str, as_json: bool, **flags: ob
     if as_json:
         output.print_json({**asdict(exported), "seconds": seconds}, err=True)
     elif file != "-":
-        output.print_warning(f"{exported.intents} intents, {exported.bytes} bytes; {seconds:.1f} s")
+        output.print_warning(f"{output.counted(exported.intents, 'intent')}, {exported.bytes} bytes; {seconds:.1f} s")
 
 
 async def _export(settings: Settings, place: str, exported: Exported, stop: output.StopRequest) -> None:

@@ -70,7 +70,7 @@ def revoke_operator(config: Path | None, name: str, **flags: object) -> None:
     settings, now_ms = registry_of(config, **flags), _now_ms()
     with output.errors_on_one_line():
         databases.run(settings, lambda db: db.write(lambda tx: operators.revoke(tx, name, now_ms)))
-    output.print_text(f"{name} has no key any more")
+    output.print_text(f"the key of {name} is revoked")
 
 
 @operators.command("audit")

@@ -52,6 +52,12 @@ def errors_on_one_line() -> Generator[None]:
         raise click.ClickException(printable(str(error), keeps="\n")) from error
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 entry`, `2 entries`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
 def print_text(text: str) -> None:
     """Print a result of any number of lines, unless it is empty."""
     if text:

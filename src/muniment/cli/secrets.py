@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def secrets() -> None:
-    """The ring of secrets behind tokens, nonces and API keys."""
+    """The ring of secrets for tokens, nonces and API keys."""
 
 
 def _ring(config: Path | None, flags: dict[str, object]) -> RingFile:

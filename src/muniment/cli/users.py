@@ -32,4 +32,4 @@ def set_email(config: Path | None, address: str, email: str | None, **flags: obj
         owner, wanted = Address.parse(address), None if email is None else Email.parse(email)
         if not databases.run(settings, lambda db: db.write(lambda tx: store.set_email(tx, owner, wanted))):
             raise InvalidAddress(f"{owner} has never logged in")
-    output.print_text(f"{owner} has the email {wanted}" if wanted else f"{owner} has no email any more")
+    output.print_text(f"{owner} has the email {wanted}" if wanted else f"the email of {owner} is removed")

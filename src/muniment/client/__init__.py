@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muniment.client.aio.registry import AsyncRegistry as AsyncRegistry
-from muniment.client.aio.writer import Writer as Writer
+from muniment.client.aio import AsyncRegistry as AsyncRegistry
+from muniment.client.answers import Page as Page
 from muniment.client.checkpoint import Checkpoint as Checkpoint
 from muniment.client.failures import (
     CannotSign as CannotSign,
@@ -25,14 +25,13 @@ from muniment.client.flows.log.proving import Logged as Logged
 from muniment.client.flows.login import Balance as Balance
 from muniment.client.flows.triggers import SignedTrigger as SignedTrigger, TriggerDraft as TriggerDraft
 from muniment.client.offers import sign_proposal as sign_proposal
-from muniment.client.pages import Page as Page
 from muniment.client.profiles import Profile as Profile, Profiles as Profiles
 from muniment.client.retrying import Retry as Retry
 from muniment.client.rows import rows as rows
-from muniment.client.signers import KeySigner as KeySigner, Signer as Signer
-from muniment.client.signing.accounts import AccountSigner as AccountSigner
+from muniment.client.signers import AccountSigner as AccountSigner, KeySigner as KeySigner, Signer as Signer
 from muniment.client.signing.specs import signer_of as signer_of
-from muniment.client.sync.registry import Registry as Registry
+from muniment.client.sync import Registry as Registry
+from muniment.client.writer import Writer as Writer
 from muniment.errors import (
     CursorTooOld as CursorTooOld,
     FunctionNotFound as FunctionNotFound,

@@ -1,4 +1,4 @@
-"""A cursor in a file, for programs that follow a listing and are started again."""
+"""A cursor in a file, for programs that follow a listing across restarts."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _BYTES_MAX = 64 * 1024
 
 
 class Checkpoint:
-    """A file with a cursor. `about` says of which listing: the URL and the filters, for example.
+    """A file with a cursor. `about` identifies the listing, for example by its URL and filters.
 
-    Write the cursor of a page when its work is done: after a crash the page comes again, and nothing is missed.
+    Write the cursor of a page when its work is done: after a crash the page comes again, and no record is missed.
     """
 
     def __init__(self, path: Path | str, **about: str | None) -> None:
-        """Use the file at `path`, which need not be there yet."""
+        """Use the file at `path`, which need not exist."""
         self._path = Path(path)
         self._about = {name: value for name, value in about.items() if value is not None}
 
     def read(self) -> str | None:
-        """The cursor; None: there is no file yet.
+        """The cursor; None without a file.
 
-        Raises `ValueError` for a file of another listing, and for a file that is no checkpoint.
+        Raises `ValueError` for the file of another listing, and for any other content.
         """
         try:
             with self._path.open("rb") as file:
@@ -37,15 +37,15 @@ class Checkpoint:
             found: Any = json.loads(content)
             cursor, about = found["cursor"], cast("dict[str, str]", found["about"])
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise ValueError(f"{self._path} is no checkpoint") from None
+            raise ValueError(f"{self._path} is not a checkpoint file: remove it to start over") from None
         if about != self._about:
             raise ValueError(f"{self._path} is the checkpoint of another listing: {about}")
         if not isinstance(cursor, str):
-            raise ValueError(f"{self._path} is no checkpoint")  # noqa: TRY004 - the file, not an argument, is wrong
+            raise ValueError(f"{self._path} is not a checkpoint file: remove it to start over")  # noqa: TRY004 - the file, not an argument, is wrong
         return cursor
 
     def write(self, cursor: str | None) -> None:
-        """Keep `cursor`: the file is replaced as a whole, and on the disk. None keeps the one before."""
+        """Store `cursor`: the file is replaced atomically and synced. None changes nothing."""
         if cursor is None:
             return
         with whole_file(self._path) as file:

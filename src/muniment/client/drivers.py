@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from muniment.client.steps import Flow
 
 T = TypeVar("T")
-# Hears of a long upload or download: its name, the bytes so far, and all of them; 0: nobody knows.
-Progress = Callable[[str, int, int], None]
+# Called during long transfers: "upload" or "download", bytes done, bytes in total or 0 if unknown.
+OnProgress = Callable[[str, int, int], None]
 # A shorter body is no long upload.
 _LONG: Final = 256 * 1024
 _PIECE: Final = 64 * 1024
@@ -41,7 +41,7 @@ class Blocking:
     url: str
     http: httpx2.Client
     signer: Signer | None = None
-    progress: Progress | None = None
+    progress: OnProgress | None = None
     _connections: Connections = field(default_factory=Connections, init=False, repr=False)
 
     def run(self, flow: Flow[T]) -> T:
@@ -69,11 +69,11 @@ class Blocking:
         exchange = self._connections.exchange(ANSWER_S_MAX)
         arguments: dict[str, Any] = {
             **_arguments(self.url, send, self.progress),
-            "extensions": {"trace": exchange.hear},
+            "extensions": {"trace": exchange.trace},
         }
         try:
             with exchange.watched(), self.http.stream(**arguments) as response:
-                exchange.hold(response.extensions)
+                exchange.begin(response.extensions)
                 gathered = _Content(response, self.progress, takes_gzip=send.takes_gzip)
                 for piece in response.iter_raw():
                     gathered.add(piece)
@@ -91,7 +91,7 @@ class Awaiting:
     url: str
     http: httpx2.AsyncClient
     signer: Signer | None = None
-    progress: Progress | None = None
+    progress: OnProgress | None = None
 
     async def run(self, flow: Flow[T]) -> T:
         """The result of `flow`, as `Blocking.run` has it."""
@@ -135,7 +135,7 @@ class _Content:
     unpacked here.
     """
 
-    def __init__(self, response: httpx2.Response, progress: Progress | None, *, takes_gzip: bool) -> None:
+    def __init__(self, response: httpx2.Response, progress: OnProgress | None, *, takes_gzip: bool) -> None:
         """Raises `Forged` for a compressed answer, unless it is by gzip and the step takes that."""
         coding = response.headers.get("content-encoding", "identity").lower()
         if coding != "identity" and not (takes_gzip and coding == "gzip"):
@@ -147,7 +147,7 @@ class _Content:
         self._progress = progress
 
     def add(self, piece: bytes) -> None:
-        """Raises `Forged` beyond the limit."""
+        """Raises `Forged` above the limit."""
         length = len(self.gathered) + len(piece)
         if length > ANSWER_BYTES_MAX:
             raise Forged(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
@@ -157,9 +157,9 @@ class _Content:
 
 
 class _Upload:
-    """A long body in pieces, for both drivers; `progress` hears of each."""
+    """A long body in pieces, for both drivers, with a call of `progress` after each."""
 
-    def __init__(self, body: bytes, progress: Progress) -> None:
+    def __init__(self, body: bytes, progress: OnProgress) -> None:
         self._body = body
         self._progress = progress
 
@@ -173,7 +173,7 @@ class _Upload:
             yield piece
 
 
-def _arguments(url: str, send: Send, progress: Progress | None) -> dict[str, Any]:
+def _arguments(url: str, send: Send, progress: OnProgress | None) -> dict[str, Any]:
     body, headers = send.body, dict(send.headers)
     if body is not None and progress is not None and len(body) > _LONG:
         headers["content-length"] = str(len(body))

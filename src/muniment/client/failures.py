@@ -1,4 +1,4 @@
-"""What goes wrong at a client: no answer, an answer that is not true, a signature by somebody else."""
+"""Failures of a client: no answer, a forged answer, a missing or foreign signature."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Unreachable(Exception):
-    """No answer came. `sent`: the service may have got the request, and may have done what it says."""
+    """No answer came. `sent`: the service may have received and carried out the request."""
 
     def __init__(self, detail: str, *, sent: bool) -> None:
         """Say why; the text has no credential."""

@@ -1,8 +1,8 @@
-"""Profiles of a person: the registries that they use, and the credentials that a login has stored.
+"""Profiles of a user: registries, and the credentials that a login has stored.
 
 Profiles are in `config.toml` below `$XDG_CONFIG_HOME/muniment` (XDG Base Directory Specification), credentials in
-`credentials.json` beside it, which nobody else can read. Credentials belong to an origin and an address: a profile with
-another URL gets none of them.
+`credentials.json` beside it, which other users cannot read. Credentials belong to an origin and an address: a profile
+with another URL does not get them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Profiles:
 
     @classmethod
     def of_user(cls) -> Self:
-        """The profiles of whoever runs this. Raises `ValueError` for a user without a home directory."""
+        """The profiles of the current user. Raises `ValueError` for a user without a home directory."""
         configured = os.environ.get("XDG_CONFIG_HOME") or ""
         # The specification: a relative path in the variable is ignored.
         try:
@@ -61,7 +61,7 @@ class Profiles:
         return self.directory / "credentials.json"
 
     def all(self) -> dict[str, Profile]:
-        """Every profile by name. Raises `ValueError` for a file that is damaged."""
+        """Every profile by name. Raises `ValueError` for a damaged file."""
         path = self.directory / "config.toml"
         try:
             content = _read(path)
@@ -71,26 +71,26 @@ class Profiles:
             tables = convert(tomllib.loads(content.decode()).get("profiles", {}), dict[str, dict[str, str]])
             return {name: Profile(**members) for name, members in tables.items()}
         except (ValueError, TypeError, RecursionError) as error:
-            raise ValueError(f"{path} is no file of profiles: {error}") from error
+            raise ValueError(f"{path} is not a valid profiles file: {error}") from error
 
     def get(self, name: str) -> Profile:
-        """The profile of this name. Raises `ValueError` when there is none."""
+        """The profile of this name. Raises `ValueError` for an unknown name."""
         found = self.all()
         if name not in found:
             known = ", ".join(sorted(found)) or "none"
-            raise ValueError(f"there is no profile {name}; there are: {known}")
+            raise ValueError(f"profile {name} not found; known profiles: {known}")
         return found[name]
 
     def put(self, name: str, profile: Profile) -> None:
         """Add a profile, or replace it. Raises `ValueError` for another name than letters, digits, - and _."""
         if NAME.fullmatch(name) is None:
             raise ValueError("the name of a profile has up to 40 letters, digits, - and _")
-        with self._alone():
+        with self._locked():
             self._write({**self.all(), name: profile})
 
     def remove(self, name: str) -> None:
         """Remove a profile. Its credentials stay: `forget` removes them."""
-        with self._alone():
+        with self._locked():
             self.get(name)
             self._write({other: profile for other, profile in self.all().items() if other != name})
 
@@ -102,29 +102,29 @@ class Profiles:
         return self._credentials().get(_place(profile), {})
 
     def api_key(self, profile: Profile) -> str | None:
-        """The API key of the profile; None: there is none."""
+        """The stored API key of the profile, if any."""
         return self.credentials(profile).get("apiKey")
 
     def keep(self, profile: Profile, **found: str) -> None:
-        """Store credentials beside the ones that are there."""
-        with self._alone():
+        """Add credentials to the stored ones."""
+        with self._locked():
             every = self._credentials()
             every[_place(profile)] = {**every.get(_place(profile), {}), **found}
             self._write_credentials(every)
 
     def forget(self, profile: Profile) -> bool:
-        """Remove the credentials of the profile; whether there were some."""
+        """Remove the credentials of the profile; returns whether any were stored."""
         if not self.credentials(profile):
             return False
-        with self._alone():
+        with self._locked():
             every = self._credentials()
             every.pop(_place(profile), None)
             self._write_credentials(every)
         return True
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
-        """A block in which no other process changes the files: each change reads the whole file, and writes it."""
+    def _locked(self) -> Generator[None]:
+        """Lock the files against other processes, since each change rewrites a whole file."""
         import fcntl  # noqa: PLC0415 - Windows has none, and a client without profiles works there
 
         make_directory(self.directory)
@@ -142,7 +142,7 @@ class Profiles:
             # A JSON string is a basic string of TOML.
             lines += [f"{key} = {json.dumps(value)}" for key, value in asdict(profile).items() if value is not None]
             lines.append("")
-        # Private, because the URL of a wallet may have a token of it.
+        # Private, because the URL of a wallet may contain its token.
         with whole_file(self.directory / "config.toml", is_private=True) as file:
             file.write("\n".join(lines).encode())
 
@@ -158,7 +158,7 @@ class Profiles:
         try:
             return convert(json.loads(content), dict[str, dict[str, str]])
         except (ValueError, RecursionError):
-            raise ValueError(f"{path} is no file of credentials: remove it and log in") from None
+            raise ValueError(f"{path} is not a valid credentials file: remove it, and log in again") from None
 
     def _write_credentials(self, every: dict[str, dict[str, str]]) -> None:
         with whole_file(self.credentials_file, is_private=True) as file:

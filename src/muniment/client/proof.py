@@ -1,8 +1,7 @@
 """Checks of answers by their own signatures, CIDs and hashes. Each raises `Forged`.
 
-What a trigger says by its signature, what an intent says by its hash, and what content is by its CID needs no belief in
-the service. Descriptions, times, statuses, logs, the `verified` of proposals, `deactivateSig`, and that a listing is
-complete are claims.
+The signature of a trigger, the hash of an intent and the CID of content prove them without trust in the service.
+Descriptions, times, statuses, logs, the `verified` of proposals, `deactivateSig` and complete listings are claims.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ def check_trigger(trigger: Trigger, inputs: Mapping[str, str], protocol: str) ->
         given = consent(trigger.types, values, inputs, registry_domain(protocol))
         end_ms = end_date_ms(trigger.config)
     except Refusal as refusal:
-        raise Forged(f"trigger {trigger.sig} has typed data that nobody can sign: {refusal}") from refusal
+        raise Forged(f"trigger {trigger.sig} has typed data that cannot be signed: {refusal}") from refusal
     if not is_by(trigger.signer, given.digest, trigger.sig):
         raise Forged(f"trigger {trigger.sig} is not signed by {trigger.signer} under the name {protocol}")
     if trigger.end_date != end_ms:
-        raise Forged(f"trigger {trigger.sig} has another end in its config")
+        raise Forged(f"trigger {trigger.sig} has an endDate other than its config")
 
 
 def check_deactivation(
@@ -72,7 +71,7 @@ def check_intent(intent: AnyIntent, protocol: str, settlers: Sequence[tuple[int,
     """Check its hash and those of its proposals, and the signatures of proposals whose settlement domain is known."""
     computed = intent_hash(intent)
     if intent.hash.raw != computed:
-        raise Forged(f"intent {intent.hash} has other fields than its hash says")
+        raise Forged(f"intent {intent.hash} does not match its hash")
     for proposal in intent.proposals:
         check_proposal(proposal, computed, intent.settler, protocol, settlers)
 
@@ -95,7 +94,7 @@ def check_proposal_hash(proposal: AnyProposal, intent: bytes) -> bytes:
     """Check the hash of a proposal to the intent with the hash `intent`. The hash, 32 bytes."""
     computed = proposal_hash(intent, _as_given(proposal))
     if proposal.hash.raw != computed:
-        raise Forged(f"proposal {proposal.hash} has other fields than its hash says")
+        raise Forged(f"proposal {proposal.hash} does not match its hash")
     return computed
 
 
@@ -124,7 +123,7 @@ def read_manifest_bytes(data: bytes) -> Manifest:
     try:
         return read_manifest(data)
     except Refusal as refusal:
-        raise Forged(f"the function's manifest is none: {refusal}") from refusal
+        raise Forged(f"the function's manifest is invalid: {refusal}") from refusal
 
 
 def file_in(car: bytes, cid: Cid, name: str) -> bytes:
@@ -134,13 +133,13 @@ def file_in(car: bytes, cid: Cid, name: str) -> bytes:
         blocks = {part.digest: block for part, block in sections}
         file = open_file(_getter(blocks), cid.parts, [name])
         if file.size > FILE_BYTES_MAX:
-            raise Forged(f"{name} of {cid} has {file.size} bytes, and no registry takes such a file")
+            raise Forged(f"{name} of {cid} has {file.size} bytes, more than any registry accepts")
         pieces = [*islice(file.read(), _PIECES_MAX + 1)]
         if len(pieces) > _PIECES_MAX:
-            raise Forged(f"{name} of {cid} has more than {_PIECES_MAX} pieces, and no registry makes such a file")
+            raise Forged(f"{name} of {cid} has more than {_PIECES_MAX} pieces, more than any registry makes")
         return b"".join(pieces)
     except Refusal as refusal:
-        raise Forged(f"the content of {cid} is not what its CID says: {refusal}") from refusal
+        raise Forged(f"the content of {cid} does not match its CID: {refusal}") from refusal
 
 
 def _getter(blocks: Mapping[bytes, bytes]) -> GetBlock:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Statuses with which the same request may succeed later (RFC 9110 sections 15.5.9, 15.6.3 to 15.6.5, RFC 6585). 500 is
 # a defect, and 409 a fact.
 PASSING: Final = frozenset({408, 429, 502, 503, 504})
-# Of these, the ones with which the service has certainly not begun: it lacks a part of the request, or counts too many.
+# Of these, statuses of requests that the service has certainly not begun to carry out.
 _NOT_BEGUN: Final = frozenset({408, 429})
 _FIRST_PAUSE_S: Final = 0.5
 _PAUSE_S_MAX: Final = 8.0
@@ -29,9 +29,9 @@ _DIGITS_MAX: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and for how long a request is tried.
+    """Limits of retries.
 
-    A service that asks for a longer pause than `pause_s_max` gets none: the refusal is raised. `seconds` is a
+    If the service asks for a longer pause than `pause_s_max`, the refusal is raised. `seconds` is a
     monotonic clock, `now` the time since 1970 in seconds, `chance` gives numbers from 0 up to 1.
     """
 
@@ -45,7 +45,7 @@ class Retry:
     def reply(self, send: Send) -> Flow[Reply]:
         """The answer to `send`, of any status. Raises `Unreachable`.
 
-        A request that is not repeatable is sent again only if the service has certainly not worked on it.
+        A request that is not repeatable is sent again only if the service has certainly not begun to carry it out.
         """
         begun_s, failures = self.seconds(), 0
         while True:
@@ -64,16 +64,16 @@ class Retry:
     def pause_after_loss(self, error: Unreachable | Unavailable, failures: int, begun_s: float) -> float | None:
         """The pause after a request that the service may have carried out; None: raise the error.
 
-        It is for operations that find out what became of the request before they send another.
+        For operations that read the state before they send the request again.
         """
         if isinstance(error, Unreachable):
             return self._pause_s(failures, begun_s, {}) if error.sent else None
         return self._pause_s(failures, begun_s, error.answer.headers)
 
     def _pause_s(self, failures: int, begun_s: float, headers: Mapping[str, str]) -> float | None:
-        """The pause before the next try; None: there is none.
+        """The pause before the next try; None: do not retry.
 
-        It is what the service asks for, and a part that chance decides, so that clients do not come back together.
+        The time that the service asks for plus random jitter, so that clients do not return all at once.
         """
         asked_s = retry_after_s(headers, self.now())
         pause = asked_s + self.chance() * min(_PAUSE_S_MAX, _FIRST_PAUSE_S * 2 ** (failures - 1))
@@ -82,7 +82,7 @@ class Retry:
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float:
-    """The seconds of `Retry-After` (RFC 9110 section 10.2.3), which is a number or a date; 0 for none."""
+    """The seconds of `Retry-After` (RFC 9110 section 10.2.3), which is a number or a date; 0 without it."""
     text = headers.get("retry-after", "")
     if text.isascii() and text.isdigit():
         return float(text[:_DIGITS_MAX])

@@ -13,7 +13,7 @@ def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     """A dictionary for each record, with the names of the interface: for pandas, Polars or Arrow.
 
     A member of an object is a column `object.member`; a list is JSON text. Amounts stay texts of decimal digits, since
-    a uint256 has up to 78 of them and no column type of a data frame holds so many.
+    a uint256 has up to 78 of them, more than any column type of a data frame holds.
     """
     return [_flat(json.loads(encode(record))) for record in records]
 

@@ -1,22 +1,20 @@
-"""Signers: what holds a key, or asks a wallet that does."""
+"""Signers: private keys in memory, and accounts of the eth-account library."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from muniment.client.failures import NotSignedBy
 from muniment.client.steps import Flow, SignText, SignTyped
 from muniment.errors import InvalidSignature, InvalidTypedData
+from muniment.evm.address import Address
 from muniment.evm.hashing import keccak256
 from muniment.evm.signature import Signature, address_of_key, is_by, personal_digest, sign
 from muniment.evm.typed_data import Struct, compile_types
 from muniment.evm.words import WORDS, Misfit
-
-if TYPE_CHECKING:
-    from muniment.evm.address import Address
 
 # The members of a domain in the order of EIP-712, "Definition of domainSeparator".
 _DOMAIN = {
@@ -79,8 +77,42 @@ class KeySigner:
         return f"KeySigner({self.address})"
 
 
+class _Signed(Protocol):
+    @property
+    def signature(self) -> bytes: ...
+
+
+class _Account(Protocol):
+    """The members of eth-account's `LocalAccount` that are used here."""
+
+    @property
+    def address(self) -> str: ...
+
+    def unsafe_sign_hash(self, message_hash: bytes) -> _Signed: ...
+
+
+class AccountSigner:
+    """A signer with an account of eth-account (`LocalAccount`)."""
+
+    def __init__(self, account: _Account) -> None:
+        """Sign with `account`."""
+        self._account = account
+        self.address: Address = Address.parse(account.address)
+
+    def sign_text(self, text: str) -> str:
+        """As `Signer`."""
+        return self._sign(personal_digest(text.encode()))
+
+    def sign_typed_data(self, data: Mapping[str, Any]) -> str:
+        """As `Signer`."""
+        return self._sign(typed_digest(data))
+
+    def _sign(self, digest: bytes) -> str:
+        return "0x" + bytes(self._account.unsafe_sign_hash(digest).signature).hex()
+
+
 def with_domain_type(data: Mapping[str, Any]) -> dict[str, Any]:
-    """`data` as wallets want it: with the type `EIP712Domain`, which has the members that the domain has."""
+    """`data` with the type `EIP712Domain`, which wallets require; it has the members of the domain."""
     members = [{"name": name, "type": word} for name, word in _DOMAIN.items() if name in data["domain"]]
     return {**data, "types": {"EIP712Domain": members, **data["types"]}}
 

@@ -1,4 +1,4 @@
-"""What an operation of the client wants done by its driver. Operations are generators of steps, without I/O.
+"""Steps that an operation of the client asks its driver for. Operations are generators of steps, without I/O.
 
     def get_trigger(sig: Signature) -> Flow[Trigger]:
         reply = yield Send("GET", f"/triggers/{sig}")
@@ -26,11 +26,11 @@ class Send:
     body: bytes | None = None
     # Credentials are here; `repr` leaves them out.
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    # Whether a second one changes nothing that the first one has not changed already.
+    # Whether the request is idempotent.
     is_repeatable: bool = True
-    # Whether the answer may come compressed by gzip. Its content is as it came: whoever unpacks it has a bound.
+    # Whether a gzip answer is accepted. The content stays compressed: the caller unpacks it within a limit.
     takes_gzip: bool = False
-    # The status of an answer of a service that has done it; every other one below 400 is not by a registry.
+    # The status of success; any other below 400 is not by a registry.
     done: int = 200
 
 

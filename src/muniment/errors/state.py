@@ -137,7 +137,7 @@ class ProposalNotFound(Absent):
 
 
 class WebhookNotFound(Absent):
-    """The caller has no webhook with this id; one of somebody else is answered in the same way."""
+    """The caller has no webhook with this id; another caller's webhook gets the same answer."""
 
     code = "webhook-not-found"
     title = "Webhook not found"

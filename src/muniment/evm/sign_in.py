@@ -95,7 +95,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """What such a text says. Times are milliseconds since 1970; `scheme` is None where the text names none.
+    """The fields of such a text. Times are milliseconds since 1970; `scheme` is None where the text names none.
 
     The statement, the chain, the request and the resources say nothing about a log-in, so they are not kept.
     """

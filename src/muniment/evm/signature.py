@@ -23,7 +23,7 @@ _ORDER: Final = bytes.fromhex("fffffffffffffffffffffffffffffffebaaedce6af48a03bb
 _HALF_ORDER: Final = bytes.fromhex("7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0")
 # v counts the parity of R from 27 (Yellow Paper, appendix F); some hardware wallets count from 0.
 _V: Final = {27: "1b", 28: "1c", 0: "1b", 1: "1c"}
-# Whether R has an odd y. An x of R at n or above has ids 2 and 3, which v cannot say and nobody can find.
+# Whether R has an odd y. An x of R at n or above has ids 2 and 3, which v cannot express and no search can find.
 _RECOVERY_ID: Final = {"1b": 0, "1c": 1}
 
 
@@ -97,7 +97,7 @@ def address_of_key(private_key: bytes) -> Address:
 def sign(digest: bytes, private_key: bytes) -> Signature:
     """The canonical signature of the 32-byte `digest` with a 32-byte key: deterministic (RFC 6979), low s.
 
-    The signer is recovered from it before it goes out: a computation that went wrong could tell the key. Raises
+    The signer is recovered from it before it goes out: a faulty computation could reveal the key. Raises
     `ValueError`, which does not name the key, for one that is none.
     """
     compact, recovery_id = recovery.sign(digest, private_key)

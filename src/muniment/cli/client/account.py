@@ -64,7 +64,7 @@ def logout(**flags: Any) -> None:
     with failures():
         place = place_of(flags)
         had_some = Profiles.of_user().forget(place.profile)
-    note("the credentials are removed" if had_some else "there were no credentials")
+    note("the credentials are removed" if had_some else "no credentials were stored")
 
 
 @click.command()
@@ -80,7 +80,7 @@ def whoami(*, as_json: bool | None, whole: bool, **flags: Any) -> None:
         stored = profiles.credentials(place.profile)
         address = place.profile.address
     if address is None:
-        raise NeedsLoginError(f"nobody is logged in at {place.profile.url}\nNext: run `muniment login`")
+        raise NeedsLoginError(f"not logged in at {place.profile.url}\nNext: run `muniment login`")
     where = f"{' and '.join(sorted(stored))} in {profiles.credentials_file}" if stored else "none is stored"
     members = {
         "address": str(address), "service": place.profile.url, "profile": place.name, "wallet": place.signer or "none",

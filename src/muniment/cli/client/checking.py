@@ -21,8 +21,8 @@ def verify_service(flags: dict[str, Any]) -> None:
     with opened({**flags, "no_verify": False}) as registry:
         checks = {
             "functions": _functions(registry),
-            "triggers": _listed(lambda tell: registry.triggers.list(on_forged=tell).pages()),
-            "intents": _listed(lambda tell: registry.intents.list(on_forged=tell).pages()),
+            "triggers": _listed(lambda on_forged: registry.triggers.list(on_forged=on_forged).pages()),
+            "intents": _listed(lambda on_forged: registry.intents.list(on_forged=on_forged).pages()),
         }
         for name, results in checks.items():
             count = 0
@@ -35,7 +35,9 @@ def verify_service(flags: dict[str, Any]) -> None:
     if wrong:
         output.print_text(f"{wrong} wrong")
         raise SystemExit(FORGED)
-    output.print_text("everything matches its signatures and hashes; whether it is complete, nobody can see from here")
+    output.print_text(
+        "everything matches its signatures and hashes; completeness cannot be verified without the transparency log"
+    )
 
 
 def _functions(registry: Registry) -> Iterator[Forged | None]:
@@ -50,13 +52,13 @@ def _functions(registry: Registry) -> Iterator[Forged | None]:
         except (Absent, InvalidCid) as refusal:  # invalid: a CID that no function has
             if not refusal.code:  # not by a registry
                 raise
-            yield Forged(f"function {function.cid} is listed, and the service lacks it: {refusal.detail}")
+            yield Forged(f"function {function.cid} is listed, but the service lacks it: {refusal.detail}")
         else:
-            yield None if is_as_listed else Forged(f"function {function.cid} is listed as another one than it is")
+            yield None if is_as_listed else Forged(f"function {function.cid} differs from its listing")
 
 
 def _listed(pages_of: Callable[[Callable[[Forged], None]], Iterator[Page[Any]]]) -> Iterator[Forged | None]:
-    """A result for each record of a listing, whose pages `pages_of` reads; it tells of the records that are forged."""
+    """A result for each record of a listing, which `pages_of` reads with a callback for forged records."""
     wrong: list[Forged] = []
     for page in pages_of(wrong.append):
         yield from (None for _ in page)

@@ -1,4 +1,4 @@
-"""Errors of commands that use a service: one line, the next step, and an exit status that scripts can tell apart."""
+"""Errors of commands that use a service: one line, the next step, and an exit status for scripts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NEXT: Final = {
     "signature-mismatch": "was it signed for this registry's protocol name? See --protocol",
     "version-taken": "use a higher version in the manifest",
     "trigger-deactivated": "its owner ended it for ever: sign a new trigger with another version",
-    "cursor-too-old": "begin again: remove the file with the position",
+    "cursor-too-old": "start over: remove the position file",
     "not-the-owner": "only the wallet that signed a trigger ends it: see --signer",
     "status-conflict": "`muniment intents show HASH` shows the present status",
     "unknown-path": "does a registry answer at this URL? See --url",
@@ -80,7 +80,7 @@ def failures() -> Generator[None]:
     except BrokenPipeError:  # click ends silently: the reader of the output has gone
         raise
     except Forged as error:
-        text = f"FORGED: {printable(str(error))}\nThe service is broken or lies. Do not act on its answers."
+        text = f"FORGED: {printable(str(error))}\nThe service is faulty or dishonest. Do not act on its answers."
         raise ForgedError(text) from error
     except Unreachable as error:
         doubt = " The request may have arrived." if error.sent else ""
@@ -111,8 +111,8 @@ def _refused(refusal: Refusal) -> FailedError:
         lines.append(printable(f"  {where}: {fault.detail}" if where else f"  {fault.detail}"))
     reply = refusal.answer
     if reply is not None and not refusal.code:
-        # A page of a proxy, or an answer of another program, of whatever status.
-        kind, step = TryAgainError, "try again, or see --url: this is no answer of a registry"
+        # A page of a proxy, or an answer of another program.
+        kind, step = TryAgainError, "try again, or see --url: this answer is not by a registry"
     elif isinstance(refusal, errors.Unauthenticated | errors.Forbidden):
         kind, step = NeedsLoginError, _LOGIN
     elif isinstance(refusal, errors.Limited | errors.Unavailable):

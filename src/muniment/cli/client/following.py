@@ -20,10 +20,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Position(Protocol):
-    """A place in a listing, from one start of a command to the next."""
+    """A place in a listing that outlives a command."""
 
     def read(self) -> str | None:
-        """The cursor; None: the begin of the listing."""
+        """The cursor; None: the beginning of the listing."""
         ...
 
     def write(self, cursor: str | None) -> None:
@@ -31,8 +31,8 @@ class Position(Protocol):
         ...
 
 
-class _Unkept:
-    """A position that nobody keeps."""
+class _NoPosition:
+    """A position that is not stored."""
 
     def read(self) -> str | None:
         return None
@@ -45,7 +45,7 @@ def follow_options(command: Command) -> Command:
     """Add `--state`."""
     return click.option(
         "--state", type=click.Path(path_type=Path, dir_okay=False),
-        help="File that keeps the position: the next start goes on there.",
+        help="File that keeps the position, where the next start continues.",
     )(command)  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def followed(
     stop = output.StopRequest()
     with failures(), stop.listening():
         place = place_of(flags)
-        position = _Unkept() if state is None else Checkpoint(state, url=place.profile.url, **about)
+        position = _NoPosition() if state is None else Checkpoint(state, url=place.profile.url, **about)
         try:
             # A page is shown and its position kept in microseconds; a signal ends the wait for the next one.
             with stop.waiting(), connected(place) as registry:

@@ -29,7 +29,7 @@ def deploy(directory: Path, *, key: str | None, as_json: bool | None, whole: boo
     from muniment.client import Bundle
 
     del whole  # a CID is always shown whole
-    with transfers() as hear, opened(flags, needs="key", api_key=key, progress=hear) as registry:
+    with transfers() as progress, opened(flags, needs="key", api_key=key, progress=progress) as registry:
         function = registry.functions.deploy(Bundle.read(directory))
         (directory / "CID.json").write_text(json.dumps({"CID": function.cid}, indent=2) + "\n", "utf-8")
     show_one(function, _members(function), as_json=as_json)
@@ -75,7 +75,7 @@ def show_function(cid: str, *, as_json: bool | None, whole: bool, **flags: Any) 
 @service_options
 def download_function(cid: str, directory: Path, **flags: Any) -> None:
     """Write the files of a function into the new DIRECTORY. Every block is checked against the CID."""
-    with transfers() as hear, opened(flags, progress=hear) as registry:
+    with transfers() as progress, opened(flags, progress=progress) as registry:
         registry.functions.download(cid, directory)
     note(f"{directory} has the files that {cid} names")
 

@@ -12,6 +12,7 @@ import click
 from muniment.cli.client.following import follow_options, followed
 from muniment.cli.client.opening import opened, place_of, service_options
 from muniment.cli.client.showing import Column, ago, note, relative, shape_options, short, show_all, show_one
+from muniment.cli.output import counted
 
 if TYPE_CHECKING:
     from muniment.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal
@@ -82,14 +83,14 @@ def follow_intents(
 def download_intents(file: Path, **flags: Any) -> None:
     """Write every intent to FILE, one a line, as `muniment intents import` reads them. A mirror in one file.
 
-    Every hash is computed again. An interrupted download goes on where it was; a later one adds the new intents.
+    Every hash is computed again. An interrupted download continues where it stopped; a later one adds the new intents.
     """
     from muniment.cli.client.mirror import Mirror
 
     with opened(flags) as registry:
         mirror = Mirror(file, place_of(flags).profile.url)
         count = mirror.add(registry, note if sys.stderr.isatty() else lambda _text: None)
-    note(f"{count} intents added to {file}")
+    note(f"{counted(count, 'intent')} added to {file}")
 
 
 @click.command("put")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from muniment.cli.output import counted
+
 if TYPE_CHECKING:
     from muniment.client import Registry
     from muniment.intents.types import AnyIntent
@@ -26,18 +28,18 @@ class Mirror:
     url: str
 
     def add(self, registry: Registry, say: Callable[[str], None]) -> int:
-        """Add the intents behind the checkpoint; how many. Raises `ValueError` for a checkpoint of another service."""
+        """Add the intents after the checkpoint; returns their number. Raises `ValueError` for another service."""
         from muniment.client import Checkpoint
         from muniment.wire import encode
 
         checkpoint = Checkpoint(self.file.with_name(f"{self.file.name}.position"), url=self.url)
         length_text, _, after = (checkpoint.read() or "0:").partition(":")
         if not length_text.isdigit():
-            raise ValueError(f"{self.file} has a damaged position beside it: remove both to begin again")
+            raise ValueError(f"{self.file} has a damaged position file: remove both to start over")
         length, count = int(length_text), 0
         with self.file.open("r+b" if self.file.exists() else "w+b") as file:
             if file.seek(0, os.SEEK_END) < length:
-                raise ValueError(f"{self.file} is shorter than its position says: remove both to begin again")
+                raise ValueError(f"{self.file} is shorter than its position file says: remove both to start over")
             file.truncate(length)
             file.seek(length)
             for page in registry.intents.list().pages(after or None):
@@ -48,12 +50,12 @@ class Mirror:
                 count += len(page)
                 if page.cursor is not None:
                     checkpoint.write(f"{file.tell()}:{page.cursor}")
-                say(f"{count} intents")
+                say(counted(count, "intent"))
         return count
 
 
 def _whole(registry: Registry, intent: AnyIntent) -> AnyIntent:
     is_cut = len(intent.proposals) >= _LISTED_MAX or len(intent.logs) >= _LISTED_MAX
     whole = registry.intents.get(intent.hash) if is_cut else intent
-    # `expired` follows from the deadline wherever the intent is read, and nobody records it.
+    # `expired` follows from the deadline; it is never recorded.
     return replace(whole, status="created") if whole.status == "expired" else whole

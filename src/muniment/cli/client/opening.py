@@ -25,7 +25,7 @@ VARIABLES: Final = (
     "MUNIMENT_URL", "MUNIMENT_PROFILE", "MUNIMENT_PRIVATE_KEY", "MUNIMENT_PASSWORD", "MUNIMENT_API_KEY",
     "MUNIMENT_OPERATOR_KEY", "MUNIMENT_PROTOCOL_NAME",
 )  # fmt: skip
-# A person waits four seconds at most to hear that nobody answers.
+# An unreachable service is reported after at most four seconds.
 _TRIES: Final = 4
 _NO_SIGNER: Final = (
     "a wallet must sign this: set MUNIMENT_PRIVATE_KEY_FILE, or name a wallet with --signer (keystore:NAME, rpc:URL, "
@@ -40,7 +40,7 @@ _NO_OPERATOR_KEY: Final = (
 def service_options(command: Command) -> Command:
     """Add the options of every command that uses a service."""
     for option in (
-        click.option("--no-verify", is_flag=True, help="Believe the service: check no signature, CID or hash."),
+        click.option("--no-verify", is_flag=True, help="Trust the service: check no signature, CID or hash."),
         click.option("--protocol", help="Protocol name of the registry, which signatures depend on; default: Mimic."),
         click.option("--signer", help="Wallet: key, keystore:NAME, rpc:URL, command:LINE or browser."),
         click.option("--profile", "-p", help="Name of a profile, as `muniment login` stores them."),
@@ -97,10 +97,10 @@ def _wallet(given: str | None, profile: Profile) -> tuple[str | None, str | None
 
 @contextmanager
 def opened(flags: Mapping[str, Any], *, needs: str = "", **more: Any) -> Generator[Registry]:
-    """The client of a command; its errors end the command with the status that `failures` says.
+    """The client of a command; its errors end the command as in `failures`.
 
-    `needs` is `signature`, `token`, `key` (of the API) or `operator` for a command that cannot do without. A wallet is
-    asked only where no stored credential does.
+    `needs` is `signature`, `token`, `key` (of the API) or `operator` for a command that requires it. A wallet is
+    asked only without a stored credential.
     """
     with failures():
         if needs == "operator":
@@ -120,7 +120,7 @@ def connected(place: Place, *, needs: str = "", signer: Signer | None = None, **
 
     stored = Profiles.of_user().credentials(place.profile)
     api_key = more.pop("api_key", None)
-    # Where a command asks for the key itself, a known one may be of another service, or a rotated one.
+    # A command that prints the key asks the service: a stored key may be rotated, or of another service.
     if needs == "key":
         api_key = api_key or os.environ.get("MUNIMENT_API_KEY") or stored.get("apiKey")
     token = stored.get("token")

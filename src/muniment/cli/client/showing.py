@@ -56,7 +56,7 @@ class Column:
 
 
 def show_all(records: Iterable[T], columns: Sequence[Column], *, as_json: bool | None, empty: str) -> None:
-    """Print records as they come. `empty` is said on standard error where there are none."""
+    """Print records as they come. Without records, print `empty` on standard error."""
     if is_for_programs(as_json):
         for record in records:
             show_json(record)
@@ -99,12 +99,12 @@ def show_json(record: object) -> None:
 
 
 def short(text: str, *, whole: bool = False) -> str:
-    """A signature or hash, or its begin and end."""
+    """A signature or hash, or its beginning and end."""
     return text if whole or len(text) <= _LONG else f"{text[:_SHORT]}…{text[-4:]}"
 
 
 def ago(text: str) -> str:
-    """A time of the interface relative to now, such as `3 minutes ago`; one that is no time as the service says it."""
+    """A time of the interface relative to now, such as `3 minutes ago`; any other text unchanged."""
     try:
         return relative(datetime.fromisoformat(text).timestamp() - time.time())
     except ValueError:
@@ -129,24 +129,24 @@ def until_ms(at_ms: int) -> str:
 
 @contextmanager
 def transfers() -> Generator[Callable[[str, int, int], None]]:
-    """Show long uploads and downloads on a terminal: a bar, or the bytes so far where nobody knows how many come."""
+    """Show long uploads and downloads on a terminal: a bar, or the bytes so far if the total is unknown."""
     counted: list[str] = []
     with output.progress_bars() as draw:
 
-        def hear(name: str, done: int, count: int) -> None:
+        def show(name: str, done: int, count: int) -> None:
             if count:
                 draw(name, done, count)
             elif output.shows_progress():
                 counted[:] = [f"{name}  {done / 1_000_000:.1f} MB"]
                 click.echo(f"\r{counted[0]}", nl=False, err=True)
 
-        yield hear
+        yield show
     if counted:
         click.echo(err=True)
 
 
 def note(text: str) -> None:
-    """Say something on standard error."""
+    """Print a text on standard error."""
     click.echo(printable(text, keeps="\n"), err=True)
 
 

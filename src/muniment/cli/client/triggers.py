@@ -41,7 +41,7 @@ def triggers() -> None:
 @service_options
 @shape_options
 def preview(*, as_json: bool | None, whole: bool, **flags: Any) -> None:
-    """Say a draft in plain words, made here from the proved manifest. Nothing is signed."""
+    """Describe a draft in plain words, made here from the proved manifest. Nothing is signed."""
     del whole
     with opened(flags) as registry:
         found = registry.triggers.preview(read_draft(flags))
@@ -138,7 +138,7 @@ def deactivate(sigs: Sequence[str], *, yes: bool, **flags: Any) -> None:
 
 
 def _ask(registry: Registry, draft: TriggerDraft, *, yes: bool) -> None:
-    """Say what a signature allows, and ask on a terminal."""
+    """Print what a signature allows, and ask on a terminal."""
     found = registry.triggers.preview(draft)
     for line in (*found.summary, *(f"Next run: {each}" for each in found.next_runs[:1])):
         note(line)

@@ -41,9 +41,9 @@ def events() -> None:
 @filter_options
 @click.option(
     "--state", type=click.Path(path_type=Path, dir_okay=False),
-    help="File that keeps the position: the next start goes on there.",
+    help="File that keeps the position, where the next start continues.",
 )  # fmt: skip
-@click.option("--reset", is_flag=True, help="When the position is too old, go on from now instead of ending.")
+@click.option("--reset", is_flag=True, help="If the position is too old, continue from now instead of ending.")
 @click.option("--exec", "command", default="", help="Shell command to run for each event, with its JSON as input.")
 @json_option
 def follow_events(

@@ -127,7 +127,7 @@ def remove_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
 @common_options
 @click.argument("hook_id", metavar="ID")
 def resume_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
-    """Deliver to a webhook again that was disabled, or that waits after failures, from its cursor on."""
+    """Resume a webhook that is disabled or waits after failures, from its cursor on."""
     from muniment.webhooks import managing
 
     _change(config, flags, hook_id, managing.resumed)
@@ -138,7 +138,7 @@ def resume_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
 @click.argument("hook_id", metavar="ID")
 @click.argument("cursor")
 def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: object) -> None:
-    """Move the cursor of a webhook to CURSOR, the id of an event: the events behind it come next."""
+    """Move the cursor of a webhook to CURSOR, the id of an event: the events after it come next."""
     from muniment.feed.position import Position
     from muniment.webhooks import managing
 
@@ -152,7 +152,7 @@ def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: obje
 
     with output.errors_on_one_line():
         webhook = in_registry(config, flags, replay)
-    output.print_text(f"{webhook.id} goes on behind {webhook.cursor}")
+    output.print_text(f"{webhook.id} continues after {webhook.cursor}")
 
 
 @webhooks.command("rotate")

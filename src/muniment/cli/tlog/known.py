@@ -1,4 +1,4 @@
-"""Which records a log has, in a table on disk, so that a second entry of one is found: there may be millions."""
+"""Records of a log in a table on disk, to find a second entry of one: there may be millions."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class KnownRecords(MutableMapping[bytes, bytes]):
         return self._connection.execute("SELECT count(*) FROM known").fetchone()[0]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all records."""
         self._connection.execute("DELETE FROM known")
 
 
 @contextmanager
 def known_records(path: Path | None) -> Generator[KnownRecords]:
-    """The records in the file at `path`, which is made; without one in a file that is gone at the end.
+    """The records in the file at `path`, which is created; without one in a temporary file.
 
-    What the block has learned is kept if it ends without an error. Raises `ValueError` for a file of another form.
+    Changes are kept if the block ends without an error. Raises `ValueError` for a file of another form.
     """
     try:
         with closing(sqlite3.connect("" if path is None else path, isolation_level=None)) as connection:

@@ -70,7 +70,7 @@ class Ledger:
 
 
 def name_of(fact: FunctionFact | TriggerFact | DeactivationFact) -> str:
-    """What names a record, behind its kind."""
+    """The name of a record, after its kind."""
     if isinstance(fact, TriggerFact):
         return f"trigger {fact.sig}"
     if isinstance(fact, FunctionFact):

@@ -23,7 +23,7 @@ _NOTE_BYTES_MAX = 1_000_000
 @common_options
 @json_option
 def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
-    """Print the epochs of the log, what waits to be logged, and what this host knows. It changes nothing."""
+    """Print the epochs of the log, its backlog, and the state of this host. It changes nothing."""
     from muniment.tlog.operating.status import look, shown
 
     with output.errors_on_one_line():
@@ -39,7 +39,7 @@ def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
 def freeze_log(config: Path | None, **flags: object) -> None:
     """Stop the log: nothing is added and nothing is signed until `muniment tlog resume`.
 
-    The service goes on, and its records wait for the log. Do this before the database moves.
+    The service keeps running, and its records wait for the log. Do this before the database moves.
     """
     from muniment.tlog.operating.standing import freeze
 
@@ -51,17 +51,17 @@ def freeze_log(config: Path | None, **flags: object) -> None:
 @common_options
 @click.option(
     "--seen", multiple=True, type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
-    help="A checkpoint of this log that somebody has, as a file; may come again.",
+    help="A file with a published checkpoint of this log; can be repeated.",
 )  # fmt: skip
 @click.option(
     "--nothing-published-since", "is_nothing_published", is_flag=True,
-    help="Nobody has seen a checkpoint that this database lacks. If that is wrong, the log forks.",
+    help="No checkpoint was published that this database lacks. If that is wrong, the log forks.",
 )  # fmt: skip
 def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_published: bool, **flags: object) -> None:
-    """Let a log go on that is frozen or halted, here.
+    """Resume a frozen or halted log, here.
 
     It first checks the whole stored tree, and that it begins with every checkpoint that is known. Where it does not,
-    it refuses: then `muniment tlog begin` begins another epoch.
+    it refuses: `muniment tlog begin` then begins another epoch.
     """
     from muniment.tlog.operating.standing import resume
 
@@ -77,7 +77,7 @@ def begin_epoch(config: Path | None, **flags: object) -> None:
     """Begin another epoch of the log, after a loss.
 
     It has another origin. Its first entry names the last tree that this host knows to be signed, so everybody sees what
-    is missing. Followers have to accept it.
+    is missing. Followers must accept it.
     """
     from muniment.tlog.operating.succession import begin
 
@@ -106,4 +106,4 @@ def _note(path: Path) -> bytes:
 
 
 def _tell(epoch: Epoch) -> None:
-    output.print_text(f"{epoch.origin} is {epoch.state}, with {epoch.size} entries\n{epoch.vkey}")
+    output.print_text(f"{epoch.origin} is {epoch.state}, with {output.counted(epoch.size, 'entry')}\n{epoch.vkey}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from muniment.cli import output
 from muniment.cli.client.failing import failures
 from muniment.cli.output import printable
-from muniment.cli.tlog.verifying import FORKED, follow_or_exit, rules_of, told
+from muniment.cli.tlog.verifying import FORKED, follow_or_exit, rules_of, verified_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def verify_remote(url: str, protocol: str | None) -> None:
         rules = replace(rules_of(None, (), accepts=True), from_start=True, on_entry=ledger.add)
         with known_records(None) as known:
             progress = follow_or_exit(registry, None, replace(rules, known=known))
-        output.print_text(told(progress, is_first=True))
+        output.print_text(verified_text(progress, is_first=True))
         compared = _Compared(registry, ledger, progress)
         parts: list[tuple[str, Iterator[str]]] = [
             ("log", iter(progress.faults)), ("functions", compared.functions()), ("triggers", compared.triggers()),
@@ -49,7 +49,7 @@ def verify_remote(url: str, protocol: str | None) -> None:
             output.print_text(f"{name}: {count or 'none'} wrong")
     if wrong:
         raise SystemExit(FORKED)
-    output.print_text("the registry shows what its log has, and its log has what the registry shows")
+    output.print_text("the registry and its log agree")
 
 
 class _Compared:
@@ -102,7 +102,7 @@ class _Compared:
         yield from wrong
 
     def _provably(self, check: Callable[[], Iterator[str]]) -> Iterator[str]:
-        """What is wrong by `check`, which may find that the registry lies, or that it lacks what it names."""
+        """Faults of `check`, including forged answers and missing records."""
         from muniment.client import Forged
         from muniment.errors import Absent, Invalid
 
@@ -122,14 +122,14 @@ class _Compared:
         try:
             record = self._registry.triggers.deactivation(signature)
         except DeactivationNotFound:
-            yield f"{name} is in the log, and the registry does not have it"
+            yield f"{name} is in the log, but not in the registry"
             return
         if self._registry.log.entry(record) != entry:
-            yield f"{name} is another one than the log has"
+            yield f"{name} differs from its entry in the log"
 
     def _function(self, function: Function) -> Iterator[str]:
         if self._registry.functions.get(function.cid) != function:  # that one is proved
-            yield f"function {function.cid} is listed as another one than it is"
+            yield f"function {function.cid} differs from its listing"
         name = f"function {function.cid} {function.creator}"
         yield from self._entry(name, self._registry.log.entry(function), function.created_at)
 
@@ -139,9 +139,9 @@ class _Compared:
         if shown == logged:
             return
         if shown is None:
-            yield f"trigger {trigger.sig} is ended in the log by {logged}, and the registry shows it as active"
+            yield f"trigger {trigger.sig} is ended in the log by {logged}, but the registry shows it as active"
         elif logged is not None:
-            yield f"trigger {trigger.sig} is ended in the log by {logged}, and in the registry by {shown}"
+            yield f"trigger {trigger.sig} is ended in the log by {logged}, but in the registry by {shown}"
         else:
             yield from self._provably(lambda: self._unlogged_end(trigger, shown))
 
@@ -165,7 +165,7 @@ class _Compared:
             if self._is_due(created_at):
                 yield f"{name} is not in the log"
         elif logged != entry:
-            yield f"{name} is another one than the log has"
+            yield f"{name} differs from its entry in the log"
 
     def _unlisted(self, kind: str) -> Iterator[str]:
         """Entries without a record. Of a function, another wallet's record may stand for it."""
@@ -176,7 +176,7 @@ class _Compared:
                     lambda name=name, key=key, by=uploader[0]: self._unlisted_function(name, key, by)
                 )
             else:
-                yield f"{name} is in the log, and the registry does not list it"
+                yield f"{name} is in the log, but the registry does not list it"
 
     def _unlisted_function(self, name: str, cid: str, uploader: str) -> Iterator[str]:
         from muniment.errors import FunctionNotFound
@@ -184,7 +184,7 @@ class _Compared:
         try:
             function = self._registry.functions.get(cid)
         except FunctionNotFound:
-            yield f"{name} is in the log, and the registry does not have it"
+            yield f"{name} is in the log, but not in the registry"
             return
         yield from self._entry(name, self._registry.log.entry(function, creator=uploader), function.created_at)
 

@@ -28,7 +28,7 @@ def replay_log(source: str, target: str) -> None:
     """Post the deactivations of a log to the registry at --to.
 
     The log is that of the registry at URL, or a mirror of its files in DIR. A deactivation is signed by the owner of
-    its triggers, so nothing has to be believed, and one that is there already changes nothing. The status is 1 if the
+    its triggers, so it needs no trust, and one that is recorded already changes nothing. The status is 1 if the
     registry refused one.
     """
     from muniment.client import Registry
@@ -46,7 +46,9 @@ def replay_log(source: str, target: str) -> None:
             except Refusal as refusal:
                 refused += 1
                 output.print_text(f"{fact.signature}: {refusal.code or printable(refusal.detail)}")
-    output.print_text(f"{posted} deactivations posted, {unknown} of unknown triggers, {refused} refused")
+    output.print_text(
+        f"{output.counted(posted, 'deactivation')} posted, {unknown} of unknown triggers, {refused} refused"
+    )
     raise SystemExit(int(refused > 0))
 
 

@@ -28,15 +28,15 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.argument("url")
 @click.option("--state", type=click.Path(path_type=Path, dir_okay=False), help="File that keeps what was seen.")
 @click.option("--policy", type=_EXISTING, help="tlog-policy file: the witnesses that must have signed.")
-@click.option("--against", multiple=True, type=_EXISTING, help="A checkpoint that somebody has seen; may come again.")
-@click.option("--accept", is_flag=True, help="Follow another log that the one before does not announce.")
+@click.option("--against", multiple=True, type=_EXISTING, help="A checkpoint that others have seen; can be repeated.")
+@click.option("--accept", is_flag=True, help="Follow a new log that the previous one does not announce.")
 def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple[Path, ...], *, accept: bool) -> None:
     """Verify that the log of the registry at URL only grows, and that nothing in it is dated back.
 
     The first time it trusts the keys of the log, and reads all of it. With --state it keeps the last checkpoint, and
-    beside it in FILE.known which records the log has; the next time it checks that the log goes on from there, and has
-    no second entry of a record. Status 0: all is well; 1: the log has signed what it must
-    not, and the proof is written to files; 2: the log cannot be verified now; 3: another log that is not announced.
+    in FILE.known the records that the log has; the next time it checks that the log continues from there, and has no
+    second entry of a record. Status 0: all is well; 1: the log has signed what it must not, and the proof is written to
+    files; 2: the log cannot be verified now; 3: another log that is not announced.
     """
     from dataclasses import replace
 
@@ -52,9 +52,9 @@ def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple
         raise click.UsageError(printable(str(error))) from error
     if state is not None:
         write_seen(state, progress.seen)
-    output.print_text(told(progress, is_first=seen is None))
+    output.print_text(verified_text(progress, is_first=seen is None))
     if state is None:
-        output.print_warning("nothing is kept: with --state FILE the next run checks that the log goes on from here")
+        output.print_warning("nothing was saved: with --state FILE the next run checks that the log continues")
     for fault in progress.faults:
         output.print_text(f"WRONG {printable(fault)}")
     if progress.faults:
@@ -81,7 +81,7 @@ def follow_or_exit(registry: Registry, seen: Seen | None, rules: Rules) -> Progr
             output.print_text(f"proof: {path}")
         raise SystemExit(FORKED) from None
     except NotAnnounced as error:
-        output.print_text(f"{printable(str(error))}\nIf the operator says why, follow it with --accept")
+        output.print_text(f"{printable(str(error))}\nIf the operator has explained the change, accept it with --accept")
         raise SystemExit(NOT_ANNOUNCED) from None
     except (Late, Unreachable, Forged, Refusal) as error:
         kind = "FORGED: " if isinstance(error, Forged) else ""
@@ -113,7 +113,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def read_seen(path: Path | None) -> Seen | None:
-    """What the file has kept; None: there is none yet. Raises `ValueError`."""
+    """The state in the file; None without a file. Raises `ValueError`."""
     import msgspec
 
     from muniment.client import Seen
@@ -137,7 +137,7 @@ def write_seen(path: Path, seen: Seen) -> None:
 
 
 def keep_fork(fork: Forked) -> list[Path]:
-    """Write the two notes that prove a fork to files here, named by what they say, and tell their paths."""
+    """Write the two notes that prove a fork to files in this directory, named by their hashes."""
     import hashlib
 
     from muniment.durable import whole_file
@@ -150,14 +150,13 @@ def keep_fork(fork: Forked) -> list[Path]:
     return paths
 
 
-def told(progress: Progress, *, is_first: bool) -> str:
-    """What was verified, in words."""
+def verified_text(progress: Progress, *, is_first: bool) -> str:
+    """What was verified, as text."""
     from muniment.wire import iso_time
 
-    when = iso_time(progress.signed_at_s * 1000)
-    first = "\nits keys are trusted from now on:\n" + "\n".join(progress.seen.vkeys) if is_first else ""
+    when, size = iso_time(progress.signed_at_s * 1000), output.counted(progress.size, "entry")
+    first = "\nits keys are now trusted:\n" + "\n".join(progress.seen.vkeys) if is_first else ""
     return printable(
-        f"{progress.seen.origin}: {progress.size} entries, signed at {when}, {progress.new_entries} of them new and "
-        f"verified{first}",
+        f"{progress.seen.origin}: {size}, signed at {when}, {progress.new_entries} of them new and verified{first}",
         keeps="\n",
     )

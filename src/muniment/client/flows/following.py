@@ -1,4 +1,4 @@
-"""Follow a listing, or the change feed, for ever: each record once, in order, from a cursor on."""
+"""Follow a listing or the change feed forever: each record once, in order, from a cursor on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from muniment.client.answers import decode
+from muniment.client.answers import Page, cursor_of, decode
 from muniment.client.failures import Forged, Unreachable
 from muniment.client.flows.session import JSON, target
-from muniment.client.pages import Page, cursor_of
 from muniment.client.steps import Flow, Send, Sleep
 from muniment.errors import CursorTooOld, Limited, Refusal, RequestTimeout, Unavailable
 from muniment.wire import Record
@@ -28,7 +27,7 @@ _SHARED: Final = frozenset({"signer", "functionCid", "user", "settler", "configS
 
 
 class Event(Record, frozen=True):
-    """A CloudEvent of the change feed: a hint which record to read. Nothing in it is proved."""
+    """A CloudEvent of the change feed: a hint which record to read. It is not proved."""
 
     id: str
     type: str
@@ -39,10 +38,10 @@ class Event(Record, frozen=True):
 
 @dataclass(slots=True)
 class Follower(Generic[T]):
-    """A place in a listing that grows; `read` has the page behind a cursor.
+    """A place in a growing listing; `read` returns the page after a cursor.
 
-    At the end of the listing it waits for an event of `event_type`. Where the service has no change feed, it asks
-    again every `poll_s` seconds. The place only moves when a page is given out.
+    At the end of the listing it waits for an event of `event_type`. Without a change feed it polls
+    every `poll_s` seconds. The place moves only when a page is returned.
     """
 
     session: Session
@@ -51,13 +50,13 @@ class Follower(Generic[T]):
     poll_s: float
     event_type: str | None = None
     filters: Mapping[str, object] = field(default_factory=dict[str, object])
-    # The cursor of the feed: every event behind it is newer than the last read of the listing.
-    _heard: str | None = field(default=None, init=False)
+    # The cursor of the feed: every event after it is newer than the last read of the listing.
+    _feed_cursor: str | None = field(default=None, init=False)
 
     def next_page(self) -> Flow[Page[T]]:
-        """The next page that has records. It never gives up.
+        """The next page with records; transient failures are retried without limit.
 
-        Raises errors that no repetition mends, such as `Forged` and `CursorTooOld`.
+        Raises permanent errors, such as `Forged` and `CursorTooOld`.
         """
         pause_s = _PAUSE_S
         while True:
@@ -66,7 +65,7 @@ class Follower(Generic[T]):
                 page = yield from self.read(self.cursor)
                 is_moved = page.cursor is not None and page.cursor != self.cursor
                 if page and not is_moved:
-                    raise Forged("a page has records and no new cursor: the same records would come for ever")
+                    raise Forged("a page has records and no new cursor: the same records would repeat forever")
                 self.cursor = page.cursor or self.cursor
                 if page:
                     return page
@@ -79,26 +78,26 @@ class Follower(Generic[T]):
 
     def _listen(self) -> Flow[None]:
         """Take a cursor of the feed before the listing is read, so that no record comes between the two."""
-        if self.event_type is None or self._heard is not None:
+        if self.event_type is None or self._feed_cursor is not None:
             return
         try:
-            self._heard = yield from begin_events(self.session)
+            self._feed_cursor = yield from begin_events(self.session)
         except (Unavailable, Limited, RequestTimeout):
             raise
         except (Refusal, Forged):
             self.event_type = None  # an older service, or one whose feed is off
 
     def _wait(self) -> Flow[None]:
-        if self.event_type is None or self._heard is None:
+        if self.event_type is None or self._feed_cursor is None:
             yield Sleep(self.poll_s)
             return
         shared = {name: value for name, value in self.filters.items() if name in _SHARED}
         try:
-            page = yield from event_page(self.session, self._heard, {"types": self.event_type, **shared})
+            page = yield from event_page(self.session, self._feed_cursor, {"types": self.event_type, **shared})
         except CursorTooOld:
-            self._heard = None  # the listing is read again, after a new begin
+            self._feed_cursor = None  # the listing is read again, after a new begin
         else:
-            self._heard = page.cursor or self._heard
+            self._feed_cursor = page.cursor or self._feed_cursor
             if not page:
                 yield Sleep(_feed_pause_s(self.session, self.poll_s))
 
@@ -109,7 +108,7 @@ def _feed_pause_s(session: Session, poll_s: float) -> float:
 
 
 def event_follower(session: Session, after: str | None, filters: Mapping[str, object]) -> Follower[Event]:
-    """A place in the change feed: the present, or behind the cursor `after`."""
+    """A place in the change feed: now, or after the cursor `after`."""
 
     def read(cursor: str | None) -> Flow[Page[Event]]:
         begun = cursor or (yield from begin_events(session))
@@ -120,16 +119,16 @@ def event_follower(session: Session, after: str | None, filters: Mapping[str, ob
 
 
 def begin_events(session: Session) -> Flow[str]:
-    """The cursor of the present."""
+    """The current cursor of the change feed."""
     reply = yield from session.answered(Send("GET", "/events", headers=JSON))
     cursor = cursor_of(reply)
     if cursor is None:
-        raise Forged("the change feed has no Link to its present")
+        raise Forged("the change feed returned no Link with a cursor")
     return cursor
 
 
 def event_page(session: Session, cursor: str, filters: Mapping[str, object]) -> Flow[Page[Event]]:
-    """The events behind a cursor; waits for one. Raises `CursorTooOld`: list the records that you follow again."""
+    """The events after a cursor; waits for one. Raises `CursorTooOld`: list the records that you follow again."""
     asked = target("/events", cursor=cursor, wait=session.wait_s, **filters)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
     return Page(decode(reply, list[Event]), cursor_of(reply))

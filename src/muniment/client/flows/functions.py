@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from muniment.client import proof
-from muniment.client.answers import decode
+from muniment.client.answers import Page, check_length, cursor_of, decode
 from muniment.client.failures import Forged
 from muniment.client.flows.login import api_key
 from muniment.client.flows.session import JSON, check_same, target
-from muniment.client.pages import Page, check_length, cursor_of
 from muniment.client.steps import Flow, Send
 from muniment.errors import Refusal
 from muniment.functions.rules import MANIFEST, WASM, read_manifest
@@ -81,7 +80,7 @@ def deploy(session: Session, bundle: Bundle) -> Flow[Function]:
     headers = {**JSON, "content-type": f"multipart/form-data; boundary={boundary}", "x-api-key": key}
     function = decode((yield from session.answered(Send("POST", "/functions", body, headers))), Function)
     if function.cid not in own:
-        raise Forged(f"the service says {function.cid}, and this bundle is {own[0]} or {own[1]}")
+        raise Forged(f"the service answered the CID {function.cid}, but this bundle has {own[0]} or {own[1]}")
     if session.verifies:
         with suppress(Refusal):  # a later release may take a manifest that this one does not read
             _check_manifest(function, read_manifest(bundle.manifest))
@@ -89,7 +88,7 @@ def deploy(session: Session, bundle: Bundle) -> Flow[Function]:
 
 
 def get(session: Session, cid: str) -> Flow[Function]:
-    """What the service says of a function; its manifest proves name, version and description."""
+    """A function as the service claims; its manifest proves name, version and description."""
     asked = Cid.parse(cid)
     function = yield from session.read(target("/functions/{}", asked), Function)
     check_same(function.cid, asked, "function")
@@ -99,7 +98,7 @@ def get(session: Session, cid: str) -> Flow[Function]:
 
 
 def _check_manifest(function: Function, manifest_: Manifest) -> None:
-    """Check that a record says what the manifest of the function says."""
+    """Check a record against the manifest of the function."""
     claimed = (function.name, function.version, function.description)
     check_same(claimed, (manifest_.name, manifest_.version, manifest_.description), "manifest's members")
 
@@ -107,9 +106,9 @@ def _check_manifest(function: Function, manifest_: Manifest) -> None:
 def page(
     session: Session, cursor: str | None, *, cids: list[str] | None = None, creator: str | None = None, limit: int = 100
 ) -> Flow[Page[Function]]:
-    """A page of functions, the oldest first. What it says of them are claims.
+    """A page of functions, the oldest first. Their members are claims.
 
-    Under `creator` are those that this wallet has uploaded, too, after another one whose name their records show.
+    `creator` also finds functions that this wallet uploaded after another wallet, which their records name.
     """
     asked = target("/functions", sort=1, limit=limit, cids=cids, creator=creator, cursor=cursor)
     reply = yield from session.answered(Send("GET", asked, headers=JSON))
@@ -123,7 +122,7 @@ def page(
 
 
 def manifest(session: Session, cid: str) -> Flow[Manifest]:
-    """The manifest of a function, proved by its CID: its inputs say what a trigger signs. The module is not read."""
+    """The manifest of a function, proved by its CID: its inputs are what a trigger signs. The module is not read."""
     asked = BundleCid.parse(cid)
     if (kept := session.manifests.get(asked)) is not None:
         return kept

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final, cast
 from msgspec.structs import replace
 
 from muniment.client import proof
-from muniment.client.answers import decode, decode_form, decode_forms
+from muniment.client.answers import Page, check_length, cursor_of, decode, decode_form, decode_forms
 from muniment.client.failures import Forged, Unreachable
 from muniment.client.flows.following import Follower
 from muniment.client.flows.session import JSON, check_same, target
-from muniment.client.pages import Page, check_length, cursor_of
 from muniment.client.steps import Flow, Send, Sleep
 from muniment.errors import Unavailable
 from muniment.evm.hex import Bytes32
@@ -74,7 +73,7 @@ def page(
 def follower(
     session: Session, after: str | None, filters: Mapping[str, object], poll_s: float, on_forged: OnForged
 ) -> Follower[AnyIntent]:
-    """A place in the listing of intents, at its begin or behind the cursor `after`."""
+    """A place in the listing of intents: its beginning, or after the cursor `after`."""
 
     def read(cursor: str | None) -> Flow[Page[AnyIntent]]:
         return page(session, cursor, filters, on_forged=on_forged)
@@ -136,8 +135,8 @@ def new_change(status: str, proposal: str | None, transaction_hash: str | None) 
 def move(session: Session, hash_: str, change: StatusChange) -> Flow[AnyIntent]:
     """Move an intent, or a proposal of it, to another status.
 
-    After a lost answer the intent is read: one that is there or beyond has moved. Raises `StatusConflict`, and `Forged`
-    for an answer with an intent that has not moved.
+    After a lost answer the intent is read: it may have reached the status, or a later one. Raises `StatusConflict`, and
+    `Forged` for an answer with an intent that has not moved.
     """
     send = _post(session, "status", hash_, encode(change), is_repeatable=False)
     begun_s, failures = session.retry.seconds(), 0
@@ -153,7 +152,7 @@ def move(session: Session, hash_: str, change: StatusChange) -> Flow[AnyIntent]:
             is_shown = change.proposal is None or any(each.hash == change.proposal for each in found.proposals)
             shown = found if is_shown else (yield from get(session, hash_))
             if not (_has_moved(shown, change) or _has_expired(shown, change)):
-                raise Forged(f"the service says that it moved {hash_} to {change.status}, and shows that it has not")
+                raise Forged(f"the service claims to have moved {hash_} to {change.status}, but shows another status")
             return found
         yield Sleep(pause_s)
         found = yield from get(session, hash_)
@@ -162,16 +161,16 @@ def move(session: Session, hash_: str, change: StatusChange) -> Flow[AnyIntent]:
 
 
 def _has_moved(intent: AnyIntent, change: StatusChange) -> bool:
-    """Whether the intent, or the proposal of the change, is where the change leads, or beyond."""
+    """Whether the intent, or the proposal of the change, has the status of the change, or a later one."""
     if change.proposal is None:
         moves, held = INTENT_MOVES, [intent]
     else:
         moves, held = PROPOSAL_MOVES, [each for each in intent.proposals if each.hash == change.proposal]
     if change.status not in moves:
         return False
-    beyond = reachable(moves, change.status)
+    later = reachable(moves, change.status)
     return any(
-        each.status in beyond
+        each.status in later
         or (each.status == change.status and change.transaction_hash in {None, each.transaction_hash})
         for each in held
     )
@@ -203,7 +202,7 @@ def _check(session: Session, intent: AnyIntent) -> None:
 def _may_follow(status: str, asked: str) -> bool:
     """Whether an intent that was in the status `asked` when a page was chosen may be in `status` when it is read.
 
-    The chain has the last word, so that any intent may turn out to be carried out or not.
+    The chain decides, so any intent may turn out to be executed or not.
     """
     return asked in INTENT_MOVES and status in {asked, *reachable(INTENT_MOVES, asked), "succeeded", "failed"}
 

@@ -1,4 +1,4 @@
-"""Log in by a signature, and what a token leads to: API keys, balances, a profile."""
+"""Log in by a signature; with the token: API keys, balances, a profile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _POSTED: Final = {**JSON, "content-type": "application/json"}
 
 
 class Balance(Record, frozen=True):
-    """What a wallet has of one token on one chain, in base units; the price is in US dollars, 0 if it is unknown."""
+    """Balance of one token on one chain, in base units; the price is in US dollars, 0 if unknown."""
 
     chain_id: int
     address: Address
@@ -48,10 +48,10 @@ class Balance(Record, frozen=True):
 def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
     """A new token, which the session keeps. Raises `Forged` for a text that a wallet must not sign.
 
-    Where the registry says its URL, the signed text names it, and is of no use at another registry.
+    If the registry publishes its URL, the signed text names it, and is useless at another registry.
 
-    `lifetime_s`: the seconds for which it and the session's later tokens are good. None: as before, or as long as the
-    service says.
+    `lifetime_s`: lifetime in seconds of this and later tokens of the session. None: as before, or the default of the
+    service.
     """
     address = session.signing_address()
     if lifetime_s is not None:
@@ -65,7 +65,7 @@ def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
         given = decode(reply, NonceResult)
         check_same(given.address, address, "address")
         if not _NONCE.fullmatch(given.nonce):
-            raise Forged("the text to sign is no nonce: it might be a consent to something else")
+            raise Forged("the text to sign is not a nonce: it could be consent to something else")
         text = _words(session, given, given.public_url, reply) if given.public_url else given.nonce
         message = {"message": text} if given.public_url else {}
         signature = yield from sign_text(address, text)
@@ -87,15 +87,15 @@ def log_in(session: Session, lifetime_s: int | None = None) -> Flow[str]:
 def _words(session: Session, given: NonceResult, url: str, reply: Reply) -> str:
     """The text to sign for a registry whose users reach it at `url`.
 
-    It says the time of the registry, for which the nonce is good. Raises `Forged` for another registry than the one
-    that the client speaks to: that one could log in there with the signature.
+    It has the time of the registry's clock, which limits the nonce. Raises `Forged` if `url` is not the registry that
+    the client talks to, which could otherwise log in there with the signature.
     """
     nonce, issued_at = given.nonce.removeprefix("0x"), _date(session, reply)
     text = None
-    with suppress(ValueError):  # a URL that is none, or has line breaks, which would bring words of its own
+    with suppress(ValueError):  # not a URL, or one with line breaks, which could add lines to the text
         written = write_sign_in(url, address=given.address, nonce=nonce, issued_at=issued_at)
-        said = read_sign_in(written)
-        text = written if said.uri == url and _place(url) == _place(session.url) else None
+        parsed = read_sign_in(written)
+        text = written if parsed.uri == url and _place(url) == _place(session.url) else None
     if text is None:
         raise Forged(
             f"{session.url} wants a log-in at another registry to be signed, {url}: nothing was signed. If you want to "
@@ -105,7 +105,7 @@ def _words(session: Session, given: NonceResult, url: str, reply: Reply) -> str:
 
 
 def _place(url: str) -> tuple[str, str, str]:
-    """What tells one registry from another: the scheme, the host with its port, and the path, each in one spelling."""
+    """The identity of a registry: scheme, host with port, and path, each in one spelling."""
     parts = urlsplit(url)
     return parts.scheme, domain_of(url), parts.path.rstrip("/")
 
@@ -121,14 +121,14 @@ def _date(session: Session, reply: Reply) -> str:
 def _credential(given: str) -> str:
     """A credential of an answer, which files and headers are to hold. Raises `Forged` without showing it."""
     if CREDENTIAL.fullmatch(given) is None:
-        raise Forged("the service gives a credential that no header can hold")
+        raise Forged("the service returned a credential with characters that HTTP headers do not allow")
     return given
 
 
 def with_token(session: Session, send: Send) -> Flow[Reply]:
-    """The answer to `send` with a token; logs in where there is none, and once more where it is not accepted.
+    """The answer to `send` with a token; logs in without one, and once more if it is refused.
 
-    Raises `Unauthenticated` for a token that is not accepted, where nobody signs.
+    Raises `Unauthenticated` for a refused token if there is no signer.
     """
     is_new = session.token is None
     token = session.token or (yield from log_in(session))
@@ -154,7 +154,7 @@ def api_key(session: Session) -> Flow[str]:
 
 
 def rotate_api_key(session: Session, grace_s: int | None = None) -> Flow[str]:
-    """A new API key; the one before works for `grace_s` seconds more, or as long as the service says.
+    """A new API key; the old one works for `grace_s` more seconds, or the default of the service.
 
     A second rotation would end the first key at once, so the request is sent again only if it was never sent.
     """
@@ -163,18 +163,18 @@ def rotate_api_key(session: Session, grace_s: int | None = None) -> Flow[str]:
     found = decode((yield from with_token(session, send)), ApiKeyResult)
     check_same(found.address, session.signing_address(), "address")
     if found.api_key == session.api_key:
-        raise Forged("the service says that it has replaced the API key, and answers the old key")
+        raise Forged("the service claims to have replaced the API key, but returned the old one")
     session.api_key = _credential(found.api_key)
     return session.api_key
 
 
 def balances(session: Session) -> Flow[list[Balance]]:
-    """The balances of the wallet, as the service says."""
+    """The balances of the wallet, as the service claims."""
     return decode((yield from with_token(session, Send("GET", "/users/tokens", headers=JSON))), list[Balance])
 
 
 def profile(session: Session) -> Flow[Profile]:
-    """What the wallet's owner has said of themselves."""
+    """The profile of the wallet."""
     send = Send("GET", target("/users/{}/data", session.signing_address()), headers=JSON)
     found = decode((yield from with_token(session, send)), Profile)
     check_same(found.user_address, session.signing_address(), "address")

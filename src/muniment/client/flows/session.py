@@ -1,4 +1,4 @@
-"""What the operations of one client share: who it is, what it believes, and what it keeps."""
+"""State that the operations of one client share: identity, trust settings, caches."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
-from muniment.client.answers import decode
+import httpx2
+
+from muniment.client.answers import check_answered, decode
 from muniment.client.failures import Forged
-from muniment.client.problems import check_answered
 from muniment.client.retrying import Retry
 from muniment.client.steps import Flow, Send
+from muniment.evm.address import Address
 from muniment.ipfs.cid import Cid
 
 if TYPE_CHECKING:
     from muniment.client.failures import Reply
-    from muniment.evm.address import Address
+    from muniment.client.signers import Signer
     from muniment.functions.rules import Manifest
     from muniment.tlog.keys import VerifierKey
 
@@ -26,8 +28,11 @@ T = TypeVar("T")
 MANIFESTS_KEPT: Final = 1_000
 # Records that were proved in a log, of some two hundred bytes each.
 PROVED_KEPT: Final = 10_000
-# What a field of a header can hold (RFC 9110 section 5.5).
+# A value that a header field can hold (RFC 9110 section 5.5).
 CREDENTIAL: Final = re.compile("[!-~]([ -~]*[!-~])?")
+# The longest wait that the change feed offers.
+_WAIT_S_MAX: Final = 30
+_ANSWER_S: Final = 5
 JSON: Final = {"accept": "application/json"}
 Parameters = Mapping[str, object]
 
@@ -53,14 +58,14 @@ class Session:
     # The URL of the registry. A log-in that names another one is not signed.
     url: str = ""
     retry: Retry = field(default_factory=Retry)
-    # Whoever signs; None: nobody.
+    # The address of the signer; None without one.
     address: Address | None = None
-    # Whether a signer is there: the address may be known without it.
+    # Whether there is a signer: the address may be known without one.
     can_sign: bool = True
     api_key: str | None = field(default=None, repr=False)
     operator_key: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
-    # Seconds for which tokens of this client are good; None: as long as the service says.
+    # Lifetime in seconds of the tokens of this client; None: default of the service.
     lifetime_s: int | None = None
     # Seconds that a request to the change feed waits for an event.
     wait_s: int = 20
@@ -96,12 +101,67 @@ class Session:
         self.proved[key] = (origin, index)
 
     def answered(self, send: Send) -> Flow[Reply]:
-        """The answer to `send`. Raises the refusal of the service, or `Unreachable`; `Forged` for another status."""
+        """The answer to `send`. Raises the refusal of the service, `Unreachable`, or `Forged` for another status."""
         return check_answered((yield from self.retry.reply(send)), send.done)
 
     def read(self, target: str, kind: type[T], headers: Mapping[str, str] = JSON) -> Flow[T]:
-        """What is at `target`, as a `kind`."""
+        """The record at `target`, as a `kind`."""
         return decode((yield from self.answered(Send("GET", target, headers=headers))), kind)
+
+
+def session_of(  # noqa: PLR0913 - settings, by name
+    url: str,
+    *,
+    signer: Signer | None,
+    address: str | None,
+    api_key: str | None,
+    operator_key: str | None,
+    token: str | None,
+    protocol: str,
+    chains: Mapping[int, str],
+    verify: bool,
+    timeout_s: float,
+    retry: Retry,
+) -> Session:
+    """The state of a client of the registry at `url`. `chains` maps ids of chains to settlement contracts.
+
+    Raises `InvalidAddress`, and `ValueError` for a credential that no header can hold.
+    """
+    for name, credential in ("api_key", api_key), ("operator_key", operator_key), ("token", token):
+        if credential and CREDENTIAL.fullmatch(credential) is None:
+            # The text does not show the credential.
+            raise ValueError(
+                f"the {name} has a line break, a space at an end, or another character that HTTP headers do not allow"
+            )
+    return Session(
+        protocol=protocol,
+        verifies=verify,
+        can_sign=signer is not None,
+        settlers=tuple(SettlementDomain(chain, Address.parse(settler)) for chain, settler in chains.items()),
+        url=url,
+        retry=retry,
+        address=None if (named := signer.address if signer else address) is None else Address.parse(named),
+        api_key=api_key,
+        operator_key=operator_key,
+        token=token,
+        # An answer of the feed takes a moment longer than its wait.
+        wait_s=max(0, min(_WAIT_S_MAX, int(timeout_s) - _ANSWER_S)),
+    )
+
+
+def checked_url(url: str) -> str:
+    """`url` without a slash at its end. Raises `ValueError` for one that is not of a service."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise ValueError("remove the user and the password from the URL: it is shown and stored")
+    try:
+        httpx2.URL(url)
+        is_whole = parts.scheme in {"http", "https"} and parts.hostname
+    except httpx2.InvalidURL:
+        is_whole = False
+    if not is_whole or parts.query or parts.fragment:
+        raise ValueError("the URL of a service has the form http://host or https://host")
+    return url.rstrip("/")
 
 
 def target(path: str, *parts: str, **parameters: object) -> str:
@@ -132,4 +192,4 @@ def check_same(given: object, asked: object, what: str) -> None:
     if isinstance(given, Cid) and isinstance(asked, Cid):
         given, asked = given.digest, asked.digest
     if given != asked:
-        raise Forged(f"asked for the {what} {asked}, and another one came: {given}")
+        raise Forged(f"asked for the {what} {asked}, but got {given}")

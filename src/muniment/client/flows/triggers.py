@@ -11,12 +11,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from muniment.client import proof
-from muniment.client.answers import decode
+from muniment.client.answers import Page, check_length, cursor_of, decode
 from muniment.client.failures import Forged
 from muniment.client.flows import functions
 from muniment.client.flows.following import Follower
 from muniment.client.flows.session import JSON, check_same, target
-from muniment.client.pages import Page, check_length, cursor_of
 from muniment.client.signers import sign_typed_data
 from muniment.client.steps import Flow, Send
 from muniment.errors import Absent, DeactivationNotFound, InvalidCid
@@ -102,7 +101,7 @@ def sign(session: Session, draft: TriggerDraft) -> Flow[SignedTrigger]:
 
 
 def preview(session: Session, draft: TriggerDraft) -> Flow[Preview]:
-    """What a draft says, in plain words, made here."""
+    """A draft in plain words, made here."""
     _, values, domain = yield from _checked(session, draft)
     return preview_of(values, domain, time.time_ns() // 1_000_000)
 
@@ -131,7 +130,7 @@ def _check_consent(session: Session, created: Trigger, signed: SignedTrigger) ->
     try:
         proof.check_trigger(replace(created, sig=signed.sig), manifest.inputs, session.protocol)
     except Forged:
-        raise Forged(f"asked for the trigger {signed.sig}, and another one came: {created.sig}") from None
+        raise Forged(f"asked for the trigger {signed.sig}, but got {created.sig}") from None
 
 
 def get(session: Session, sig: str, signer: str | None = None) -> Flow[Trigger]:
@@ -170,7 +169,7 @@ def page(
 def follower(
     session: Session, after: str | None, filters: Mapping[str, object], poll_s: float, on_forged: OnForged
 ) -> Follower[Trigger]:
-    """A place in the listing of triggers, at its begin or behind the cursor `after`."""
+    """A place in the listing of triggers: its beginning, or after the cursor `after`."""
 
     def read(cursor: str | None) -> Flow[Page[Trigger]]:
         return page(session, cursor, filters, on_forged=on_forged)
@@ -179,7 +178,7 @@ def follower(
 
 
 def refresh(session: Session, sigs: Sequence[str]) -> Flow[dict[str, Trigger]]:
-    """These triggers as they are now, by signature: no listing by cursor tells that one was deactivated."""
+    """These triggers as they are now, by signature: listings by cursor do not show deactivations."""
     asked = [Signature.parse(sig) for sig in sigs]
     found: dict[str, Trigger] = {}
     for start in range(0, len(asked), TRIGGER_SIGS_MAX):
@@ -233,12 +232,12 @@ def _check_ended(session: Session, sigs: Sequence[Signature]) -> Flow[None]:
     for sig in sigs:
         trigger = shown.get(sig)
         if trigger is None or trigger.deactivate_sig is UNSET:
-            raise Forged(f"the service took the deactivation of trigger {sig}, and does not show that it is ended")
+            raise Forged(f"the service accepted the deactivation of trigger {sig}, but shows the trigger as active")
         if trigger.deactivate_sig not in endings:
             try:
                 endings[trigger.deactivate_sig] = yield from deactivation(session, trigger.deactivate_sig)
             except DeactivationNotFound:
-                raise Forged(f"trigger {sig} is ended by a deactivation that the service does not have") from None
+                raise Forged(f"trigger {sig} names a deactivation that the service does not have") from None
         ending = endings[trigger.deactivate_sig]
         if sig not in ending.trigger_sigs or ending.signer != trigger.signer:
             raise Forged(f"deactivation {ending.signature} does not end trigger {sig}")
@@ -284,7 +283,7 @@ def _proved(session: Session, trigger: Trigger) -> Flow[Trigger]:
         except (Absent, InvalidCid) as refusal:  # invalid: a CID that no function has
             if not refusal.code:  # not by a registry
                 raise
-            why = f"trigger {trigger.sig} is of a function that the service lacks: {refusal.detail}"
+            why = f"trigger {trigger.sig} uses a function that the service lacks: {refusal.detail}"
             raise Forged(why) from refusal
         proof.check_trigger(trigger, manifest.inputs, session.protocol)
     return trigger

@@ -61,7 +61,7 @@ class BrowserSigner:
         show: Callable[[str], None] | None = None,
         opens: Callable[[str], object] | None = None,
     ) -> None:
-        """`show` tells a person the URL, on standard error by default; `opens` opens a browser at it."""
+        """`show` prints the URL, by default on standard error; `opens` opens a browser at it."""
         self._address = None if address is None else Address.parse(address)
         self._seconds_max = seconds_max
         self._show = show or _print
@@ -71,9 +71,9 @@ class BrowserSigner:
     def address(self) -> Address:
         """The address of the account that the wallet connects."""
         if self._address is None:
-            said = self._ask({"method": "address"})
+            given = self._ask({"method": "address"})
             try:
-                self._address = Address.parse(said)
+                self._address = Address.parse(given)
             except InvalidAddress as error:
                 raise CannotSign(f"the wallet gave no address: {error.detail}") from error
         return self._address
@@ -106,7 +106,7 @@ class BrowserSigner:
                 exchange.answer({"result": pasted})
             if time.monotonic() > until:
                 raise CannotSign(f"no answer came from the browser within {self._seconds_max:.0f} seconds")
-        # The page hears that its answer has arrived before the server is gone.
+        # The page gets the acknowledgement before the server stops.
         exchange.is_acknowledged.wait(1.0)
         if exchange.refusal is not None:
             raise CannotSign(f"the wallet refused: {exchange.refusal}")
@@ -150,7 +150,7 @@ class _Server(ThreadingHTTPServer):
         self.exchange = exchange
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a page that was closed is no news."""
+        """Print nothing: a closed page is no error."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -188,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._exchange.is_acknowledged.set()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: the terminal belongs to the command."""
+        """Print nothing: the terminal belongs to the command."""
 
     @property
     def _exchange(self) -> _Exchange:
@@ -222,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _elsewhere(asked: Mapping[str, Any]) -> str:
-    """What a person does who signs on another machine."""
+    """Instructions for signing on another machine."""
     if asked["method"] == "address":
         return "\nOr paste the address of your account here."
     if asked["method"] == "text":

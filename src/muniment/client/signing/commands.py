@@ -1,4 +1,4 @@
-"""A wallet behind a command, such as a script around a hardware wallet.
+"""A wallet that is a command, such as a script around a hardware wallet.
 
 The command gets one JSON object on its standard input and prints one line:
 
@@ -46,13 +46,13 @@ class CommandSigner:
 
     @property
     def address(self) -> Address:
-        """The address; the command says it at the first time."""
+        """The address; the command is asked for it once."""
         if self._address is None:
-            said = self._run({"method": "address"})
+            given = self._run({"method": "address"})
             try:
-                self._address = Address.parse(said)
+                self._address = Address.parse(given)
             except InvalidAddress:
-                raise CannotSign(f"{self._command[0]} gave no address: {said[:_SHOWN_MAX]!r}") from None
+                raise CannotSign(f"{self._command[0]} gave no address: {given[:_SHOWN_MAX]!r}") from None
         return self._address
 
     def sign_text(self, text: str) -> str:

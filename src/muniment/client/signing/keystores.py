@@ -47,9 +47,9 @@ class KeystoreSigner:
 
     @property
     def address(self) -> Address:
-        """The address of the key: as the file says, or after decryption where it says nothing."""
-        said = self._said() if self._signer is None else None
-        return said or self._opened().address
+        """The address in the file; a file without one is decrypted first."""
+        stated = self._stated_address() if self._signer is None else None
+        return stated or self._opened().address
 
     def sign_text(self, text: str) -> str:
         """As `Signer`."""
@@ -59,21 +59,21 @@ class KeystoreSigner:
         """As `Signer`."""
         return self._opened().sign_typed_data(data)
 
-    def _said(self) -> Address | None:
-        """The address that the file says; None: it says nothing."""
-        said = self._content.get("address")
-        if said is None:
+    def _stated_address(self) -> Address | None:
+        """The address in the file, if any."""
+        stated = self._content.get("address")
+        if stated is None:
             return None
-        if not isinstance(said, str):
-            raise CannotSign("address of the keystore is no text")
-        return Address.parse("0x" + said.removeprefix("0x").lower())
+        if not isinstance(stated, str):
+            raise CannotSign("the keystore's address is not a string")
+        return Address.parse("0x" + stated.removeprefix("0x").lower())
 
     def _opened(self) -> KeySigner:
         if self._signer is None:
-            said = self._said()
+            stated = self._stated_address()
             signer = KeySigner(decrypted(self._content, self._password().encode()))
-            if said not in {None, signer.address}:
-                raise CannotSign(f"the keystore says the address {said}, and its key has {signer.address}")
+            if stated not in {None, signer.address}:
+                raise CannotSign(f"the keystore states the address {stated}, but its key has {signer.address}")
             self._signer = signer
         return self._signer
 
@@ -88,7 +88,7 @@ def keystore_path(name: str) -> Path:
     places = [Path.home() / folder / pattern.format(name) for folder, pattern in FOLDERS]
     found = [place for place in places if "/" not in name and place.is_file()]
     if not found:
-        raise CannotSign(f"there is no keystore {name}: looked at {', '.join(map(str, [name, *places]))}")
+        raise CannotSign(f"keystore {name} not found in {', '.join(map(str, [name, *places]))}")
     return found[0]
 
 
@@ -96,7 +96,7 @@ def decrypted(content: Mapping[str, Any], password: bytes) -> bytes:
     """The private key, 32 bytes, of the JSON object of a file. Raises `CannotSign`, for a wrong password too."""
     crypto = _object(content, "crypto") if "crypto" in content else _object(content, "Crypto")
     if content.get("version") != _VERSION or crypto.get("cipher") != "aes-128-ctr":
-        raise CannotSign("the file is no keystore of version 3 with aes-128-ctr")
+        raise CannotSign("the file is not a version 3 keystore with aes-128-ctr")
     derived = _derived(crypto, password)
     text = _bytes(crypto, "ciphertext")
     if not hmac.compare_digest(keccak256(derived[16:32] + text), _bytes(crypto, "mac")):
@@ -155,7 +155,7 @@ def _content(path: Path) -> dict[str, Any]:
     except InvalidJson:
         found = None
     if not isinstance(found, dict):
-        raise CannotSign(f"{path} is no keystore")
+        raise CannotSign(f"{path} is not a keystore file")
     return cast("dict[str, Any]", found)
 
 
@@ -171,11 +171,11 @@ def _bytes(parent: Mapping[str, Any], name: str) -> bytes:
     try:
         return bytes.fromhex(value) if isinstance(value, str) else b""
     except ValueError:
-        raise CannotSign(f"{name} of the keystore is not hex") from None
+        raise CannotSign(f"the keystore's {name} is not hex") from None
 
 
 def _number(parent: Mapping[str, Any], name: str) -> int:
     value = parent.get(name)
     if type(value) is not int or value < 1:
-        raise CannotSign(f"{name} of the keystore is no positive number")
+        raise CannotSign(f"the keystore's {name} is not a positive number")
     return value

@@ -1,4 +1,4 @@
-"""A wallet behind JSON-RPC: a desktop wallet such as Frame, or a development node."""
+"""A wallet with a JSON-RPC interface: a desktop wallet such as Frame, or a development node."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class RpcSigner:
 
     @property
     def address(self) -> Address:
-        """The address; the wallet says it at the first time."""
+        """The address; the wallet is asked for it once."""
         if self._address is None:
             accounts = self._call("eth_accounts")
             first = cast("list[object]", accounts)[0] if isinstance(accounts, list) and accounts else None
             if not isinstance(first, str):
-                raise CannotSign("the wallet has no account for us")
+                raise CannotSign("the wallet offers no account: unlock it, and allow this connection")
             try:
                 # Many wallets write addresses in lower case.
                 self._address = Address.parse(first)
             except InvalidAddress as error:
-                raise CannotSign(f"the wallet's first account is no address: {error.detail}") from error
+                raise CannotSign(f"the wallet's first account is not an address: {error.detail}") from error
         return self._address
 
     def sign_text(self, text: str) -> str:
@@ -66,14 +66,14 @@ class RpcSigner:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
         content = b""
         exchange = Connections().exchange(self._seconds_max)
-        heard: dict[str, Any] = {"trace": exchange.hear}
+        extensions: dict[str, Any] = {"trace": exchange.trace}
         try:
             with (
                 exchange.watched(),
                 httpx2.Client(timeout=self._seconds_max) as http,
-                http.stream("POST", self._url, json=body, extensions=heard) as response,
+                http.stream("POST", self._url, json=body, extensions=extensions) as response,
             ):
-                exchange.hold(response.extensions)
+                exchange.begin(response.extensions)
                 for piece in response.iter_bytes():
                     content += piece
                     if len(content) > _ANSWER_BYTES_MAX:
@@ -83,13 +83,13 @@ class RpcSigner:
                 # The URL may have a token of the wallet in it.
                 raise CannotSign(f"the wallet does not answer: {type(error).__name__}") from error
         if exchange.is_over:
-            raise CannotSign(f"the wallet gave no whole answer within {self._seconds_max:.0f} seconds")
+            raise CannotSign(f"the wallet did not answer within {self._seconds_max:.0f} seconds")
         try:
             answer = parse_json(content)
         except InvalidJson:
             answer = None
         if not isinstance(answer, dict):
-            raise CannotSign(f"the wallet's answer is no JSON-RPC: {content[:_SHOWN_MAX]!r}")
+            raise CannotSign(f"the wallet's answer is not JSON-RPC: {content[:_SHOWN_MAX]!r}")
         found = cast("dict[str, Any]", answer)
         if found.get("error"):
             error_ = found["error"]

@@ -31,7 +31,7 @@ class Forked(Exception):
     """The log has signed two trees of which neither is the beginning of the other. `one` and `other` prove it."""
 
     def __init__(self, one: Signed, other: Signed) -> None:
-        """Keep both."""
+        """Hold both checkpoints."""
         sizes = f"{one.checkpoint.size} and {other.checkpoint.size}"
         super().__init__(f"the log {one.checkpoint.origin} has signed two histories, of {sizes} entries")
         self.one = one
@@ -39,11 +39,11 @@ class Forked(Exception):
 
 
 class Late(Exception):
-    """What the registry shows of its log is older than it may be."""
+    """The registry shows an old or shortened state of its log."""
 
 
 def origin_of(note: Note) -> str:
-    """The log that a note says it is of."""
+    """The origin line of a note."""
     return note.text.partition("\n")[0]
 
 

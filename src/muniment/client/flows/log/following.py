@@ -13,7 +13,7 @@ from muniment.client.failures import Forged
 from muniment.client.flows.log import parts
 from muniment.client.flows.log.comparing import Late, Signed, check_policy, compare, opened, origin_of
 from muniment.client.flows.log.entering import Entries, OnEntry
-from muniment.client.flows.log.once import Known, Once
+from muniment.client.flows.log.once import Duplicates, Known
 from muniment.client.flows.log.succession import (
     Epoch,
     NotAnnounced,
@@ -46,7 +46,7 @@ AGE_S_MAX: Final = 15 * 60
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What a client keeps of a log: the origin and the keys that it pinned, and the last verified checkpoint."""
+    """State that a client keeps of a log: origin, pinned keys, last verified checkpoint."""
 
     origin: str
     vkeys: tuple[str, str]
@@ -57,13 +57,13 @@ class Seen(msgspec.Struct, frozen=True):
 class Rules:
     """How to follow. `now_s` is the time in Unix seconds; `policy` names witnesses that must have signed.
 
-    `against` are notes of the log that somebody else has seen. With `accepts`, another log is followed although it is
-    not announced. `on_entry` gets each new entry once the tree has proved it. Who has seen nothing begins with the
-    newest epoch, with the oldest of which `against` has a note, or with `from_start` with the oldest of all.
+    `against` are notes of the log that others have seen. With `accepts`, an unannounced log is followed too.
+    `on_entry` gets each new entry after the tree has proved it. A first run begins with the newest epoch, the oldest
+    that `against` has a note of, or with `from_start` the oldest of all.
 
-    `known` has what the log has a record of, so that a second entry of a record is told. Keep it with `seen`: one that
-    is empty, filled in part or of another log is filled by reading the epoch that was seen again; without one, only new
-    entries are compared with each other.
+    `known` holds the records of the log, to find a second entry of a record. Keep it with `seen`: if it is empty,
+    incomplete or of another log, it is filled by reading the seen epoch again; without it, only new entries are
+    compared with each other.
     """
 
     now_s: int
@@ -77,7 +77,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Progress:
-    """What following has found. `seen` is to be kept; `faults` are what the log has signed and should not have."""
+    """The result of following. Keep `seen`; `faults` are statements that the log must not have signed."""
 
     seen: Seen
     size: int = 0
@@ -93,13 +93,13 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
     """
     epochs = yield from parts.epochs(session)
     chain = _chain(epochs, seen, rules)
-    once = Once({} if rules.known is None else rules.known)
+    duplicates = Duplicates({} if rules.known is None else rules.known)
     is_all_known = (
-        seen is not None and [seen.origin] == [each.origin for each in chain[:1]] and once.is_whole(seen.vkeys[0])
+        seen is not None and [seen.origin] == [each.origin for each in chain[:1]] and duplicates.is_whole(seen.vkeys[0])
     )
     rereads = seen is not None and rules.known is not None and not is_all_known
     if not is_all_known:
-        once.known.clear()
+        duplicates.known.clear()
     found: Progress | None = None
     before: Epoch | None = None
     ended = NO_EPOCH
@@ -109,9 +109,9 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
         if epoch is None:
             ended = previous_epoch(shown.origin, 0, EMPTY_ROOT)
             continue
-        # What is older than that which was seen is read for its checkpoints: its entries were handed out before.
+        # Epochs older than `seen` are read for their checkpoints only: their entries were reported before.
         is_older = seen is not None and seen.origin in {each.origin for each in chain[at + 1 :]}
-        read = _Reading(known, once, None if is_older else rules.on_entry, before, rereads=rereads)
+        read = _Reading(known, duplicates, None if is_older else rules.on_entry, before, rereads=rereads)
         entries = yield from _walk(session, epoch, read)
         session.logged_twice |= entries.twice
         check_succession(before, epoch, entries, accepts=rules.accepts)
@@ -126,7 +126,7 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
         before = epoch
     if found is None or before is None:
         raise Late("the registry shows no log")
-    once.complete(found.seen.vkeys[0])
+    duplicates.complete(found.seen.vkeys[0])
     if before.last is not None and not found.faults:
         raise Late(f"{before.shown.origin} has ended, and the registry does not show the epoch after it")
     found.faults += _not_shown(rules, epochs)
@@ -134,7 +134,7 @@ def follow(session: Session, seen: Seen | None, rules: Rules) -> Flow[Progress]:
 
 
 def _further(found: Progress | None, epoch: Epoch, known: Seen | None, entries: Entries, *, is_older: bool) -> Progress:
-    """What was found, with an epoch that was read."""
+    """The progress so far, with another epoch added."""
     kept = Seen(epoch.shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.signed.note.data.decode())
     size = epoch.signed.checkpoint.size
     before_size = _opened_seen(known).checkpoint.size if known else 0
@@ -145,20 +145,20 @@ def _further(found: Progress | None, epoch: Epoch, known: Seen | None, entries: 
 
 
 def _not_shown(rules: Rules, epochs: Sequence[LogEpoch]) -> list[str]:
-    """The logs of which somebody has a checkpoint, and which the registry does not show, or under another key."""
+    """The logs of which a checkpoint was given, and which the registry does not show, or under another key."""
     keys = {each.origin: parts.keys_of(each.origin, each.vkeys)[0] for each in epochs}
-    told = dict[str, None]()
+    faults = dict[str, None]()
     for note in rules.against:
         key = keys.get(origin := origin_of(note))
         if key is None:
-            told[f"the registry shows no log {origin}, of which somebody has a checkpoint"] = None
+            faults[f"the registry shows no log {origin}, of which a checkpoint was given"] = None
         elif not _is_by(note, key):
-            told[f"the registry shows {origin} under another key than a checkpoint that somebody has"] = None
-    return sorted(told)
+            faults[f"the registry shows {origin} under another key than a given checkpoint"] = None
+    return sorted(faults)
 
 
 def _chain(epochs: list[LogEpoch], seen: Seen | None, rules: Rules) -> list[LogEpoch]:
-    """The epochs to verify, the oldest first: from the oldest on of which anything was seen."""
+    """The epochs to verify, the oldest first, beginning with the oldest that was seen."""
     for newer, older in pairwise(epochs):
         if _number_of(older.origin, newer.origin) >= (_number_of(newer.origin, newer.origin) or math.inf):
             raise Forged(f"the registry shows {newer.origin} as newer than {older.origin}")
@@ -187,7 +187,7 @@ def _signed(
 ) -> Flow[Epoch | None]:
     """The checkpoint of an epoch, verified: its signatures, its time, its witnesses, and what was seen before.
 
-    None: another epoch began before anything of this one was signed.
+    None: another epoch began before this one was signed.
     """
     keys = parts.keys_of(shown.origin, known.vkeys if known else shown.vkeys)
     if [each.text for each in keys] != shown.vkeys:
@@ -201,7 +201,7 @@ def _signed(
     signed = opened(note, keys[0])
     at_s = max(verified(signed.note, [keys[1]]).values(), default=None)
     if at_s is None:
-        raise Forged("the checkpoint has no time that the log has signed")
+        raise Forged("the checkpoint has no signed time")
     seen = _kept(known, signed, accepts=None if is_newest else rules.accepts)
     for each in [*seen, *_seen_by_others(rules, keys[0])]:
         yield from compare(session, shown.prefix, each, signed)
@@ -215,10 +215,10 @@ def _signed(
 
 
 def _kept(known: Seen | None, signed: Signed, *, accepts: bool | None) -> list[Signed]:
-    """The checkpoint that was seen of an epoch, if there is one to compare.
+    """The seen checkpoint of an epoch, if there is one to compare.
 
-    Where an epoch no longer has all that was seen, and another one was begun for that, a person has to accept it:
-    nothing is left to compare then. `accepts` is None for the newest one. Raises `NotAnnounced`.
+    If an older epoch shows fewer entries than were seen, a person must accept the loss, and there is nothing to
+    compare. `accepts` is None for the newest epoch. Raises `NotAnnounced`.
     """
     if known is None:
         return []
@@ -235,12 +235,12 @@ def _kept(known: Seen | None, signed: Signed, *, accepts: bool | None) -> list[S
 
 
 def _seen_by_others(rules: Rules, key: VerifierKey) -> list[Signed]:
-    """The checkpoints by this key that others have seen: `_not_shown` tells those by another one."""
+    """The given checkpoints by this key; `_not_shown` reports those by another."""
     return [opened(note, key) for note in rules.against if _is_by(note, key)]
 
 
 def _is_by(note: Note, key: VerifierKey) -> bool:
-    """Whether a note is a checkpoint by this key."""
+    """Whether a note is a checkpoint signed by this key."""
     try:
         open_checkpoint(note, key)
     except ValueError:
@@ -257,20 +257,20 @@ def _check_age(shown: LogEpoch, at_s: int, now_s: int) -> None:
 
 
 class _Reading(NamedTuple):
-    """How to read an epoch: from what was `known` of it on, or with `rereads` all of it.
+    """How to read an epoch: from its `known` checkpoint on, or with `rereads` all of it.
 
-    Of one that follows another, `before`, the first entry is read too, which names that one.
+    The first entry of an epoch after `before` is read too, since it names that epoch.
     """
 
     known: Seen | None
-    once: Once
+    duplicates: Duplicates
     on_entry: OnEntry | None
     before: Epoch | None
     rereads: bool
 
 
 def _walk(session: Session, epoch: Epoch, how: _Reading) -> Flow[Entries]:
-    """Read the new entries of an epoch, and at least the last, which says whether it has ended."""
+    """Read the new entries of an epoch, and at least its last, which may close it."""
     checkpoint = epoch.signed.checkpoint
     if not checkpoint.size:
         raise Forged(f"the checkpoint of {checkpoint.origin} has no entries, and no log is signed before its first one")
@@ -278,7 +278,7 @@ def _walk(session: Session, epoch: Epoch, how: _Reading) -> Flow[Entries]:
     seen_at = verified(seen.note, [epoch.keys[1]]).values() if seen else ()
     entries = Entries(
         epoch.shown.origin, (epoch.keys[0].text, epoch.keys[1].text), epoch.at_s * 1000,
-        max(seen_at, default=0) * 1000 if seen else None, how.on_entry, how.once,
+        max(seen_at, default=0) * 1000 if seen else None, how.on_entry, how.duplicates,
         is_announced=announces(how.before, epoch),
     )  # fmt: skip
     first = seen.checkpoint.size if seen else 0
@@ -293,5 +293,5 @@ def _walk(session: Session, epoch: Epoch, how: _Reading) -> Flow[Entries]:
             elif how.rereads:
                 entries.learn(index, entry)
             else:
-                entries.pass_over(entry)
+                entries.skip(entry)
     return entries

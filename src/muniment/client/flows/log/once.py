@@ -17,7 +17,7 @@ Known = MutableMapping[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class Duplicates:
     """The records in the entries so far.
 
     `known` has for each name 16 bytes, and as many for the place of its entry; of a function, for what its entries say.
@@ -36,30 +36,30 @@ class Once:
         self.known[_WHOLE] = key_of(vkey)
 
     def faults(self, fact: Entry | None, place: str) -> Iterator[str]:
-        """What the entry at a place repeats, or contradicts. The names of its record are known afterwards."""
+        """Faults of the entry at `place`: it repeats or contradicts another. Its names are recorded."""
         for name, content in _names(fact):
             key, value = key_of(name), key_of(content or place)
             before = self.known.setdefault(key, value)
             if before == value:
                 continue
             if content:
-                yield f"another entry has another creator or another time of {name}"
+                yield f"two entries differ on the creator or the time of {name}"
             else:
                 yield f"the log has two entries of {name}"
 
 
 def key_of(name: str) -> bytes:
-    """What stands for a name."""
+    """The key of a name in `known`."""
     return hashlib.sha256(name.encode()).digest()[:_KEY_BYTES]
 
 
 def name_of(fact: Entry | None) -> str | None:
-    """The name of the record that an entry is of, and that no other entry is of; None: it is of none."""
+    """The unique name of the record of an entry; None for entries without a record."""
     return next((name for name, content in _names(fact) if not content), None)
 
 
 def _names(fact: Entry | None) -> Iterator[tuple[str, str]]:
-    """The names of a record, which no other entry may have; with a content, those that have to have the same one.
+    """The names of a record: unique without a content; with one, all entries of the name must have the same.
 
     A consent is one trigger, whatever signature it has; both spellings of a CID are one function, and each of its
     uploaders has an entry.

@@ -1,4 +1,4 @@
-"""The parts of a log, as a registry serves them. Nothing here is proved, but each part has its form and its length."""
+"""Parts of a log as a registry serves them: unproved, but checked for form and length."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EPOCHS_MAX: Final = 10_000
 
 
 def epochs(session: Session) -> Flow[list[LogEpoch]]:
-    """The epochs that the registry names, the newest first. Raises `Forged` for keys that are none."""
+    """The epochs that the registry names, the newest first. Raises `Forged` for malformed keys."""
     found = (yield from session.read("/log", LogShown)).epochs
     if len(found) > _EPOCHS_MAX:
         raise Forged(f"the log has more than {_EPOCHS_MAX} epochs")

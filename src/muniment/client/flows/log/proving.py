@@ -103,7 +103,7 @@ def _entry(session: Session, record: Provable, creator: str | None) -> Flow[tupl
 
 
 def entry_of(session: Session, record: Provable, creator: str | None = None) -> Flow[bytes]:
-    """The entry that the log has for a record. Raises `Forged` for a trigger that nobody can have signed."""
+    """The entry that the log has for a record. Raises `Forged` for a trigger that cannot have been signed."""
     try:
         return (yield from _entry(session, record, creator))[1]
     except Refusal as refusal:
@@ -113,7 +113,7 @@ def entry_of(session: Session, record: Provable, creator: str | None = None) -> 
 
 
 def trigger_entry(session: Session, trigger: Trigger) -> Flow[bytes]:
-    """The entry of a trigger, under the protocol name of this client. Raises `Refusal` for one that none can sign."""
+    """The entry of a trigger, under the protocol name of this client. Raises `Refusal` for an unsignable one."""
     manifest = yield from functions.manifest(session, trigger.function_cid)
     values = Values(
         function_cid=BundleCid.parse(trigger.function_cid), version=trigger.version, input=trigger.input,

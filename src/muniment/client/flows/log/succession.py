@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NotAnnounced(Exception):
-    """The registry shows another log than the one that was seen, which the one that was seen does not announce."""
+    """The registry shows a new log that the previously seen one does not announce."""
 
 
 @dataclass(slots=True)
@@ -46,22 +46,22 @@ def check_succession(before: Epoch | None, epoch: Epoch, entries: Entries, *, ac
         return
     if accepts:
         return
-    told = ""
+    reason = ""
     if first is not None and first.previous not in {NO_EPOCH, ended}:
-        told = f"; it says that {first.previous[0]} ended with {first.previous[1]} entries, and {ended[1]} are shown"
-    raise NotAnnounced(f"{origin} does not announce {epoch.shown.origin}, which the registry shows now{told}")
+        reason = f"; it says that {first.previous[0]} ended with {first.previous[1]} entries, and {ended[1]} are shown"
+    raise NotAnnounced(f"{origin} does not announce {epoch.shown.origin}, which the registry shows now{reason}")
 
 
 def end_of(epoch: Epoch) -> tuple[str, str, str]:
-    """What the epoch after this one has to name in its first entry."""
+    """The end that the first entry of the next epoch must name."""
     ended = epoch.signed.checkpoint
     return previous_epoch(ended.origin, ended.size, ended.root)
 
 
 def check_beginning(epoch: Epoch, entries: Entries, ended: tuple[str, str, str]) -> None:
-    """Check that an epoch which none announces names the `ended` one that is shown before it: else something is hidden.
+    """Check that an unannounced epoch names the `ended` one shown before it: otherwise entries are hidden.
 
-    A registry that has lost signed entries says so here, and nobody can tell the two apart.
+    Lost and hidden entries cannot be told apart here.
     """
     if entries.first is None or entries.first.previous == ended:
         return

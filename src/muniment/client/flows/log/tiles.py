@@ -1,4 +1,4 @@
-"""The tiles of a log that a checkpoint has signed, each of them proved before anybody uses it."""
+"""The tiles of a signed log, each proved before use."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ class Tiles:
         data = yield from parts.tile(self.session, self.prefix, Tile(level, n))
         at = n % WIDTH * HASH_BYTES
         if full_tile_hash(data) != above[at : at + HASH_BYTES]:
-            raise Forged(f"tile {level}/{n} is not that of the tree")
+            raise Forged(f"tile {level}/{n} does not belong to the tree")
         self.full[level] = (n, data)
         return data

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
+from muniment.client.flows import intents
+from muniment.client.steps import Flow
 from muniment.intents.hashes import intent_hash
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from muniment.client.aio.intents import AsyncIntents
+    from muniment.client.drivers import Awaiting
+    from muniment.client.flows.session import Session
     from muniment.intents.types import AnyNewIntent, AnyNewProposal, LogLevel
 
-Write = Callable[[], Awaitable[object]]
+Write = Callable[[], Flow[object]]
 
 
 class Writer:
@@ -25,27 +28,28 @@ class Writer:
     failed. A queue is memory: keep a cursor only after `flush`.
     """
 
-    def __init__(self, intents: AsyncIntents, *, concurrency: int, waiting_max: int) -> None:
-        """Write through `intents`, with up to `concurrency` requests at the same time."""
-        self._intents = intents
+    def __init__(self, driver: Awaiting, session: Session, *, concurrency: int, waiting_max: int) -> None:
+        """Write through `driver`, with up to `concurrency` requests at the same time."""
+        self._driver = driver
+        self._session = session
         self._sending = asyncio.Semaphore(concurrency)
         self._places = asyncio.Semaphore(waiting_max)
-        self._lanes: dict[str, deque[tuple[str, Write]]] = {}
+        self._queues: dict[str, deque[tuple[str, Write]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._errors: list[Exception] = []
 
     async def put(self, intent: AnyNewIntent) -> None:
         """Queue a new intent."""
         hash_ = "0x" + intent_hash(intent).hex()
-        await self._add(hash_, "intent", lambda: self._intents.put(intent))
+        await self._add(hash_, "intent", lambda: intents.put(self._session, intent))
 
     async def propose(self, hash: str, offer: AnyNewProposal) -> None:
         """Queue a proposal to an intent."""
-        await self._add(hash, "proposal to", lambda: self._intents.propose(hash, offer))
+        await self._add(hash, "proposal to", lambda: intents.propose(self._session, hash, offer))
 
     async def log(self, hash: str, level: LogLevel, data: str, *, id: str | None = None) -> None:
         """Queue a line for the log of an intent."""
-        await self._add(hash, "line for", lambda: self._intents.log(hash, level, data, id=id))
+        await self._add(hash, "line for", lambda: intents.log(self._session, hash, intents.new_line(level, data, id)))
 
     async def move(
         self,
@@ -56,8 +60,8 @@ class Writer:
         transaction_hash: str | None = None,
     ) -> None:
         """Queue a move of an intent, or of a proposal to it."""
-        await self._add(hash, "move of", lambda: self._intents.move(
-            hash, status, proposal=proposal, transaction_hash=transaction_hash
+        await self._add(hash, "move of", lambda: intents.move(
+            self._session, hash, intents.new_change(status, proposal, transaction_hash)
         ))  # fmt: skip
 
     async def flush(self) -> None:
@@ -87,29 +91,29 @@ class Writer:
 
     async def _add(self, hash_: str, what: str, write: Write) -> None:
         await self._places.acquire()
-        lane = self._lanes.get(hash_.lower())
-        if lane is not None:
-            lane.append((what, write))
+        queue = self._queues.get(hash_.lower())
+        if queue is not None:
+            queue.append((what, write))
             return
-        self._lanes[hash_.lower()] = deque([(what, write)])
+        self._queues[hash_.lower()] = deque([(what, write)])
         task = asyncio.create_task(self._run(hash_.lower()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, hash_: str) -> None:
-        lane = self._lanes[hash_]
+        queue = self._queues[hash_]
         try:
-            while lane:
-                what, write = lane[0]
+            while queue:
+                what, write = queue[0]
                 try:
                     async with self._sending:
-                        await write()
+                        await self._driver.run(write())
                 except Exception as error:  # noqa: BLE001 - `flush` raises it
                     error.add_note(f"{what} {hash_}")
                     self._errors.append(error)
-                lane.popleft()
+                queue.popleft()
                 self._places.release()
         finally:
-            del self._lanes[hash_]
-            for _ in lane:
+            del self._queues[hash_]
+            for _ in queue:
                 self._places.release()

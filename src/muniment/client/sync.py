@@ -1,0 +1,403 @@
+"""The blocking client. Do not edit: `make golden` generates it from `muniment.client.aio`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+import httpx2
+
+from muniment.client.drivers import Blocking, OnProgress
+from muniment.client.flows import following, functions, intents, login, triggers
+from muniment.client.flows.functions import Bundle
+from muniment.client.flows.log import following as log_following, parts, proving
+from muniment.client.flows.session import checked_url, session_of, without_none
+from muniment.client.profiles import Profiles
+from muniment.client.retrying import Retry
+from muniment.tlog.tiles import WIDTH
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from muniment.client.answers import Page
+    from muniment.client.failures import Forged
+    from muniment.client.flows.following import Event, Follower
+    from muniment.client.flows.log.following import Progress, Rules, Seen
+    from muniment.client.flows.log.proving import Logged, Provable
+    from muniment.client.flows.login import Balance
+    from muniment.client.flows.session import Session
+    from muniment.client.flows.triggers import SignedTrigger, TriggerDraft
+    from muniment.client.signers import Signer
+    from muniment.client.steps import Flow
+    from muniment.functions.rules import Manifest
+    from muniment.functions.types import Function
+    from muniment.intents.types import (
+        AnyIntent,
+        AnyNewIntent,
+        AnyNewProposal,
+        AnyProposal,
+        Log as LogLine,
+        LogLevel,
+        Move,
+    )
+    from muniment.triggers.types import Preview, RecordedDeactivation, Trigger
+    from muniment.users.types import Profile
+
+T = TypeVar("T")
+
+
+class Pages(Generic[T]):
+    """The records of a listing, the oldest first; `pages` has them page by page, each with its cursor."""
+
+    def __init__(self, driver: Blocking, read: Callable[[str | None], Flow[Page[T]]]) -> None:
+        self._driver = driver
+        self._read = read
+
+    def __iter__(self) -> Iterator[T]:
+        for page in self.pages():
+            yield from page
+
+    def pages(self, after: str | None = None) -> Iterator[Page[T]]:
+        """The pages after the cursor `after`, up to the current end."""
+        while True:
+            page = self._driver.run(self._read(after))
+            if page:
+                yield page
+            if page.cursor is None or page.cursor == after:
+                return
+            after = page.cursor
+
+
+class Operations:
+    """A group of operations of a registry."""
+
+    def __init__(self, driver: Blocking, session: Session) -> None:
+        self._driver = driver
+        self._session = session
+
+
+def followed(driver: Blocking, follower: Follower[T]) -> Iterator[Page[T]]:
+    """The pages of `follower`, forever."""
+    while True:
+        yield driver.run(follower.next_page())
+
+
+class Functions(Operations):
+    """Functions of a registry."""
+
+    def deploy(self, bundle: Path | str | Bundle) -> Function:
+        """Upload a bundle, or the folder that has its files. Its CID is computed here and compared."""
+        read = bundle if isinstance(bundle, Bundle) else Bundle.read(bundle)
+        return self._driver.run(functions.deploy(self._session, read))
+
+    def get(self, cid: str) -> Function:
+        """A function. Raises `FunctionNotFound`."""
+        return self._driver.run(functions.get(self._session, cid))
+
+    def list(self, *, creator: str | None = None, cids: list[str] | None = None, limit: int = 100) -> Pages[Function]:
+        """Functions, `limit` in a page. Their members are claims of the service."""
+        return Pages(self._driver, lambda cursor: functions.page(
+            self._session, cursor, creator=creator, cids=cids, limit=limit
+        ))  # fmt: skip
+
+    def manifest(self, cid: str) -> Manifest:
+        """The manifest of a function, proved by its CID."""
+        return self._driver.run(functions.manifest(self._session, cid))
+
+    def download(self, cid: str, to: Path | str) -> Bundle:
+        """Write the files of a function into the new folder `to`: every block checked, whole or not at all."""
+        bundle = self._driver.run(functions.download(self._session, cid))
+        bundle.write(Path(to))
+        return bundle
+
+
+class Triggers(Operations):
+    """Triggers of a registry."""
+
+    def sign(self, draft: TriggerDraft) -> SignedTrigger:
+        """Sign a draft, without registering it. The typed data are built here."""
+        return self._driver.run(triggers.sign(self._session, draft))
+
+    def preview(self, draft: TriggerDraft) -> Preview:
+        """A draft in plain words, made here."""
+        return self._driver.run(triggers.preview(self._session, draft))
+
+    def create(self, trigger: TriggerDraft | SignedTrigger) -> Trigger:
+        """Register a trigger; a draft is signed first."""
+        return self._driver.run(triggers.create(self._session, trigger))
+
+    def get(self, sig: str, *, signer: str | None = None) -> Trigger:
+        """A trigger. Raises `TriggerNotFound`.
+
+        A signature recovers to some address for any content: give `signer`, or compare it with the expected wallet.
+        """
+        return self._driver.run(triggers.get(self._session, sig, signer))
+
+    def list(
+        self,
+        *,
+        signer: str | None = None,
+        function_cid: str | None = None,
+        active: bool | None = None,
+        limit: int = 100,
+        on_forged: Callable[[Forged], None] | None = None,
+    ) -> Pages[Trigger]:
+        """Triggers, `limit` in a page. A forged one is raised, or given to `on_forged` and left out."""
+        filters = without_none({"signer": signer, "functionCid": function_cid, "active": active})
+        return Pages(self._driver, lambda cursor: triggers.page(self._session, cursor, filters, limit, on_forged))
+
+    def follow(
+        self,
+        *,
+        after: str | None = None,
+        signer: str | None = None,
+        function_cid: str | None = None,
+        poll_s: float = 1.0,
+        on_forged: Callable[[Forged], None] | None = None,
+    ) -> Iterator[Page[Trigger]]:
+        """New triggers, page by page, forever: from the first one on, or after the cursor `after`.
+
+        It waits for the change feed; a service without one is polled every `poll_s` seconds. A forged trigger
+        is raised, or given to `on_forged` and left out. Pages do not report deactivations: use `events.follow` and
+        `refresh`.
+        """
+        filters = without_none({"signer": signer, "functionCid": function_cid})
+        return followed(self._driver, triggers.follower(self._session, after, filters, poll_s, on_forged))
+
+    def refresh(self, sigs: Iterable[str]) -> dict[str, Trigger]:
+        """These triggers as they are now, by signature."""
+        return self._driver.run(triggers.refresh(self._session, [*sigs]))
+
+    def deactivate(self, sigs: Sequence[str]) -> None:
+        """End triggers of the signer, at most a hundred."""
+        self._driver.run(triggers.deactivate(self._session, sigs))
+
+    def deactivation(self, signature: str) -> RecordedDeactivation:
+        """A deactivation, with its signature checked: the `deactivate_sig` of a trigger names it."""
+        return self._driver.run(triggers.deactivation(self._session, signature))
+
+    def post_deactivation(self, sigs: Sequence[str], signature: str) -> None:
+        """End triggers by a consent that their owner signed elsewhere, such as one from a log."""
+        self._driver.run(triggers.post_deactivation(self._session, sigs, signature))
+
+
+class Intents(Operations):
+    """Intents of a registry; an operator writes them."""
+
+    def get(self, hash: str) -> AnyIntent:
+        """An intent. Raises `IntentNotFound`."""
+        return self._driver.run(intents.get(self._session, hash))
+
+    def moves(self, hash: str) -> Sequence[Move]:
+        """When an intent got each of its statuses, as the service claims. Raises `IntentNotFound`."""
+        return self._driver.run(intents.moves(self._session, hash))
+
+    def list(
+        self,
+        *,
+        user: str | None = None,
+        settler: str | None = None,
+        config_sig: str | None = None,
+        status: str | None = None,
+        limit: int = 100,
+        on_forged: Callable[[Forged], None] | None = None,
+    ) -> Pages[AnyIntent]:
+        """Intents, `limit` in a page, with the newest 50 proposals and logs of each.
+
+        A forged one is raised, or given to `on_forged` and left out.
+        """
+        filters = without_none({"user": user, "settler": settler, "configSig": config_sig, "status": status})
+        return Pages(self._driver, lambda cursor: intents.page(self._session, cursor, filters, limit, on_forged))
+
+    def follow(
+        self,
+        *,
+        after: str | None = None,
+        user: str | None = None,
+        settler: str | None = None,
+        config_sig: str | None = None,
+        poll_s: float = 1.0,
+        on_forged: Callable[[Forged], None] | None = None,
+    ) -> Iterator[Page[AnyIntent]]:
+        """New intents, page by page, forever: from the first one on, or after the cursor `after`.
+
+        It waits for the change feed; a service without one is polled every `poll_s` seconds. A forged intent
+        is raised, or given to `on_forged` and left out.
+        """
+        filters = without_none({"user": user, "settler": settler, "configSig": config_sig})
+        return followed(self._driver, intents.follower(self._session, after, filters, poll_s, on_forged))
+
+    def put(self, intent: AnyNewIntent) -> AnyIntent:
+        """Record an intent."""
+        return self._driver.run(intents.put(self._session, intent))
+
+    def propose(self, hash: str, offer: AnyNewProposal) -> AnyProposal:
+        """Append a proposal to an intent."""
+        return self._driver.run(intents.propose(self._session, hash, offer))
+
+    def log(self, hash: str, level: LogLevel, data: str, *, id: str | None = None) -> LogLine:
+        """Append a line to the log of an intent."""
+        return self._driver.run(intents.log(self._session, hash, intents.new_line(level, data, id)))
+
+    def move(
+        self,
+        hash: str,
+        status: str,
+        *,
+        proposal: str | None = None,
+        transaction_hash: str | None = None,
+    ) -> AnyIntent:
+        """Move an intent, or a proposal of it, to another status. Raises `StatusConflict`."""
+        change = intents.new_change(status, proposal, transaction_hash)
+        return self._driver.run(intents.move(self._session, hash, change))
+
+
+class Account(Operations):
+    """The signer's account."""
+
+    def log_in(self, *, lifetime_s: int | None = None) -> str:
+        """A token, which the client keeps and sends; it and later ones are valid for `lifetime_s` seconds.
+
+        None: the default of the service, usually a day.
+        """
+        return self._driver.run(login.log_in(self._session, lifetime_s))
+
+    def api_key(self) -> str:
+        """The API key of the signer."""
+        return self._driver.run(login.api_key(self._session))
+
+    def rotate_api_key(self, *, grace_s: int | None = None) -> str:
+        """A new API key; the old one works for `grace_s` seconds more, by default a day."""
+        return self._driver.run(login.rotate_api_key(self._session, grace_s))
+
+    def balances(self) -> list[Balance]:
+        """The signer's tokens, as the service claims."""
+        return self._driver.run(login.balances(self._session))
+
+    def profile(self) -> Profile:
+        """The signer's profile."""
+        return self._driver.run(login.profile(self._session))
+
+
+class Events(Operations):
+    """The change feed of a registry."""
+
+    def begin(self) -> str:
+        """The current cursor: call this first, list the records that you follow, then follow from it."""
+        return self._driver.run(following.begin_events(self._session))
+
+    def follow(
+        self, *, after: str | None = None, types: Sequence[str] = (), owner: str | None = None
+    ) -> Iterator[Page[Event]]:
+        """Events, page by page, forever: from now on, or after the cursor `after`.
+
+        Raises `CursorTooOld` if events after it have been pruned: call `begin` and list the records again.
+        """
+        filters = without_none({"types": [*types] or None, "owner": owner})
+        return followed(self._driver, following.event_follower(self._session, after, filters))
+
+
+class Log(Operations):
+    """The transparency log of a registry."""
+
+    def prove(self, record: Provable, *, creator: str | None = None, vkey: str | None = None) -> Logged:
+        """Prove that a trigger, a function or a deactivation is in the log.
+
+        `vkey` is the trusted key of the log; default: the first one that this client sees. `creator` is the wallet that
+        deployed a function; default: the one in the record. Raises `NotLoggedYet` in the first seconds, and `Forged`
+        if the log has another entry or none.
+        """
+        return self._driver.run(proving.prove(self._session, record, creator=creator, vkey=vkey))
+
+    def entry(self, record: Provable, *, creator: str | None = None) -> bytes:
+        """The entry that the log has for a record, built from the record."""
+        return self._driver.run(proving.entry_of(self._session, record, creator))
+
+    def follow(self, seen: Seen | None, rules: Rules) -> Progress:
+        """Verify all that the log has shown since `seen`; keep the result's `seen` for the next time.
+
+        Raises `Forked` with the two notes that prove it, `NotAnnounced` for a new log that the previous one does not
+        name, `Late` for a log that is old or shows less than was seen, and `Forged`.
+        """
+        return self._driver.run(log_following.follow(self._session, seen, rules))
+
+    def bundles(self) -> Iterator[Sequence[bytes]]:
+        """The entries of all epochs, the oldest first, a bundle at a time, as they are served, without a proof."""
+        for epoch in reversed(self._driver.run(parts.epochs(self._session))):
+            for n in range(-(-epoch.size // WIDTH)):
+                width = min(WIDTH, epoch.size - n * WIDTH)
+                yield self._driver.run(parts.bundle(self._session, epoch.prefix, n, width))
+
+
+class Registry:
+    """A registry at `url`, with blocking calls. Use it in `with`, which closes its connections.
+
+    `signer` signs; `api_key` deploys, and is read with the signer if it is missing; `operator_key` writes intents;
+    `token` is from an earlier login of `address`. `protocol` is the registry's protocol name, `chains` maps chain ids
+    to settlement contracts. With `verify`, every provable fact of an answer is checked; a false one raises `Forged`.
+    `progress` is called during long transfers: "upload" or "download", bytes done, bytes in total or 0.
+    """
+
+    def __init__(  # noqa: PLR0913 - settings, by name
+        self,
+        url: str,
+        *,
+        signer: Signer | None = None,
+        api_key: str | None = None,
+        operator_key: str | None = None,
+        token: str | None = None,
+        address: str | None = None,
+        protocol: str = "Mimic",
+        chains: Mapping[int, str] | None = None,
+        verify: bool = True,
+        timeout_s: float = 30,
+        retry: Retry | None = None,
+        progress: OnProgress | None = None,
+        http: httpx2.Client | None = None,
+    ) -> None:
+        """Connections open with the first call. Raises `ValueError` for a malformed URL."""
+        self._owned = httpx2.Client(timeout=timeout_s) if http is None else None
+        checked = checked_url(url)
+        session = session_of(
+            checked, signer=signer, api_key=api_key, operator_key=operator_key, token=token, address=address,
+            protocol=protocol, chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
+        )  # fmt: skip
+        driver = Blocking(checked, http or self._owned or httpx2.Client(), signer, progress)
+        self._driver = driver
+        self._session = session
+        self.functions = Functions(driver, session)
+        self.triggers = Triggers(driver, session)
+        self.intents = Intents(driver, session)
+        self.account = Account(driver, session)
+        self.events = Events(driver, session)
+        self.log = Log(driver, session)
+
+    @classmethod
+    def from_profile(cls, name: str, *, signer: Signer | None = None, operator_key: str | None = None) -> Self:
+        """The registry of a profile, with the API key that `muniment login` has stored.
+
+        Raises `ValueError` for an unknown name, and for a stored credential that other users of the machine can read.
+        """
+        profiles = Profiles.of_user()
+        profile = profiles.get(name)
+        return cls(
+            profile.url,
+            signer=signer,
+            operator_key=operator_key,
+            protocol=profile.protocol,
+            api_key=profiles.api_key(profile),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, unless the HTTP client is the caller's."""
+        if self._owned is not None:
+            self._owned.close()
