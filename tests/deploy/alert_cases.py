@@ -78,7 +78,7 @@ CASES: Final = (
         _answers(970, 20, 0, 10), _answers(895, 5, 900, 100),
     ),
     Case(
-        "MunimentReadsSlow", "One read of a hundred takes 75ms or longer at registry:8787",
+        "MunimentReadsSlow", "The 99th percentile of reads is 75ms at registry:8787",
         _reads(980, 1000), _reads(995, 1000),
     ),
     _gauge(
@@ -123,7 +123,7 @@ CASES: Final = (
         'chain="8453"',
     ),
     Case(
-        "MunimentChainUnreadable", "The nodes of chain 8453 answer registry:8787 with errors only",
+        "MunimentChainUnreadable", "Requests of registry:8787 to the nodes of chain 8453 fail",
         _calls(60, 60), _calls(30, 60), 'chain="8453"',
     ),
     Case(
