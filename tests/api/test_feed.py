@@ -15,10 +15,10 @@ from builders import Bundle, TriggerDraft, Wallet, deploy, register
 from conftest import Clock
 from muniment.app import Application
 from muniment.context import Context
-from muniment.feed.followers import Follower
+from muniment.feed.events import Position
 from muniment.feed.hub import Hub
-from muniment.feed.position import Position
 from muniment.feed.reading import remove_old
+from muniment.feed.waiting import Waiter
 from muniment.storage import epoch
 from operator_client import IntentDraft, OperatorClient, log, operator_key
 
@@ -37,8 +37,8 @@ async def link_to_now(client: httpx2.AsyncClient, **query: Any) -> str:
     return link
 
 
-async def all_behind(client: httpx2.AsyncClient, link: str) -> list[dict[str, Any]]:
-    """Every event behind a link."""
+async def all_after(client: httpx2.AsyncClient, link: str) -> list[dict[str, Any]]:
+    """Every event after a link."""
     found: list[dict[str, Any]] = []
     while True:
         answer = await client.get(link)
@@ -69,7 +69,7 @@ async def test_a_follower_sees_each_change_once_and_in_order(
     await operator.append(intent["hash"], "logs", log())
     await operator.move(intent["hash"], "enqueued")
     await deactivate(client, trigger["sig"])
-    events = await all_behind(client, link)
+    events = await all_after(client, link)
     assert kinds(events) == [
         "function.created", "function.created", "trigger.created", "intent.created", "intent.logged", "intent.changed",
         "trigger.deactivated",
@@ -89,7 +89,7 @@ async def test_a_follower_sees_each_change_once_and_in_order(
     }
 
 
-async def test_what_changes_nothing_is_no_event(client: httpx2.AsyncClient, operator: OperatorClient) -> None:
+async def test_a_write_without_a_change_adds_no_event(client: httpx2.AsyncClient, operator: OperatorClient) -> None:
     cid = await deploy(client)
     trigger = await register(client, TriggerDraft(cid))
     intent = await operator.recorded(IntentDraft(1))
@@ -99,10 +99,10 @@ async def test_what_changes_nothing_is_no_event(client: httpx2.AsyncClient, oper
     await deactivate(client, trigger["sig"])
     await operator.recorded(IntentDraft(1))
     await operator.move(intent, "created")
-    assert await all_behind(client, link) == []
+    assert await all_after(client, link) == []
 
 
-async def test_each_filter_shows_what_it_names(client: httpx2.AsyncClient, operator: OperatorClient) -> None:
+async def test_each_filter_selects_its_events(client: httpx2.AsyncClient, operator: OperatorClient) -> None:
     link = await link_to_now(client)
     cids = [await deploy(client, Bundle(name), Wallet(5)) for name in "FG"]
     triggers = [
@@ -110,12 +110,12 @@ async def test_each_filter_shows_what_it_names(client: httpx2.AsyncClient, opera
         for cid, number in zip(cids, (1, 2), strict=True)
     ]  # fmt: skip
     intents = [await operator.read(await operator.recorded(IntentDraft(number))) for number in (1, 2)]
-    everything = await all_behind(client, link)
+    everything = await all_after(client, link)
     assert len(everything) == 6
 
     async def shown(**query: object) -> list[str]:
         more = "&".join(f"{name}={value}" for name, value in query.items())
-        return [each["subject"] for each in await all_behind(client, f"{link}&{more}")]
+        return [each["subject"] for each in await all_after(client, f"{link}&{more}")]
 
     assert await shown(types="function.created") == cids
     assert await shown(types="muniment.trigger.created,intent.created") == [
@@ -150,18 +150,18 @@ async def test_a_poll_waits_although_an_event_of_another_type_is_the_first_of_al
     client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link, began = await link_to_now(client, types="trigger.created", wait=30), asyncio.Event()
-    waking, waits, cids = Hub.awake, Follower.wait, list[str]()
+    waking, waits, cids = Hub.awake, Waiter.wait, list[str]()
 
     async def awake(hub: Hub) -> None:
         cids.append(await deploy(client))  # after the poll has looked, and before the hub looks
         await waking(hub)
 
-    async def wait(follower: Follower) -> None:
+    async def wait(follower: Waiter) -> None:
         began.set()
         await waits(follower)
 
     monkeypatch.setattr(Hub, "awake", awake)
-    monkeypatch.setattr(Follower, "wait", wait)
+    monkeypatch.setattr(Waiter, "wait", wait)
     waiting = asyncio.create_task(client.get(link))
     beginning = asyncio.create_task(began.wait())
     await asyncio.wait((waiting, beginning), return_when=asyncio.FIRST_COMPLETED)
@@ -170,7 +170,7 @@ async def test_a_poll_waits_although_an_event_of_another_type_is_the_first_of_al
     assert [each["subject"] for each in (await waiting).json()] == [trigger["sig"]]
 
 
-async def test_a_poll_that_waited_in_vain_goes_on_where_it_has_looked(client: httpx2.AsyncClient) -> None:
+async def test_a_poll_without_an_event_returns_its_new_position(client: httpx2.AsyncClient) -> None:
     link = await link_to_now(client, types="trigger.created", wait=1)
     cid = await deploy(client)
     answer = await client.get(link)
@@ -197,7 +197,7 @@ async def test_a_malformed_parameter_is_refused(client: httpx2.AsyncClient, quer
     assert answer.json()["errors"]
 
 
-async def test_a_position_of_another_epoch_is_too_old_and_the_refusal_says_how_to_begin(
+async def test_a_position_of_another_epoch_is_too_old_and_the_refusal_has_the_next_step(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     await deploy(client)
@@ -207,11 +207,11 @@ async def test_a_position_of_another_epoch_is_too_old_and_the_refusal_says_how_t
     context.epochs._until = float("-inf")
     answer = await client.get(link)
     check_refusal(answer, 410, "cursor-too-old")
-    assert "GET /events without cursor" in answer.json()["detail"]
-    assert await all_behind(client, await link_to_now(client)) == []
+    assert "GET /events without a cursor" in answer.json()["detail"]
+    assert await all_after(client, await link_to_now(client)) == []
 
 
-async def test_who_begins_gets_a_position_of_an_epoch_that_another_process_has_just_begun(
+async def test_a_new_follower_gets_a_position_of_an_epoch_that_another_process_just_began(
     client: httpx2.AsyncClient, context: Context
 ) -> None:
     await deploy(client)
@@ -219,7 +219,7 @@ async def test_who_begins_gets_a_position_of_an_epoch_that_another_process_has_j
     await context.database.write(lambda tx: epoch.renew(tx, number ^ 1))
     link = await link_to_now(client)
     assert Position.parse(link.rpartition("cursor=")[2]).epoch == number ^ 1
-    assert await all_behind(client, link) == []
+    assert await all_after(client, link) == []
 
 
 async def test_a_position_of_an_epoch_that_another_process_has_just_begun_is_accepted(
@@ -240,7 +240,7 @@ async def test_a_position_beyond_the_highest_number_is_too_old(client: httpx2.As
 
 
 @pytest.mark.spoils_events("events are removed")
-async def test_events_of_the_past_are_removed_and_a_follower_who_missed_them_hears_of_it(
+async def test_old_events_are_removed_and_a_cursor_before_them_is_too_old(
     client: httpx2.AsyncClient, context: Context, clock: Clock
 ) -> None:
     behind = await link_to_now(client)
@@ -258,10 +258,10 @@ async def test_events_of_the_past_are_removed_and_a_follower_who_missed_them_hea
     assert await sweep() == 2
     assert await sweep() == 0
     check_refusal(await client.get(behind), 410, "cursor-too-old")
-    assert kinds(await all_behind(client, midway)) == ["trigger.created"]
+    assert kinds(await all_after(client, midway)) == ["trigger.created"]
     clock.advance(hours=30 * 24 + 1)
     assert await sweep() == 0  # the newest stays, and with it the highest number
-    assert await all_behind(client, current) == []
+    assert await all_after(client, current) == []
 
 
 @pytest.mark.spoils_events("events of no record")
@@ -281,11 +281,11 @@ async def test_a_filter_that_matches_little_moves_on_and_ends(client: httpx2.Asy
     cid = await deploy(client)
     first = await client.get(f"{link}&types=function.created")
     assert (first.json(), first.headers["x-caught-up"]) == ([], "false")
-    assert [each["subject"] for each in await all_behind(client, f"{link}&types=function.created")] == [cid]
+    assert [each["subject"] for each in await all_after(client, f"{link}&types=function.created")] == [cid]
 
 
 @pytest.mark.parametrize("path", ["/events", "/events/stream"])
-async def test_where_the_feed_is_off_nothing_is_shown_and_everything_is_stored(
+async def test_without_the_feed_events_are_stored_and_not_shown(
     client: httpx2.AsyncClient, context: Context, path: str
 ) -> None:
     await deploy(client)

@@ -1,4 +1,4 @@
-"""How many streams and waiting polls a client may have, and a site of IPv6 with many clients."""
+"""Limits on the streams and waiting polls of a client, and of an IPv6 site with many clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trigger_world import next_of
 from applications import client_of
 from muniment.app import Application
 from muniment.context import Context
-from muniment.feed.followers import Follower
+from muniment.feed.waiting import Waiter
 
 pytestmark = pytest.mark.one_engine
 
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.one_engine
 async def test_a_site_has_as_many_streams_as_four_of_its_clients(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting, waits = asyncio.Semaphore(0), Follower.wait
+    waiting, waits = asyncio.Semaphore(0), Waiter.wait
 
-    async def wait(follower: Follower) -> None:
+    async def wait(follower: Waiter) -> None:
         waiting.release()
         await waits(follower)
 
-    monkeypatch.setattr(Follower, "wait", wait)
+    monkeypatch.setattr(Waiter, "wait", wait)
     few = replace(context, settings=replace(context.settings, feed_streams_per_client_max=1))
     app = Application(few)
     async with AsyncExitStack() as stack:

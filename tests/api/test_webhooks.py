@@ -18,7 +18,7 @@ from webhooks_world import Maker
 from builders import Wallet, deploy
 from conftest import Clock
 from muniment.context import Context
-from muniment.feed.position import Position
+from muniment.feed.events import Position
 from muniment.settings import Settings
 from muniment.webhooks import store
 from operator_client import operator_key

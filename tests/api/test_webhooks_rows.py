@@ -17,7 +17,7 @@ from builders import Wallet, log_in
 from conftest import Clock
 from muniment.context import Context
 from muniment.evm.address import Address
-from muniment.feed.position import Position
+from muniment.feed.events import Position
 from muniment.settings import Settings
 from muniment.webhooks import managing, store
 from muniment.webhooks.hook_state import is_due

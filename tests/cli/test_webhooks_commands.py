@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from muniment.auth.secrets import RingFile
 from muniment.cli.main import main
-from muniment.feed.position import Position
+from muniment.feed.events import Position
 from receiving import Receiver
 
 ELSEWHERE = "https://hooks.example.org/"

@@ -12,7 +12,7 @@ from muniment.server import run
 from muniment.server.shared import Shared
 from muniment.server.unread import UnreadAnswers
 
-application.Hub = functools.partial(Hub, beat_seconds=float(os.environ["BEAT_SECONDS"]))
+application.Hub = functools.partial(Hub, heartbeat_seconds=float(os.environ["BEAT_SECONDS"]))
 run.Shared = functools.partial(Shared, unread=UnreadAnswers(stream_seconds_max=float(os.environ["READ_SECONDS"])))
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from delivering import ENGINES, Registry, delivering, until
-from muniment.feed.position import Position
+from muniment.feed.events import Position
 from muniment.webhooks import store
 from muniment.webhooks.types import WebhookId
 from receiving import Answer, Received, Receiver, Reply, echo, raw_receiver

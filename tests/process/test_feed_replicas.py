@@ -40,14 +40,14 @@ PROXY = {"MUNIMENT_TRUSTED_PROXIES": "127.0.0.0/8"}
 
 @pytest.fixture
 def service(tmp_path: Path, primary: Cluster, replica: Cluster) -> Iterator[Service]:
-    """One process, which soon knows its replica; that may be ten minutes late."""
+    """A process with a replica that may be ten minutes late."""
     with started(tmp_path, primary, replica, 1, **PROXY) as made:
         yield made
 
 
 @dataclass
 class Poller:
-    """Reads page after page, each behind the one before; every page must be there."""
+    """Reads page after page; no page may fail."""
 
     client: httpx2.AsyncClient
     target: str
@@ -56,7 +56,7 @@ class Poller:
 
     @property
     def cursor(self) -> str:
-        """The position behind which it reads next."""
+        """The position of the next page."""
         return parse_qs(urlsplit(self.target).query)["cursor"][0]
 
     async def read(self) -> None:
@@ -69,12 +69,12 @@ class Poller:
         self.target = answer.headers["link"].partition(">")[0][1:]
 
     async def read_until(self, count: int) -> None:
-        """Read on until there are so many subjects."""
+        """Read until there are `count` subjects."""
         while len(self.subjects) < count:
             await self.read()
 
     async def read_to_end(self) -> None:
-        """Read on until nothing follows."""
+        """Read to the end of the feed."""
         pages = self.empty_pages
         while self.empty_pages == pages:
             await self.read()
@@ -82,7 +82,7 @@ class Poller:
 
 @asynccontextmanager
 async def a_stream(client: httpx2.AsyncClient, **given: Any) -> AsyncGenerator[EventStream]:
-    """A stream of this client, behind its first block."""
+    """A stream of this client, after its first block."""
     fields = f"x-forwarded-for: {client.headers['x-forwarded-for']}\r\n"
     stream = await EventStream.open(str(client.base_url), fields=fields, **given)
     assert stream.status == 200

@@ -20,9 +20,8 @@ from crashing import Site, on_postgres, on_sqlite
 from event_stream import EventStream
 from muniment.errors import DatabaseUnavailable
 from muniment.evm.address import Address
-from muniment.feed.events import Event, Kind
+from muniment.feed.events import Event, Kind, Position
 from muniment.feed.filters import EventFilter
-from muniment.feed.position import Position
 from muniment.intents import recording
 from muniment.intents.rules import check_log
 from muniment.intents.types import NewLog
@@ -43,7 +42,7 @@ WAYS = ("poll", "wait", "stream")
 
 
 class Follower:
-    """A client that keeps what it saw, and the position behind it."""
+    """A client that keeps its events and its position."""
 
     def __init__(self, number: int, urls: list[str], start: str, dice: random.Random) -> None:
         self.way = WAYS[number % len(WAYS)]
@@ -61,7 +60,7 @@ class Follower:
         return "" if self.of is None else f"user={user(self.of)}"
 
     async def follow(self) -> None:
-        """Follow for ever; each connection ends after a time that the dice tell."""
+        """Follow forever; each connection ends after a random time."""
         while True:
             with suppress(TimeoutError, httpx2.HTTPError, OSError, EOFError):
                 async with asyncio.timeout(self._dice.uniform(0.05, CUT_SECONDS_MAX)):
@@ -169,7 +168,7 @@ async def test_followers_that_are_cut_off_see_each_event_of_their_slice_once(sit
 
 
 async def expected(database: Database, start: str) -> dict[int | None, list[str]]:
-    """The ids of all events behind `start`, and of those of each user."""
+    """The ids of all events after `start`, and of those of each user."""
     place = Position.parse(start)
     rows = await database.fetch(
         "SELECT seq, at_ms, kind, subject, owners, origin, settler, facts FROM events WHERE seq > ? ORDER BY seq",

@@ -1,4 +1,4 @@
-"""Server-sent events as their clients meet them, on both engines."""
+"""Server-sent events over sockets, on both engines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams_world import Connect, Start, add, client, connect, ids_behind, remo
 __all__ = ["client", "connect", "start"]  # the fixtures
 
 
-async def test_a_stream_shows_what_happens_from_now_on(start: Start, connect: Connect) -> None:
+async def test_a_stream_without_a_position_has_new_events(start: Start, connect: Connect) -> None:
     site = start()
     async with httpx2.AsyncClient(base_url=site.urls[0]) as client:
         cid = await deploy(client)
@@ -66,9 +66,7 @@ async def test_a_client_that_is_cut_off_again_and_again_misses_nothing_and_sees_
     assert cuts >= 10
 
 
-async def test_a_quiet_stream_says_how_far_it_has_looked(
-    start: Start, connect: Connect, client: httpx2.AsyncClient
-) -> None:
+async def test_a_quiet_stream_sends_its_position(start: Start, connect: Connect, client: httpx2.AsyncClient) -> None:
     site = start()
     stream = await connect(site.urls[0], f"owner={Wallet(9).address}")
     first = await stream.block()
@@ -126,7 +124,7 @@ async def test_another_epoch_resets_open_streams_and_those_that_come_back(start:
     assert (await stream.event()).id == (await back.event()).id
 
 
-async def test_a_place_behind_which_events_were_removed_is_reset(
+async def test_a_position_after_which_events_were_removed_is_reset(
     start: Start, connect: Connect, client: httpx2.AsyncClient
 ) -> None:
     site = start()

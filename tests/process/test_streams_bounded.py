@@ -1,4 +1,4 @@
-"""The bounds of streams: how many there are, clients that do not read, and the stop of the service."""
+"""Limits of streams: their number, clients that do not read, and the stop of the service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["client", "connect", "start"]  # the fixtures
 MIB = 2**20
 
 
-async def test_a_stream_over_a_limit_ends_at_once_and_says_when_to_come_back(
+async def test_a_stream_over_a_limit_ends_at_once_with_a_retry(
     start: Start, connect: Connect, client: httpx2.AsyncClient
 ) -> None:
     site = start(MUNIMENT_FEED_STREAMS_PER_CLIENT_MAX="2", MUNIMENT_FEED_STREAMS_MAX="3")
@@ -41,7 +41,7 @@ async def test_a_stream_over_a_limit_ends_at_once_and_says_when_to_come_back(
     assert (await (await connect(url)).block()).id
 
 
-async def test_a_proxy_that_is_not_named_is_not_bound_as_one_client(start: Start, connect: Connect) -> None:
+async def test_an_unknown_proxy_has_no_limit_of_a_single_client(start: Start, connect: Connect) -> None:
     url = start(MUNIMENT_FEED_STREAMS_PER_CLIENT_MAX="1").urls[0]
     forwarded = [await connect(url, fields=f"x-forwarded-for: 192.0.2.{number}\r\n") for number in range(4)]
     assert [(await stream.block()).fields.keys() for stream in forwarded] == [{"retry", "id"}] * 4
@@ -49,9 +49,7 @@ async def test_a_proxy_that_is_not_named_is_not_bound_as_one_client(start: Start
     assert "" in (await (await connect(url)).block()).fields, "over the limit"
 
 
-async def test_a_stream_over_the_rate_limit_ends_at_once_and_says_when_to_come_back(
-    start: Start, connect: Connect
-) -> None:
+async def test_a_stream_over_the_rate_limit_ends_at_once_with_a_retry(start: Start, connect: Connect) -> None:
     url = start(MUNIMENT_RATE_LIMIT_CLIENT="100/60s").urls[0]
     begun = [await connect(url) for _ in range(2)]
     assert [(await stream.block()).fields.keys() for stream in begun] == [{"retry", "id"}] * 2
@@ -77,7 +75,7 @@ async def test_open_streams_are_counted_as_streams_and_not_as_requests_in_flight
 
 
 @pytest.mark.timed
-async def test_streams_that_are_not_read_hold_little_delay_nobody_and_are_aborted(
+async def test_unread_streams_use_little_memory_delay_no_others_and_are_aborted(
     start: Start, connect: Connect, client: httpx2.AsyncClient
 ) -> None:
     """The time for reading, a minute, is five seconds in this program."""

@@ -17,7 +17,7 @@ import warm
 from feed_writing import add_events
 from muniment.app import build_context
 from muniment.context import Context
-from muniment.feed.position import Position
+from muniment.feed.events import Position
 from muniment.settings import Settings
 from muniment.storage.database import Transaction
 from muniment.webhooks import managing, store

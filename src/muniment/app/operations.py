@@ -13,7 +13,6 @@ from muniment.auth.caller import SECURITY_SCHEMES
 from muniment.context import Context
 from muniment.errors import InvalidParameter, NotReady, UnknownPath
 from muniment.feed.routes import OPERATIONS as FEED
-from muniment.feed.stream_routes import OPERATIONS as STREAMS
 from muniment.functions.routes import OPERATIONS as FUNCTIONS
 from muniment.http.accept import media_ranges, named_quality
 from muniment.http.openapi import openapi_document
@@ -148,7 +147,7 @@ async def get_error_page(context: Context, code: ErrorCode) -> Ready[bytes]:
 
 
 OPERATIONS: Final = (
-    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *LOG, *FEED, *STREAMS, *WEBHOOKS,
+    *TRIGGERS, *INTENTS, *FUNCTIONS, *USERS, *LOG, *FEED, *WEBHOOKS,
     get_root, get_health, get_readiness, get_metrics, get_openapi, get_reference, get_error_page,
 )  # fmt: skip
 

@@ -1,28 +1,88 @@
-"""Events: what one row of `events` tells, and its form on the wire (CloudEvents 1.0, JSON format)."""
+"""Events of the feed: their positions, their rows, and their form in the API (CloudEvents 1.0, JSON format)."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from enum import IntEnum
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
 import msgspec
 from msgspec import Meta
 
+from muniment.errors import InvalidParameter
 from muniment.evm.address import Address
 from muniment.evm.hex import Bytes32
 from muniment.evm.signature import Signature
-from muniment.feed.position import Position
 from muniment.ipfs.cid import DAG_PB, BundleCid, Cid, cid_v0, cid_v1
-from muniment.wire import Amount, DateTime, Record, encode, iso_time
+from muniment.wire import Amount, DateTime, ProvedText, Record, encode, iso_time
 
 ADDRESS_BYTES: Final = 20
-# Functions that are named in events again and again. Under 1 MB.
+# CIDs of functions that many events name. Under 1 MB.
 _CIDS_KEPT: Final = 4_096
+_SEQ_MAX: Final = 2**63 - 1
+_EPOCH_MAX: Final = 2**32 - 1
+# `e-`, eight hex digits of the epoch, `-` and the digits of `_SEQ_MAX`, in base64.
+_LENGTH_MAX: Final = 40
+
+
+class Position(ProvedText):
+    """A position in the feed: an epoch of the registry, and the number of an event.
+
+    As an id it names that event; as a cursor it means the events after it. It is base64url without dots, as ids of
+    Standard Webhooks.
+    """
+
+    __slots__ = ()
+
+    schema: ClassVar[dict[str, Any]] = {
+        "type": "string",
+        "pattern": f"^[A-Za-z0-9_-]{{2,{_LENGTH_MAX}}}$",
+        "description": "Opaque; from the `Link` header of a page, or the `id` of an event",
+        "examples": ["ZS0wYmFkY2FmZS0xMDA"],
+    }
+    refuses = InvalidParameter
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises `InvalidParameter` for a text that is not in the form of a position."""
+        try:
+            epoch, seq = _parts(text) if len(text) <= _LENGTH_MAX else (-1, -1)
+        except (binascii.Error, ValueError):
+            epoch, seq = -1, -1
+        if not (0 <= seq <= _SEQ_MAX and 0 <= epoch <= _EPOCH_MAX) or cls.at(epoch, seq) != text:
+            raise InvalidParameter("this service did not issue the cursor")
+        return cls(text)
+
+    @classmethod
+    def at(cls, epoch: int, seq: int) -> Self:
+        """The position of the event with the number `seq`."""
+        plain = b"e-%08x-%d" % (epoch, seq)
+        return cls(base64.urlsafe_b64encode(plain).rstrip(b"=").decode())
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the registry."""
+        return _parts(self)[0]
+
+    @property
+    def seq(self) -> int:
+        """The number of the event; 0 is before the first."""
+        return _parts(self)[1]
+
+
+def _parts(text: str) -> tuple[int, int]:
+    """Epoch and number. Raises `ValueError` for most other texts."""
+    plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
+    kind, epoch, digits = plain.split("-")
+    if kind != "e":
+        raise ValueError(kind)
+    return int(epoch, 16), int(digits)
 
 
 class Kind(IntEnum):
-    """The kinds of events; the numbers are stored, and migration 0010 has them too."""
+    """The kinds of events; the migrations have these numbers too."""
 
     TRIGGER_CREATED = 1
     TRIGGER_DEACTIVATED = 2
@@ -54,7 +114,7 @@ ABOUT_INTENTS: Final = (Kind.INTENT_CREATED, Kind.INTENT_CHANGED, Kind.INTENT_LO
 
 
 class Event(NamedTuple):
-    """A row of `events`; migration 0010 says what the columns hold."""
+    """A row of `events`; docs/database.md explains the columns."""
 
     seq: int
     at_ms: int
@@ -72,7 +132,7 @@ class Event(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What events share that a registry gives: its name, its epoch, and the version of the CIDs that it makes."""
+    """The registry of events: its name, its epoch, and the version of the CIDs that it makes."""
 
     issuer: str
     epoch: int
@@ -85,7 +145,7 @@ class Source(NamedTuple):
 
 
 class EventData(Record, frozen=True, omit_defaults=True):
-    """The state after the change. An event has the members of its type; records are read by their own operations."""
+    """The state after the change. Each type of event has its own members; other operations return the records."""
 
     signer: Annotated[Address, Meta(description="Of trigger events")] | None = None
     function_cid: Annotated[BundleCid, Meta(description="Of trigger events")] | None = None
@@ -100,11 +160,11 @@ class EventData(Record, frozen=True, omit_defaults=True):
     trigger_sig: Annotated[Signature, Meta(description="Of the second generation")] | None = None
     deadline: Annotated[Amount, Meta(description="Unix seconds; an intent expires without an event")] | None = None
     status: (
-        Annotated[str, Meta(description="The word of the chain, else of operators; never `expired` by time")] | None
+        Annotated[str, Meta(description="As the chain reports it, else operators; never `expired` by time")] | None
     ) = None
     version: Annotated[int, Meta(description="Grows with every change")] | None = None
-    proposals: Annotated[int, Meta(description="How many there are")] | None = None
-    logs: Annotated[int, Meta(description="How many there are")] | None = None
+    proposals: Annotated[int, Meta(description="Their number")] | None = None
+    logs: Annotated[int, Meta(description="Their number")] | None = None
     transaction_hash: Bytes32 | None = None
 
     example: ClassVar[dict[str, Any]] = {"creator": "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}

@@ -1,4 +1,4 @@
-"""Filters of the feed: which events a follower wants."""
+"""Filters of the feed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from muniment.wire import ProvedText, Record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Values of one filter: a client with more follows everything, or opens several streams.
+# Values of one filter. A client with more follows everything, or opens several streams.
 VALUES_MAX: Final = 20
 _PREFIX: Final = "muniment."
-# Values in a statement are repeated up to one of these numbers, so that there are few statements.
+# Values in a statement are repeated up to one of these numbers, for few distinct statements.
 _STEPS: Final = (1, 4, VALUES_MAX)
 
 
@@ -40,7 +40,7 @@ class TypeName(ProvedText):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The full name. Raises `InvalidParameter` for the name of no type."""
+        """The full name. Raises `InvalidParameter` for an unknown type."""
         name = _PREFIX + text.removeprefix(_PREFIX)
         if name not in KINDS:
             raise InvalidParameter(f"a type is one of {', '.join(EVENT_TYPES.values())}")
@@ -56,7 +56,7 @@ _Few: Final = Meta(min_length=1, max_length=VALUES_MAX)
 
 
 class FilterQuery(Record, frozen=True):
-    """Which events to show: those that match every given filter, in any of its values."""
+    """Events that match every given filter in one of its values."""
 
     types: Annotated[list[TypeName], _Few, Meta(description="Only events of these types")] | None = None
     owner: (
@@ -69,7 +69,7 @@ class FilterQuery(Record, frozen=True):
     settler: Annotated[list[Address], _Few, Meta(description="Of intent events")] | None = None
 
     def chosen(self) -> EventFilter:
-        """The filter. One that only some kinds of events can match leaves the others out."""
+        """The filter, limited to the kinds of events that it can match."""
         kinds = set(Kind) if self.types is None else {each.kind for each in self.types}
         if self.signer is not None:
             kinds &= set(ABOUT_TRIGGERS)
@@ -90,12 +90,12 @@ class FilterQuery(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events a follower wants. None: a filter was not given."""
+    """A filter on events; members that were not given are None."""
 
     kinds: frozenset[int] | None = None
-    # Values of 20 bytes; an event has one of them among its owners.
+    # Addresses of 20 bytes; an event has one of them among its owners.
     owners: frozenset[bytes] | None = None
-    # Further sets of which it has one each.
+    # Further sets; an event has an owner of each.
     more_owners: tuple[frozenset[bytes], ...] = ()
     # Digests of functions, or signatures of triggers.
     origins: frozenset[bytes] | None = None
@@ -107,7 +107,7 @@ class EventFilter:
         return self == EVERYTHING
 
     def matches(self, event: Event) -> bool:
-        """Whether the follower wants this event."""
+        """Whether the event matches."""
         if self.kinds is not None and event.kind not in self.kinds:
             return False
         if self.origins is not None and event.origin not in self.origins:
@@ -120,7 +120,7 @@ class EventFilter:
         return all(not wanted.isdisjoint(own) for wanted in (self.owners, *self.more_owners))
 
     def conditions(self) -> list[Condition]:
-        """SQL that holds for every event that matches, and for few others: some have several owners."""
+        """SQL that is true for every matching event, and for a few others with several owners."""
         made: list[Condition] = []
         if self.kinds is not None:
             made.append(_is_one_of("kind", sorted(self.kinds or _NO_KIND)))

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import structlog
 
 from muniment.errors import CursorTooOld, Refusal
+from muniment.feed.events import Position
 from muniment.feed.filters import EVERYTHING
-from muniment.feed.position import Position
 from muniment.feed.reading import check_position, floor, newest, read_slice, source_of
 from muniment.leases import Lease, LeaseLostError
 from muniment.webhooks import store

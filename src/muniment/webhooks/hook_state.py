@@ -11,8 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from muniment.errors import CursorTooOld
-from muniment.feed.events import encode_event
-from muniment.feed.position import Position
+from muniment.feed.events import Position, encode_event
 from muniment.webhooks.sending import BATCH, SINGLE
 from muniment.webhooks.store import WAIT_MS_MAX, Attempt, DeadLetter
 from muniment.webhooks.types import WebhookId, WebhookStatus

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from muniment.errors import InvalidBody, TooManyWebhooks, WebhookNotConfirmed, WebhookNotFound
 from muniment.evm.address import Address
-from muniment.feed.position import Position
+from muniment.feed.events import Position
 from muniment.feed.reading import check_position, newest
 from muniment.limits.sites import has_most
 from muniment.webhooks import store

@@ -21,7 +21,7 @@ from muniment.errors import (
     WebhookNotFound,
     WebhooksForOperators,
 )
-from muniment.feed.followers import client_names
+from muniment.feed.waiting import client_names
 from muniment.http.operation import operation
 from muniment.http.reply import JSON, NO_STORE, Ready
 from muniment.limits.costs import TOKEN_READ, TOKEN_WRITE, Cost, Shed

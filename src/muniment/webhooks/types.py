@@ -11,8 +11,8 @@ from msgspec import UNSET, Meta, UnsetType
 from muniment.errors import InvalidBody, InvalidParameter
 from muniment.evm.address import Address
 from muniment.evm.signature import Signature
+from muniment.feed.events import Position
 from muniment.feed.filters import VALUES_MAX, FilterQuery, TypeName
-from muniment.feed.position import Position
 from muniment.ipfs.cid import BundleCid
 from muniment.wire import DateTime, ProvedText, Record
 

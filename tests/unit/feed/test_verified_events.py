@@ -16,7 +16,7 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 
 async def look(registry: Registry, events: int, removed: int) -> int:
-    """How many of `events` are checked when the oldest `removed` go after the first page."""
+    """The number of checked events when the oldest `removed` are removed after the first page."""
     await registry.add(events)
     checked = 0
     async for _ in check_events(registry.context):

@@ -10,7 +10,7 @@ import pytest
 
 from delivering import Registry, delivering_at
 from muniment.errors import DatabaseUnavailable
-from muniment.feed.position import Position
+from muniment.feed.events import Position
 from muniment.feed.reading import newest
 from muniment.storage.database import Transaction
 from muniment.storage.epoch import renew

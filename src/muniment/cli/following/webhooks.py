@@ -139,7 +139,7 @@ def resume_webhook(config: Path | None, hook_id: str, **flags: object) -> None:
 @click.argument("cursor")
 def replay_webhook(config: Path | None, hook_id: str, cursor: str, **flags: object) -> None:
     """Move the cursor of a webhook to CURSOR, the id of an event: the events after it come next."""
-    from muniment.feed.position import Position
+    from muniment.feed.events import Position
     from muniment.webhooks import managing
 
     async def replay(context: Context) -> Webhook:

@@ -1,4 +1,4 @@
-"""The lock that clients have in rounds."""
+"""The lock that serves clients in rounds."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from contextlib import suppress
 
 import pytest
 
-from muniment.feed.rounds import Rounds
+from muniment.feed.waiting import FairLock
 
 
 class Crowd:
-    """Tasks that want the lock, and the order in which they got it."""
+    """Tasks that want the lock, and the order in which they get it."""
 
     def __init__(self) -> None:
-        self.rounds = Rounds()
+        self.lock = FairLock()
         self.got: list[str] = []
         self.inside = 0
 
     async def take(self, name: str, times: int = 1) -> None:
         """Take the lock as the client that is the first letter of `name`."""
         for _ in range(times):
-            async with self.rounds.turn_of(name[0]):
+            async with self.lock.held_for(name[0]):
                 self.inside += 1
                 assert self.inside == 1
                 self.got.append(name)
@@ -34,7 +34,7 @@ class Crowd:
         return [asyncio.create_task(self.take(name, times)) for name in names]
 
 
-async def test_a_client_with_many_tasks_has_one_turn_in_each_round() -> None:
+async def test_a_client_with_many_tasks_gets_the_lock_once_in_each_round() -> None:
     crowd = Crowd()
     tasks = crowd.begin(*(f"a{number}" for number in range(20)), times=5)
     await asyncio.sleep(0)
@@ -45,15 +45,15 @@ async def test_a_client_with_many_tasks_has_one_turn_in_each_round() -> None:
         assert max(places) <= 3 * 5 + 1, crowd.got
 
 
-async def test_tasks_of_one_client_have_it_in_their_order() -> None:
+async def test_tasks_of_a_client_get_the_lock_in_their_order() -> None:
     crowd = Crowd()
     await asyncio.gather(*crowd.begin("a1", "a2", "a3"))
     assert crowd.got == ["a1", "a2", "a3"]
 
 
 @pytest.mark.parametrize("turns", range(4))
-async def test_tasks_that_are_cancelled_hold_nobody_up(turns: int) -> None:
-    """Also at the moment at which their turn comes."""
+async def test_cancelled_tasks_do_not_block_the_others(turns: int) -> None:
+    """Also at the moment at which they get the lock."""
     crowd = Crowd()
     first, *others = crowd.begin("a1", "b1", "a2", "c1")
     for _ in range(turns):

@@ -1,4 +1,4 @@
-"""The index of followers and the events in memory, against looking at everything one by one."""
+"""The index of waiters and the recent events, compared with a scan of everything."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import random
 
 from muniment.feed.events import Event, Kind, Source
 from muniment.feed.filters import EventFilter
-from muniment.feed.followers import Follower, Followers
+from muniment.feed.hub import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, RecentEvents, event_text
 from muniment.feed.reading import Slice
-from muniment.feed.recent import PIECE_EVENTS_MAX, RECENT_EVENTS_MAX, RecentEvents, event_text
+from muniment.feed.waiting import Waiter, Waiters
 
 CHANCE = random.Random(7)
 SOURCE = Source("muniment", 1, 0)
@@ -38,11 +38,11 @@ def created(seq: int, owner: bytes = OWNERS[0]) -> Event:
     return Event(seq, 0, Kind.FUNCTION_CREATED, bytes(32), owner, bytes(32), None, "{}")
 
 
-def test_an_event_finds_exactly_the_followers_whose_filters_match() -> None:
-    followers, kept = Followers(), list[Follower]()
+def test_an_event_finds_exactly_the_waiters_whose_filters_match() -> None:
+    followers, kept = Waiters(), list[Waiter]()
     for seq in range(1_000):
         if CHANCE.random() < 0.4 or not kept:
-            kept.append(Follower(some_filter(), (), 0))
+            kept.append(Waiter(some_filter(), (), 0))
             followers.add(kept[-1])
         elif CHANCE.random() < 0.4:
             followers.remove(kept.pop(CHANCE.randrange(len(kept))))
@@ -53,16 +53,16 @@ def test_an_event_finds_exactly_the_followers_whose_filters_match() -> None:
     assert followers.count == len(kept) > 50
 
 
-def test_nothing_is_left_of_followers_that_have_gone() -> None:
-    followers = Followers()
-    made = [Follower(some_filter(), (f"client {number % 3}", "site"), 0) for number in range(100)]
+def test_removed_waiters_leave_nothing_in_the_index() -> None:
+    followers = Waiters()
+    made = [Waiter(some_filter(), (f"client {number % 3}", "site"), 0) for number in range(100)]
     for each in made:
         followers.add(each)
     assert followers.count_of("client 1") == 33
     for each in made:
         followers.remove(each)
     assert (followers.count, list(followers), followers.count_of("client 1")) == (0, [], 0)
-    assert vars(followers) == vars(Followers())
+    assert vars(followers) == vars(Waiters())
 
 
 def test_the_recent_events_give_each_matching_event_once_and_never_skips_one() -> None:
@@ -87,7 +87,7 @@ def test_the_recent_events_give_each_matching_event_once_and_never_skips_one() -
     assert seq == recent.end_seq == last
 
 
-def test_a_follower_behind_the_recent_events_gets_none_of_them() -> None:
+def test_a_stream_before_the_recent_events_gets_none_of_them() -> None:
     recent = RecentEvents()
     recent.restart(SOURCE, 10)
     assert recent.take(9, EventFilter()) is None

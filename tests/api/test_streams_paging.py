@@ -1,4 +1,4 @@
-"""Streams that are far behind and read pages of the feed: who pays for them, and who waits."""
+"""Streams before the recent events, which read pages of the feed: their costs and their waits."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from muniment.context import Context
-from muniment.feed import hub as hub_module, reading, recent
+from muniment.feed import hub as hub_module, reading
+from muniment.feed.events import Position
 from muniment.feed.filters import EVERYTHING, EventFilter
 from muniment.feed.hub import Hub
-from muniment.feed.position import Position
-from muniment.feed.streams import EventStream
+from muniment.feed.streams import Follower
 from muniment.storage.database import Transaction
 
 pytestmark = pytest.mark.spoils_events("events are filled in by SQL")
@@ -44,14 +44,13 @@ def stream_of(hub: Hub, epoch: int, purse: Purse, name: str, wanted: EventFilter
         client=SimpleNamespace(name=name, names=(name,), client=purse), peer="192.0.2.1", context=hub.context, id="x",
         fields=[], owe=lambda key, units: key.owed.append(units),
     )  # fmt: skip
-    return EventStream(hub, request, Position.at(epoch, 1), wanted, is_refused=False).texts()
+    return Follower(hub, request, Position.at(epoch, 1), wanted, is_refused=False).texts()
 
 
 @pytest.fixture
 async def hub(context: Context, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
     """The hub of a registry with many events, of which it keeps few in memory."""
-    for module in (hub_module, recent):
-        monkeypatch.setattr(module, "RECENT_EVENTS_MAX", 10)
+    monkeypatch.setattr(hub_module, "RECENT_EVENTS_MAX", 10)
     monkeypatch.setattr(Context, "client", lambda *_: "client")
 
     async def fill(tx: Transaction) -> None:
@@ -67,7 +66,7 @@ async def hub(context: Context, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 async def test_a_hub_that_wakes_while_old_events_are_removed_begins_after_them(
     hub: Hub, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a poll that lacks none of them would be told that its cursor is too old."""
+    """Otherwise the cursor of a poll that lacks none of them would be too old."""
     database, is_removed = context.database, False
 
     async def read(*about: Any) -> Any:
@@ -85,7 +84,7 @@ async def test_a_hub_that_wakes_while_old_events_are_removed_begins_after_them(
     assert (begun, piece and piece.events) == (await reading.floor(database), 1)
 
 
-async def test_a_stream_whose_client_owes_rests_and_then_goes_on(hub: Hub, context: Context) -> None:
+async def test_a_stream_whose_client_is_over_its_limit_waits_and_continues(hub: Hub, context: Context) -> None:
     epoch = await context.epochs.number(context.database)
     purse = Purse(waits_ns=[0, 1_000_000, 1_000_000, 1_000_000])
     texts = stream_of(hub, epoch, purse, "a", EVERYTHING)
@@ -117,11 +116,11 @@ async def test_a_page_of_a_stream_is_charged_for_the_rows_that_its_filter_leaves
     assert purse.owed[:2] == [4 + 170 // 80] * 2
 
 
-async def test_a_stream_that_rests_or_finds_nothing_shows_its_place_all_the_same(
+async def test_a_stream_that_waits_or_finds_no_event_sends_heartbeats(
     hub: Hub, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise proxies end it."""
-    monkeypatch.setattr(hub, "beat_seconds", 0.0)
+    monkeypatch.setattr(hub, "heartbeat_seconds", 0.0)
     epoch = await context.epochs.number(context.database)
     texts = stream_of(hub, epoch, Purse(waits_ns=[60 * 10**9] * 1_000), "a", NOBODYS)
     async with asyncio.timeout(60):
@@ -131,7 +130,7 @@ async def test_a_stream_that_rests_or_finds_nothing_shows_its_place_all_the_same
 
 
 async def test_clients_read_pages_in_rounds(hub: Hub, context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many streams one of them has."""
+    """However many streams a client has."""
     monkeypatch.setattr(reading, "WALKED_MAX", 5)
     monkeypatch.setattr(hub_module, "read_slice", counted := Counted(hub_module.read_slice))
     epoch = await context.epochs.number(context.database)
@@ -153,14 +152,14 @@ async def test_clients_read_pages_in_rounds(hub: Hub, context: Context, monkeypa
 
 
 class Counted:
-    """A read of the feed that notes for whom it is."""
+    """A read of the feed that counts its filters."""
 
     def __init__(self, read: Any) -> None:
         self._read = read
         self.pages: list[EventFilter] = []
 
     async def __call__(self, database: Any, seq: int, wanted: EventFilter, limit: int) -> Any:
-        if limit == recent.PIECE_EVENTS_MAX:
+        if limit == hub_module.PIECE_EVENTS_MAX:
             self.pages.append(wanted)
         return await self._read(database, seq, wanted, limit)
 
