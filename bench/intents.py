@@ -82,15 +82,15 @@ def copy_all(database: Path) -> None:
     """Copies of every intent, with its proposal and its log, under other hashes and of other users and triggers."""
     connection = sqlite3.connect(database)
     connection.execute("PRAGMA synchronous=OFF")
-    columns = "op, deadline, settler, status, standing, proposal_count, log_count, created_at_ms, record"
+    columns = "generation, op, deadline, settler, status, standing, proposal_count, log_count, created_at_ms, record"
     for copy in range(1, COPIES):
         shift = copy * IMPORTED
         mark = copy.to_bytes(4)
         connection.execute(
-            f"INSERT INTO intents (seq, hash, user_address, config_sig, {columns}) "
+            f"INSERT INTO intents (seq, hash, user_address, trigger_sig, {columns}) "
             "SELECT seq + ?, randomblob(32), "
             "CAST(substr(user_address, 1, 12) || ? || substr(user_address, 17) AS BLOB), "
-            f"CAST(substr(config_sig, 1, 12) || ? || substr(config_sig, 17) AS BLOB), {columns} "
+            f"CAST(substr(trigger_sig, 1, 12) || ? || substr(trigger_sig, 17) AS BLOB), {columns} "
             "FROM intents WHERE seq <= ? ORDER BY seq",
             (shift, mark, mark, IMPORTED),
         )

@@ -44,9 +44,9 @@ SELECT n * $3::bigint, pg_temp.sig_of(n), substr(pg_temp.hash_of('signer', pg_te
 FROM (SELECT n, random() AS state FROM generate_series($1::bigint, $2::bigint) n OFFSET 0) numbered
 """
 INTENTS_SQL = """
-INSERT INTO intents (seq, hash, user_address, settler, config_sig, op, deadline, status, standing, created_at_ms,
-                     record)
-SELECT n * $3::bigint, pg_temp.hash_of('intent', n),
+INSERT INTO intents (seq, generation, hash, user_address, settler, trigger_sig, op, deadline, status, standing,
+                     created_at_ms, record)
+SELECT n * $3::bigint, 1, pg_temp.hash_of('intent', n),
        substr(pg_temp.hash_of('signer', pg_temp.one_of($4::float8)), 1, 20),
        substr(pg_temp.hash_of('settler', pg_temp.one_of(10)), 1, 20), pg_temp.sig_of(pg_temp.one_of($5::float8)),
        floor(random() * 3)::int,

@@ -40,9 +40,8 @@ _ON_ONE_NODE: Final = {"tlog_epochs", "tlog_tail", "tlog_tiles", "tlog_runs"}
 _SAME: Final = {
     "users": "address", "used_nonces": "address", "blocks": "digest", "functions": "digest",
     "function_creators": "creator", "executions": "subject", "audit_entries": "subject", "deactivations": "signer",
-    "intents_2": "hash", "intent_users_2": "user_address", "intent_ops_2": "seq", "intent_nonces": "trigger_sig",
+    "intent_users": "address", "intent_ops": "seq", "intent_nonces": "trigger_sig",
     "intent_proposals": "intent_seq", "intent_logs": "intent_seq",
-    "intent_proposals_2": "intent_seq", "intent_logs_2": "intent_seq",
     "events": "seq", "webhook_attempts": "hook", "webhook_dead_letters": "hook",
 }  # fmt: skip
 _NAME: Final = _SAME | {"triggers": "sig", "intents": "hash"}
@@ -52,8 +51,8 @@ _NAME: Final = _SAME | {"triggers": "sig", "intents": "hash"}
 LAYOUTS: Final = {
     "name": _NAME,
     "owner": _SAME | {"triggers": "signer", "intents": "user_address"},
-    "function": _SAME | {"triggers": "function_digest", "intents": "config_sig", "intents_2": "trigger_sig"},
-    "number": _SAME | {"triggers": "seq", "intents": "seq", "intents_2": "seq", "intent_users_2": "seq"},
+    "function": _SAME | {"triggers": "function_digest", "intents": "trigger_sig"},
+    "number": _SAME | {"triggers": "seq", "intents": "seq", "intent_users": "seq"},
     "name, changed": _NAME | {"": "changed"},
 }
 _NUMBERS: Final = ("seq", "intent_seq", "function_seq")

@@ -168,7 +168,7 @@ async def test_of_twelve_at_once_through_three_processes_one_is_recorded(
     refusals = [each for each in outcomes if isinstance(each, NonceTaken)]
     assert (len(recorded), len(refusals)) == (1, 11), outcomes
     assert {each.facts["intent"] for each in refusals} == {*recorded}
-    assert [each for (each,) in await context.database.fetch("SELECT hash FROM intents_2")] == [
+    assert [each for (each,) in await context.database.fetch("SELECT hash FROM intents WHERE generation = 2")] == [
         bytes.fromhex(recorded[0][2:])
     ]
 

@@ -33,8 +33,8 @@ USERS, SETTLERS, SIGNATURES = 8, 3, 12
 # up, which happens up to four times: for a walk, and for each filter that selects few.
 STEPS_MAX = 100 * 60 + 4 * ROWS_WALKED_MAX * 30
 INSERT = """INSERT INTO intents
-    (hash, user_address, settler, config_sig, op, deadline, status, standing, created_at_ms, record)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '{}')"""
+    (generation, hash, user_address, settler, trigger_sig, op, deadline, status, standing, created_at_ms, record)
+  VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, '{}')"""
 UNDER_WAY = ("created", "enqueued", "submitted")
 
 

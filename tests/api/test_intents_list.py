@@ -41,12 +41,12 @@ async def shelf(context: Context, clock: Clock) -> Shelf:
     chance = random.Random(11)
     rows: list[Row] = []
     timed: list[tuple[int, dict[str, Any]]] = []
-    now_ms, created_ms = NOW_MS - 4 * HOUR * 1_000, {"1": 0, "2": 0}
+    now_ms, created_ms = NOW_MS - 4 * HOUR * 1_000, 0
     for number in range(ROWS):
         now_ms += chance.choice([0, 1, 60_000, -500])
         said = chance.choice(STATUSES[:-1])
-        row = Row(draw_body(chance, number, said), said, 0)
-        row.created_ms = created_ms[row.generation] = max(created_ms[row.generation], now_ms)
+        created_ms = max(created_ms, now_ms)
+        row = Row(draw_body(chance, number, said), said, created_ms)
         timed.append((now_ms, row.record))
         rows.append(row)
     for row, name in zip(rows, await record_at(context, *timed), strict=True):

@@ -23,9 +23,9 @@ pytestmark = [
 ]
 
 HOUR = 3_600
-INSERT = """INSERT INTO intents_2
-    (hash, settler, trigger_sig, deadline, status, standing, operation_count, created_at_ms, record)
-  VALUES (?, ?, ?, ?, ?, ?, 2, ?, '{}') RETURNING seq"""
+INSERT = """INSERT INTO intents
+    (generation, hash, settler, trigger_sig, deadline, status, standing, operation_count, created_at_ms, record)
+  VALUES (2, ?, ?, ?, ?, ?, ?, 2, ?, '{}') RETURNING seq"""
 
 
 def row_of(n: int) -> tuple[Any, ...]:
@@ -44,9 +44,9 @@ async def fill(database: SqliteDatabase, numbers: Iterable[int]) -> None:
         for n in numbers:
             ((seq,),) = await tx.fetch(INSERT, row_of(n))
             for user in {n % 8, n // 5 % 8}:
-                await tx.execute("INSERT INTO intent_users_2 VALUES (?, ?)", (user.to_bytes(20), seq))
+                await tx.execute("INSERT INTO intent_users VALUES (?, ?)", (user.to_bytes(20), seq))
             for op in {n // 11 % 5, n // 3 % 5}:
-                await tx.execute("INSERT INTO intent_ops_2 VALUES (?, ?)", (op, seq))
+                await tx.execute("INSERT INTO intent_ops VALUES (?, ?)", (op, seq))
 
     await database.write(insert)
 
@@ -82,7 +82,7 @@ async def test_a_page_of_one_filter_costs_the_same_among_few_and_many(
     among_few = [await cost_of(client, database, query, 5) for query in queries]
 
     async def empty(tx: Transaction) -> None:
-        for table in ("intents", "intent_users_2", "intent_ops_2", "intents_2"):
+        for table in ("intent_users", "intent_ops", "intents"):
             await tx.execute(f"DELETE FROM {table}")
 
     await database.write(empty)

@@ -91,8 +91,8 @@ def test_intents_of_the_second_form_are_checked_too(second_form: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "what", "old", "new"),
     [
-        ("intents_2", "intent", '"opType":4', '"opType":3'),
-        ("intent_proposals_2", "proposal", f"{7:064x}", f"{8:064x}"),
+        ("intents", "intent", '"opType":4', '"opType":3'),
+        ("intent_proposals", "proposal", f"{7:064x}", f"{8:064x}"),
     ],
     ids=["operation", "datas"],
 )
@@ -109,11 +109,11 @@ def test_what_no_longer_has_its_hash_in_the_second_form_is_named(
     [
         ("UPDATE intents SET user_address = zeroblob(20) WHERE seq = 1", "its columns differ from its record"),
         ("UPDATE intents SET deadline = zeroblob(32) WHERE seq = 1", "its columns differ from its record"),
-        ("UPDATE intents_2 SET settler = zeroblob(20)", "its columns differ from its record"),
-        ("UPDATE intents_2 SET operation_count = 9", "its columns differ from its record"),
-        ("DELETE FROM intent_users_2 WHERE user_address = (SELECT max(user_address) FROM intent_users_2)",
-         "rows of intent_users_2 are missing"),
-        ("DELETE FROM intent_ops_2 WHERE op = 4", "rows of intent_ops_2 are missing"),
+        ("UPDATE intents SET settler = zeroblob(20) WHERE generation = 2", "its columns differ from its record"),
+        ("UPDATE intents SET operation_count = 9 WHERE generation = 2", "its columns differ from its record"),
+        ("DELETE FROM intent_users WHERE address = (SELECT max(address) FROM intent_users)",
+         "rows of intent_users are missing"),
+        ("DELETE FROM intent_ops WHERE op_type = 4", "rows of intent_ops are missing"),
     ],
 )  # fmt: skip
 def test_what_listings_and_the_watcher_find_an_intent_by_is_compared_with_its_record(

@@ -35,12 +35,9 @@ _OWNERS: Final = {
     "intents": ["intents"],
     "intent_proposals": ["intents"],
     "intent_logs": ["intents"],
-    "intents_2": ["intents"],
-    "intent_users_2": ["intents"],
-    "intent_ops_2": ["intents"],
+    "intent_users": ["intents"],
+    "intent_ops": ["intents"],
     "intent_nonces": ["intents"],
-    "intent_proposals_2": ["intents"],
-    "intent_logs_2": ["intents"],
     "executions": ["intents"],
     "imports": ["intents"],
     "chain_progress": ["watch"],
@@ -70,7 +67,7 @@ _EXCEPTIONS: Final = {
     # It looks for bundles that are not in the queue, and reads the CID of one that is.
     "pins/queue.py": {"functions"},
     # It asks nodes for the receipts of the transactions that intents name.
-    "watch/receipts.py": {"intents", "intent_proposals", "intents_2", "intent_proposals_2", "executions"},
+    "watch/receipts.py": {"intents", "intent_proposals", "executions"},
     # It shows how far the watcher has read.
     "console/pages/overview.py": {"chain_progress"},
     # In one transaction with its own tables, it takes back the facts of blocks that a chain has dropped.
@@ -78,7 +75,7 @@ _EXCEPTIONS: Final = {
 }
 
 # What is given the name of a table: functions of storage, and the generations of intents.
-_PLANNERS: Final = {"Listed", "timed_scope", "are_few", "first_rows", "has_row_behind", "Generation"}
+_PLANNERS: Final = {"Listed", "timed_scope", "are_few", "first_rows", "has_row_behind"}
 _CREATED: Final = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 _NAMED: Final = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+(\w+)")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any, LiteralString
+from typing import Any
 
 from muniment.feed.events import Kind
 from muniment.storage.database import Database, Row
@@ -24,8 +24,7 @@ async def check_events(database: Database) -> int:
     for row in rows:
         if row[2] in {Kind.INTENT_CREATED, Kind.INTENT_CHANGED, Kind.INTENT_LOGGED}:
             of_intent[row[3]].append(row)
-    count = await _check_intents(database, of_intent, 1, "intents", "user_address, config_sig")
-    count += await _check_intents(database, of_intent, 2, "intents_2", "NULL, trigger_sig")
+    count = await _check_intents(database, of_intent)
     assert count == len(of_intent)
     return len(rows)
 
@@ -56,15 +55,15 @@ async def _check_functions(database: Database, by_kind: dict[int, list[Row]]) ->
     assert [(row[3], row[4]) for row in by_kind[Kind.FUNCTION_CREATED]] == joined
 
 
-async def _check_intents(
-    database: Database, of_intent: dict[bytes, list[Row]], generation: int, table: LiteralString, columns: LiteralString
-) -> int:
+async def _check_intents(database: Database, of_intent: dict[bytes, list[Row]]) -> int:
     """Each intent has an event for each of its versions, and the last one tells its present state."""
     intents = await database.fetch(
         "SELECT hash, COALESCE(chain_status, status), version, proposal_count, log_count, deadline, "
-        f"COALESCE(chain_transaction_hash, transaction_hash), settler, seq, {columns} FROM {table}"
+        "COALESCE(chain_transaction_hash, transaction_hash), settler, seq, user_address, trigger_sig, generation "
+        "FROM intents"
     )
-    for intent_hash, status, version, proposals, logs, deadline, transaction, settler, seq, user, origin in intents:
+    for intent_hash, status, version, proposals, logs, deadline, transaction, settler, seq, user, *rest in intents:
+        origin, generation = rest
         events = of_intent[intent_hash]
         facts: list[dict[str, Any]] = [json.loads(row[7]) for row in events]
         assert [each["version"] for each in facts] == list(range(1, version + 1)), events
@@ -82,5 +81,5 @@ async def _check_intents(
 
 
 async def _users(database: Database, seq: int) -> list[bytes]:
-    rows = await database.fetch("SELECT user_address FROM intent_users_2 WHERE seq = ? ORDER BY user_address", (seq,))
+    rows = await database.fetch("SELECT address FROM intent_users WHERE seq = ? ORDER BY address", (seq,))
     return [user for (user,) in rows]

@@ -111,7 +111,7 @@ async def intents(context: Context, request: Request, query: IntentQuery) -> Lis
 def intent(body: bytes) -> AnyIntent:
     """An intent in the form of its generation."""
     generation = msgspec.json.decode(body, type=_Generation).generation
-    return decoded(body, Intent if generation == FIRST.number else OperationsIntent)
+    return decoded(body, Intent if generation == FIRST else OperationsIntent)
 
 
 async def whole(reply: Reply) -> bytes:

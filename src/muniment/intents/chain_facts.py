@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, cast
 
 from muniment.intents import logs, proposals
-from muniment.intents.generations import GENERATIONS, SECOND, Generation, IntentKey
+from muniment.intents.generations import SECOND
 from muniment.intents.lifecycle import CAN_EXPIRE, REFUTABLE, SUCCEEDED, Claim, Moment, Outcome, status_as_read
 from muniment.intents.nonces.holding import keep
 from muniment.intents.rules import check_log
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
 RECEIPT_INDEX: Final = -1
 # Parameters of one statement. SQLite takes 32,766, PostgreSQL 65,535; a few hundred are planned in no time.
 _SUBJECTS_PER_STATEMENT: Final = 500
-# Intents of one generation: a long queue of one must not hold up the other.
 _LATE_INTENTS_MAX: Final = 500
-_SEQ: Final = attrgetter("seq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +66,31 @@ _NOT_SUCCEEDED: Final = "(i.chain_status IS NULL OR i.chain_status = 'failed')"
 _REFUTABLE: Final = ", ".join(f"'{each}'" for each in REFUTABLE)
 _NOT_REFUTED: Final = f"(i.chain_status IS NULL AND i.status IN ({_REFUTABLE}))"
 _NO_LOG: Final = number_text(RECEIPT_INDEX)
-# By generation: the statement for the facts about an intent.
-_FACTS: Final[dict[Generation, LiteralString]] = {
-    each: f"""
+_FACTS: Final = f"""
     SELECT chain_id, block_number, block_hash, transaction_hash, log_index, settler, subject, outcome
     FROM executions WHERE (settler = ? OR log_index = {_NO_LOG}) AND subject IN (
-      SELECT hash FROM {each.intents} WHERE seq = ?
-      UNION SELECT transaction_hash FROM {each.intents} WHERE seq = ?
-      UNION SELECT hash FROM {each.proposals} WHERE intent_seq = ?
-      UNION SELECT transaction_hash FROM {each.proposals} WHERE intent_seq = ?)
+      SELECT hash FROM intents WHERE seq = ?
+      UNION SELECT transaction_hash FROM intents WHERE seq = ?
+      UNION SELECT hash FROM intent_proposals WHERE intent_seq = ?
+      UNION SELECT transaction_hash FROM intent_proposals WHERE intent_seq = ?)
     ORDER BY chain_id, block_number, log_index, block_hash, transaction_hash"""
-    for each in GENERATIONS
-}
+
+
+# Joins from a fact that has had no effect to the intent, with the condition that shows this.
+_OF_PROPOSAL: Final = "JOIN intents i ON i.seq = p.intent_seq"
+_WITHOUT_EFFECT: Final[dict[LiteralString, LiteralString]] = {
+    "JOIN intents i ON i.hash = e.subject": _NOT_SUCCEEDED,
+    "JOIN intents i ON i.transaction_hash = e.subject": f"e.outcome = 'failed' AND {_NOT_REFUTED}",
+    f"JOIN intent_proposals p ON p.hash = e.subject {_OF_PROPOSAL}": _NOT_SUCCEEDED,
+    f"JOIN intent_proposals p ON p.transaction_hash = e.subject {_OF_PROPOSAL}":
+        f"e.outcome = 'failed' AND (p.chain_status IS NULL OR {_NOT_REFUTED})",
+}  # fmt: skip
+_ARMS: Final = " UNION ".join(
+    f"""SELECT i.seq FROM executions e {join} AND (i.settler = e.settler OR e.log_index = {_NO_LOG})
+        WHERE e.chain_id = ? AND e.block_number >= ? AND {condition}"""
+    for join, condition in _WITHOUT_EFFECT.items()
+)
+_LATE: Final = f"{_ARMS} LIMIT ?"
 
 
 async def insert_facts(tx: Transaction, facts: Iterable[Fact]) -> None:
@@ -106,26 +116,26 @@ async def apply_to_subjects(tx: Transaction, subjects: Iterable[bytes], moment: 
 
 async def lock_subjects(tx: Transaction, subjects: Iterable[bytes]) -> None:
     """Lock every intent that facts about `subjects` touch, before these go: every writer locks in the same order."""
-    for intent in sorted(await _touched(tx, subjects), key=_SEQ):
-        await _lock(tx, intent)
+    for seq in sorted(await _touched(tx, subjects)):
+        await _lock(tx, seq)
 
 
-async def _touched(tx: Transaction, subjects: Iterable[bytes]) -> set[IntentKey]:
+async def _touched(tx: Transaction, subjects: Iterable[bytes]) -> set[int]:
+    """The numbers of the intents that facts about `subjects` touch."""
     wanted = list(dict.fromkeys(subjects))
-    intents: set[IntentKey] = set()
+    seqs: set[int] = set()
     for start in range(0, len(wanted), _SUBJECTS_PER_STATEMENT):
         part = wanted[start : start + _SUBJECTS_PER_STATEMENT]
         marks = placeholders(len(part))
-        for each in GENERATIONS:
-            rows = await tx.fetch(
-                f"""SELECT seq FROM {each.intents} WHERE hash IN ({marks})
-                    UNION SELECT seq FROM {each.intents} WHERE transaction_hash IN ({marks})
-                    UNION SELECT intent_seq FROM {each.proposals} WHERE hash IN ({marks})
-                    UNION SELECT intent_seq FROM {each.proposals} WHERE transaction_hash IN ({marks})""",
-                part * 4,
-            )
-            intents.update(IntentKey(seq, each) for (seq,) in rows)
-    return intents
+        rows = await tx.fetch(
+            f"""SELECT seq FROM intents WHERE hash IN ({marks})
+                UNION SELECT seq FROM intents WHERE transaction_hash IN ({marks})
+                UNION SELECT intent_seq FROM intent_proposals WHERE hash IN ({marks})
+                UNION SELECT intent_seq FROM intent_proposals WHERE transaction_hash IN ({marks})""",
+            part * 4,
+        )
+        seqs.update(seq for (seq,) in rows)
+    return seqs
 
 
 async def apply_late_facts(tx: Transaction, chain_id: int, from_block: int, moment: Moment) -> int:
@@ -134,64 +144,40 @@ async def apply_late_facts(tx: Transaction, chain_id: int, from_block: int, mome
     Such an intent arrived in the very moment in which the fact did: on PostgreSQL neither transaction sees what the
     other has not committed.
     """
-    intents: set[IntentKey] = set()
-    for each in GENERATIONS:
-        rows = await tx.fetch(_late(each), (*(chain_id, from_block) * 4, _LATE_INTENTS_MAX))
-        intents.update(IntentKey(seq, each) for (seq,) in rows)
-    await _apply_each(tx, intents, moment, "")
-    return len(intents)
+    rows = await tx.fetch(_LATE, (*(chain_id, from_block) * 4, _LATE_INTENTS_MAX))
+    await _apply_each(tx, [seq for (seq,) in rows], moment, "")
+    return len(rows)
 
 
-def _late(generation: Generation) -> LiteralString:
-    """The statement for the intents of facts that have had no effect."""
-    of_intent = f"JOIN {generation.intents} i ON i"
-    of_proposal = f"JOIN {generation.intents} i ON i.seq = p.intent_seq"
-    without_effect: dict[LiteralString, LiteralString] = {
-        f"{of_intent}.hash = e.subject": _NOT_SUCCEEDED,
-        f"{of_intent}.transaction_hash = e.subject": f"e.outcome = 'failed' AND {_NOT_REFUTED}",
-        f"JOIN {generation.proposals} p ON p.hash = e.subject {of_proposal}": _NOT_SUCCEEDED,
-        f"JOIN {generation.proposals} p ON p.transaction_hash = e.subject {of_proposal}":
-            f"e.outcome = 'failed' AND (p.chain_status IS NULL OR {_NOT_REFUTED})",
-    }  # fmt: skip
-    arms = " UNION ".join(
-        f"""SELECT i.seq FROM executions e {join} AND (i.settler = e.settler OR e.log_index = {_NO_LOG})
-            WHERE e.chain_id = ? AND e.block_number >= ? AND {condition}"""
-        for join, condition in without_effect.items()
-    )
-    return f"{arms} LIMIT ?"
+async def _apply_each(tx: Transaction, seqs: Iterable[int], moment: Moment, lost: str) -> None:
+    for seq in sorted(seqs):  # in one order, so that no two transactions wait for each other
+        if await _lock(tx, seq):
+            await apply_chain_facts(tx, seq, moment, lost=lost)
 
 
-async def _apply_each(tx: Transaction, intents: Iterable[IntentKey], moment: Moment, lost: str) -> None:
-    for intent in sorted(intents, key=_SEQ):  # in one order, so that no two transactions wait for each other
-        if await _lock(tx, intent):
-            await apply_chain_facts(tx, intent, moment, lost=lost)
+async def _lock(tx: Transaction, seq: int) -> bool:
+    return await tx.execute("UPDATE intents SET version = version WHERE seq = ?", (seq,)) == 1
 
 
-async def _lock(tx: Transaction, intent: IntentKey) -> bool:
-    sql = f"UPDATE {intent.generation.intents} SET version = version WHERE seq = ?"
-    return await tx.execute(sql, (intent.seq,)) == 1
-
-
-async def apply_chain_facts(tx: Transaction, key: IntentKey, moment: Moment, *, lost: str = "") -> None:
+async def apply_chain_facts(tx: Transaction, seq: int, moment: Moment, *, lost: str = "") -> None:
     """Decide by the stored facts about an intent and its proposals; the caller has locked the intent.
 
     An event about the intent or one of its proposals means `succeeded`. When operators claim a status of `REFUTABLE`,
     failed receipts of every transaction that they named mean `failed`. Else the claim stands. A change of the status
     that clients see is logged on the intent; `lost` says for that log why facts were taken back.
     """
-    seq, generation = key
-    sql = f"SELECT {_SUBJECT_COLUMNS}, settler, deadline FROM {generation.intents} WHERE seq = ?"
+    sql = f"SELECT {_SUBJECT_COLUMNS}, settler, deadline, generation FROM intents WHERE seq = ?"
     row = await tx.fetch_one(sql, (seq,))
     if row is None:
         return
     intent, settler, deadline = _Subject.of(row[:6]), cast("bytes", row[6]), int.from_bytes(row[7])
     rows = await tx.fetch(
-        f"SELECT n, {_SUBJECT_COLUMNS} FROM {generation.proposals} WHERE intent_seq = ? ORDER BY n",
+        f"SELECT n, {_SUBJECT_COLUMNS} FROM intent_proposals WHERE intent_seq = ? ORDER BY n",
         (seq,),
     )
     numbered = [(cast("int", row[0]), _Subject.of(row[1:])) for row in rows]
-    facts = await _facts(tx, key, settler)
-    is_changed = await _apply_to_proposals(tx, key, numbered, facts)
+    facts = await _facts(tx, seq, settler)
+    is_changed = await _apply_to_proposals(tx, seq, numbered, facts)
 
     subjects = [intent, *(proposal for _, proposal in numbered)]
     named = [each.claim.transaction_hash for each in subjects] if intent.claim.status in REFUTABLE else []
@@ -200,22 +186,22 @@ async def apply_chain_facts(tx: Transaction, key: IntentKey, moment: Moment, *, 
     before, after = intent.decided[0] or claimed, fact.outcome if fact else claimed
     if _decision(fact) != intent.decided:
         await tx.execute(
-            f"UPDATE {generation.intents} SET chain_status = ?, chain_transaction_hash = ?, standing = ? WHERE seq = ?",
+            "UPDATE intents SET chain_status = ?, chain_transaction_hash = ?, standing = ? WHERE seq = ?",
             (*_decision(fact), after, seq),
         )
         is_changed = True
-        if after == SUCCEEDED and generation is SECOND:
+        if after == SUCCEEDED and row[8] == SECOND:
             await keep(tx, seq)
     if before != after:
-        await _log(tx, key, _line(fact, before, after, lost), moment.now_ms)
+        await _log(tx, seq, _line(fact, before, after, lost), moment.now_ms)
     if is_changed:
-        sql = f"""UPDATE {generation.intents}
-                  SET version = version + 1, changed_version = version + 1, changed_at_ms = ? WHERE seq = ?"""
+        sql = """UPDATE intents
+                 SET version = version + 1, changed_version = version + 1, changed_at_ms = ? WHERE seq = ?"""
         await tx.execute(sql, (moment.now_ms, seq))
 
 
 async def _apply_to_proposals(
-    tx: Transaction, intent: IntentKey, numbered: Iterable[tuple[int, _Subject]], facts: Mapping[bytes, Sequence[Fact]]
+    tx: Transaction, seq: int, numbered: Iterable[tuple[int, _Subject]], facts: Mapping[bytes, Sequence[Fact]]
 ) -> bool:
     """Decide about each proposal by itself; whether any decision is another than before."""
     is_changed = False
@@ -223,20 +209,20 @@ async def _apply_to_proposals(
         claim = proposal.claim
         decision = _decision(_deciding(claim, [proposal.hash], [claim.transaction_hash], facts))
         if decision != proposal.decided:
-            await proposals.set_chain_outcome(tx, intent, n, claim, *decision)
+            await proposals.set_chain_outcome(tx, seq, n, claim, *decision)
             is_changed = True
     return is_changed
 
 
-async def _facts(tx: Transaction, intent: IntentKey, settler: bytes) -> dict[bytes, list[Fact]]:
+async def _facts(tx: Transaction, seq: int, settler: bytes) -> dict[bytes, list[Fact]]:
     """The facts about an intent by subject, in the order of the chain.
 
     They are locked: a transaction that takes one back waits, and then sees what this transaction wrote.
     """
-    sql, parameters = _FACTS[intent.generation], (settler, *[intent.seq] * 4)
-    rows = await tx.fetch(sql, parameters)
+    parameters = (settler, *[seq] * 4)
+    rows = await tx.fetch(_FACTS, parameters)
     if rows and tx.for_update:
-        rows = await tx.fetch(sql + tx.for_update, parameters)
+        rows = await tx.fetch(_FACTS + tx.for_update, parameters)
     facts: dict[bytes, list[Fact]] = {}
     for row in rows:
         fact = Fact(*row)
@@ -286,14 +272,10 @@ def _line(fact: Fact | None, before: str, after: str, lost: str) -> tuple[LogLev
     return "warning", f"{text}; the status was {before}"
 
 
-async def _log(tx: Transaction, intent: IntentKey, line: tuple[LogLevel, str], now_ms: int) -> None:
+async def _log(tx: Transaction, seq: int, line: tuple[LogLevel, str], now_ms: int) -> None:
     """Append a line, also to an intent whose log is full."""
     level, text = line
     checked = check_log(NewLog(level=level, data=LogText.parse(text)), now_ms)
-    seq, generation = intent
-    ((last,),) = await tx.fetch(
-        f"SELECT COALESCE(MAX(n), 0) FROM {generation.logs} WHERE intent_seq = ?",
-        (seq,),
-    )
-    if await logs.append(tx, intent, last + 1, checked):
-        await tx.execute(f"UPDATE {generation.intents} SET log_count = ? WHERE seq = ?", (last + 1, seq))
+    ((last,),) = await tx.fetch("SELECT COALESCE(MAX(n), 0) FROM intent_logs WHERE intent_seq = ?", (seq,))
+    if await logs.append(tx, seq, last + 1, checked):
+        await tx.execute("UPDATE intents SET log_count = ? WHERE seq = ?", (last + 1, seq))

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, LiteralString
+from typing import TYPE_CHECKING, Final
 
 from muniment.intents import store
-from muniment.intents.generations import GENERATIONS, LAST_NUMBERS, Generation
 from muniment.intents.lifecycle import Moment
-from muniment.intents.store import Head, head_columns
+from muniment.intents.store import HEAD_COLUMNS, Head
 from muniment.intents.types import LOGS_MAX
 from muniment.storage.sql import number_text
 
@@ -47,22 +46,17 @@ async def lines(database: Database, exported: Exported) -> AsyncIterator[bytes]:
         exported.logs += head.log_count
 
 
-def _next_heads(generation: Generation) -> LiteralString:
-    return (
-        f"SELECT * FROM (SELECT {head_columns(generation)}, COALESCE(i.chain_status, i.status) "
-        f"FROM {generation.intents} i WHERE i.seq > ? AND i.seq <= ? ORDER BY i.seq LIMIT {_HEADS_PER_READ}) heads"
-    )
-
-
-# Each generation's next heads are found by its own index, and merged.
-_HEADS: Final = f"{' UNION ALL '.join(_next_heads(each) for each in GENERATIONS)} ORDER BY 2 LIMIT {_HEADS_PER_READ}"
+_NEXT_HEADS: Final = (
+    f"SELECT {HEAD_COLUMNS}, COALESCE(i.chain_status, i.status) FROM intents i WHERE i.seq > ? AND i.seq <= ? "
+    f"ORDER BY i.seq LIMIT {_HEADS_PER_READ}"
+)
 
 
 async def _heads(database: Database) -> AsyncIterator[Head]:
-    newest = await database.fetch_one(f"SELECT COALESCE(MAX(seq), 0) FROM {LAST_NUMBERS}")
+    newest = await database.fetch_one("SELECT COALESCE(MAX(seq), 0) FROM intents")
     last = newest[0] if newest else 0
     done = 0
-    while rows := await database.fetch(_HEADS, (done, last, done, last)):
+    while rows := await database.fetch(_NEXT_HEADS, (done, last)):
         for *columns, recorded in rows:
             # The time does not matter here: the recorded status replaces the one as read.
             head = Head.of(tuple(columns), Moment(0, 0))

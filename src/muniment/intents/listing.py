@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from muniment.http.paging import EMPTY, Page
 from muniment.intents import store
-from muniment.intents.generations import ALL_NUMBERS, GENERATIONS, LAST_NUMBERS, Generation
+from muniment.intents.generations import FIRST, SECOND, Generation
 from muniment.intents.plans import LISTED, Plan, planned
-from muniment.intents.store import Head, head_columns
+from muniment.intents.store import HEAD_COLUMNS, Head
 from muniment.storage.listing import Part, Rows, merged_page_keys, page_keys
 from muniment.storage.pages import utf8_length
 from muniment.storage.row_counts import has_row_behind
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 # Rows that the event loop reads for a page beside the rows of the page: well under a millisecond.
 ROWS_WALKED_MAX: Final = 500
+# The numbers of all intents, or of one generation, as text after FROM.
+NUMBERS: Final[dict[Generation | None, LiteralString]] = {
+    None: "intents",
+    FIRST: "(SELECT seq FROM intents WHERE generation = 1) numbered",
+    SECOND: "(SELECT seq FROM intents WHERE generation = 2) numbered",
+}
 
 
 async def search(database: Reader, query: IntentQuery, moment: Moment, client: str = "") -> Page:
@@ -50,8 +56,7 @@ async def search(database: Reader, query: IntentQuery, moment: Moment, client: s
     if not query.deadlines:
         return EMPTY
     if query.is_long:
-        tables = query.only_generation.intents if query.only_generation else ALL_NUMBERS
-        if not await has_row_behind(database, tables, query.offset, client):
+        if not await has_row_behind(database, NUMBERS[query.only_generation], query.offset, client):
             return EMPTY
         query.check_offset()
     heads = [Head.of(row, moment) for row in await _rows(database, query, store.expiry(moment), client)]
@@ -85,8 +90,7 @@ class _Search:
         database, query, plan, within = self.database, self.query, self.plan, self.within
         whole = self._statement(within, plan.parts)
         selected = [part.few for part in plan.parts if part.few]
-        table = plan.generation.intents
-        if query.is_long or not await are_few(database, table, selected, ROWS_WALKED_MAX):
+        if query.is_long or not await are_few(database, "intents", selected, ROWS_WALKED_MAX):
             return await database.fetch_slow(*whole, client=self.client)
         if not plan.tests_rows:
             return await database.fetch(*whole)
@@ -116,15 +120,11 @@ class _Search:
 
     def _statement(self, within: Scope, parts: tuple[Part, ...]) -> tuple[LiteralString, list[object]]:
         """The statement for the rows that are chosen from `parts`, and its parameters."""
-        generation = self.plan.generation
-        keys, parameters = page_keys(LISTED[generation], Rows(parts), within, self.query)
+        keys, parameters = page_keys(LISTED, Rows(parts), within, self.query)
         if not self.reads_heads:
             return keys, parameters
         direction = _direction(self.query)
-        sql = (
-            f"SELECT {head_columns(generation)} FROM ({keys}) page "
-            f"JOIN {generation.intents} i ON i.seq = page.seq ORDER BY i.seq {direction}"
-        )
+        sql = f"SELECT {HEAD_COLUMNS} FROM ({keys}) page JOIN intents i ON i.seq = page.seq ORDER BY i.seq {direction}"
         return sql, parameters
 
 
@@ -133,24 +133,25 @@ async def _rows(database: Reader, query: IntentQuery, ended: tuple[bytes, bytes]
     generation = query.only_generation
     if generation is None:
         return await _rows_of_all(database, query, ended, client)
-    within, plan = await timed_scope(database, generation.intents, query), planned(query, generation, ended)
+    within, plan = await timed_scope(database, "intents", query), planned(query, generation, ended)
     return await _Search(database, query, within, plan, client, reads_heads=True).rows()
 
 
 async def _rows_of_all(database: Reader, query: IntentQuery, ended: tuple[bytes, bytes], client: str) -> list[Row]:
     """The `head_columns` for a page of all generations: merge their numbers, then read the rows with these numbers."""
     end = await _end(database, query)
-    scopes = {each: _ending(await timed_scope(database, each.intents, query), end) for each in GENERATIONS}
-    plans = {each: planned(query, each, ended) for each in GENERATIONS}
+    within = (await timed_scope(database, "intents", query))._replace(visible_before="")
+    within = within._replace(below=min(within.below, end))
+    plans = [planned(query, each, ended) for each in Generation]
     if query.is_long:
-        listings = [(LISTED[each], Rows(plans[each].parts), scopes[each]) for each in GENERATIONS]
+        listings = [(LISTED, Rows(plan.parts), within) for plan in plans]
         rows = await database.fetch_slow(*merged_page_keys(listings, query), client=client)
         return await _heads(database, query, [seq for (seq,) in rows])
     # The first rows of each generation that may be on the page, with those that the offset skips.
     reach = replace(query, offset=0, limit=query.offset + query.limit)
     numbers: list[int] = []
-    for each in GENERATIONS:
-        search = _Search(database, reach, scopes[each], plans[each], client, reads_heads=False)
+    for plan in plans:
+        search = _Search(database, reach, within, plan, client, reads_heads=False)
         numbers += [seq for (seq,) in await search.rows()]
     numbers.sort(reverse=query.sort != 1)
     return await _heads(database, query, numbers[query.offset : query.offset + query.limit + 1])
@@ -165,24 +166,17 @@ async def _end(database: Reader, query: IntentQuery) -> int:
     if query.sort == 1 and database.visible_before:
         ((end,),) = await database.fetch(f"SELECT {database.visible_before}")
         return end
-    ((last,),) = await database.fetch(f"SELECT max(seq) FROM {LAST_NUMBERS}")
+    ((last,),) = await database.fetch("SELECT max(seq) FROM intents")
     return (last or 0) + 1
-
-
-def _ending(within: Scope, end: int) -> Scope:
-    return within._replace(below=min(within.below, end), visible_before="")
 
 
 async def _heads(database: Reader, query: IntentQuery, numbers: Sequence[int]) -> list[Row]:
     """The `head_columns` of the intents with these numbers."""
     if not numbers:
         return []
-    arms = " UNION ALL ".join(_by_number(each, len(numbers)) for each in GENERATIONS)
-    return await database.fetch(f"{arms} ORDER BY 2 {_direction(query)}", [*numbers] * len(GENERATIONS))
-
-
-def _by_number(generation: Generation, count: int) -> LiteralString:
-    return f"SELECT {head_columns(generation)} FROM {generation.intents} i WHERE i.seq IN ({placeholders(count)})"
+    marks = placeholders(len(numbers))
+    sql = f"SELECT {HEAD_COLUMNS} FROM intents i WHERE i.seq IN ({marks}) ORDER BY i.seq {_direction(query)}"
+    return await database.fetch(sql, numbers)
 
 
 def _direction(query: IntentQuery) -> LiteralString:

@@ -1,4 +1,4 @@
-"""Rows of `intent_logs` and `intent_logs_2`: log lines are added once each, in the order of arrival.
+"""Rows of `intent_logs`: log lines are added once each, in the order of arrival.
 
 The caller has locked the row of the intent, so the count of its log lines is exact.
 """
@@ -18,7 +18,6 @@ from muniment.storage.sql import placeholders
 from muniment.wire import encode, iso_time
 
 if TYPE_CHECKING:
-    from muniment.intents.generations import IntentKey
     from muniment.storage.database import Transaction
 
 # How the line about a fact of a chain names it, before the hash of the transaction.
@@ -27,23 +26,23 @@ OF_CHAIN: Final[Mapping[Outcome, str]] = MappingProxyType(
 )
 
 
-async def append(tx: Transaction, intent: IntentKey, n: int, log: CheckedLog) -> bool:
+async def append(tx: Transaction, intent_seq: int, n: int, log: CheckedLog) -> bool:
     """Add one line under the number `n`; False when the intent has a line of this identity."""
     added = await tx.execute(
-        f"""INSERT INTO {intent.generation.logs} (intent_seq, n, identity, record) VALUES (?, ?, ?, ?)
+        """INSERT INTO intent_logs (intent_seq, n, identity, record) VALUES (?, ?, ?, ?)
             ON CONFLICT (intent_seq, identity) DO NOTHING""",
-        (intent.seq, n, log.identity, shown(log)),
+        (intent_seq, n, log.identity, shown(log)),
     )
     return added == 1
 
 
-async def insert(tx: Transaction, intent: IntentKey, count: int, logs: Sequence[CheckedLog]) -> None:
+async def insert(tx: Transaction, intent_seq: int, count: int, logs: Sequence[CheckedLog]) -> None:
     """Add lines to an intent that has `count`."""
-    rows = [(intent.seq, n, each.identity, shown(each)) for n, each in enumerate(logs, count + 1)]
-    await insert_rows(tx, f"{intent.generation.logs} (intent_seq, n, identity, record)", rows)
+    rows = [(intent_seq, n, each.identity, shown(each)) for n, each in enumerate(logs, count + 1)]
+    await insert_rows(tx, "intent_logs (intent_seq, n, identity, record)", rows)
 
 
-async def merge(tx: Transaction, intent: IntentKey, count: int, logs: Sequence[CheckedLog]) -> int:
+async def merge(tx: Transaction, intent_seq: int, count: int, logs: Sequence[CheckedLog]) -> int:
     """Add new lines to an intent that has `count`; the count after that. Raises `IntentFull`.
 
     A line that was sent without a time got one, and may come back with it.
@@ -52,22 +51,22 @@ async def merge(tx: Transaction, intent: IntentKey, count: int, logs: Sequence[C
     for part in in_parts(logs):
         identities = {identity for each in part for identity in (each.identity, timeless(each))}
         rows = await tx.fetch(
-            f"""SELECT identity, record FROM {intent.generation.logs}
+            f"""SELECT identity, record FROM intent_logs
                 WHERE intent_seq = ? AND identity IN ({placeholders(len(identities))})""",
-            (intent.seq, *identities),
+            (intent_seq, *identities),
         )
         known.update(dict(rows))
     new = [each for each in logs if each.identity not in known and known.get(timeless(each)) != shown(each)]
     if new and count + len(new) > LOGS_MAX:
         raise full()
-    await insert(tx, intent, count, new)
+    await insert(tx, intent_seq, count, new)
     return count + len(new)
 
 
-async def recorded(tx: Transaction, intent: IntentKey, identity: bytes) -> str:
+async def recorded(tx: Transaction, intent_seq: int, identity: bytes) -> str:
     """A line that is recorded, as JSON."""
-    sql = f"SELECT record FROM {intent.generation.logs} WHERE intent_seq = ? AND identity = ?"
-    ((record,),) = await tx.fetch(sql, (intent.seq, identity))
+    sql = "SELECT record FROM intent_logs WHERE intent_seq = ? AND identity = ?"
+    ((record,),) = await tx.fetch(sql, (intent_seq, identity))
     return record
 
 

@@ -178,9 +178,7 @@ async def _target_of(context: Context, intent_hash: bytes) -> tuple[Address, int
     of the intent's hash, so they never change. Raises `IntentNotFound`.
     """
     row = await context.database.fetch_one(
-        """SELECT settler, NULL FROM intents WHERE hash = ?
-           UNION ALL SELECT settler, operation_count FROM intents_2 WHERE hash = ?""",
-        (intent_hash, intent_hash),
+        "SELECT settler, operation_count FROM intents WHERE hash = ?", (intent_hash,)
     )
     if row is None:
         raise IntentNotFound("no intent is recorded under this hash")

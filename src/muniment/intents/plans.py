@@ -1,7 +1,7 @@
 """The ways to find a page of intents of one generation: which indexes are walked, and which rows are tested.
 
 Every index ends with `seq`, the order of commits, so the rows of one filter are read in that order. Intents of the
-second form have several users and types of operations, in tables of their own: there a filter walks a join.
+second generation have several users and types of operations, in tables of their own: there a filter walks a join.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, LiteralString
 
 from muniment.intents import store
-from muniment.intents.generations import FIRST, SECOND, Generation
+from muniment.intents.generations import FIRST, Generation
 from muniment.intents.lifecycle import CAN_EXPIRE
 from muniment.intents.store import EARLY, ENDED, STATUS_AS_READ
 from muniment.storage.listing import Listed, Part, unindexed
@@ -19,25 +19,22 @@ from muniment.storage.sql import Condition
 if TYPE_CHECKING:
     from muniment.intents.queries import IntentQuery
 
-LISTED: Final = {
-    FIRST: Listed(
-        "intents",
-        columns="seq, user_address, settler, config_sig, op, deadline, status, chain_status, standing, created_at_ms",
-    ),
-    SECOND: Listed(
-        "intents_2", columns="seq, settler, trigger_sig, deadline, status, chain_status, standing, created_at_ms"
-    ),
-}
+_INTENTS: Final = "intents"
+LISTED: Final = Listed(
+    _INTENTS,
+    columns="seq, generation, settler, trigger_sig, user_address, op, deadline, status, chain_status, standing, "
+    "created_at_ms",
+)
 # With USING, `seq` is the number in the table on the left, whose index has the rows in order.
-_BY_USER: Final = "intent_users_2 JOIN intents_2 USING (seq)"
-_BY_OP: Final = "intent_ops_2 JOIN intents_2 USING (seq)"
+_BY_USER: Final = "intent_users JOIN intents USING (seq)"
+_BY_OP: Final = "intent_ops JOIN intents USING (seq)"
 # The inner SELECT names its columns anew, so that `seq` is the number of the row that is tested.
 _HAS_USER: Final = (
-    "EXISTS (SELECT 1 FROM (SELECT seq AS intent_seq, user_address AS address FROM intent_users_2) users "
+    "EXISTS (SELECT 1 FROM (SELECT seq AS intent_seq, address FROM intent_users) users "
     "WHERE users.address = ? AND users.intent_seq = seq)"
 )
 _HAS_OP: Final = (
-    "EXISTS (SELECT 1 FROM (SELECT seq AS intent_seq, op AS op_type FROM intent_ops_2) ops "
+    "EXISTS (SELECT 1 FROM (SELECT seq AS intent_seq, op_type FROM intent_ops) ops "
     "WHERE ops.op_type = ? AND ops.intent_seq = seq)"
 )
 
@@ -57,7 +54,6 @@ class Filter:
 class Plan:
     """The ways to find a page of one generation."""
 
-    generation: Generation
     # The tables and conditions that one index answers, in order; whether each row is tested for others besides.
     tables: LiteralString
     walked: tuple[Condition, ...]
@@ -78,70 +74,71 @@ class Plan:
 
 def planned(query: IntentQuery, generation: Generation, ended: tuple[bytes, bytes]) -> Plan:
     """The plan for `query`; `ended` are the parameters of `ENDED`."""
-    table = generation.intents
+    own = Condition("generation = ?", (generation,))
     equal, op = _equal(query, generation), _op(query, generation)
-    deadline = _deadline(query, table)
-    standing = (_plain(table, "standing = ?", query.status),) if query.status else ()
+    deadline = _deadline(query, generation)
+    standing = (_plain(generation, "standing = ?", query.status),) if query.status else ()
     status = (Condition(f"{STATUS_AS_READ} = ?", (*ended, query.status)),) if query.status else ()
-    unswept = tuple(Filter(table, each, each) for each in _unswept(query, ended))
+    unswept = tuple(Filter(_INTENTS, each, each) for each in _unswept(query, ended))
     near, tested = equal[:1], _tests(*equal[1:], *deadline)  # the most selective index
     tried_after = [equal[1:2], equal[2:], op]
     parts: tuple[Part, ...] = ()
     if standing and all(each.has_standing for each in near):
         tested = (*tested, *_tests(*op), *(status if unswept else ()))
-        parts = tuple(Part((*_tests(*near), *unindexed(*tested)), each.index) for each in unswept)
+        parts = tuple(Part((*unindexed(own), *_tests(*near), *unindexed(*tested)), each.index) for each in unswept)
         near = (*near, *standing)
     elif near:
         tested, tried_after = (*tested, *_tests(*op), *status), [*tried_after, (*standing, *unswept)]
     else:
         near, tried_after = op, []
-    tables, walked = near[0].tables if near else table, tuple(each.index for each in near)
+    tables, walked = near[0].tables if near else _INTENTS, tuple(each.index for each in near) or (own,)
     return Plan(
-        generation, tables, walked, tests_rows=bool(tested),
+        tables, walked, tests_rows=bool(tested),
         parts=(Part((*walked, *unindexed(*tested)), tables=tables), *parts),
         tried_before=[deadline] if deadline else [], tried_after=[each for each in tried_after if each],
-        everything=unindexed(*_tests(*equal, *op, *deadline), *status),
+        everything=unindexed(own, *_tests(*equal, *op, *deadline), *status),
     )  # fmt: skip
 
 
 def _equal(query: IntentQuery, generation: Generation) -> tuple[Filter, ...]:
     """The filters on one value of a signature or an address, the most selective first."""
-    table, found = generation.intents, list[Filter]()
+    found = list[Filter]()
     if query.config_sig is not None:
-        column = "config_sig" if generation is FIRST else "trigger_sig"
-        found.append(_plain(table, f"{column} = ?", query.config_sig.raw))
+        found.append(_plain(generation, "trigger_sig = ?", query.config_sig.raw))
     if query.user is not None:
         found.append(_user(query.user.raw, generation))
     if query.settler is not None:
-        found.append(_plain(table, "settler = ?", query.settler.raw, has_standing=True))
+        found.append(_plain(generation, "settler = ?", query.settler.raw, has_standing=True))
     return tuple(found)
 
 
 def _user(address: bytes, generation: Generation) -> Filter:
     if generation is FIRST:
-        return _plain(generation.intents, "user_address = ?", address, has_standing=True)
-    return Filter(_BY_USER, Condition("user_address = ?", (address,)), Condition(_HAS_USER, (address,)))
+        condition = Condition("user_address = ?", (address,))
+        return Filter(_INTENTS, condition, condition, has_standing=True)
+    return Filter(_BY_USER, Condition("address = ?", (address,)), Condition(_HAS_USER, (address,)))
 
 
 def _op(query: IntentQuery, generation: Generation) -> tuple[Filter, ...]:
     if query.op is None:
         return ()
     if generation is FIRST:
-        return (_plain(generation.intents, "op = ?", query.op),)
-    return (Filter(_BY_OP, Condition("op = ?", (query.op,)), Condition(_HAS_OP, (query.op,))),)
+        condition = Condition("op = ?", (query.op,))
+        return (Filter(_INTENTS, condition, condition),)
+    return (Filter(_BY_OP, Condition("op_type = ?", (query.op,)), Condition(_HAS_OP, (query.op,))),)
 
 
-def _deadline(query: IntentQuery, table: LiteralString) -> tuple[Filter, ...]:
+def _deadline(query: IntentQuery, generation: Generation) -> tuple[Filter, ...]:
     if query.deadline_after is None and query.deadline_before is None:
         return ()
     first, last = query.deadlines[0], query.deadlines[-1]
-    return (_plain(table, "deadline >= ? AND deadline <= ?", first.to_bytes(32), last.to_bytes(32)),)
+    return (_plain(generation, "deadline >= ? AND deadline <= ?", first.to_bytes(32), last.to_bytes(32)),)
 
 
-def _plain(table: LiteralString, sql: LiteralString, *values: object, has_standing: bool = False) -> Filter:
-    """A filter on a column of the intents themselves."""
-    condition = Condition(sql, values)
-    return Filter(table, condition, condition, has_standing)
+def _plain(generation: Generation, sql: LiteralString, *values: object, has_standing: bool = False) -> Filter:
+    """A filter on a column that both generations have; its index begins with the generation."""
+    index = Condition(f"generation = ? AND {sql}", (generation, *values))
+    return Filter(_INTENTS, index, Condition(sql, values), has_standing)
 
 
 def _tests(*filters: Filter) -> tuple[Condition, ...]:

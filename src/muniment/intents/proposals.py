@@ -1,4 +1,4 @@
-"""Rows of `intent_proposals` and `intent_proposals_2`: added once each; status and transactions move forward.
+"""Rows of `intent_proposals`: added once each; status and transactions move forward.
 
 The caller has locked the row of the intent, so the count of its proposals is exact.
 """
@@ -20,7 +20,6 @@ from muniment.storage.sql import placeholders
 from muniment.wire import encode
 
 if TYPE_CHECKING:
-    from muniment.intents.generations import IntentKey
     from muniment.intents.rules import CheckedProposal
     from muniment.storage.database import Transaction
 
@@ -35,14 +34,14 @@ class ProposalRow(NamedTuple):
     recorded: Recorded
 
 
-async def fetch(tx: Transaction, intent: IntentKey, hashes: Sequence[bytes]) -> dict[bytes, ProposalRow]:
+async def fetch(tx: Transaction, intent_seq: int, hashes: Sequence[bytes]) -> dict[bytes, ProposalRow]:
     """Those of an intent's proposals that have these hashes, by hash."""
     found: dict[bytes, ProposalRow] = {}
     for part in in_parts(hashes):
         rows = await tx.fetch(
             f"""SELECT hash, n, status, transaction_hash, dest_transaction_hash, chain_status, chain_transaction_hash
-                FROM {intent.generation.proposals} WHERE intent_seq = ? AND hash IN ({placeholders(len(part))})""",
-            (intent.seq, *part),
+                FROM intent_proposals WHERE intent_seq = ? AND hash IN ({placeholders(len(part))})""",
+            (intent_seq, *part),
         )
         for proposal_hash, n, status, transaction_hash, dest_hash, chain_status, chain_hash in rows:
             claim = Claim(status, transaction_hash, dest_hash)
@@ -50,32 +49,30 @@ async def fetch(tx: Transaction, intent: IntentKey, hashes: Sequence[bytes]) -> 
     return found
 
 
-async def insert(tx: Transaction, intent: IntentKey, count: int, proposals: Sequence[CheckedProposal]) -> None:
+async def insert(tx: Transaction, intent_seq: int, count: int, proposals: Sequence[CheckedProposal]) -> None:
     """Add proposals to an intent that has `count`."""
     rows = [
-        (intent.seq, n, each.hash, *Claim.of(each.new.status, each.new), _shown(each))
+        (intent_seq, n, each.hash, *Claim.of(each.new.status, each.new), _shown(each))
         for n, each in enumerate(proposals, count + 1)
     ]
     columns = "intent_seq, n, hash, status, transaction_hash, dest_transaction_hash, record"
-    await insert_rows(tx, f"{intent.generation.proposals} ({columns})", rows)
+    await insert_rows(tx, f"intent_proposals ({columns})", rows)
 
 
-async def merge(
-    tx: Transaction, intent: IntentKey, count: int, proposals: Sequence[CheckedProposal]
-) -> tuple[int, bool]:
+async def merge(tx: Transaction, intent_seq: int, count: int, proposals: Sequence[CheckedProposal]) -> tuple[int, bool]:
     """Add new proposals to an intent that has `count`, and move the others forward.
 
     Returns the count after that, and whether anything changed. Raises `StatusConflict`, `IntentDiffers`, `IntentFull`.
     """
-    known = await fetch(tx, intent, [each.hash for each in proposals])
+    known = await fetch(tx, intent_seq, [each.hash for each in proposals])
     new = [each for each in proposals if each.hash not in known]
     if new and count + len(new) > PROPOSALS_MAX:
         raise IntentFull(f"an intent has at most {PROPOSALS_MAX} proposals")
-    await insert(tx, intent, count, new)
+    await insert(tx, intent_seq, count, new)
     is_changed = bool(new)
     for each in proposals:
         if (row := known.get(each.hash)) is not None:
-            is_changed = await update(tx, intent, row, _merged(row, each)) or is_changed
+            is_changed = await update(tx, intent_seq, row, _merged(row, each)) or is_changed
     return count + len(new), is_changed
 
 
@@ -89,12 +86,12 @@ def _merged(row: ProposalRow, proposal: CheckedProposal) -> Claim:
         raise type(refusal)(f"proposal {name}: {refusal.detail}") from None
 
 
-async def update(tx: Transaction, intent: IntentKey, row: ProposalRow, claim: Claim) -> bool:
+async def update(tx: Transaction, intent_seq: int, row: ProposalRow, claim: Claim) -> bool:
     """Store what operators claim of a proposal; whether that is anything new."""
     (before, reads_as, chain_transaction_hash) = row.recorded
     if claim == before:
         return False
-    record = await _record(tx, intent, row.n)
+    record = await _record(tx, intent_seq, row.n)
     # Where the chain has said something, the record shows that.
     shown: dict[str, str] = {"status": claim.status} if reads_as == before.status else {}
     if claim.transaction_hash is not None and chain_transaction_hash is None:
@@ -102,64 +99,63 @@ async def update(tx: Transaction, intent: IntentKey, row: ProposalRow, claim: Cl
     if claim.dest_transaction_hash is not None:
         shown["destTransactionHash"] = HexString.from_raw(claim.dest_transaction_hash)
     await tx.execute(
-        f"""UPDATE {intent.generation.proposals}
+        """UPDATE intent_proposals
             SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, record = ?
             WHERE intent_seq = ? AND n = ?""",
-        (*claim, with_members(record, **shown), intent.seq, row.n),
+        (*claim, with_members(record, **shown), intent_seq, row.n),
     )
     return True
 
 
-async def _record(tx: Transaction, intent: IntentKey, n: int) -> str:
-    sql = f"SELECT record FROM {intent.generation.proposals} WHERE intent_seq = ? AND n = ?"
-    ((record,),) = await tx.fetch(sql, (intent.seq, n))
+async def _record(tx: Transaction, intent_seq: int, n: int) -> str:
+    sql = "SELECT record FROM intent_proposals WHERE intent_seq = ? AND n = ?"
+    ((record,),) = await tx.fetch(sql, (intent_seq, n))
     return record
 
 
-async def recorded(tx: Transaction, intent: IntentKey, proposal_hash: bytes) -> str:
+async def recorded(tx: Transaction, proposal_hash: bytes) -> str:
     """A proposal that is recorded, as JSON."""
-    sql = f"SELECT record FROM {intent.generation.proposals} WHERE hash = ?"
+    sql = "SELECT record FROM intent_proposals WHERE hash = ?"
     ((record,),) = await tx.fetch(sql, (proposal_hash,))
     return record
 
 
-async def name_transaction(tx: Transaction, intent: IntentKey, transaction_hash: Bytes32) -> bool:
+async def name_transaction(tx: Transaction, intent_seq: int, transaction_hash: Bytes32) -> bool:
     """Give the intent's transaction to its one proposal under way, unless that has one; whether anything changed.
 
     A transaction that another proposal already has stays there: operators may repeat a report of that proposal.
     """
-    table = intent.generation.proposals
     if await tx.fetch(
-        f"SELECT 1 FROM {table} WHERE intent_seq = ? AND transaction_hash = ? LIMIT 1",
-        (intent.seq, transaction_hash.raw),
+        "SELECT 1 FROM intent_proposals WHERE intent_seq = ? AND transaction_hash = ? LIMIT 1",
+        (intent_seq, transaction_hash.raw),
     ):
         return False
     marks = placeholders(len(PROPOSAL_UNDER_WAY))
     rows = await tx.fetch(
-        f"""SELECT hash FROM {table}
+        f"""SELECT hash FROM intent_proposals
             WHERE intent_seq = ? AND COALESCE(chain_status, status) IN ({marks}) LIMIT 2""",
-        (intent.seq, *PROPOSAL_UNDER_WAY),
+        (intent_seq, *PROPOSAL_UNDER_WAY),
     )
     if len(rows) != 1:
         return False
     ((proposal_hash,),) = rows
-    row = (await fetch(tx, intent, [proposal_hash]))[proposal_hash]
+    row = (await fetch(tx, intent_seq, [proposal_hash]))[proposal_hash]
     claim = row.recorded.claim
     if claim.transaction_hash is not None:
         return False
-    return await update(tx, intent, row, claim._replace(transaction_hash=transaction_hash.raw))
+    return await update(tx, intent_seq, row, claim._replace(transaction_hash=transaction_hash.raw))
 
 
 async def set_chain_outcome(
     tx: Transaction,
-    intent: IntentKey,
+    intent_seq: int,
     n: int,
     claim: Claim,
     outcome: Outcome | None,
     transaction_hash: bytes | None,
 ) -> None:
     """Store what the chain says of a proposal, None for nothing; then its record shows what operators `claim`."""
-    record: dict[str, Any] = parse_json((await _record(tx, intent, n)).encode())
+    record: dict[str, Any] = parse_json((await _record(tx, intent_seq, n)).encode())
     record["status"] = outcome or claim.status
     for name, value in (
         ("transactionHash", transaction_hash or claim.transaction_hash),
@@ -169,9 +165,9 @@ async def set_chain_outcome(
         if value is not None:
             record[name] = HexString.from_raw(value)
     await tx.execute(
-        f"""UPDATE {intent.generation.proposals} SET chain_status = ?, chain_transaction_hash = ?, record = ?
+        """UPDATE intent_proposals SET chain_status = ?, chain_transaction_hash = ?, record = ?
             WHERE intent_seq = ? AND n = ?""",
-        (outcome, transaction_hash, encode(record).decode(), intent.seq, n),
+        (outcome, transaction_hash, encode(record).decode(), intent_seq, n),
     )
 
 

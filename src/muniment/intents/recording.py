@@ -15,7 +15,7 @@ from muniment.auth import operators
 from muniment.errors import IntentDiffers, IntentNotFound, ProposalNotFound
 from muniment.intents import logs, proposals
 from muniment.intents.chain_facts import apply_chain_facts
-from muniment.intents.generations import GENERATIONS, SECOND, Generation, IntentKey, generation_of
+from muniment.intents.generations import SECOND, generation_of
 from muniment.intents.lifecycle import (
     INTENT_MOVES,
     PROPOSAL_MOVES,
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 class _LockedIntent(NamedTuple):
     """An intent's row, which no other transaction changes until this one ends."""
 
-    key: IntentKey
+    seq: int
+    generation: int
     recorded: Recorded
     proposal_count: int
     log_count: int
@@ -54,13 +55,13 @@ async def record(tx: Transaction, checked: CheckedIntent, author: str, moment: M
     the operator's name, for the audit log. Raises `NonceTaken`, `StatusConflict`, `IntentDiffers`, `IntentFull`; then
     nothing of it is recorded. An import may record an intent of the past whose nonce another intent holds.
     """
-    key, moved_to = await _insert_or_merge(tx, checked, moment, may_share=author == operators.IMPORT)
-    if key is not None:
-        await apply_chain_facts(tx, key, moment)
+    seq, moved_to = await _insert_or_merge(tx, checked, moment, may_share=author == operators.IMPORT)
+    if seq is not None:
+        await apply_chain_facts(tx, seq, moment)
     await operators.enter(tx, author, "record", checked.hash, moment.now_ms)
     if moved_to is not None and author != operators.IMPORT:  # the time of an import is not the time of the move
         await operators.enter(tx, author, f"{operators.MOVE}{moved_to}", checked.hash, moment.now_ms)
-    return key is not None
+    return seq is not None
 
 
 async def append_proposal(
@@ -71,40 +72,34 @@ async def append_proposal(
     Raises `IntentNotFound`, `IntentFull`; for a recorded one `StatusConflict`, `IntentDiffers`.
     """
     intent = await _locked(tx, intent_hash, moment)
-    count, is_changed = await proposals.merge(tx, intent.key, intent.proposal_count, [proposal])
+    count, is_changed = await proposals.merge(tx, intent.seq, intent.proposal_count, [proposal])
     if is_changed:
         await _update(tx, intent._replace(proposal_count=count), intent.recorded.claim, moment.now_ms)
-        await apply_chain_facts(tx, intent.key, moment)
+        await apply_chain_facts(tx, intent.seq, moment)
     await operators.enter(tx, author, "append proposal", intent_hash, moment.now_ms)
-    return await proposals.recorded(tx, intent.key, proposal.hash)
+    return await proposals.recorded(tx, proposal.hash)
 
 
 async def append_log(tx: Transaction, intent_hash: bytes, log: CheckedLog, author: str, now_ms: int) -> str:
     """Append a log line, unless it is recorded; the recorded one, as JSON. Raises `IntentNotFound`, `IntentFull`."""
-    key, count = await _locked_for_log(tx, intent_hash)
+    seq, count = await _locked_for_log(tx, intent_hash)
     recorded = logs.shown(log)
-    if await logs.append(tx, key, count + 1, log):
+    if await logs.append(tx, seq, count + 1, log):
         if count >= LOGS_MAX:
             raise logs.full()
-        sql = (
-            f"UPDATE {key.generation.intents} SET log_count = ?, version = version + 1, changed_at_ms = ? WHERE seq = ?"
-        )
-        await tx.execute(sql, (count + 1, now_ms, key.seq))
+        sql = "UPDATE intents SET log_count = ?, version = version + 1, changed_at_ms = ? WHERE seq = ?"
+        await tx.execute(sql, (count + 1, now_ms, seq))
     else:
-        recorded = await logs.recorded(tx, key, log.identity)
+        recorded = await logs.recorded(tx, seq, log.identity)
     await operators.enter(tx, author, "append log", intent_hash, now_ms)
     return recorded
 
 
-async def _locked_for_log(tx: Transaction, intent_hash: bytes) -> tuple[IntentKey, int]:
-    """Lock an intent; its key, and the count of its log lines."""
-    for generation in GENERATIONS:
-        rows = await tx.fetch(
-            f"SELECT seq, log_count FROM {generation.intents} WHERE hash = ?{tx.for_update}",
-            (intent_hash,),
-        )
-        for seq, count in rows:
-            return IntentKey(seq, generation), count
+async def _locked_for_log(tx: Transaction, intent_hash: bytes) -> tuple[int, int]:
+    """Lock an intent; its number, and the count of its log lines."""
+    sql = f"SELECT seq, log_count FROM intents WHERE hash = ?{tx.for_update}"
+    for seq, count in await tx.fetch(sql, (intent_hash,)):
+        return seq, count
     raise _not_found()
 
 
@@ -123,7 +118,7 @@ async def move(tx: Transaction, intent_hash: bytes, change: StatusChange, author
         action = "move proposal to "
     if is_changed:
         await _update(tx, intent, claim, moment.now_ms)
-        await apply_chain_facts(tx, intent.key, moment)
+        await apply_chain_facts(tx, intent.seq, moment)
     await operators.enter(tx, author, f"{action}{change.status}", intent_hash, moment.now_ms)
 
 
@@ -135,38 +130,37 @@ async def _move_intent(tx: Transaction, intent: _LockedIntent, change: StatusCha
     claim = intent.recorded.merge(change.status, change, diagram=INTENT_MOVES, several=False)
     is_changed = claim != intent.recorded.claim
     if change.transaction_hash is not None:
-        is_changed = await proposals.name_transaction(tx, intent.key, change.transaction_hash) or is_changed
+        is_changed = await proposals.name_transaction(tx, intent.seq, change.transaction_hash) or is_changed
     return claim, is_changed
 
 
 async def _move_proposal(tx: Transaction, intent: _LockedIntent, proposal_hash: bytes, change: StatusChange) -> bool:
     """Move a proposal; whether anything changed."""
-    row = (await proposals.fetch(tx, intent.key, [proposal_hash])).get(proposal_hash)
+    row = (await proposals.fetch(tx, intent.seq, [proposal_hash])).get(proposal_hash)
     if row is None:
         raise ProposalNotFound("the intent has no proposal with this hash")
     claim = row.recorded.merge(change.status, change, diagram=PROPOSAL_MOVES, several=True)
-    return await proposals.update(tx, intent.key, row, claim)
+    return await proposals.update(tx, intent.seq, row, claim)
 
 
-async def _lock(tx: Transaction, generation: Generation, intent_hash: bytes, moment: Moment) -> _LockedIntent | None:
+async def _lock(tx: Transaction, intent_hash: bytes, moment: Moment) -> _LockedIntent | None:
     rows = await tx.fetch(
-        f"""SELECT seq, status, transaction_hash, dest_transaction_hash, chain_status, deadline,
+        f"""SELECT seq, generation, status, transaction_hash, dest_transaction_hash, chain_status, deadline,
                    chain_transaction_hash, proposal_count, log_count
-            FROM {generation.intents} WHERE hash = ?{tx.for_update}""",
+            FROM intents WHERE hash = ?{tx.for_update}""",
         (intent_hash,),
     )
-    for seq, status, transaction_hash, dest_hash, chain_status, deadline, chain_hash, *counts in rows:
+    for seq, generation, status, transaction_hash, dest_hash, chain_status, deadline, chain_hash, *counts in rows:
         reads_as = status_as_read(chain_status or status, int.from_bytes(deadline), moment)
         recorded = Recorded(Claim(status, transaction_hash, dest_hash), reads_as, chain_hash)
-        return _LockedIntent(IntentKey(seq, generation), recorded, *counts)
+        return _LockedIntent(seq, generation, recorded, *counts)
     return None
 
 
 async def _locked(tx: Transaction, intent_hash: bytes, moment: Moment) -> _LockedIntent:
-    for generation in GENERATIONS:
-        if (intent := await _lock(tx, generation, intent_hash, moment)) is not None:
-            return intent
-    raise _not_found()
+    if (intent := await _lock(tx, intent_hash, moment)) is None:
+        raise _not_found()
+    return intent
 
 
 def _not_found() -> IntentNotFound:
@@ -175,29 +169,26 @@ def _not_found() -> IntentNotFound:
 
 async def _insert_or_merge(
     tx: Transaction, checked: CheckedIntent, moment: Moment, *, may_share: bool
-) -> tuple[IntentKey | None, str | None]:
-    """The key of an intent that is new or has changed, None when nothing in `checked` is new; the status after a move.
+) -> tuple[int | None, str | None]:
+    """The number of an intent that is new or has changed, else None; and the status after a move.
 
     The status is None for a new intent, and for one that did not move.
     """
-    generation = generation_of(checked.new)
-    intent = await _lock(tx, generation, checked.hash, moment)
+    intent = await _lock(tx, checked.hash, moment)
     if intent is None:
-        if (key := await _insert(tx, generation, checked, moment, may_share=may_share)) is not None:
-            return key, None
-        intent = await _lock(tx, generation, checked.hash, moment)  # another writer has recorded it since
+        if (seq := await _insert(tx, checked, moment, may_share=may_share)) is not None:
+            return seq, None
+        intent = await _lock(tx, checked.hash, moment)  # another writer has recorded it since
     if intent is None:
         raise RuntimeError("an intent that was there is gone; none is ever deleted")
     claim, is_changed = await _merge(tx, intent, checked, moment.now_ms)
-    return intent.key if is_changed else None, claim.status if claim.status != intent.recorded.claim.status else None
+    return intent.seq if is_changed else None, claim.status if claim.status != intent.recorded.claim.status else None
 
 
-async def _insert(
-    tx: Transaction, generation: Generation, checked: CheckedIntent, moment: Moment, *, may_share: bool
-) -> IntentKey | None:
-    """Record an intent with its proposals and logs; its key, or None when another writer has recorded it."""
+async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, may_share: bool) -> int | None:
+    """Record an intent with its proposals and logs; its number, or None when another writer has recorded it."""
     new = checked.new
-    newest = await tx.fetch_one(f"SELECT created_at_ms FROM {generation.intents} ORDER BY created_at_ms DESC LIMIT 1")
+    newest = await tx.fetch_one("SELECT created_at_ms FROM intents ORDER BY created_at_ms DESC LIMIT 1")
     created_at_ms = await date_row(tx, moment.now_ms, newest[0] if newest else 0)
     # `expired` is computed, never stored: the intent was created, and its deadline makes it read as expired.
     claim = Claim.of("created" if new.status in (None, "expired") else new.status, new)
@@ -206,7 +197,8 @@ async def _insert(
         has_succeeded = claim.status == SUCCEEDED
         await hold(tx, new, checked.hash, moment, has_succeeded=has_succeeded, may_share=may_share)
     values: dict[LiteralString, object] = {
-        "hash": checked.hash, "settler": new.settler.raw, "deadline": int(new.deadline).to_bytes(32),
+        "generation": generation_of(new), "hash": checked.hash, "settler": new.settler.raw,
+        "deadline": int(new.deadline).to_bytes(32),
         "status": claim.status, "transaction_hash": claim.transaction_hash,
         "dest_transaction_hash": claim.dest_transaction_hash, "standing": standing,
         "proposal_count": len(checked.proposals), "log_count": len(checked.logs), "created_at_ms": created_at_ms,
@@ -214,33 +206,32 @@ async def _insert(
         **_filtered(new),
     }  # fmt: skip
     rows = await tx.fetch(
-        f"""INSERT INTO {generation.intents} ({", ".join(values)}) VALUES ({placeholders(len(values))})
+        f"""INSERT INTO intents ({", ".join(values)}) VALUES ({placeholders(len(values))})
             ON CONFLICT (hash) DO NOTHING RETURNING seq""",
         list(values.values()),
     )
     for (seq,) in rows:
-        key = IntentKey(seq, generation)
         if not isinstance(new, NewIntent):
             await _insert_filters(tx, seq, new)
-        await proposals.insert(tx, key, 0, checked.proposals)
-        await logs.insert(tx, key, 0, checked.logs)
-        return key
+        await proposals.insert(tx, seq, 0, checked.proposals)
+        await logs.insert(tx, seq, 0, checked.logs)
+        return seq
     return None
 
 
 def _filtered(new: AnyNewIntent) -> dict[LiteralString, object]:
     """The columns of an intent's row that only its form has, most of them for filters."""
     if isinstance(new, NewIntent):
-        return {"user_address": new.user.raw, "config_sig": new.config_sig.raw, "op": new.op}
+        return {"user_address": new.user.raw, "trigger_sig": new.config_sig.raw, "op": new.op}
     return {"trigger_sig": new.trigger_sig.raw, "operation_count": len(new.operations)}
 
 
 async def _insert_filters(tx: Transaction, seq: int, new: NewOperationsIntent) -> None:
     """Add the rows by which listings find an intent of several operations."""
     users = sorted({new.fee_payer.raw, *(each.user.raw for each in new.operations)})
-    await insert_rows(tx, "intent_users_2 (user_address, seq)", [(user, seq) for user in users])
+    await insert_rows(tx, "intent_users (address, seq)", [(user, seq) for user in users])
     ops = sorted({each.op_type for each in new.operations})
-    await insert_rows(tx, "intent_ops_2 (op, seq)", [(op, seq) for op in ops])
+    await insert_rows(tx, "intent_ops (op_type, seq)", [(op, seq) for op in ops])
 
 
 async def _merge(
@@ -249,28 +240,27 @@ async def _merge(
     """Merge `checked` into a recorded intent: the claim after that, and whether anything in it is new."""
     new, before = checked.new, intent.recorded.claim
     claim = intent.recorded.merge(new.status, new, diagram=INTENT_MOVES, several=True)
-    is_executed = await _set_execution_hash(tx, intent.key, new.execution_hash)
-    proposal_count, is_proposed = await proposals.merge(tx, intent.key, intent.proposal_count, checked.proposals)
-    log_count = await logs.merge(tx, intent.key, intent.log_count, checked.logs)
+    is_executed = await _set_execution_hash(tx, intent.seq, new.execution_hash)
+    proposal_count, is_proposed = await proposals.merge(tx, intent.seq, intent.proposal_count, checked.proposals)
+    log_count = await logs.merge(tx, intent.seq, intent.log_count, checked.logs)
     is_changed = claim != before or log_count != intent.log_count or is_executed or is_proposed
     if is_changed:
         await _update(tx, intent._replace(proposal_count=proposal_count, log_count=log_count), claim, now_ms)
     return claim, is_changed
 
 
-async def _set_execution_hash(tx: Transaction, key: IntentKey, execution_hash: HexString) -> bool:
+async def _set_execution_hash(tx: Transaction, seq: int, execution_hash: HexString) -> bool:
     """Set the execution hash once; whether it is new. Raises `IntentDiffers` for another than the recorded one."""
     if execution_hash == "0x":
         return False
-    table = key.generation.intents
-    ((record,),) = await tx.fetch(f"SELECT record FROM {table} WHERE seq = ?", (key.seq,))
+    ((record,),) = await tx.fetch("SELECT record FROM intents WHERE seq = ?", (seq,))
     known = msgspec.json.decode(record, type=dict[str, Any])["executionHash"]
     if known == execution_hash:
         return False
     if known != "0x":
         raise IntentDiffers(f"recorded with the executionHash {known}, which stays", pointer="/executionHash")
     changed = with_members(record, executionHash=execution_hash)
-    await tx.execute(f"UPDATE {table} SET record = ? WHERE seq = ?", (changed, key.seq))
+    await tx.execute("UPDATE intents SET record = ? WHERE seq = ?", (changed, seq))
     return True
 
 
@@ -279,11 +269,11 @@ async def _update(tx: Transaction, intent: _LockedIntent, claim: Claim, now_ms: 
     before, reads_as, _ = intent.recorded
     standing = reads_as if claim.status == before.status else claim.status
     await tx.execute(
-        f"""UPDATE {intent.key.generation.intents}
-            SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?, proposal_count = ?,
+        """UPDATE intents
+           SET status = ?, transaction_hash = ?, dest_transaction_hash = ?, standing = ?, proposal_count = ?,
                 log_count = ?, version = version + 1, changed_version = version + 1, changed_at_ms = ?
             WHERE seq = ?""",
-        (*claim, standing, intent.proposal_count, intent.log_count, now_ms, intent.key.seq),
+        (*claim, standing, intent.proposal_count, intent.log_count, now_ms, intent.seq),
     )
-    if claim.status == SUCCEEDED != before.status and intent.key.generation is SECOND:
-        await keep(tx, intent.key.seq)
+    if claim.status == SUCCEEDED != before.status and intent.generation == SECOND:
+        await keep(tx, intent.seq)

@@ -14,7 +14,6 @@ from muniment.http.paging import check_cursor, page_links, settled_before
 from muniment.http.reply import JSON, Ready, Streamed, etag_matches
 from muniment.http.request import Request
 from muniment.intents import listing, operator_routes, store
-from muniment.intents.generations import LAST_NUMBERS
 from muniment.intents.lifecycle import Moment
 from muniment.intents.queries import IntentQuery
 from muniment.intents.reading.moves import list_moves
@@ -41,7 +40,7 @@ async def list_intents(context: Context, request: Request, query: IntentQuery) -
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     reader = context.reader_for(request)
-    numbers = context.epochs.numbers(reader, LAST_NUMBERS)
+    numbers = context.epochs.numbers(reader, "intents")
     await check_cursor(query.cursor, numbers)
     settled = await settled_before(query, query.sort, numbers)
     page = await listing.search(reader, query, moment, context.client(request))

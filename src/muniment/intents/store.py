@@ -1,9 +1,8 @@
 """Intents in the database: how they are read, and how a sweep marks those that have expired.
 
-A row of `intents` or `intents_2` (see `generations`) holds the members that never change as JSON (`record`); proposals
-and logs are numbered rows of their own. The status as read depends on the time: `lifecycle.status_as_read` computes it,
-and `STATUS_AS_READ` does the same in SQL. The column `standing`, which sweeps keep near to it, is for indexes: no
-answer is made from it alone.
+A row of `intents` holds the members that never change as JSON (`record`); proposals and logs are numbered rows of their
+own. The status as read depends on the time: `lifecycle.status_as_read` computes it, and `STATUS_AS_READ` does the same
+in SQL. The column `standing`, which sweeps keep near to it, is for indexes: no answer is made from it alone.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, TypeVar
 
 import msgspec
 
-from muniment.intents.generations import FIRST, GENERATIONS, SECOND, Generation
 from muniment.intents.lifecycle import AFTER_GRACE, AT_DEADLINE, CAN_EXPIRE, Moment, passed_until, status_as_read
 from muniment.intents.types import NEWEST_SHOWN
 from muniment.storage.sql import SWEPT_PER_BATCH, number_text, placeholders
@@ -47,8 +45,9 @@ STATUS_AS_READ: Final = (
     f"WHEN {_RECORDED} = '{AFTER_GRACE}' AND deadline <= ? THEN 'expired' "
     f"ELSE {_RECORDED} END"
 )
-_HEAD_COLUMNS: Final = (
-    "i.seq, i.hash, COALESCE(i.chain_status, i.status), i.deadline, i.version, "
+# The columns of a `Head`, of the table with the alias `i`.
+HEAD_COLUMNS: Final = (
+    "i.generation, i.seq, i.hash, COALESCE(i.chain_status, i.status), i.deadline, i.version, "
     "COALESCE(i.chain_transaction_hash, i.transaction_hash), i.dest_transaction_hash, "
     "i.proposal_count, i.log_count, i.record"
 )
@@ -64,26 +63,21 @@ _PROPOSAL_WEIGHT: Final = _LOGS_PER_PIECE // _PROPOSALS_PER_PIECE
 
 
 class _Numbered(NamedTuple):
-    """A table whose rows are numbered within an intent; the table of these intents, and its column that counts them."""
+    """A table whose rows are numbered within an intent, and the column of `intents` that counts them."""
 
     table: LiteralString
-    intents: LiteralString
     counted_by: LiteralString
 
 
-def _proposals(generation: Generation) -> _Numbered:
-    return _Numbered(generation.proposals, generation.intents, "proposal_count")
-
-
-def _logs(generation: Generation) -> _Numbered:
-    return _Numbered(generation.logs, generation.intents, "log_count")
+_PROPOSALS: Final = _Numbered("intent_proposals", "proposal_count")
+_LOGS: Final = _Numbered("intent_logs", "log_count")
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
     """An intent without its proposals and logs; `status` is the status as read."""
 
-    generation: Generation
+    generation: int
     seq: int
     hash: bytes
     status: str
@@ -96,10 +90,10 @@ class Head:
 
     @classmethod
     def of(cls, row: Row, moment: Moment) -> Head:
-        """From the `head_columns`, as the intent reads at that moment."""
-        number, seq, intent_hash, recorded, deadline, *rest = row
+        """From the `HEAD_COLUMNS`, as the intent reads at that moment."""
+        generation, seq, intent_hash, recorded, deadline, *rest = row
         status = status_as_read(recorded, int.from_bytes(deadline), moment)
-        return cls(FIRST if number == FIRST.number else SECOND, seq, intent_hash, status, *rest)
+        return cls(generation, seq, intent_hash, status, *rest)
 
     @property
     def etag(self) -> str:
@@ -122,13 +116,7 @@ class Head:
         """The JSON of the intent up to its first proposal."""
         hashes = (("transactionHash", self.transaction_hash), ("destTransactionHash", self.dest_transaction_hash))
         known = "".join(f',"{name}":"0x{value.hex()}"' for name, value in hashes if value is not None)
-        number = self.generation.number
-        return f'{self.record[:-1]},"status":"{self.status}"{known},"generation":{number},"proposals":['
-
-
-def head_columns(generation: Generation) -> LiteralString:
-    """The columns of a `Head`, of the table with the alias `i`."""
-    return f"{number_text(generation.number)}, {_HEAD_COLUMNS}"
+        return f'{self.record[:-1]},"status":"{self.status}"{known},"generation":{self.generation},"proposals":['
 
 
 def expiry(moment: Moment) -> tuple[bytes, bytes]:
@@ -148,14 +136,9 @@ def _bound(seconds: int) -> bytes:
     return seconds.to_bytes(32) if seconds >= 0 else b""
 
 
-_BY_HASH: Final = " UNION ALL ".join(
-    f"SELECT {head_columns(each)} FROM {each.intents} i WHERE i.hash = ?" for each in GENERATIONS
-)
-
-
 async def find(database: Reader | Transaction, intent_hash: bytes, moment: Moment) -> Head | None:
-    """The head of an intent of either form."""
-    row = await database.fetch_one(_BY_HASH, (intent_hash,) * len(GENERATIONS))
+    """The head of an intent."""
+    row = await database.fetch_one(f"SELECT {HEAD_COLUMNS} FROM intents i WHERE i.hash = ?", (intent_hash,))
     return Head.of(row, moment) if row else None
 
 
@@ -168,10 +151,8 @@ async def shown(database: Reader | Transaction, intent_hash: bytes, moment: Mome
 async def listed(database: Reader | Transaction, heads: Sequence[Head]) -> list[str]:
     """The intents as a listing shows them, as JSON."""
     proposals, logs = defaultdict[int, list[str]](list), defaultdict[int, list[str]](list)
-    for each in GENERATIONS:
-        own = [head for head in heads if head.generation is each]
-        await _add_newest(proposals, database, _proposals(each), [head.seq for head in own if head.proposal_count])
-        await _add_newest(logs, database, _logs(each), [head.seq for head in own if head.log_count])
+    await _add_newest(proposals, database, _PROPOSALS, [head.seq for head in heads if head.proposal_count])
+    await _add_newest(logs, database, _LOGS, [head.seq for head in heads if head.log_count])
     return [
         f'{head.opening}{",".join(proposals[head.seq])}],"logs":[{",".join(logs[head.seq])}]}}' for head in heads
     ]  # fmt: skip
@@ -183,7 +164,7 @@ async def _add_newest(
     """Add the newest records of each intent to `found`, the oldest of them first."""
     if seqs:
         rows = await database.fetch(
-            f"SELECT r.intent_seq, r.record FROM {numbered.intents} i JOIN {numbered.table} r "
+            f"SELECT r.intent_seq, r.record FROM intents i JOIN {numbered.table} r "
             f"ON r.intent_seq = i.seq AND r.n > i.{numbered.counted_by} - {number_text(NEWEST_SHOWN)} "
             f"WHERE i.seq IN ({placeholders(len(seqs))}) ORDER BY r.intent_seq, r.n",
             seqs,
@@ -208,11 +189,10 @@ def groups(heads: Sequence[Head]) -> list[list[Head]]:
 async def pieces(database: Reader, head: Head) -> AsyncIterator[bytes]:
     """The JSON of an intent with every proposal and log that it had when `head` was read, piece by piece."""
     yield head.opening.encode()
-    proposals, logs = _proposals(head.generation), _logs(head.generation)
-    async for piece in _records(database, head.seq, proposals, head.proposal_count, _PROPOSALS_PER_PIECE):
+    async for piece in _records(database, head.seq, _PROPOSALS, head.proposal_count, _PROPOSALS_PER_PIECE):
         yield piece
     yield b'],"logs":['
-    async for piece in _records(database, head.seq, logs, head.log_count, _LOGS_PER_PIECE):
+    async for piece in _records(database, head.seq, _LOGS, head.log_count, _LOGS_PER_PIECE):
         yield piece
     yield b"]}"
 
@@ -230,20 +210,16 @@ async def mark_expired(tx: Transaction, moment: Moment, count: int = SWEPT_PER_B
 
     Returns the largest number of rows that one statement changed: below `count` none is left.
     """
-    return max([await _mark_expired(tx, each.intents, moment, count) for each in GENERATIONS])
-
-
-async def _mark_expired(tx: Transaction, table: LiteralString, moment: Moment, count: int) -> int:
     # Each condition occurs twice: an intent that changed while a statement waited for its row is checked again.
     ended = expiry(moment)
     marked = await tx.execute(
-        f"UPDATE {table} SET standing = 'expired' WHERE {ENDED} "
-        f"AND seq IN (SELECT seq FROM {table} WHERE {ENDED} LIMIT ?)",
+        f"UPDATE intents SET standing = 'expired' WHERE {ENDED} "
+        f"AND seq IN (SELECT seq FROM intents WHERE {ENDED} LIMIT ?)",
         (*ended, *ended, count),
     )
-    arms = " UNION ALL ".join(f"SELECT seq FROM {table} WHERE {EARLY}" for _ in CAN_EXPIRE)
+    arms = " UNION ALL ".join(f"SELECT seq FROM intents WHERE {EARLY}" for _ in CAN_EXPIRE)
     unmarked = await tx.execute(
-        f"UPDATE {table} SET standing = status WHERE standing = 'expired' "
+        f"UPDATE intents SET standing = status WHERE standing = 'expired' "
         f"AND seq IN (SELECT seq FROM ({arms}) early LIMIT ?)",
         (*(value for status in CAN_EXPIRE for value in early(status, ended)), count),
     )

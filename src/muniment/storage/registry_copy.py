@@ -47,12 +47,9 @@ _KEYS: Final[dict[LiteralString, LiteralString]] = {
     "intents": "seq",
     "intent_proposals": "intent_seq n",
     "intent_logs": "intent_seq n",
-    "intents_2": "seq",
-    "intent_users_2": "user_address seq",
-    "intent_ops_2": "op seq",
+    "intent_users": "address seq",
+    "intent_ops": "op_type seq",
     "intent_nonces": "trigger_sig settler nonce",
-    "intent_proposals_2": "intent_seq n",
-    "intent_logs_2": "intent_seq n",
     "executions": "chain_id block_hash transaction_hash log_index",
     "chain_progress": "chain_id settler",
     "chain_blocks": "chain_id number",
@@ -87,7 +84,7 @@ MOVE_LOG: Final = "UPDATE tlog_epochs SET place = 'copied'"
 # The refusal of a target that other processes still write to after a few seconds.
 OTHERS_WRITE: Final = "somebody else is writing to TO, which has to be left alone"
 # The tables whose listings turn bounds on the time into bounds on `seq` (`scopes`).
-_LISTED_BY_TIME: Final = {"triggers", "intents", "intents_2"}
+_LISTED_BY_TIME: Final = {"triggers", "intents"}
 
 
 class RowRefused(Exception):

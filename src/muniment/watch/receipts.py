@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple
 
 from muniment.chains.rpc import Call
 from muniment.intents.chain_facts import RECEIPT_INDEX, Fact
+from muniment.intents.generations import Generation
 from muniment.outgoing import Unreachable
-from muniment.storage.sql import placeholders
+from muniment.storage.sql import number_text, placeholders
 from muniment.watch.limits import WATCH_LIMITS
 from muniment.watch.node_answers import receipt_in
 
@@ -108,15 +109,12 @@ async def named_transactions(
     database: Database, settler: bytes, kind: LiteralString, after_seq: int, count: int = WATCH_LIMITS.intents_per_turn
 ) -> Part:
     """The named transactions, still without a receipt, of the next `count` intents of a kind after `after_seq`."""
-    tables: tuple[LiteralString, ...] = ("intents", "intents_2")
     arms = " UNION ALL ".join(
-        f"SELECT * FROM (SELECT seq FROM {each} WHERE settler = ? AND {kind} AND seq > ? ORDER BY seq LIMIT ?) part"
-        for each in tables
+        f"SELECT * FROM (SELECT seq FROM intents WHERE generation = {number_text(each)} AND settler = ? AND {kind} "
+        "AND seq > ? ORDER BY seq LIMIT ?) part"
+        for each in Generation
     )
-    rows = await database.fetch(
-        f"{arms} ORDER BY 1 LIMIT ?",
-        (*(settler, after_seq, count) * len(tables), count),
-    )
+    rows = await database.fetch(f"{arms} ORDER BY 1 LIMIT ?", (*(settler, after_seq, count) * len(Generation), count))
     seqs = [seq for (seq,) in rows]
     if not seqs:
         return Part([], None)
@@ -125,12 +123,9 @@ async def named_transactions(
         f"""SELECT named.transaction_hash FROM (
               SELECT transaction_hash FROM intents WHERE seq IN ({marks}) AND transaction_hash IS NOT NULL
               UNION SELECT transaction_hash FROM intent_proposals
-                WHERE intent_seq IN ({marks}) AND transaction_hash IS NOT NULL
-              UNION SELECT transaction_hash FROM intents_2 WHERE seq IN ({marks}) AND transaction_hash IS NOT NULL
-              UNION SELECT transaction_hash FROM intent_proposals_2
                 WHERE intent_seq IN ({marks}) AND transaction_hash IS NOT NULL) AS named
             WHERE NOT EXISTS (
               SELECT 1 FROM executions e WHERE e.subject = named.transaction_hash AND e.log_index = ?)""",
-        (*seqs * 4, RECEIPT_INDEX),
+        (*seqs * 2, RECEIPT_INDEX),
     )
     return Part([name for (name,) in named], seqs[-1] if len(seqs) == count else None)

@@ -22,8 +22,7 @@ from operator_client import (
 
 pytestmark = pytest.mark.spoils_events("rows are removed between two imports")
 TABLES = (
-    "audit_entries", "intent_logs", "intent_proposals", "intents",
-    "intent_logs_2", "intent_proposals_2", "intent_users_2", "intent_ops_2", "intent_nonces", "intents_2",
+    "audit_entries", "intent_logs", "intent_proposals", "intent_users", "intent_ops", "intent_nonces", "intents",
 )  # fmt: skip
 
 

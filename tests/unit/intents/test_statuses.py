@@ -11,7 +11,6 @@ from typing import Any, get_args
 import pytest
 
 from muniment.intents import lifecycle, store
-from muniment.intents.generations import GENERATIONS
 from muniment.intents.lifecycle import INTENT, INTENT_MOVES, PROPOSAL, PROPOSAL_MOVES, Outcome, Stage
 from muniment.intents.operator_routes import move_intent
 from muniment.intents.types import IntentStatus, ProposalStatus
@@ -20,7 +19,6 @@ from muniment.watch import receipts
 RELAYING = (Path(__file__).parents[3] / "docs" / "relaying.md").read_text()
 LIFE = RELAYING.partition("\n## The life of an intent\n")[2].partition("\n## ")[0]
 ENGINES = pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-TABLES = pytest.mark.parametrize("table", [each.intents for each in GENERATIONS])
 
 
 def statuses(literal: object) -> set[str]:
@@ -88,21 +86,18 @@ def test_the_operation_that_moves_an_intent_describes_the_moves() -> None:
 
 
 @ENGINES
-@TABLES
-def test_the_index_of_ends_holds_the_intents_that_can_expire(engine: str, table: str) -> None:
-    assert store.ENDED.startswith(predicate(engine, f"{table}_by_end") + " AND ")
+def test_the_index_of_ends_holds_the_intents_that_can_expire(engine: str) -> None:
+    assert store.ENDED.startswith(predicate(engine, "intents_by_end") + " AND ")
 
 
 @ENGINES
-@TABLES
-def test_the_index_of_marked_ends_holds_the_intents_that_a_sweep_has_marked(engine: str, table: str) -> None:
-    assert store.EARLY.startswith(predicate(engine, f"{table}_by_marked_end") + " AND ")
+def test_the_index_of_marked_ends_holds_the_intents_that_a_sweep_has_marked(engine: str) -> None:
+    assert store.EARLY.startswith(predicate(engine, "intents_by_marked_end") + " AND ")
 
 
 @ENGINES
-@TABLES
-def test_the_index_of_claims_holds_the_intents_whose_success_no_chain_has_shown(engine: str, table: str) -> None:
-    assert predicate(engine, f"{table}_by_claim") == receipts.CLAIMED
+def test_the_index_of_claims_holds_the_intents_whose_success_no_chain_has_shown(engine: str) -> None:
+    assert predicate(engine, "intents_by_claim") == receipts.CLAIMED
 
 
 @ENGINES

@@ -21,9 +21,9 @@ from muniment.storage.postgres.engine import PostgresDatabase
 
 INTENTS = 8
 CHANGES = 400
-INSERT = """INSERT INTO intents (hash, user_address, settler, config_sig, op, deadline, status, standing,
+INSERT = """INSERT INTO intents (generation, hash, user_address, settler, trigger_sig, op, deadline, status, standing,
                      created_at_ms, record)
-VALUES ($1, $2, $2, $3, 1, $1, 'created', 'created', 1, '{}')"""
+VALUES (1, $1, $2, $2, $3, 1, $1, 'created', 'created', 1, '{}')"""
 CHANGE = "UPDATE intents SET version = version + 1, changed_version = version + 1, changed_at_ms = 2 WHERE hash = $1"
 HASH = bytes(31) + b"\x01"
 

@@ -18,13 +18,14 @@ from muniment.storage.postgres.engine import PostgresDatabase
 from postgres import Cluster
 
 _ROWS = (
-    """INSERT INTO intents_2
-         (seq, hash, settler, trigger_sig, deadline, status, standing, operation_count, created_at_ms, record)
-       SELECT n, sha256(int8send(n)), substr(sha256('s'), 1, 20), sha256('t') || sha256('u') || '\\x1b', sha256('d'),
+    """INSERT INTO intents
+         (seq, generation, hash, settler, trigger_sig, deadline, status, standing, operation_count, created_at_ms,
+          record)
+       SELECT n, 2, sha256(int8send(n)), substr(sha256('s'), 1, 20), sha256('t') || sha256('u') || '\\x1b', sha256('d'),
               'created', 'created', 1, n, repeat('.', 300)
        FROM generate_series(1, 20000) n""",
-    "INSERT INTO intent_users_2 SELECT substr(sha256(int8send(n % 20)), 1, 20), n FROM generate_series(1, 20000) n",
-    "INSERT INTO intent_ops_2 SELECT n % 5, n FROM generate_series(1, 20000) n",
+    "INSERT INTO intent_users SELECT substr(sha256(int8send(n % 20)), 1, 20), n FROM generate_series(1, 20000) n",
+    "INSERT INTO intent_ops SELECT n % 5, n FROM generate_series(1, 20000) n",
     "ANALYZE",
 )
 
@@ -46,7 +47,7 @@ async def database(cluster: Cluster, tmp_path: Path) -> AsyncIterator[PostgresDa
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("query", "index"),
-    [({"user": Address.parse("0x" + "11" * 20)}, "intent_users_2_pkey"), ({"op": 4}, "intent_ops_2_pkey")],
+    [({"user": Address.parse("0x" + "11" * 20)}, "intent_users_pkey"), ({"op": 4}, "intent_ops_pkey")],
     ids=["user", "op"],
 )
 @pytest.mark.parametrize("sort", [1, -1])

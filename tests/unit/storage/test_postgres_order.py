@@ -62,13 +62,13 @@ async def test_a_row_above_a_running_writer_is_listed_and_not_yet_followed(postg
 
 
 @pytest.mark.long
-async def test_rows_of_a_restored_dump_are_followed_and_new_ones_come_behind_them(url: str) -> None:
-    database = PostgresDatabase(url)
-    assert subprocess.run([sys.executable, WRITER, url, "1", "2"], check=False).returncode == 0
+async def test_rows_of_a_restored_dump_are_followed_and_new_ones_come_behind_them(postgres_url: str) -> None:
+    database = PostgresDatabase(postgres_url)
+    assert subprocess.run([sys.executable, WRITER, postgres_url, "1", "2"], check=False).returncode == 0
     # In the cluster of the dump a million transactions more had been counted.
     await database.write(lambda tx: tx.execute("UPDATE triggers SET seq = seq + (1000000::bigint << 16)"))
     assert await database.migrate() == []
-    assert subprocess.run([sys.executable, WRITER, url, "3", "1"], check=False).returncode == 0
+    assert subprocess.run([sys.executable, WRITER, postgres_url, "3", "1"], check=False).returncode == 0
     page = await search(database, TriggerQuery(sort=1), 1)
     assert sorted(page.records[:2]) == ["1", "2"]
     assert page.records[2:] == ["3"]

@@ -1,4 +1,4 @@
-"""Which intent of the second form holds a nonce: one at a time for each trigger and settlement contract.
+"""Which intent of the second generation holds a nonce: one at a time for each trigger and settlement contract.
 
 The contract of this form refuses a second execution by the hash of the intent alone. Of two intents with one nonce and,
 say, another fee it executes both, and the owner pays twice. So an intent holds its nonce until nobody can send it any
@@ -107,7 +107,7 @@ async def hold(
 
 async def keep(tx: Transaction, seq: int) -> None:
     """Let an intent that succeeded hold its nonce for ever, also if another one has got it since."""
-    rows = await tx.fetch("SELECT trigger_sig, settler, record, hash FROM intents_2 WHERE seq = ?", (seq,))
+    rows = await tx.fetch("SELECT trigger_sig, settler, record, hash FROM intents WHERE seq = ?", (seq,))
     for trigger_sig, settler, record, intent_hash in rows:
         await tx.execute(_KEEP, (trigger_sig, settler, nonce_in(record), intent_hash))
 

@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 # Rows of one read: a few megabytes of records.
 _ROWS_PER_READ: Final = number_text(500)
 _INTENTS: Final = (
-    f"SELECT seq, trigger_sig, settler, record, hash FROM intents_2 WHERE seq > ? ORDER BY seq LIMIT {_ROWS_PER_READ}"
+    f"SELECT seq, trigger_sig, settler, record, hash FROM intents WHERE generation = 2 AND seq > ? "
+    f"ORDER BY seq LIMIT {_ROWS_PER_READ}"
 )
-# For a file of SQLite that may lack `intent_nonces`, which a later start adds.
+# For a file of SQLite, in one statement.
 IN_FILE: Final = """
     SELECT hash, other FROM (
       SELECT seq, hash, lag(hash) OVER (PARTITION BY trigger_sig, settler, nonce ORDER BY seq) AS other
       FROM (
         SELECT seq, hash, trigger_sig, settler,
           CASE WHEN json_valid(record) THEN json_extract(record, '$.nonce') ELSE hash END AS nonce
-        FROM intents_2
+        FROM intents WHERE generation = 2
       ) recorded
     ) ranked
     WHERE other IS NOT NULL ORDER BY seq"""
@@ -76,7 +77,9 @@ async def release(tx: Transaction, intent_hash: bytes, now_ms: int) -> None:
     """
     if await store.find(tx, intent_hash, Moment(now_ms, 0)) is None:
         raise IntentNotFound("no intent is recorded under this hash")
-    rows = await tx.fetch("SELECT trigger_sig, settler, record FROM intents_2 WHERE hash = ?", (intent_hash,))
+    rows = await tx.fetch(
+        "SELECT trigger_sig, settler, record FROM intents WHERE hash = ? AND generation = 2", (intent_hash,)
+    )
     freed = 0
     for trigger_sig, settler, record in rows:
         freed = await tx.execute(

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from muniment.intents.generations import GENERATIONS
-
 if TYPE_CHECKING:
     from muniment.storage.database import Reader
 
+_PROPOSALS: Final = "intent_proposals p JOIN intents i ON i.seq = p.intent_seq"
 # Each arm is one look into an index; a transaction may have carried several intents, of which the newest is found. The
 # transactions are those that operators named: no index has those that the chain alone told of.
 _ARMS: Final = (
-    "SELECT hash, 1, seq FROM {intents} WHERE hash = ?",
-    "SELECT i.hash, 2, i.seq FROM {proposals} p JOIN {intents} i ON i.seq = p.intent_seq WHERE p.hash = ?",
-    "SELECT hash, 3, seq FROM {intents} WHERE transaction_hash = ?",
-    "SELECT i.hash, 3, i.seq FROM {proposals} p JOIN {intents} i ON i.seq = p.intent_seq WHERE p.transaction_hash = ?",
+    "SELECT hash, 1, seq FROM intents WHERE hash = ?",
+    f"SELECT i.hash, 2, i.seq FROM {_PROPOSALS} WHERE p.hash = ?",
+    "SELECT hash, 3, seq FROM intents WHERE transaction_hash = ?",
+    f"SELECT i.hash, 3, i.seq FROM {_PROPOSALS} WHERE p.transaction_hash = ?",
 )
-_SQL: Final = " UNION ALL ".join(
-    arm.format(intents=each.intents, proposals=each.proposals) for arm in _ARMS for each in GENERATIONS
-)
+_SQL: Final = f"{' UNION ALL '.join(_ARMS)} ORDER BY 2, 3 DESC LIMIT 1"
 
 
 async def find_by_hash(database: Reader, given: bytes) -> bytes | None:
     """The hash of the intent that `given` (32 bytes) names: its own, else a proposal's, else a transaction's."""
-    rows = await database.fetch(f"{_SQL} ORDER BY 2, 3 DESC LIMIT 1", (given,) * (len(_ARMS) * len(GENERATIONS)))
+    rows = await database.fetch(_SQL, (given,) * len(_ARMS))
     return rows[0][0] if rows else None

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from muniment.errors import DeadlineExceeded
-from muniment.intents.generations import GENERATIONS
 from muniment.intents.store import STATUS_AS_READ, expiry
 from muniment.storage.sql import number_text
 
@@ -37,15 +36,14 @@ async def count_by_hour(database: Database, moment: Moment) -> list[Hour]:
     last = moment.now_ms // HOUR_MS
     found = {(last - age) * HOUR_MS: Counter[str]() for age in reversed(range(HOURS))}
     since = min(found)
-    for generation in GENERATIONS:
-        rows = await database.fetch_slow(
-            f"SELECT created_at_ms / {number_text(HOUR_MS)} AS hour, {STATUS_AS_READ} AS seen, count(*) "
-            f"FROM {generation.intents} WHERE created_at_ms >= ? GROUP BY 1, 2",
-            (*expiry(moment), since),
-        )
-        for hour, status, count in rows:
-            if (begin_ms := hour * HOUR_MS) in found:  # a row may be dated ahead of this process
-                found[begin_ms][status] += count
+    rows = await database.fetch_slow(
+        f"SELECT created_at_ms / {number_text(HOUR_MS)} AS hour, {STATUS_AS_READ} AS seen, count(*) "
+        "FROM intents WHERE created_at_ms >= ? GROUP BY 1, 2",
+        (*expiry(moment), since),
+    )
+    for hour, status, count in rows:
+        if (begin_ms := hour * HOUR_MS) in found:  # a row may be dated ahead of this process
+            found[begin_ms][status] += count
     return [Hour(begin_ms, counts) for begin_ms, counts in found.items()]
 
 

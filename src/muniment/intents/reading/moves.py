@@ -14,22 +14,19 @@ from muniment.errors import DeadlineExceeded, IntentNotFound
 from muniment.evm.hex import Bytes32
 from muniment.http.operation import operation
 from muniment.http.request import Request
-from muniment.intents.generations import GENERATIONS, IntentKey
 from muniment.intents.lifecycle import AT_DEADLINE, INTENT, Moment, Outcome, status_as_read
 from muniment.intents.logs import OF_CHAIN
 from muniment.intents.types import IntentStatus, Move
 from muniment.limits.costs import Cost, Shed
-from muniment.storage.sql import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muniment.storage.database import Reader
 
-_BY_HASH: Final = " UNION ALL ".join(
-    "SELECT created_at_ms, COALESCE(chain_status, status), deadline, chain_status, chain_transaction_hash, seq, "
-    f"{number_text(index)} FROM {each.intents} WHERE hash = ?"
-    for index, each in enumerate(GENERATIONS)
+_BY_HASH: Final = (
+    "SELECT created_at_ms, COALESCE(chain_status, status), deadline, chain_status, chain_transaction_hash, seq "
+    "FROM intents WHERE hash = ?"
 )
 # The entries of the audit log about an intent, and its log lines, are read in a thread.
 _COST: Final = Cost(8)
@@ -55,23 +52,23 @@ async def list_moves(context: Context, request: Request, hash: Bytes32) -> list[
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     reader, client = context.reader_for(request), context.client(request)
-    row = await reader.fetch_one(_BY_HASH, (hash.raw,) * len(GENERATIONS))
+    row = await reader.fetch_one(_BY_HASH, (hash.raw,))
     if row is None:
         raise IntentNotFound("no intent is recorded under this hash")
-    created_at_ms, recorded, deadline, outcome, transaction, seq, index = row
+    created_at_ms, recorded, deadline, outcome, transaction, seq = row
     moved = await operators.moves_of(reader, hash.raw, client)
     if outcome is not None and transaction is not None:
-        moved += await _decided(reader, IntentKey(seq, GENERATIONS[index]), outcome, transaction, client)
+        moved += await _decided(reader, seq, outcome, transaction, client)
     return moves(Lifetime(created_at_ms, recorded, int.from_bytes(deadline)), moved, moment)
 
 
 async def _decided(
-    reader: Reader, intent: IntentKey, outcome: Outcome, transaction: bytes, client: str
+    reader: Reader, seq: int, outcome: Outcome, transaction: bytes, client: str
 ) -> list[tuple[int, str]]:
     """When the chain decided: the time of the newest log line about it. There is none if operators said so before."""
     rows = await reader.fetch_slow(
-        f"SELECT record FROM {intent.generation.logs} WHERE intent_seq = ? AND record LIKE ? ORDER BY n DESC LIMIT 1",
-        (intent.seq, f"%: {OF_CHAIN[outcome]} 0x{transaction.hex()}%"),
+        "SELECT record FROM intent_logs WHERE intent_seq = ? AND record LIKE ? ORDER BY n DESC LIMIT 1",
+        (seq, f"%: {OF_CHAIN[outcome]} 0x{transaction.hex()}%"),
         client=client,
     )
     times = [datetime.fromisoformat(msgspec.json.decode(record)["createdAt"]) for (record,) in rows]

@@ -25,7 +25,6 @@ _TABLES: Final[dict[Kind, LiteralString]] = {
     Kind.FUNCTION_CREATED: "SELECT digest, 0 FROM functions WHERE digest",
     Kind.INTENT_CREATED: "SELECT hash, version FROM intents WHERE hash",
 }
-_SECOND_GENERATION: Final = "SELECT hash, version FROM intents_2 WHERE hash"
 
 
 async def check_events(context: Context) -> AsyncIterator[str | None]:
@@ -50,7 +49,7 @@ async def _stored(context: Context, events: Sequence[Event]) -> dict[bytes, int]
     """For the subject of each event whether it is deactivated, or its version."""
     stored: dict[bytes, int] = {}
     subjects = sorted({event.subject for event in events})
-    for select in (*_TABLES.values(), _SECOND_GENERATION):
+    for select in _TABLES.values():
         if subjects:
             rows: list[Row] = await context.database.fetch_slow(
                 f"{select} IN ({placeholders(len(subjects))})", subjects

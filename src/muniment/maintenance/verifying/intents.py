@@ -12,6 +12,7 @@ import msgspec
 
 from muniment.errors import Integrity
 from muniment.evm.hex import Bytes32, HexString
+from muniment.intents.generations import FIRST, SECOND
 from muniment.intents.hashes import intent_hash, proposal_hash
 from muniment.intents.types import Hashed, HashedOperations, NewOperationsProposal, NewProposal
 from muniment.maintenance.checks import fault_of, rows
@@ -43,32 +44,30 @@ class _NamedOperationsProposal(NewOperationsProposal, frozen=True, kw_only=True)
 
 _AnyIntent: TypeAlias = type[_Named | _NamedOperations]
 _AnyProposal: TypeAlias = type[_NamedProposal | _NamedOperationsProposal]
-# The tables of intents and of their proposals, with the forms of their records, and the columns of `_columns_of`.
-_FORMS: Final[tuple[tuple[LiteralString, _AnyIntent, LiteralString, LiteralString, _AnyProposal], ...]] = (
-    ("intents", _Named, "settler, config_sig, deadline, user_address, op", "intent_proposals", _NamedProposal),
-    (
-        "intents_2", _NamedOperations, "settler, trigger_sig, deadline, operation_count",
-        "intent_proposals_2", _NamedOperationsProposal,
-    ),
-)  # fmt: skip
+# The forms of the records of each generation.
+_FORMS: Final[dict[int, tuple[_AnyIntent, _AnyProposal]]] = {
+    FIRST: (_Named, _NamedProposal), SECOND: (_NamedOperations, _NamedOperationsProposal),
+}  # fmt: skip
 
 
 async def check_intents(context: Context) -> AsyncIterator[str | None]:
     """A fault, or None, for each intent and each proposal."""
-    for intents, form, columns, proposals, proposal_form in _FORMS:
-        select = f"SELECT seq, hash, record, {columns} FROM {intents}"
-        async for seq, digest, record, *found in rows(context, select):
-            wrong = fault_of(_check_intent, form, digest, record, found)
-            if wrong is None and form is _NamedOperations:
-                wrong = await _filter_fault(context, seq, record)
-            yield f"intent {HexString.from_raw(digest)}: {wrong}" if wrong else None
-            # At most 1,000 of at most 64 KiB; usually a handful.
-            for proposal_digest, proposed in await context.database.fetch_slow(
-                f"SELECT hash, record FROM {proposals} WHERE intent_seq = ? ORDER BY n",
-                (seq,),
-            ):
-                wrong = fault_of(_check_proposal, proposal_form, digest, proposal_digest, proposed)
-                yield f"proposal {HexString.from_raw(proposal_digest)}: {wrong}" if wrong else None
+    select = (
+        "SELECT seq, generation, hash, record, settler, trigger_sig, deadline, user_address, op, operation_count "
+        "FROM intents"
+    )
+    async for seq, generation, digest, record, *columns in rows(context, select):
+        form, proposal_form = _FORMS[generation]
+        wrong = fault_of(_check_intent, form, digest, record, columns)
+        if wrong is None and generation == SECOND:
+            wrong = await _filter_fault(context, seq, record)
+        yield f"intent {HexString.from_raw(digest)}: {wrong}" if wrong else None
+        # At most 1,000 of at most 64 KiB; usually a handful.
+        for proposal_digest, proposed in await context.database.fetch_slow(
+            "SELECT hash, record FROM intent_proposals WHERE intent_seq = ? ORDER BY n", (seq,)
+        ):
+            wrong = fault_of(_check_proposal, proposal_form, digest, proposal_digest, proposed)
+            yield f"proposal {HexString.from_raw(proposal_digest)}: {wrong}" if wrong else None
 
 
 def _check_intent(form: _AnyIntent, digest: bytes, record: str, columns: Row) -> None:
@@ -82,8 +81,8 @@ def _check_intent(form: _AnyIntent, digest: bytes, record: str, columns: Row) ->
 def _columns_of(intent: Hashed | HashedOperations) -> list[object]:
     deadline = int(intent.deadline).to_bytes(32)
     if isinstance(intent, HashedOperations):
-        return [intent.settler.raw, intent.trigger_sig.raw, deadline, len(intent.operations)]
-    return [intent.settler.raw, intent.config_sig.raw, deadline, intent.user.raw, intent.op]
+        return [intent.settler.raw, intent.trigger_sig.raw, deadline, None, None, len(intent.operations)]
+    return [intent.settler.raw, intent.config_sig.raw, deadline, intent.user.raw, intent.op, None]
 
 
 async def _filter_fault(context: Context, seq: int, record: str) -> str | None:
@@ -92,7 +91,7 @@ async def _filter_fault(context: Context, seq: int, record: str) -> str | None:
     users = {intent.fee_payer.raw, *(each.user.raw for each in intent.operations)}
     ops = {each.op_type for each in intent.operations}
     named: dict[tuple[LiteralString, LiteralString], Collection[object]] = {
-        ("intent_users_2", "user_address"): users, ("intent_ops_2", "op"): ops,
+        ("intent_users", "address"): users, ("intent_ops", "op_type"): ops,
     }  # fmt: skip
     for (table, column), values in named.items():
         ((count,),) = await context.database.fetch_slow(

@@ -108,11 +108,17 @@ CREATE UNIQUE INDEX deactivations_by_seq ON deactivations (seq);
 -- expired follows from the deadline whenever it is read.
 CREATE TABLE intents (
   seq bigint PRIMARY KEY DEFAULT next_seq(),
+  -- The form: 1 has one operation, 2 a list of operations.
+  generation bigint NOT NULL CHECK (generation IN (1, 2)),
   hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
-  user_address bytea NOT NULL CHECK (length(user_address) = 20),
   settler bytea NOT NULL CHECK (length(settler) = 20),
-  config_sig bytea NOT NULL CHECK (length(config_sig) = 65),
-  op bigint NOT NULL,
+  -- Of the trigger: `configSig` of generation 1, `triggerSig` of generation 2.
+  trigger_sig bytea NOT NULL CHECK (length(trigger_sig) = 65),
+  -- Of generation 1; those of generation 2 are in `intent_users` and `intent_ops`.
+  user_address bytea CHECK (length(user_address) = 20),
+  op bigint,
+  -- Of generation 2.
+  operation_count bigint,
   -- Seconds since 1970 as 32 bytes, big-endian: on chain a deadline may be any uint256, and such blobs sort as numbers.
   deadline bytea NOT NULL CHECK (length(deadline) = 32),
   status text NOT NULL,
@@ -126,22 +132,27 @@ CREATE TABLE intents (
   -- Grows with every change, for the ETag.
   version bigint NOT NULL DEFAULT 1,
   created_at_ms bigint NOT NULL,
-  -- The members that never change, as JSON.
-  record text NOT NULL,
   -- The time of the last change, and the version that the last change brought which was more than a line of the log.
   changed_at_ms bigint,
   changed_version bigint,
   -- The number of the last event about the intent.
-  changed_seq bigint
+  changed_seq bigint,
+  -- The members that never change, as JSON.
+  record text NOT NULL,
+  CHECK ((user_address IS NOT NULL) = (generation = 1)),
+  CHECK ((op IS NOT NULL) = (generation = 1)),
+  CHECK ((operation_count IS NOT NULL) = (generation = 2))
 );
-CREATE INDEX intents_by_user ON intents (user_address, seq);
-CREATE INDEX intents_by_user_and_standing ON intents (user_address, standing, seq);
-CREATE INDEX intents_by_settler ON intents (settler, seq);
-CREATE INDEX intents_by_settler_and_standing ON intents (settler, standing, seq);
-CREATE INDEX intents_by_config_sig ON intents (config_sig, seq);
-CREATE INDEX intents_by_standing ON intents (standing, seq);
-CREATE INDEX intents_by_op ON intents (op, seq);
-CREATE INDEX intents_by_deadline ON intents (deadline, seq);
+-- A listing is of one generation, or merges both.
+CREATE INDEX intents_by_generation ON intents (generation, seq);
+CREATE INDEX intents_by_settler ON intents (generation, settler, seq);
+CREATE INDEX intents_by_settler_and_standing ON intents (generation, settler, standing, seq);
+CREATE INDEX intents_by_trigger_sig ON intents (generation, trigger_sig, seq);
+CREATE INDEX intents_by_standing ON intents (generation, standing, seq);
+CREATE INDEX intents_by_deadline ON intents (generation, deadline, seq);
+CREATE INDEX intents_by_user ON intents (user_address, seq) WHERE user_address IS NOT NULL;
+CREATE INDEX intents_by_user_and_standing ON intents (user_address, standing, seq) WHERE user_address IS NOT NULL;
+CREATE INDEX intents_by_op ON intents (op, seq) WHERE op IS NOT NULL;
 CREATE INDEX intents_by_creation ON intents (created_at_ms, seq);
 -- For receipts: whose transaction it was that failed.
 CREATE INDEX intents_by_transaction ON intents (transaction_hash) WHERE transaction_hash IS NOT NULL;
@@ -150,7 +161,22 @@ CREATE INDEX intents_by_end ON intents (deadline) WHERE standing IN ('created', 
 -- Those that a sweep has marked, by when: it may have had another clock or grace than the next.
 CREATE INDEX intents_by_marked_end ON intents (status, deadline) WHERE standing = 'expired';
 -- For receipts: those that operators call succeeded, of which no chain has told anything.
-CREATE INDEX intents_by_claim ON intents (settler, seq) WHERE status = 'succeeded' AND chain_status IS NULL;
+CREATE INDEX intents_by_claim ON intents (generation, settler, seq) WHERE status = 'succeeded' AND chain_status IS NULL;
+
+-- Whom an intent of generation 2 concerns: the users of its operations and its payer of fees, each once.
+CREATE TABLE intent_users (
+  address bytea NOT NULL CHECK (length(address) = 20),
+  seq bigint NOT NULL REFERENCES intents (seq),
+  PRIMARY KEY (address, seq)
+);
+CREATE INDEX intent_users_by_seq ON intent_users (seq);
+
+-- The types of the operations of an intent of generation 2, each once.
+CREATE TABLE intent_ops (
+  op_type bigint NOT NULL,
+  seq bigint NOT NULL REFERENCES intents (seq),
+  PRIMARY KEY (op_type, seq)
+);
 
 -- Numbered from 1 within an intent. `record` is the proposal as it is answered; the columns are what it is made from.
 CREATE TABLE intent_proposals (
@@ -244,86 +270,7 @@ CREATE TABLE audit_entries (
 CREATE INDEX audit_entries_by_subject ON audit_entries (subject, seq);
 CREATE INDEX audit_entries_by_operator ON audit_entries (operator, seq);
 
--- Intents of the second form: with a list of operations. They lie in tables of their own, so that processes of the
--- release before never meet them; the columns that both forms have are those of `intents`, `intent_proposals` and
--- `intent_logs`, with the same meaning. Rows of `intents` and of `intents_2` are numbered from one sequence, so that a
--- listing of both has one order and its cursors fit either.
-CREATE TABLE intents_2 (
-  seq bigint PRIMARY KEY DEFAULT next_seq(),
-  hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
-  settler bytea NOT NULL CHECK (length(settler) = 20),
-  trigger_sig bytea NOT NULL CHECK (length(trigger_sig) = 65),
-  deadline bytea NOT NULL CHECK (length(deadline) = 32),
-  status text NOT NULL,
-  chain_status text,
-  standing text NOT NULL,
-  transaction_hash bytea,
-  dest_transaction_hash bytea,
-  chain_transaction_hash bytea,
-  operation_count bigint NOT NULL,
-  proposal_count bigint NOT NULL DEFAULT 0,
-  log_count bigint NOT NULL DEFAULT 0,
-  version bigint NOT NULL DEFAULT 1,
-  created_at_ms bigint NOT NULL,
-  record text NOT NULL,
-  -- The time of the last change, and the version that the last change brought which was more than a line of the log.
-  changed_at_ms bigint,
-  changed_version bigint,
-  -- The number of the last event about the intent.
-  changed_seq bigint
-);
-CREATE INDEX intents_2_by_settler ON intents_2 (settler, seq);
-CREATE INDEX intents_2_by_settler_and_standing ON intents_2 (settler, standing, seq);
-CREATE INDEX intents_2_by_trigger_sig ON intents_2 (trigger_sig, seq);
-CREATE INDEX intents_2_by_standing ON intents_2 (standing, seq);
-CREATE INDEX intents_2_by_deadline ON intents_2 (deadline, seq);
-CREATE INDEX intents_2_by_creation ON intents_2 (created_at_ms, seq);
-CREATE INDEX intents_2_by_transaction ON intents_2 (transaction_hash) WHERE transaction_hash IS NOT NULL;
-CREATE INDEX intents_2_by_end ON intents_2 (deadline) WHERE standing IN ('created', 'enqueued', 'submitted');
-CREATE INDEX intents_2_by_marked_end ON intents_2 (status, deadline) WHERE standing = 'expired';
-CREATE INDEX intents_2_by_claim ON intents_2 (settler, seq) WHERE status = 'succeeded' AND chain_status IS NULL;
-
--- Whom an intent concerns: the users of its operations and its payer of fees, each once.
-CREATE TABLE intent_users_2 (
-  user_address bytea NOT NULL CHECK (length(user_address) = 20),
-  seq bigint NOT NULL REFERENCES intents_2 (seq),
-  PRIMARY KEY (user_address, seq)
-);
--- The types of an intent's operations, each once.
-CREATE TABLE intent_ops_2 (
-  op bigint NOT NULL,
-  seq bigint NOT NULL REFERENCES intents_2 (seq),
-  PRIMARY KEY (op, seq)
-);
-
-CREATE TABLE intent_proposals_2 (
-  intent_seq bigint NOT NULL REFERENCES intents_2 (seq),
-  n bigint NOT NULL,
-  hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
-  status text NOT NULL,
-  chain_status text,
-  transaction_hash bytea,
-  dest_transaction_hash bytea,
-  chain_transaction_hash bytea,
-  record text NOT NULL,
-  PRIMARY KEY (intent_seq, n)
-);
-CREATE INDEX intent_proposals_2_by_transaction ON intent_proposals_2 (transaction_hash)
-  WHERE transaction_hash IS NOT NULL;
-
-CREATE TABLE intent_logs_2 (
-  intent_seq bigint NOT NULL REFERENCES intents_2 (seq),
-  n bigint NOT NULL,
-  identity bytea NOT NULL CHECK (length(identity) = 32),
-  record text NOT NULL,
-  PRIMARY KEY (intent_seq, n),
-  UNIQUE (intent_seq, identity)
-);
-
--- The users of one intent, for its events.
-CREATE INDEX intent_users_2_by_seq ON intent_users_2 (seq);
-
--- Which intent of the second form holds a nonce: the settlement contract would execute two intents of one nonce, and the
+-- Which intent of generation 2 holds a nonce: the settlement contract would execute two intents of one nonce, and the
 -- owner would pay twice.
 --   deadline   of the intent: the nonce is free once the deadline and the settlement grace have passed; NULL: never,
 --              because the intent has succeeded
@@ -464,8 +411,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION functions_created_event();
 CREATE FUNCTION intents_created_event() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO events (seq, at_ms, kind, subject, owners, origin, settler, facts)
-  SELECT seq, created_at_ms, 4, hash, user_address, config_sig, settler,
-    intent_facts(1, coalesce(chain_status, status), deadline, version, proposal_count, log_count,
+  SELECT seq, created_at_ms, 4, hash, coalesce(user_address, ''), trigger_sig, settler,
+    intent_facts(generation, coalesce(chain_status, status), deadline, version, proposal_count, log_count,
       coalesce(chain_transaction_hash, transaction_hash))
   FROM added;
   RETURN NULL;
@@ -473,28 +420,16 @@ END $$;
 CREATE TRIGGER intents_created_event AFTER INSERT ON intents REFERENCING NEW TABLE AS added
 FOR EACH STATEMENT EXECUTE FUNCTION intents_created_event();
 
-CREATE FUNCTION intents_2_created_event() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, settler, facts)
-  SELECT seq, created_at_ms, 4, hash, '', trigger_sig, settler,
-    intent_facts(2, coalesce(chain_status, status), deadline, version, proposal_count, log_count,
-      coalesce(chain_transaction_hash, transaction_hash))
-  FROM added;
-  RETURN NULL;
-END $$;
-CREATE TRIGGER intents_2_created_event AFTER INSERT ON intents_2 REFERENCING NEW TABLE AS added
-FOR EACH STATEMENT EXECUTE FUNCTION intents_2_created_event();
-
--- The users of an intent are rows that follow its own in the same transaction: its event gets them.
-CREATE FUNCTION intents_2_users_event() RETURNS trigger LANGUAGE plpgsql AS $$
+-- The users of an intent of generation 2 are rows that follow its own in the same transaction: its event gets them.
+CREATE FUNCTION intents_users_event() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE events e SET owners = e.owners || a.users
-  FROM (SELECT seq, string_agg(user_address, ''::bytea ORDER BY user_address) AS users FROM added GROUP BY seq) a
+  FROM (SELECT seq, string_agg(address, ''::bytea ORDER BY address) AS users FROM added GROUP BY seq) a
   WHERE e.seq = a.seq;
   RETURN NULL;
 END $$;
-CREATE TRIGGER intents_2_users_event AFTER INSERT ON intent_users_2 REFERENCING NEW TABLE AS added
-FOR EACH STATEMENT EXECUTE FUNCTION intents_2_users_event();
+CREATE TRIGGER intents_users_event AFTER INSERT ON intent_users REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION intents_users_event();
 
 CREATE FUNCTION number_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -502,8 +437,6 @@ BEGIN
   RETURN NEW;
 END $$;
 CREATE TRIGGER intents_change_number BEFORE UPDATE OF version ON intents
-FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION number_change();
-CREATE TRIGGER intents_2_change_number BEFORE UPDATE OF version ON intents_2
 FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION number_change();
 
 -- An event 6 tells a new line of the log and nothing else.
@@ -519,33 +452,19 @@ BEGIN
     NEW.changed_seq, told_at_ms(NEW.changed_at_ms),
     change_kind(NEW.log_count > OLD.log_count, NEW.changed_version, NEW.version,
       NEW.standing = OLD.standing AND NEW.proposal_count = OLD.proposal_count),
-    NEW.hash, NEW.user_address, NEW.config_sig, NEW.settler,
-    intent_facts(1, coalesce(NEW.chain_status, NEW.status), NEW.deadline, NEW.version, NEW.proposal_count,
+    NEW.hash,
+    coalesce(
+      NEW.user_address,
+      (SELECT string_agg(address, ''::bytea ORDER BY address) FROM intent_users WHERE seq = NEW.seq), ''
+    ),
+    NEW.trigger_sig, NEW.settler,
+    intent_facts(NEW.generation, coalesce(NEW.chain_status, NEW.status), NEW.deadline, NEW.version, NEW.proposal_count,
       NEW.log_count, coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
   );
   RETURN NULL;
 END $$;
 CREATE TRIGGER intents_changed_event AFTER UPDATE OF version ON intents
 FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION intents_changed_event();
-
-CREATE FUNCTION intents_2_changed_event() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO events (seq, at_ms, kind, subject, owners, origin, settler, facts)
-  VALUES (
-    NEW.changed_seq, told_at_ms(NEW.changed_at_ms),
-    change_kind(NEW.log_count > OLD.log_count, NEW.changed_version, NEW.version,
-      NEW.standing = OLD.standing AND NEW.proposal_count = OLD.proposal_count),
-    NEW.hash,
-    (SELECT coalesce(string_agg(user_address, ''::bytea ORDER BY user_address), '')
-      FROM intent_users_2 WHERE seq = NEW.seq),
-    NEW.trigger_sig, NEW.settler,
-    intent_facts(2, coalesce(NEW.chain_status, NEW.status), NEW.deadline, NEW.version, NEW.proposal_count,
-      NEW.log_count, coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
-  );
-  RETURN NULL;
-END $$;
-CREATE TRIGGER intents_2_changed_event AFTER UPDATE OF version ON intents_2
-FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION intents_2_changed_event();
 
 -- Webhooks: receivers to which the change feed is delivered, each with its own cursor.
 --   id              16 random bytes

@@ -93,11 +93,17 @@ CREATE TABLE deactivations (
 -- expired follows from the deadline whenever it is read.
 CREATE TABLE intents (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  -- The form: 1 has one operation, 2 a list of operations.
+  generation INTEGER NOT NULL CHECK (generation IN (1, 2)),
   hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
-  user_address BLOB NOT NULL CHECK (length(user_address) = 20),
   settler BLOB NOT NULL CHECK (length(settler) = 20),
-  config_sig BLOB NOT NULL CHECK (length(config_sig) = 65),
-  op INTEGER NOT NULL,
+  -- Of the trigger: `configSig` of generation 1, `triggerSig` of generation 2.
+  trigger_sig BLOB NOT NULL CHECK (length(trigger_sig) = 65),
+  -- Of generation 1; those of generation 2 are in `intent_users` and `intent_ops`.
+  user_address BLOB CHECK (length(user_address) = 20),
+  op INTEGER,
+  -- Of generation 2.
+  operation_count INTEGER,
   -- Seconds since 1970 as 32 bytes, big-endian: on chain a deadline may be any uint256, and such blobs sort as numbers.
   deadline BLOB NOT NULL CHECK (length(deadline) = 32),
   status TEXT NOT NULL,
@@ -111,23 +117,28 @@ CREATE TABLE intents (
   -- Grows with every change, for the ETag.
   version INTEGER NOT NULL DEFAULT 1,
   created_at_ms INTEGER NOT NULL,
-  -- The members that never change, as JSON.
-  record TEXT NOT NULL,
   -- The time of the last change, and the version that the last change brought which was more than a line of the log.
   changed_at_ms INTEGER,
   changed_version INTEGER,
   -- On PostgreSQL the number of the last event; here it is unused.
-  changed_seq INTEGER
+  changed_seq INTEGER,
+  -- The members that never change, as JSON.
+  record TEXT NOT NULL,
+  CHECK ((user_address IS NOT NULL) = (generation = 1)),
+  CHECK ((op IS NOT NULL) = (generation = 1)),
+  CHECK ((operation_count IS NOT NULL) = (generation = 2))
 ) STRICT;
 -- SQLite ends every index entry with the row's seq, so each of these is also in the order of commits.
-CREATE INDEX intents_by_user ON intents (user_address);
-CREATE INDEX intents_by_user_and_standing ON intents (user_address, standing);
-CREATE INDEX intents_by_settler ON intents (settler);
-CREATE INDEX intents_by_settler_and_standing ON intents (settler, standing);
-CREATE INDEX intents_by_config_sig ON intents (config_sig);
-CREATE INDEX intents_by_standing ON intents (standing);
-CREATE INDEX intents_by_op ON intents (op);
-CREATE INDEX intents_by_deadline ON intents (deadline);
+-- A listing is of one generation, or merges both.
+CREATE INDEX intents_by_generation ON intents (generation);
+CREATE INDEX intents_by_settler ON intents (generation, settler);
+CREATE INDEX intents_by_settler_and_standing ON intents (generation, settler, standing);
+CREATE INDEX intents_by_trigger_sig ON intents (generation, trigger_sig);
+CREATE INDEX intents_by_standing ON intents (generation, standing);
+CREATE INDEX intents_by_deadline ON intents (generation, deadline);
+CREATE INDEX intents_by_user ON intents (user_address) WHERE user_address IS NOT NULL;
+CREATE INDEX intents_by_user_and_standing ON intents (user_address, standing) WHERE user_address IS NOT NULL;
+CREATE INDEX intents_by_op ON intents (op) WHERE op IS NOT NULL;
 CREATE INDEX intents_by_creation ON intents (created_at_ms);
 -- For receipts: whose transaction it was that failed.
 CREATE INDEX intents_by_transaction ON intents (transaction_hash) WHERE transaction_hash IS NOT NULL;
@@ -136,7 +147,22 @@ CREATE INDEX intents_by_end ON intents (standing, deadline) WHERE standing IN ('
 -- Those that a sweep has marked, by when: it may have had another clock or grace than the next.
 CREATE INDEX intents_by_marked_end ON intents (status, deadline) WHERE standing = 'expired';
 -- For receipts: those that operators call succeeded, of which no chain has told anything.
-CREATE INDEX intents_by_claim ON intents (settler) WHERE status = 'succeeded' AND chain_status IS NULL;
+CREATE INDEX intents_by_claim ON intents (generation, settler) WHERE status = 'succeeded' AND chain_status IS NULL;
+
+-- Whom an intent of generation 2 concerns: the users of its operations and its payer of fees, each once.
+CREATE TABLE intent_users (
+  address BLOB NOT NULL CHECK (length(address) = 20),
+  seq INTEGER NOT NULL REFERENCES intents (seq),
+  PRIMARY KEY (address, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX intent_users_by_seq ON intent_users (seq);
+
+-- The types of the operations of an intent of generation 2, each once.
+CREATE TABLE intent_ops (
+  op_type INTEGER NOT NULL,
+  seq INTEGER NOT NULL REFERENCES intents (seq),
+  PRIMARY KEY (op_type, seq)
+) STRICT, WITHOUT ROWID;
 
 -- Numbered from 1 within an intent. `record` is the proposal as it is answered; the columns are what it is made from.
 CREATE TABLE intent_proposals (
@@ -230,98 +256,7 @@ CREATE TABLE audit_entries (
 CREATE INDEX audit_entries_by_subject ON audit_entries (subject);
 CREATE INDEX audit_entries_by_operator ON audit_entries (operator);
 
--- Intents of the second form: with a list of operations. They lie in tables of their own, so that processes of the
--- release before never meet them; the columns that both forms have are those of `intents`, `intent_proposals` and
--- `intent_logs`, with the same meaning. Rows of `intents` and of `intents_2` are numbered from one sequence, so that a
--- listing of both has one order and its cursors fit either.
-CREATE TABLE intents_2 (
-  seq INTEGER PRIMARY KEY AUTOINCREMENT,
-  hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
-  settler BLOB NOT NULL CHECK (length(settler) = 20),
-  trigger_sig BLOB NOT NULL CHECK (length(trigger_sig) = 65),
-  deadline BLOB NOT NULL CHECK (length(deadline) = 32),
-  status TEXT NOT NULL,
-  chain_status TEXT,
-  standing TEXT NOT NULL,
-  transaction_hash BLOB,
-  dest_transaction_hash BLOB,
-  chain_transaction_hash BLOB,
-  operation_count INTEGER NOT NULL,
-  proposal_count INTEGER NOT NULL DEFAULT 0,
-  log_count INTEGER NOT NULL DEFAULT 0,
-  version INTEGER NOT NULL DEFAULT 1,
-  created_at_ms INTEGER NOT NULL,
-  record TEXT NOT NULL,
-  -- The time of the last change, and the version that the last change brought which was more than a line of the log.
-  changed_at_ms INTEGER,
-  changed_version INTEGER,
-  -- On PostgreSQL the number of the last event; here it is unused.
-  changed_seq INTEGER
-) STRICT;
-CREATE INDEX intents_2_by_settler ON intents_2 (settler);
-CREATE INDEX intents_2_by_settler_and_standing ON intents_2 (settler, standing);
-CREATE INDEX intents_2_by_trigger_sig ON intents_2 (trigger_sig);
-CREATE INDEX intents_2_by_standing ON intents_2 (standing);
-CREATE INDEX intents_2_by_deadline ON intents_2 (deadline);
-CREATE INDEX intents_2_by_creation ON intents_2 (created_at_ms);
-CREATE INDEX intents_2_by_transaction ON intents_2 (transaction_hash) WHERE transaction_hash IS NOT NULL;
-CREATE INDEX intents_2_by_end ON intents_2 (standing, deadline) WHERE standing IN ('created', 'enqueued', 'submitted');
-CREATE INDEX intents_2_by_marked_end ON intents_2 (status, deadline) WHERE standing = 'expired';
-CREATE INDEX intents_2_by_claim ON intents_2 (settler) WHERE status = 'succeeded' AND chain_status IS NULL;
-
--- Whom an intent concerns: the users of its operations and its payer of fees, each once.
-CREATE TABLE intent_users_2 (
-  user_address BLOB NOT NULL CHECK (length(user_address) = 20),
-  seq INTEGER NOT NULL REFERENCES intents_2 (seq),
-  PRIMARY KEY (user_address, seq)
-) STRICT, WITHOUT ROWID;
--- The types of an intent's operations, each once.
-CREATE TABLE intent_ops_2 (
-  op INTEGER NOT NULL,
-  seq INTEGER NOT NULL REFERENCES intents_2 (seq),
-  PRIMARY KEY (op, seq)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE intent_proposals_2 (
-  intent_seq INTEGER NOT NULL REFERENCES intents_2 (seq),
-  n INTEGER NOT NULL,
-  hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
-  status TEXT NOT NULL,
-  chain_status TEXT,
-  transaction_hash BLOB,
-  dest_transaction_hash BLOB,
-  chain_transaction_hash BLOB,
-  record TEXT NOT NULL,
-  PRIMARY KEY (intent_seq, n)
-) STRICT;
-CREATE INDEX intent_proposals_2_by_transaction ON intent_proposals_2 (transaction_hash)
-  WHERE transaction_hash IS NOT NULL;
-
-CREATE TABLE intent_logs_2 (
-  intent_seq INTEGER NOT NULL REFERENCES intents_2 (seq),
-  n INTEGER NOT NULL,
-  identity BLOB NOT NULL CHECK (length(identity) = 32),
-  record TEXT NOT NULL,
-  PRIMARY KEY (intent_seq, n),
-  UNIQUE (intent_seq, identity)
-) STRICT;
-
--- SQLite keeps the last number of each table in `sqlite_sequence`. The triggers keep the two numbers equal, whichever
--- release inserts a row.
-INSERT INTO sqlite_sequence (name, seq) SELECT 'intents', 0
-WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'intents');
-INSERT INTO sqlite_sequence (name, seq) SELECT 'intents_2', seq FROM sqlite_sequence WHERE name = 'intents';
-CREATE TRIGGER intents_numbered AFTER INSERT ON intents BEGIN
-  UPDATE sqlite_sequence SET seq = NEW.seq WHERE name = 'intents_2' AND seq < NEW.seq;
-END;
-CREATE TRIGGER intents_2_numbered AFTER INSERT ON intents_2 BEGIN
-  UPDATE sqlite_sequence SET seq = NEW.seq WHERE name = 'intents' AND seq < NEW.seq;
-END;
-
--- The users of one intent, for its events.
-CREATE INDEX intent_users_2_by_seq ON intent_users_2 (seq);
-
--- Which intent of the second form holds a nonce: the settlement contract would execute two intents of one nonce, and the
+-- Which intent of generation 2 holds a nonce: the settlement contract would execute two intents of one nonce, and the
 -- owner would pay twice.
 --   deadline   of the intent: the nonce is free once the deadline and the settlement grace have passed; NULL: never,
 --              because the intent has succeeded
@@ -428,13 +363,20 @@ END;
 CREATE TRIGGER intents_created_event AFTER INSERT ON intents BEGIN
   INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts)
   VALUES (
-    NEW.created_at_ms, 4, NEW.hash, NEW.user_address, NEW.config_sig, NEW.settler,
+    NEW.created_at_ms, 4, NEW.hash, coalesce(NEW.user_address, x''), NEW.trigger_sig, NEW.settler,
     json_object(
-      'generation', 1, 'status', coalesce(NEW.chain_status, NEW.status), 'deadline', ltrim(hex(NEW.deadline), '0'),
-      'version', NEW.version, 'proposals', NEW.proposal_count, 'logs', NEW.log_count,
-      'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
+      'generation', NEW.generation, 'status', coalesce(NEW.chain_status, NEW.status),
+      'deadline', ltrim(hex(NEW.deadline), '0'), 'version', NEW.version, 'proposals', NEW.proposal_count,
+      'logs', NEW.log_count, 'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
     )
   );
+END;
+
+-- The users of an intent of generation 2 are rows that follow its own in the same transaction: its event gets them.
+CREATE TRIGGER intents_user_event AFTER INSERT ON intent_users BEGIN
+  UPDATE events SET owners = CAST(owners || NEW.address AS BLOB)
+  WHERE seq = (SELECT max(seq) FROM events) AND kind = 4
+    AND subject = (SELECT hash FROM intents WHERE seq = NEW.seq);
 END;
 
 -- An event 6 tells a new line of the log and nothing else.
@@ -444,47 +386,16 @@ CREATE TRIGGER intents_changed_event AFTER UPDATE OF version ON intents WHEN NEW
     coalesce(NEW.changed_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
     CASE WHEN NEW.log_count > OLD.log_count AND NEW.changed_version IS NOT NEW.version
       AND NEW.standing = OLD.standing AND NEW.proposal_count = OLD.proposal_count THEN 6 ELSE 5 END,
-    NEW.hash, NEW.user_address, NEW.config_sig, NEW.settler,
-    json_object(
-      'generation', 1, 'status', coalesce(NEW.chain_status, NEW.status), 'deadline', ltrim(hex(NEW.deadline), '0'),
-      'version', NEW.version, 'proposals', NEW.proposal_count, 'logs', NEW.log_count,
-      'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
-    )
-  );
-END;
-
-CREATE TRIGGER intents_2_created_event AFTER INSERT ON intents_2 BEGIN
-  INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts)
-  VALUES (
-    NEW.created_at_ms, 4, NEW.hash, x'', NEW.trigger_sig, NEW.settler,
-    json_object(
-      'generation', 2, 'status', coalesce(NEW.chain_status, NEW.status), 'deadline', ltrim(hex(NEW.deadline), '0'),
-      'version', NEW.version, 'proposals', NEW.proposal_count, 'logs', NEW.log_count,
-      'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
-    )
-  );
-END;
-
--- The users of an intent are rows that follow its own in the same transaction: its event gets them one by one.
-CREATE TRIGGER intents_2_user_event AFTER INSERT ON intent_users_2 BEGIN
-  UPDATE events SET owners = CAST(owners || NEW.user_address AS BLOB)
-  WHERE seq = (SELECT max(seq) FROM events) AND kind = 4
-    AND subject = (SELECT hash FROM intents_2 WHERE seq = NEW.seq);
-END;
-
-CREATE TRIGGER intents_2_changed_event AFTER UPDATE OF version ON intents_2 WHEN NEW.version > OLD.version BEGIN
-  INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts)
-  VALUES (
-    coalesce(NEW.changed_at_ms, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
-    CASE WHEN NEW.log_count > OLD.log_count AND NEW.changed_version IS NOT NEW.version
-      AND NEW.standing = OLD.standing AND NEW.proposal_count = OLD.proposal_count THEN 6 ELSE 5 END,
     NEW.hash,
-    (SELECT CAST(coalesce(group_concat(user_address, ''), '') AS BLOB) FROM intent_users_2 WHERE seq = NEW.seq),
+    coalesce(
+      NEW.user_address,
+      (SELECT CAST(coalesce(group_concat(address, ''), '') AS BLOB) FROM intent_users WHERE seq = NEW.seq)
+    ),
     NEW.trigger_sig, NEW.settler,
     json_object(
-      'generation', 2, 'status', coalesce(NEW.chain_status, NEW.status), 'deadline', ltrim(hex(NEW.deadline), '0'),
-      'version', NEW.version, 'proposals', NEW.proposal_count, 'logs', NEW.log_count,
-      'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
+      'generation', NEW.generation, 'status', coalesce(NEW.chain_status, NEW.status),
+      'deadline', ltrim(hex(NEW.deadline), '0'), 'version', NEW.version, 'proposals', NEW.proposal_count,
+      'logs', NEW.log_count, 'transaction', hex(coalesce(NEW.chain_transaction_hash, NEW.transaction_hash))
     )
   );
 END;
