@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from builders import Wallet
-from muniment.cli.client.drafts import end_ms
+from muniment.cli.client.triggers import end_ms
 from muniment.cli.main import main
 from service import Service
 from using import SAMPLE, Person, draft, intent, operator_key, proposal

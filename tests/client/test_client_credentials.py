@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from typing import Any
 
+import httpcore2
 import httpx2
 import pytest
 
 from muniment.client import AsyncRegistry, Registry, Retry, Unreachable
 from muniment.client.drivers import Blocking
 from muniment.client.steps import Send
+from muniment.client.tls import tls_context
 
 # The line break is what a file has at its end.
 ODD = ["a-secret\n", "a-\x00secret", "a-sécret", "a-secret\r\nx-other: 1", "a-secret "]
+
+
+def test_clients_of_one_process_read_the_certificates_of_the_machine_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[ssl.SSLContext] = []
+
+    def create(**_: Any) -> ssl.SSLContext:
+        made.append(ssl.create_default_context())
+        return made[-1]
+
+    monkeypatch.setattr(httpcore2, "default_ssl_context", create)
+    tls_context.cache_clear()
+    for kind in (Registry, AsyncRegistry, Registry):
+        kind("https://127.0.0.1:9")
+    assert made == [tls_context()]
 
 
 @pytest.mark.parametrize("kind", [Registry, AsyncRegistry])

@@ -8,7 +8,7 @@ import pytest
 
 from log_site import NOW_S, LogSite, SiteEpoch, opened_epoch, trigger_fact
 from muniment.client import Forged, Forked, Late, NotAnnounced, Progress, Rules, Seen
-from muniment.client.flows.log.once import Known
+from muniment.client.flows.log.entries import Known
 from muniment.errors import LogPartNotFound
 from muniment.tlog.entries import CloseFact, LogFact, TakenOverFact, parse_entry
 from muniment.wire import iso_time

@@ -9,7 +9,7 @@ from facades_world import spelled_v1
 
 from log_site import NOW_S, LogSite, opened_epoch, trigger_fact
 from muniment.client import Forged, Progress, Rules, Seen
-from muniment.client.flows.log.once import Known
+from muniment.client.flows.log.entries import Known
 from muniment.forms import decode_record
 from muniment.tlog.entries import CloseFact, DeactivationFact, Fact, FunctionFact
 from muniment.triggers.types import RecordedDeactivation

@@ -15,7 +15,7 @@ from golden import ROOT
 
 from conformance import document
 from muniment.chains.catalogue import load_chains
-from muniment.cli.client.opening import VARIABLES
+from muniment.cli.client.service import VARIABLES
 from muniment.context import Context
 from muniment.http.problems import all_refusals
 from muniment.http.reference_pages import error_page, reference_page

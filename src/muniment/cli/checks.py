@@ -30,14 +30,14 @@ def verify(config: Path | None, url: str | None, remote: str | None, protocol: s
     when something is wrong.
     """
     if remote is not None:
-        from muniment.cli.tlog.remote import verify_remote
+        from muniment.cli.verifying import verify_remote
 
         if config is not None or url is not None or any(flags.values()):
             raise click.UsageError("--remote checks a service: it takes no other place")
         verify_remote(remote, protocol)
         return
     if url is not None:
-        from muniment.cli.client.checking import verify_service
+        from muniment.cli.verifying import verify_service
 
         if config is not None or any(flags.values()):
             raise click.UsageError("--url checks a service: it takes no option of stored data")

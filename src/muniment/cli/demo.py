@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from muniment.cli import output
-from muniment.cli.client.failing import failures
+from muniment.cli.client.service import failures
 from muniment.cli.options import chains_option, common_options, settings_of
 
 if TYPE_CHECKING:

@@ -8,25 +8,41 @@ from pathlib import Path
 from typing import Final
 
 import click
+from click.shell_completion import get_completion_class
 
 from muniment.cli.backup import backup, restore
 from muniment.cli.blocks import blocks, pins
 from muniment.cli.chains import chains
 from muniment.cli.checks import doctor, ping, verify
 from muniment.cli.client.account import api_key, balances, login, logout, profiles, whoami
-from muniment.cli.client.completing import completion
 from muniment.cli.client.functions import deploy, functions
 from muniment.cli.client.triggers import triggers
 from muniment.cli.database import database, epoch
 from muniment.cli.demo import demo
-from muniment.cli.following.events import events
-from muniment.cli.following.webhooks import webhooks
+from muniment.cli.events import events
 from muniment.cli.intents import intents
 from muniment.cli.operators import operators
 from muniment.cli.secrets import secrets
 from muniment.cli.serve import migrate, serve, show_config
 from muniment.cli.tlog import tlog
 from muniment.cli.users import users
+from muniment.cli.webhooks import webhooks
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    r"""Print the completion of commands for a shell; it needs no network.
+
+    \b
+    bash: eval "$(muniment completion bash)" in ~/.bashrc
+    zsh:  eval "$(muniment completion zsh)" in ~/.zshrc
+    fish: muniment completion fish > ~/.config/fish/completions/muniment.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - the choices are the names of click's classes
+    click.echo(kind(context.find_root().command, {}, "muniment", "_MUNIMENT_COMPLETE").source())
 
 
 class _Sections(click.Group):

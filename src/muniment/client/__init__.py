@@ -1,4 +1,7 @@
-"""A client of a registry that trusts no registry: it checks signatures, CIDs and hashes by itself."""
+"""A client that verifies the signatures, CIDs and hashes of a registry instead of trusting it.
+
+The names in this module are the public API. Its submodules are internal, and may change in any release.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from muniment.client.failures import (
 )
 from muniment.client.flows.following import Event as Event
 from muniment.client.flows.functions import Bundle as Bundle
-from muniment.client.flows.log.comparing import Forked as Forked, Late as Late
+from muniment.client.flows.log.checkpoints import Forked as Forked, Late as Late
 from muniment.client.flows.log.following import (
     NotAnnounced as NotAnnounced,
     Progress as Progress,

@@ -19,6 +19,7 @@ from muniment.client.flows.log import following as log_following, parts, proving
 from muniment.client.flows.session import checked_url, session_of, without_none
 from muniment.client.profiles import Profiles
 from muniment.client.retrying import Retry
+from muniment.client.tls import tls_context
 from muniment.client.writer import Writer  # async only
 from muniment.tlog.tiles import WIDTH
 
@@ -365,13 +366,14 @@ class AsyncRegistry:
         http: httpx2.AsyncClient | None = None,
     ) -> None:
         """Connections open with the first call. Raises `ValueError` for a malformed URL."""
-        self._owned = httpx2.AsyncClient(timeout=timeout_s) if http is None else None
+        client = httpx2.AsyncClient(timeout=timeout_s, verify=tls_context()) if http is None else http
+        self._owned = client if http is None else None
         checked = checked_url(url)
         session = session_of(
             checked, signer=signer, api_key=api_key, operator_key=operator_key, token=token, address=address,
             protocol=protocol, chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
         )  # fmt: skip
-        driver = Awaiting(checked, http or self._owned or httpx2.AsyncClient(), signer, progress)
+        driver = Awaiting(checked, client, signer, progress)
         self._driver = driver
         self._session = session
         self.functions = AsyncFunctions(driver, session)

@@ -15,6 +15,7 @@ from muniment.client.flows.log import following as log_following, parts, proving
 from muniment.client.flows.session import checked_url, session_of, without_none
 from muniment.client.profiles import Profiles
 from muniment.client.retrying import Retry
+from muniment.client.tls import tls_context
 from muniment.tlog.tiles import WIDTH
 
 if TYPE_CHECKING:
@@ -357,13 +358,14 @@ class Registry:
         http: httpx2.Client | None = None,
     ) -> None:
         """Connections open with the first call. Raises `ValueError` for a malformed URL."""
-        self._owned = httpx2.Client(timeout=timeout_s) if http is None else None
+        client = httpx2.Client(timeout=timeout_s, verify=tls_context()) if http is None else http
+        self._owned = client if http is None else None
         checked = checked_url(url)
         session = session_of(
             checked, signer=signer, api_key=api_key, operator_key=operator_key, token=token, address=address,
             protocol=protocol, chains=chains or {}, verify=verify, timeout_s=timeout_s, retry=retry or Retry(),
         )  # fmt: skip
-        driver = Blocking(checked, http or self._owned or httpx2.Client(), signer, progress)
+        driver = Blocking(checked, client, signer, progress)
         self._driver = driver
         self._session = session
         self.functions = Functions(driver, session)

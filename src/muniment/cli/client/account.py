@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from muniment.cli.client.failing import NeedsLoginError, failures
-from muniment.cli.client.opening import connected, opened, place_of, service_options, signer_of_place
+from muniment.cli.client.service import (
+    NeedsLoginError,
+    connected,
+    failures,
+    opened,
+    place_of,
+    service_options,
+    signer_of_place,
+)
 from muniment.cli.client.showing import (
     Column,
     is_for_programs,
@@ -20,6 +29,7 @@ from muniment.cli.client.showing import (
     show_one,
 )
 from muniment.cli.output import printable
+from muniment.durable import make_directory, whole_file
 
 if TYPE_CHECKING:
     from muniment.client import Balance
@@ -35,7 +45,6 @@ def login(*, mimic_profile: str | None, lifetime: int | None, **flags: Any) -> N
     The profile (--profile, or `default`) keeps URL, address and wallet. The token and the API key go to a file that
     only you can read. With a key in MUNIMENT_PRIVATE_KEY no credential is stored: the key is enough.
     """
-    from muniment.cli.client import mimic
     from muniment.client.profiles import Profiles
 
     with failures():
@@ -51,7 +60,7 @@ def login(*, mimic_profile: str | None, lifetime: int | None, **flags: Any) -> N
         if keeps:
             profiles.keep(profile, token=token, apiKey=api_key)
         if mimic_profile is not None:
-            note(f"The API key is now in {mimic.store(mimic_profile, api_key)}.")
+            note(f"The API key is now in {_store_for_mimic(mimic_profile, api_key)}.")
     note(f"{signer.address} is logged in at {profile.url} (profile {place.name})")
 
 
@@ -171,3 +180,30 @@ def _worth(balance: Balance) -> str:
     if not balance.price:
         return "unknown"
     return f"{Decimal(balance.balance).scaleb(-balance.decimals) * Decimal(str(balance.price)):.2f}"
+
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def _store_for_mimic(profile: str, api_key: str) -> Path:
+    """Put an API key under `profile` into ~/.mimic/credentials; other profiles stay. The result is the file.
+
+    Raises `ValueError` for a name that the file cannot hold.
+    """
+    if _NAME.fullmatch(profile) is None:
+        raise ValueError("the name of a profile of mimic has letters, digits, dots, - and _")
+    path = Path.home() / ".mimic" / "credentials"
+    make_directory(path.parent)
+    kept: list[str] = []
+    is_ours = False
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+        if line.strip().startswith("["):
+            is_ours = line.strip() == f"[{profile}]"
+        if not is_ours:
+            kept.append(line)
+    while kept and not kept[-1].strip():
+        kept.pop()
+    kept += ["", f"[{profile}]", f"api_key={api_key}", ""] if kept else [f"[{profile}]", f"api_key={api_key}", ""]
+    with whole_file(path, is_private=True) as file:
+        file.write("\n".join(kept).encode())
+    return path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muniment.cli.client.opening import opened, service_options
+from muniment.cli.client.service import opened, service_options
 from muniment.cli.client.showing import Column, ago, note, shape_options, show_all, show_one, transfers
 
 if TYPE_CHECKING:

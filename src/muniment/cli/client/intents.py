@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from muniment.cli.client.following import follow_options, followed
-from muniment.cli.client.opening import opened, place_of, service_options
+from muniment.cli.client.service import follow_options, followed, opened, place_of, service_options
 from muniment.cli.client.showing import Column, ago, note, relative, shape_options, short, show_all, show_one
 from muniment.cli.output import counted
 
 if TYPE_CHECKING:
+    from muniment.client import Registry
     from muniment.intents.types import AnyIntent, AnyNewIntent, AnyNewProposal
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _FILE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -85,8 +88,6 @@ def download_intents(file: Path, **flags: Any) -> None:
 
     Every hash is computed again. An interrupted download continues where it stopped; a later one adds the new intents.
     """
-    from muniment.cli.client.mirror import Mirror
-
     with opened(flags) as registry:
         mirror = Mirror(file, place_of(flags).profile.url)
         count = mirror.add(registry, note if sys.stderr.isatty() else lambda _text: None)
@@ -202,3 +203,50 @@ def _members(intent: AnyIntent) -> dict[str, str]:
         "recorded": f"{ago(intent.created_at)} {_CLAIMED}", "proposals": proposals or "none",
         "log": "\n".join(f"{each.created_at} {each.level}: {each.data}" for each in intent.logs) or "none",
     }  # fmt: skip
+
+
+# A listing has the newest fifty proposals and logs of an intent; the rest is read with the intent itself.
+_LISTED_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """The file, and beside it a checkpoint with the cursor and the length up to which the file is whole."""
+
+    file: Path
+    url: str
+
+    def add(self, registry: Registry, say: Callable[[str], None]) -> int:
+        """Add the intents after the checkpoint; returns their number. Raises `ValueError` for another service."""
+        from muniment.client import Checkpoint
+        from muniment.wire import encode
+
+        checkpoint = Checkpoint(self.file.with_name(f"{self.file.name}.position"), url=self.url)
+        length_text, _, after = (checkpoint.read() or "0:").partition(":")
+        if not length_text.isdigit():
+            raise ValueError(f"{self.file} has a damaged position file: remove both to start over")
+        length, count = int(length_text), 0
+        with self.file.open("r+b" if self.file.exists() else "w+b") as file:
+            if file.seek(0, os.SEEK_END) < length:
+                raise ValueError(f"{self.file} is shorter than its position file says: remove both to start over")
+            file.truncate(length)
+            file.seek(length)
+            for page in registry.intents.list().pages(after or None):
+                for intent in page:
+                    file.write(encode(_whole(registry, intent)) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+                count += len(page)
+                if page.cursor is not None:
+                    checkpoint.write(f"{file.tell()}:{page.cursor}")
+                say(counted(count, "intent"))
+        return count
+
+
+def _whole(registry: Registry, intent: AnyIntent) -> AnyIntent:
+    from msgspec.structs import replace
+
+    is_cut = len(intent.proposals) >= _LISTED_MAX or len(intent.logs) >= _LISTED_MAX
+    whole = registry.intents.get(intent.hash) if is_cut else intent
+    # `expired` follows from the deadline; it is never recorded.
+    return replace(whole, status="created") if whole.status == "expired" else whole

@@ -10,6 +10,7 @@ import httpx2
 
 from muniment.client.failures import CannotSign
 from muniment.client.signers import with_domain_type
+from muniment.client.tls import tls_context
 from muniment.deadlines import Connections
 from muniment.errors import InvalidAddress, InvalidJson
 from muniment.evm.address import Address
@@ -70,7 +71,7 @@ class RpcSigner:
         try:
             with (
                 exchange.watched(),
-                httpx2.Client(timeout=self._seconds_max) as http,
+                httpx2.Client(timeout=self._seconds_max, verify=tls_context()) as http,
                 http.stream("POST", self._url, json=body, extensions=extensions) as response,
             ):
                 exchange.begin(response.extensions)

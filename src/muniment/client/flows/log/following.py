@@ -11,18 +11,22 @@ import msgspec
 
 from muniment.client.failures import Forged
 from muniment.client.flows.log import parts
-from muniment.client.flows.log.comparing import Late, Signed, check_policy, compare, opened, origin_of
-from muniment.client.flows.log.entering import Entries, OnEntry
-from muniment.client.flows.log.once import Duplicates, Known
-from muniment.client.flows.log.succession import (
+from muniment.client.flows.log.checkpoints import (
     Epoch,
+    Late,
     NotAnnounced,
+    Signed,
     announces,
     check_beginning,
+    check_policy,
     check_succession,
+    compare,
     end_of,
+    opened,
+    origin_of,
 )
-from muniment.client.flows.log.tiles import Tiles
+from muniment.client.flows.log.entries import Duplicates, Entries, Known, OnEntry
+from muniment.client.flows.log.parts import Tiles
 from muniment.errors import LogPartNotFound
 from muniment.tlog.checkpoints import open_checkpoint
 from muniment.tlog.entries import NO_EPOCH, CloseFact, previous_epoch

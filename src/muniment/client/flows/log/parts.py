@@ -1,22 +1,37 @@
-"""Parts of a log as a registry serves them: unproved, but checked for form and length."""
+"""Parts of a log as a registry serves them, checked for form and length; `Tiles` proves them by a signed root."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self
 
 from muniment.client.failures import Forged
 from muniment.client.steps import Flow, Send
 from muniment.tlog.fields import HASH_BYTES
 from muniment.tlog.keys import VerifierKey, parse_verifier_key
 from muniment.tlog.notes import Note, parse_note
-from muniment.tlog.tiles import ENTRIES, Tile, split_entries, unpacked
+from muniment.tlog.tiles import (
+    ENTRIES,
+    WIDTH,
+    Tile,
+    full_tile_hash,
+    hashes_from,
+    split_entries,
+    tiles_for,
+    unpacked,
+    width_at,
+)
+from muniment.tlog.tree import Range, leaf_hash, nodes_of, root_hash
 from muniment.tlog.types import LogEpoch, LogShown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from muniment.client.flows.session import Session
+    from muniment.client.steps import Flow
+    from muniment.tlog.checkpoints import Checkpoint
+
 
 _PREFIX: Final = re.compile(r"log/[1-9][0-9]{0,8}", re.ASCII)
 # A log under a random name begins another epoch whenever it is restored.
@@ -74,3 +89,50 @@ def bundle(session: Session, prefix: str, n: int, width: int) -> Flow[Sequence[b
         return split_entries(unpacked(reply.content) if is_packed else reply.content, width)
     except ValueError as error:
         raise Forged(f"tile {wanted.path} is malformed: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The tiles of one tree, from the root down.
+
+    The root proves the tiles that are not full (`edge`, by level and number), and each full tile is proved by its hash
+    in the tile above. `full` keeps the last full tile of each level, with its number.
+    """
+
+    session: Session
+    prefix: str
+    checkpoint: Checkpoint
+    edge: dict[tuple[int, int], bytes] = field(default_factory=dict[tuple[int, int], bytes])
+    full: dict[int, tuple[int, bytes]] = field(default_factory=dict[int, tuple[int, bytes]])
+
+    @classmethod
+    def below(cls, session: Session, prefix: str, checkpoint: Checkpoint) -> Flow[Self]:
+        """The tiles below a signed root. Raises `Forged` where the registry has those of another tree."""
+        found = cls(session, prefix, checkpoint)
+        for each in tiles_for(nodes_of([Range(0, checkpoint.size)]), checkpoint.size):
+            found.edge[each.level, each.n] = yield from tile(session, prefix, each)
+        root = root_hash(checkpoint.size, hashes_from(lambda level, n: found.edge[level, n]))
+        if root != checkpoint.root:
+            raise Forged(f"the {checkpoint.size} entries of the log make another tree than its checkpoint says")
+        return found
+
+    def entries(self, n: int) -> Flow[Sequence[bytes]]:
+        """The entries of bundle `n`. Raises `Forged` for entries that are not those of the tree."""
+        hashes = yield from self._tile(0, n)
+        found = yield from bundle(self.session, self.prefix, n, width_at(0, n, self.checkpoint.size))
+        if b"".join(map(leaf_hash, found)) != hashes:
+            raise Forged(f"the entries of bundle {n} have other hashes than tile 0/{n}")
+        return found
+
+    def _tile(self, level: int, n: int) -> Flow[bytes]:
+        if (level, n) in self.edge:
+            return self.edge[level, n]
+        if level in self.full and self.full[level][0] == n:
+            return self.full[level][1]
+        above = yield from self._tile(level + 1, n // WIDTH)
+        data = yield from tile(self.session, self.prefix, Tile(level, n))
+        at = n % WIDTH * HASH_BYTES
+        if full_tile_hash(data) != above[at : at + HASH_BYTES]:
+            raise Forged(f"tile {level}/{n} does not belong to the tree")
+        self.full[level] = (n, data)
+        return data

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from muniment.client.failures import Forged
 from muniment.client.flows import functions
 from muniment.client.flows.log import parts
-from muniment.client.flows.log.comparing import origin_of
-from muniment.client.flows.log.once import key_of, name_of
+from muniment.client.flows.log.checkpoints import origin_of
+from muniment.client.flows.log.entries import key_of, name_of
 from muniment.client.flows.session import target
 from muniment.client.steps import Flow, Send
 from muniment.errors import FunctionNotFound, NothingDeactivated, Refusal, TriggerNotFound

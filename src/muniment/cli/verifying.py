@@ -1,21 +1,73 @@
-"""`muniment verify --remote`: what a registry lists is what its log has, and the other way round."""
+"""`muniment verify` with --url and --remote: check everything that a service shows, also against its log."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muniment.cli import output
-from muniment.cli.client.failing import failures
+from muniment.cli.client.service import FORGED, failures, opened
 from muniment.cli.output import printable
-from muniment.cli.tlog.verifying import FORKED, follow_or_exit, rules_of, verified_text
+from muniment.cli.tlog import FORKED, follow_or_exit, rules_of, verified_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from muniment.cli.tlog.ledger import Ledger
-    from muniment.client import Progress, Registry
+    from muniment.cli.log_tables import Ledger
+    from muniment.client import Forged, Page, Progress, Registry
     from muniment.functions.types import Function
     from muniment.triggers.types import Trigger
+
+
+def verify_service(flags: dict[str, Any]) -> None:
+    """Read every function, trigger and intent of a service and check each. The status is 0 if all is well, 5 if not."""
+    wrong = 0
+    with opened({**flags, "no_verify": False}) as registry:
+        checks = {
+            "functions": _functions(registry),
+            "triggers": _listed(lambda on_forged: registry.triggers.list(on_forged=on_forged).pages()),
+            "intents": _listed(lambda on_forged: registry.intents.list(on_forged=on_forged).pages()),
+        }
+        for name, results in checks.items():
+            count = 0
+            for forged in results:
+                count += 1
+                if forged is not None:
+                    wrong += 1
+                    output.print_text(printable(str(forged)))
+            output.print_text(f"{name}: {count} checked")
+    if wrong:
+        output.print_text(f"{wrong} wrong")
+        raise SystemExit(FORGED)
+    output.print_text(
+        "everything matches its signatures and hashes; completeness cannot be verified without the transparency log"
+    )
+
+
+def _functions(registry: Registry) -> Iterator[Forged | None]:
+    from muniment.client import Forged
+    from muniment.errors import Absent, InvalidCid
+
+    for function in registry.functions.list():
+        try:
+            is_as_listed = registry.functions.get(function.cid) == function
+        except Forged as forged:
+            yield forged
+        except (Absent, InvalidCid) as refusal:  # invalid: a CID that no function has
+            if not refusal.code:  # not by a registry
+                raise
+            yield Forged(f"function {function.cid} is listed, but the service lacks it: {refusal.detail}")
+        else:
+            yield None if is_as_listed else Forged(f"function {function.cid} differs from its listing")
+
+
+def _listed(pages_of: Callable[[Callable[[Forged], None]], Iterator[Page[Any]]]) -> Iterator[Forged | None]:
+    """A result for each record of a listing, which `pages_of` reads with a callback for forged records."""
+    wrong: list[Forged] = []
+    for page in pages_of(wrong.append):
+        yield from (None for _ in page)
+        yield from wrong
+        wrong.clear()
+    yield from wrong  # of pages where every record was forged
 
 
 def verify_remote(url: str, protocol: str | None) -> None:
@@ -25,8 +77,7 @@ def verify_remote(url: str, protocol: str | None) -> None:
     """
     from dataclasses import replace
 
-    from muniment.cli.tlog.known import known_records
-    from muniment.cli.tlog.ledger import Ledger
+    from muniment.cli.log_tables import Ledger, known_records
     from muniment.client import Registry
 
     wrong = 0

@@ -6,17 +6,48 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from muniment.cli import output
-from muniment.cli.following.filters import filter_options, take_filters
 from muniment.cli.options import common_options, json_option, settings_of
 from muniment.cli.output import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+
+F = TypeVar("F", bound="Callable[..., Any]")
+# Options, the parameters of GET /events that they stand for, and what they choose.
+_FILTERS: Final = {
+    "--type": ("types", "events of this type, like trigger.created"),
+    "--owner": ("owner", "events about this signer, creator or user"),
+    "--signer": ("signer", "trigger events of this signer"),
+    "--function": ("functionCid", "events about the function with this CID"),
+    "--user": ("user", "intent events of this user"),
+    "--config-sig": ("configSig", "intent events of this trigger"),
+    "--settler": ("settler", "intent events of this settlement contract"),
+}
+
+
+def filter_options(command: F) -> F:
+    """Add the options to a command; `take_filters` reads them from its keyword arguments."""
+    for option, (parameter, chosen) in reversed(_FILTERS.items()):
+        text = f"Only {chosen}; can be repeated."
+        command = click.option(option, _argument(parameter), multiple=True, help=text)(command)
+    return command
+
+
+def take_filters(flags: dict[str, Any]) -> dict[str, list[str]]:
+    """The values that were given for parameters of GET /events, which are removed from `flags`."""
+    found = {parameter: list(flags.pop(_argument(parameter))) for parameter, _ in _FILTERS.values()}
+    return {parameter: values for parameter, values in found.items() if values}
+
+
+def _argument(parameter: str) -> str:
+    return f"only_{parameter.lower()}"
+
 
 _COLORS: Final = {"created": "green", "deactivated": "red", "changed": "yellow", "logged": "blue"}
 # Signatures and hashes begin like this and go on; the rest is in the JSON.

@@ -1,0 +1,332 @@
+"""`muniment tlog`: commands for the operator of the log, and for everybody who follows one."""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from muniment.cli import output
+from muniment.cli.client.service import failures
+from muniment.cli.options import common_options, in_registry, json_option
+from muniment.cli.output import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from muniment.client import Forked, Progress, Registry, Rules, Seen
+    from muniment.tlog.entries import DeactivationFact
+    from muniment.tlog.notes import Note
+    from muniment.tlog.sequencing.store import Epoch
+
+
+@click.group()
+def tlog() -> None:
+    """The transparency log: follow it, or run it."""
+
+
+@tlog.command("status")
+@common_options
+@json_option
+def show_status(config: Path | None, *, as_json: bool, **flags: object) -> None:
+    """Print the epochs of the log, its backlog, and the state of this host. It changes nothing."""
+    from muniment.tlog.operating.status import look, shown
+
+    with output.errors_on_one_line():
+        state = in_registry(config, flags, look)
+    if as_json:
+        output.print_json(shown(state))
+    else:
+        output.print_text(str(state))
+
+
+@tlog.command("freeze")
+@common_options
+def freeze_log(config: Path | None, **flags: object) -> None:
+    """Stop the log: nothing is added and nothing is signed until `muniment tlog resume`.
+
+    The service keeps running, and its records wait for the log. Do this before the database moves.
+    """
+    from muniment.tlog.operating.standing import freeze
+
+    with output.errors_on_one_line():
+        _print_epoch(in_registry(config, flags, freeze))
+
+
+@tlog.command("resume")
+@common_options
+@click.option(
+    "--seen", multiple=True, type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
+    help="A file with a published checkpoint of this log; can be repeated.",
+)  # fmt: skip
+@click.option(
+    "--nothing-published-since", "is_nothing_published", is_flag=True,
+    help="No checkpoint was published that this database lacks. If that is wrong, the log forks.",
+)  # fmt: skip
+def resume_log(config: Path | None, seen: tuple[Path, ...], *, is_nothing_published: bool, **flags: object) -> None:
+    """Resume a frozen or halted log, here.
+
+    It first checks the whole stored tree, and that it begins with every checkpoint that is known. Where it does not,
+    it refuses: `muniment tlog begin` then begins another epoch.
+    """
+    from muniment.tlog.operating.standing import resume
+
+    with output.errors_on_one_line():
+        notes = [_bytes_of(path) for path in seen]
+        work = partial(resume, seen=notes, is_nothing_published=is_nothing_published)
+        _print_epoch(in_registry(config, flags, work))
+
+
+@tlog.command("begin")
+@common_options
+def begin_epoch(config: Path | None, **flags: object) -> None:
+    """Begin another epoch of the log, after a loss.
+
+    It has another origin. Its first entry names the last tree that this host knows to be signed, so everybody sees what
+    is missing. Followers must accept it.
+    """
+    from muniment.tlog.operating.succession import begin
+
+    with output.errors_on_one_line():
+        _print_epoch(in_registry(config, flags, begin))
+
+
+@tlog.command("rotate")
+@common_options
+def rotate_key(config: Path | None, **flags: object) -> None:
+    """Replace the key of the log.
+
+    The epoch ends with an entry that names the next key, and the next epoch begins with a new secret. On SQLite it is
+    in the file `tlog-key` afterwards; elsewhere it is that of MUNIMENT_TLOG_KEY_NEXT, which the services then need as
+    MUNIMENT_TLOG_KEY. The command can be repeated after an interruption.
+    """
+    from muniment.tlog.operating.succession import rotate
+
+    with output.errors_on_one_line():
+        _print_epoch(in_registry(config, flags, rotate))
+
+
+def _print_epoch(epoch: Epoch) -> None:
+    output.print_text(f"{epoch.origin} is {epoch.state}, with {output.counted(epoch.size, 'entry')}\n{epoch.vkey}")
+
+
+FORKED: Final = 1
+UNAVAILABLE: Final = 2
+NOT_ANNOUNCED: Final = 3
+# A checkpoint with the signatures of many witnesses; a policy file has as many bytes at most.
+FILE_BYTES_MAX: Final = 1_000_000
+_EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+@tlog.command("verify")
+@click.argument("url")
+@click.option("--state", type=click.Path(path_type=Path, dir_okay=False), help="File that keeps what was seen.")
+@click.option("--policy", type=_EXISTING, help="tlog-policy file: the witnesses that must have signed.")
+@click.option("--against", multiple=True, type=_EXISTING, help="A checkpoint that others have seen; can be repeated.")
+@click.option("--accept", is_flag=True, help="Follow a new log that the previous one does not announce.")
+def verify_log(url: str, state: Path | None, policy: Path | None, against: tuple[Path, ...], *, accept: bool) -> None:
+    """Verify that the log of the registry at URL only grows, and that nothing in it is dated back.
+
+    The first time it trusts the keys of the log, and reads all of it. With --state it keeps the last checkpoint, and
+    in FILE.known the records that the log has; the next time it checks that the log continues from there, and has no
+    second entry of a record. Status 0: all is well; 1: the log has signed what it must not, and the proof is written to
+    files; 2: the log cannot be verified now; 3: another log that is not announced.
+    """
+    from dataclasses import replace
+
+    from muniment.cli.log_tables import known_records
+
+    try:
+        seen = read_seen(state)
+        rules = rules_of(policy, against, accepts=accept)
+        # The file may be ahead of the state, which is written after it: what is in it twice is the same entry.
+        with known_records(state and state.with_name(f"{state.name}.known")) as known:
+            progress = _followed(url, seen, replace(rules, known=known))
+    except (ValueError, OSError) as error:
+        raise click.UsageError(printable(str(error))) from error
+    if state is not None:
+        write_seen(state, progress.seen)
+    output.print_text(verified_text(progress, is_first=seen is None))
+    if state is None:
+        output.print_warning("nothing was saved: with --state FILE the next run checks that the log continues")
+    for fault in progress.faults:
+        output.print_text(f"WRONG {printable(fault)}")
+    if progress.faults:
+        raise SystemExit(FORKED)
+
+
+def _followed(url: str, seen: Seen | None, rules: Rules) -> Progress:
+    from muniment.client import Registry
+
+    with Registry(url) as registry:
+        return follow_or_exit(registry, seen, rules)
+
+
+def follow_or_exit(registry: Registry, seen: Seen | None, rules: Rules) -> Progress:
+    """Follow the log; what it does wrong ends the command with its status."""
+    from muniment.client import Forged, Forked, Late, NotAnnounced, Unreachable
+    from muniment.errors import Refusal
+
+    try:
+        return registry.log.follow(seen, rules)
+    except Forked as fork:
+        output.print_text(f"WRONG {printable(str(fork))}")
+        for path in keep_fork(fork):
+            output.print_text(f"proof: {path}")
+        raise SystemExit(FORKED) from None
+    except NotAnnounced as error:
+        output.print_text(f"{printable(str(error))}\nIf the operator has explained the change, accept it with --accept")
+        raise SystemExit(NOT_ANNOUNCED) from None
+    except (Late, Unreachable, Forged, Refusal) as error:
+        kind = "FORGED: " if isinstance(error, Forged) else ""
+        output.print_text(f"not verified: {kind}{printable(str(error))}")
+        raise SystemExit(UNAVAILABLE) from None
+
+
+def rules_of(policy: Path | None, against: tuple[Path, ...], *, accepts: bool) -> Rules:
+    """The rules that the options say, for the time of now. Raises `ValueError` and `OSError`."""
+    from muniment.client import Rules
+    from muniment.tlog.policy import parse_policy
+
+    parsed = parse_policy(_bytes_of(policy)) if policy else None
+    return Rules(int(time.time()), parsed, [_note(path) for path in against], accepts)
+
+
+def _note(path: Path) -> Note:
+    from muniment.tlog.notes import parse_note
+
+    try:
+        return parse_note(_bytes_of(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a checkpoint: {error}") from None
+
+
+def _bytes_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(FILE_BYTES_MAX)
+
+
+def read_seen(path: Path | None) -> Seen | None:
+    """The state in the file; None without a file. Raises `ValueError`."""
+    import msgspec
+
+    from muniment.client import Seen
+
+    if path is None or not path.exists():
+        return None
+    try:
+        return msgspec.json.decode(_bytes_of(path), type=Seen)
+    except msgspec.DecodeError:
+        raise ValueError(f"{path} is not a file of this command") from None
+
+
+def write_seen(path: Path, seen: Seen) -> None:
+    """Keep what was seen. Raises `OSError`."""
+    import msgspec
+
+    from muniment.durable import whole_file
+
+    with whole_file(path) as file:
+        file.write(msgspec.json.encode(seen) + b"\n")
+
+
+def keep_fork(fork: Forked) -> list[Path]:
+    """Write the two notes that prove a fork to files in this directory, named by their hashes."""
+    import hashlib
+
+    from muniment.durable import whole_file
+
+    digests = [hashlib.sha256(each.note.text.encode()).hexdigest() for each in (fork.one, fork.other)]
+    paths = [Path(f"fork-{digest[:16]}.note") for digest in digests]
+    for path, each in zip(paths, (fork.one, fork.other), strict=True):
+        with whole_file(path) as file:
+            file.write(each.note.data)
+    return paths
+
+
+def verified_text(progress: Progress, *, is_first: bool) -> str:
+    """What was verified, as text."""
+    from muniment.wire import iso_time
+
+    when, size = iso_time(progress.signed_at_s * 1000), output.counted(progress.size, "entry")
+    first = "\nits keys are now trusted:\n" + "\n".join(progress.seen.vkeys) if is_first else ""
+    return printable(
+        f"{progress.seen.origin}: {size}, signed at {when}, {progress.new_entries} of them new and verified{first}",
+        keeps="\n",
+    )
+
+
+_PARTIAL = re.compile(r"([0-9]{3})\.p")
+
+
+@tlog.command("replay")
+@click.argument("source", metavar="DIR|URL")
+@click.option("--to", "target", required=True, metavar="URL", help="The registry that gets them.")
+def replay_log(source: str, target: str) -> None:
+    """Post the deactivations of a log to the registry at --to.
+
+    The log is that of the registry at URL, or a mirror of its files in DIR. A deactivation is signed by the owner of
+    its triggers, so it needs no trust, and one that is recorded already changes nothing. The status is 1 if the
+    registry refused one.
+    """
+    from muniment.client import Registry
+    from muniment.errors import Refusal, TriggerNotFound
+
+    posted = unknown = refused = 0
+    # The target checks the signatures of owners, under a protocol name that is not known here.
+    with failures(), Registry(target, verify=False) as registry:
+        for fact in _deactivations(source):
+            try:
+                registry.triggers.post_deactivation(fact.trigger_sigs, fact.signature)
+                posted += 1
+            except TriggerNotFound:
+                unknown += 1
+            except Refusal as refusal:
+                refused += 1
+                output.print_text(f"{fact.signature}: {refusal.code or printable(refusal.detail)}")
+    output.print_text(
+        f"{output.counted(posted, 'deactivation')} posted, {unknown} of unknown triggers, {refused} refused"
+    )
+    raise SystemExit(int(refused > 0))
+
+
+def _deactivations(source: str) -> Iterator[DeactivationFact]:
+    from muniment.tlog.entries import DeactivationFact, parse_entry
+
+    entries = _served(source) if source.startswith(("http://", "https://")) else _mirrored(Path(source))
+    for data in entries:
+        try:
+            fact = parse_entry(data)
+        except ValueError:
+            continue
+        if isinstance(fact, DeactivationFact):
+            yield fact
+
+
+def _served(url: str) -> Iterator[bytes]:
+    """The entries of all epochs, the oldest first, as they are served."""
+    from muniment.client import Registry
+
+    with Registry(url) as registry:
+        for bundle in registry.log.bundles():
+            yield from bundle
+
+
+def _mirrored(directory: Path) -> Iterator[bytes]:
+    """The entries in the bundles under `directory`, which has files named as the paths of tiles are."""
+    from muniment.tlog.tiles import BUNDLE_BYTES_MAX, WIDTH, split_entries, unpacked
+
+    if not (folders := sorted(directory.rglob("tile/entries"))):
+        raise ValueError(f"there is no mirror of a log in {directory}: no folder tile/entries")
+    for path in sorted(each for folder in folders for each in folder.rglob("*") if each.is_file()):
+        is_partial = _PARTIAL.fullmatch(path.parent.name)
+        if is_partial and path.parent.with_name(is_partial[1]).exists():
+            continue
+        with path.open("rb") as file:
+            data = file.read(BUNDLE_BYTES_MAX + 1)
+        width = int(path.name) if is_partial else WIDTH
+        yield from split_entries(unpacked(data) if data.startswith(b"\x1f\x8b") else data, width)
