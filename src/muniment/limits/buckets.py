@@ -18,6 +18,7 @@ from muniment.limits.headers import LEVELS, lines, refusal_facts
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from muniment.limits.memory import Table
     from muniment.limits.policies import Policy
 
 _SECOND_NS: Final = 1_000_000_000
@@ -60,7 +61,7 @@ class Bucket:
 
     __slots__ = ("_cells", "_first", "_lines", "_rate", "_second", "_unit_ns", "_used_ns", "burst_ns", "now_ns")
 
-    def __init__(self, cells: memoryview[int], slots: tuple[int, int], rate: Rate, now_ns: Callable[[], int]) -> None:
+    def __init__(self, cells: Table, slots: tuple[int, int], rate: Rate, now_ns: Callable[[], int]) -> None:
         """Count in `cells` at `slots`; `now_ns` is a clock that the machine's processes have in common."""
         self._cells = cells
         self._first, self._second = slots

@@ -7,17 +7,17 @@ from a keyed hash, with a random key in the file's head: an attacker cannot find
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 import struct
-import sys
+from contextlib import suppress
 from hashlib import blake2b
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import structlog
 
 from muniment.limits.policies import NAMES, Name
+from muniment.shared_memory import Cells, SharedFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,12 +31,14 @@ _KEY_BYTES: Final = 32
 # The mark of this layout. A file without it is overwritten: its counts matter for minutes only.
 _MARK: Final = b"muniment rates 1"
 _HEAD_BYTES: Final = 4_096
-# In the head, behind mark and key: a proxy that is missing in `trusted_proxies`. Unix seconds, length, address.
+# In the head, after mark and key: a proxy that is missing in `trusted_proxies`. Unix seconds, length, address.
 _PROXY: Final = struct.Struct("<qB45s")
 _PROXY_PLACE: Final = 64
 # The year 2242: no clock of a machine that works shows it.
 _UNIX_S_MAX: Final = 2**33
 _BYTES: Final = _HEAD_BYTES + len(NAMES) * _TABLE_BYTES
+
+Table: TypeAlias = "memoryview[int] | Cells"
 
 _log = structlog.get_logger(__name__)
 
@@ -44,44 +46,35 @@ _log = structlog.get_logger(__name__)
 class Memory:
     """A table of times for each policy, in nanoseconds of the machine's monotonic clock; 0 where nothing is noted."""
 
-    def __init__(self, memory: mmap.mmap, *, is_new: bool) -> None:
-        """Use `memory`; `is_new`: it has never been used."""
-        self._is_new = is_new
-        view = self._head = memoryview(memory)
-        self._key = bytes(view[len(_MARK) : len(_MARK) + _KEY_BYTES])
-        self._tables = {
-            name: view[_HEAD_BYTES + place * _TABLE_BYTES : _HEAD_BYTES + (place + 1) * _TABLE_BYTES].cast("q")
-            for place, name in enumerate(NAMES)
+    def __init__(self, file: SharedFile | None, key: bytes, *, is_new: bool = True) -> None:
+        """Use `file`, or memory of this process alone; `is_new`: its tables are empty."""
+        self._file, self._key, self._is_new = file, key, is_new
+        self._tables: dict[Name, Table] = {
+            name: memoryview(bytearray(_TABLE_BYTES)).cast("q") if file is None else Cells(file, _start_of(name))
+            for name in NAMES
         }
 
     @classmethod
     def of_process(cls) -> Self:
-        """Memory of this process alone, and of those that it forks."""
-        memory = mmap.mmap(-1, _BYTES)
-        _begin(memory)
-        return cls(memory, is_new=True)
+        """Memory of this process alone."""
+        return cls(None, os.urandom(_KEY_BYTES))
 
     @classmethod
     def at(cls, path: Path) -> Self:
-        """Share the file at `path`, which is made where there is none. Raises `OSError`."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        """Share the file at `path`. Raises `OSError`."""
+        file = SharedFile(path, _BYTES)
+        fcntl.flock(file.descriptor, fcntl.LOCK_EX)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.fstat(descriptor).st_size < _BYTES:  # never shortened: a process of another release may use the rest
-                os.ftruncate(descriptor, _BYTES)
-            if sys.platform == "linux":  # writing to a page without room on the disk would kill the process
-                os.posix_fallocate(descriptor, 0, _BYTES)
-            memory = mmap.mmap(descriptor, _BYTES)
-            is_new = memory[: len(_MARK)] != _MARK
+            is_new = file.read(0, len(_MARK)) != _MARK
             if is_new:
-                memory[_HEAD_BYTES:_BYTES] = bytes(_BYTES - _HEAD_BYTES)
-                _begin(memory)
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # the mapping keeps a copy of the descriptor, and the lock with it
-            return cls(memory, is_new=is_new)
+                file.write(0, bytes(_BYTES))
+                file.write(len(_MARK), os.urandom(_KEY_BYTES))
+                file.write(0, _MARK)  # last: without it, the next process begins again
+            return cls(file, file.read(len(_MARK), _KEY_BYTES), is_new=is_new)
         finally:
-            os.close(descriptor)
+            fcntl.flock(file.descriptor, fcntl.LOCK_UN)
 
-    def table(self, name: Name) -> memoryview[int]:
+    def table(self, name: Name) -> Table:
         """The times of a policy: the second row begins at `ROW`."""
         return self._tables[name]
 
@@ -93,16 +86,20 @@ class Memory:
     def note_proxy(self, address: IPv4Address | IPv6Address, unix_s: int) -> None:
         """Remember that a proxy at `address` forwards requests and is not trusted; `find_proxy` reads it."""
         text = str(address).encode()[:45]
-        self._head[_PROXY_PLACE : _PROXY_PLACE + _PROXY.size] = _PROXY.pack(unix_s, len(text), text)
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.write(_PROXY_PLACE, _PROXY.pack(unix_s, len(text), text))
 
     def forget_after(self, name: Name, time_ns: int) -> None:
         """Empty the table of a policy where something in it is later than `time_ns`.
 
         After a restart of the machine its monotonic clock begins anew, and the older times would lie in the future.
         """
-        table = self._tables[name]
-        if not self._is_new and max(table) > time_ns:
-            table[:] = memoryview(bytes(_TABLE_BYTES)).cast("q")
+        if self._file is None or self._is_new:
+            return
+        with suppress(OSError):
+            if max(memoryview(self._file.read(_start_of(name), _TABLE_BYTES)).cast("q")) > time_ns:
+                self._file.write(_start_of(name), bytes(_TABLE_BYTES))
 
 
 def find_proxy(path: Path) -> tuple[IPv4Address | IPv6Address, int] | None:
@@ -127,8 +124,5 @@ def open_memory(path: Path) -> Memory:
         return Memory.of_process()
 
 
-def _begin(memory: mmap.mmap) -> None:
-    """Put a new key before empty tables. The mark comes last: without it, the next process begins again."""
-    memory[:_HEAD_BYTES] = bytes(_HEAD_BYTES)
-    memory[len(_MARK) : len(_MARK) + _KEY_BYTES] = os.urandom(_KEY_BYTES)
-    memory[: len(_MARK)] = _MARK
+def _start_of(name: Name) -> int:
+    return _HEAD_BYTES + NAMES.index(name) * _TABLE_BYTES

@@ -10,10 +10,11 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-import sys
 from array import array
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
+
+from muniment.shared_memory import open_shared, reserve
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -59,7 +60,7 @@ class SharedFile:
             found = path.lstat()
             if (opened := cls._opened.get((found.st_dev, found.st_ino))) is not None:
                 return opened
-        return cls(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        return cls(open_shared(path))
 
     def take_region(self) -> int:
         """The first region that nobody holds, with room on the disk. Raises `OSError` when there is none."""
@@ -68,7 +69,7 @@ class SharedFile:
                 self._held.add(region)
                 try:
                     with self.alone():
-                        self._lengthen(_end_of(region))
+                        reserve(self._descriptor, _end_of(region))
                 except OSError:
                     self.release(region)
                     raise
@@ -113,13 +114,6 @@ class SharedFile:
             yield
         finally:
             fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, 0)
-
-    def _lengthen(self, size: int) -> None:
-        """Make the file at least `size` bytes long, with room on the disk, so that it can be written on a full disk."""
-        if os.fstat(self._descriptor).st_size < size:
-            os.ftruncate(self._descriptor, size)
-        if sys.platform == "linux":
-            os.posix_fallocate(self._descriptor, 0, size)
 
     def read_series(self, known: int) -> list[tuple[str, int]]:
         """The series behind the first `known`: the name and how many numbers each has. Raises `DamagedError`."""

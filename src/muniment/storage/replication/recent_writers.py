@@ -1,4 +1,4 @@
-"""The time of each client's last write: a table in memory, shared by all processes of one data directory.
+"""The time of each client's last write: a table that all processes of a data directory share.
 
 `replicated` uses it. The table has a fixed number of cells, and the hash of a client's name selects its cell, so the
 table never grows. Two clients in one cell count as one: both read from the primary for a while, which is always safe.
@@ -6,34 +6,25 @@ table never grows. Two clients in one cell count as one: both read from the prim
 
 from __future__ import annotations
 
-import mmap
-import os
-import sys
 import time
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
+
+from muniment.shared_memory import CELL, Cells, SharedFile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 # 512 KiB. If a thousand clients have just written, one in 66 other clients shares a cell with one of them.
 CELLS: Final = 65_536
-_CELL_BYTES: Final = 8
 
 
 class RecentWriters:
     """For each client a time in nanoseconds of the monotonic clock, which all processes of a machine share."""
 
     def __init__(self, path: Path) -> None:
-        """Share the file at `path`, and make it if it does not exist. Raises `OSError`."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.ftruncate(descriptor, CELLS * _CELL_BYTES)
-            if sys.platform == "linux":  # writing to a page without room on the disk would kill the process
-                os.posix_fallocate(descriptor, 0, CELLS * _CELL_BYTES)
-            self._times = memoryview(mmap.mmap(descriptor, CELLS * _CELL_BYTES)).cast("q")
-        finally:
-            os.close(descriptor)
+        """Share the file at `path`. Raises `OSError`."""
+        self._times = Cells(SharedFile(path, CELLS * CELL.size))
 
     def note(self, client: str) -> None:
         """Note that a write of `client` was committed just now."""

@@ -37,7 +37,7 @@ class View:
 
     def connection(self) -> sqlite3.Connection:
         """The connection, for one read before the next await. Raises `sqlite3.DatabaseError`."""
-        begun, ended = self._last_commit.numbers
+        begun, ended = self._last_commit.numbers()
         if begun != self._seen or ended != self._seen or time.monotonic() >= self._until:
             self._renew()
         return self._connection
@@ -47,7 +47,7 @@ class View:
         self._connection.close()
 
     def _renew(self) -> None:
-        begun, ended = self._last_commit.numbers  # before the view begins, so that no commit in between is missed
+        begun, ended = self._last_commit.numbers()  # before the view begins, so that no commit in between is missed
         if self._connection.in_transaction:
             self._connection.execute("COMMIT")
         self._connection.execute("BEGIN")
