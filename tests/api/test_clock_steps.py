@@ -18,6 +18,7 @@ from conformance import check_answer
 from conftest import Clock
 from muniment.app import Application, Timekeeper, build_context
 from muniment.auth.nonces import WINDOW_MS, WINDOWS_KEPT, forget_nonces
+from muniment.clock import FRESH_MS
 from muniment.context import Context
 from muniment.settings import Settings
 from muniment.triggers.store import mark_ended
@@ -67,10 +68,12 @@ class Process:
 
 
 @asynccontextmanager
-async def process(settings: Settings, machine: Machine | None = None) -> AsyncGenerator[Process]:
+async def process(
+    settings: Settings, machine: Machine | None = None, *, steady_ms: int = STEADY_MS
+) -> AsyncGenerator[Process]:
     """One process over the database of `settings`."""
     machine = machine or Machine()
-    context = build_context(settings, now_ms=machine.wall_ms, monotonic_ms=machine.monotonic_ms, steady_ms=STEADY_MS)
+    context = build_context(settings, now_ms=machine.wall_ms, monotonic_ms=machine.monotonic_ms, steady_ms=steady_ms)
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
     transport = httpx2.ASGITransport(app=Application(context))
     try:
@@ -141,8 +144,8 @@ async def test_a_process_that_stepped_keeps_no_other_from_writing(settings: Sett
             assert await right.is_ready()
             made = await register(right.client, TriggerDraft(cid, OWNER, version=version))
             assert abs(created_ms(made) - right.machine.wall_ms()) < 60_000
-            await wrong.be_steady()  # at the wrong time: now it is the other one that says so
-            assert "ahead of that of " in await wrong.why_not_ready()
+            await wrong.be_steady()  # at the wrong time: now the comparison finds it
+            assert "ahead of the " in await wrong.why_not_ready()
             refused = await wrong.client.post("/triggers", json=TriggerDraft(cid, OWNER, version="9.0.0").signed())
             check_refusal(refused, 503, "clock-in-doubt")
         await wrong.step(-3 * HOUR_MS)
@@ -154,13 +157,25 @@ async def test_a_process_that_stepped_keeps_no_other_from_writing(settings: Sett
 async def test_a_process_that_starts_with_a_wrong_clock_is_found_by_others(settings: Settings) -> None:
     async with process(settings) as right, process(settings, Machine(ahead_ms=3 * HOUR_MS)) as wrong:
         cid = await deploy(right.client)
-        assert "the clock is 3 h ahead of that of " in await wrong.why_not_ready()
+        assert "the clock is 3 h ahead of the " in await wrong.why_not_ready()
         await right.timekeeper.look()
         assert await right.is_ready()
         await register(right.client, TriggerDraft(cid, OWNER))
         token = await log_in(wrong.client, OWNER)
         profile = await right.client.get(f"/users/{OWNER.address}/data", headers={"x-auth-token": token})
         assert profile.status_code == 200, "a token of the one is good at the other"
+
+
+async def test_a_wrong_clock_is_not_trusted_because_the_right_one_was_silent_for_seconds(
+    settings: Settings,
+) -> None:
+    wrong_machine = Machine(ahead_ms=3 * HOUR_MS)
+    async with process(settings) as right, process(settings, wrong_machine, steady_ms=60_000) as wrong:
+        wrong.machine.passed_ms += FRESH_MS
+        for each in (wrong, wrong, right):
+            await each.timekeeper.look()
+        assert not await wrong.is_ready()
+        assert await right.is_ready()
 
 
 @pytest.mark.parametrize("query", ["", "&sort=1", f"&signer={OWNER.address}", "&offset=0&limit=1"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from muniment.clock import Neighbours, Steadiness, Voice, outvoted_by
+from muniment.clock import APART_MS_MAX, SharedOffset, Steadiness
 from muniment.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ class Timekeeper:
     """Compares the clock of a process with others while the process runs."""
 
     def __init__(self, context: Context) -> None:
-        """Compare `context.clock`, unless it is one that is never in doubt."""
+        """Compare `context.clock`, unless it is always trusted."""
         self._context = context
         self._servers = Steadiness(context.clock.steady_ms)
         self._servers_offset_ms: int | None = None
-        self._neighbours: Neighbours | None = None
+        self._shared: SharedOffset | None = None
 
     async def run(self) -> None:
         """Compare every second until it is cancelled."""
@@ -38,7 +38,7 @@ class Timekeeper:
 
     async def look(self) -> None:
         """Compare once."""
-        if self._context.clock.is_believed:
+        if self._context.clock.is_always_trusted:
             return
         try:
             await self._compare(self._context.clock)
@@ -51,7 +51,7 @@ class Timekeeper:
         asked_ms = clock.monotonic_ms()
         time_ms = await self._context.database.time_ms()
         if time_ms is None:
-            self._compare_with_neighbours(clock)
+            self._compare_with_processes(clock)
         else:
             self._compare_with_server(clock, time_ms, asked_ms)
         clock.doubt()  # which logs it
@@ -65,19 +65,15 @@ class Timekeeper:
         earliest, latest, last = time_ms - now_ms, time_ms - asked_ms, self._servers_offset_ms
         offset_ms = (earliest + latest) // 2 if last is None else min(max(last, earliest), latest)
         self._servers_offset_ms = offset_ms
-        clock.compare(self._servers.read(offset_ms, now_ms), "the database")
+        clock.compare(self._servers.read(offset_ms, now_ms), "the database's clock")
 
-    def _compare_with_neighbours(self, clock: Clock) -> None:
-        """Compare with the machine's other processes.
-
-        A clock that gives way though it never stepped still has a voice: with another it may be the majority. One that
-        stepped has none until it is where the others are.
-        """
-        if self._neighbours is None:
-            path = self._context.settings.data_dir / "clocks"
-            self._neighbours = Neighbours(path, self._context.random_bytes)
-        since_ms, shown_ms, now_ms = clock.steady_since_ms, clock.offset_ms, clock.monotonic_ms()
-        own = None if since_ms is None else Voice(since_ms, shown_ms)
-        other = outvoted_by(own, shown_ms, self._neighbours.voices(now_ms))
-        clock.compare(None if other is None else other.offset_ms, "another process of this machine")
-        self._neighbours.publish(None if other and clock.has_stepped else own, now_ms)
+    def _compare_with_processes(self, clock: Clock) -> None:
+        """Compare with the last trusted offset of this machine's processes, and write it if this clock is trusted."""
+        if self._shared is None:
+            self._shared = SharedOffset(self._context.settings.data_dir / "clock")
+        now_ms, offset_ms = clock.monotonic_ms(), clock.offset_ms
+        trusted_ms = self._shared.read(now_ms)
+        is_near = trusted_ms is None or abs(offset_ms - trusted_ms) <= APART_MS_MAX
+        clock.compare(None if is_near else trusted_ms, "the clock of another process of this machine")
+        if clock.doubt() is None:
+            self._shared.write(offset_ms, now_ms)

@@ -118,7 +118,7 @@ def _limiter(settings: Settings, *, is_shared: bool) -> Limiter:
 
 def _clock(now_ms: Callable[[], int] | None, monotonic_ms: Callable[[], int] | None, steady_ms: int) -> Clock:
     if now_ms is not None and monotonic_ms is None:
-        return Clock.believed(now_ms)
+        return Clock.trusted(now_ms)
     return Clock(now_ms or _wall_ms, monotonic_ms or _monotonic_ms, steady_ms=steady_ms)
 
 

@@ -134,7 +134,7 @@ def check_configured(settings: Settings) -> list[Report]:
 
 async def _check_configured(settings: Settings, lists: Path) -> list[Report]:
     chains = load_chains(Path(settings.chains_file) if settings.chains_file else None)
-    clock = Clock.believed(lambda: time.time_ns() // 1_000_000)
+    clock = Clock.trusted(lambda: time.time_ns() // 1_000_000)
     async with Outgoing(allow_private=settings.allow_private_networks) as outgoing:
         holdings = build_holdings(settings, chains, outgoing, clock, lists)
         await holdings.tokens.refresh()

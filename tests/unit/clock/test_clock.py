@@ -1,4 +1,4 @@
-"""What time a process goes by, and what it says of a clock in doubt."""
+"""The time of a process, and the reasons for doubt about its clock."""
 
 from __future__ import annotations
 
@@ -52,31 +52,31 @@ def test_while_the_clock_is_in_doubt_time_goes_on_by_the_monotonic_one() -> None
 
 
 @pytest.mark.parametrize(("apart_ms", "words"), [(3 * HOUR_MS, "3 h ahead of"), (-360_000, "6 min behind")])
-def test_a_clock_that_stands_apart_goes_by_the_other_one(apart_ms: int, words: str) -> None:
+def test_a_clock_that_stands_apart_goes_by_the_reference(apart_ms: int, words: str) -> None:
     machine = Machine()
     clock = machine.clock()
     right = machine.wall_ms - machine.monotonic_ms - apart_ms
-    clock.compare(right, "the database")
+    clock.compare(right, "the database's clock")
     assert clock.now_ms() == machine.wall_ms - apart_ms
     doubt = clock.doubt()
     assert doubt is not None
-    assert doubt.reason == f"the clock is {words} that of the database"
+    assert doubt.reason == f"the clock is {words} the database's clock"
     machine.pass_ms(STEADY_MS)
-    clock.compare(machine.wall_ms - machine.monotonic_ms, "the database")
+    clock.compare(machine.wall_ms - machine.monotonic_ms, "the database's clock")
     assert clock.doubt() is None, "the other clock was steady for as long"
 
 
-def test_a_clock_near_to_the_other_one_is_believed_and_goes_by_it() -> None:
+def test_a_clock_near_to_the_reference_is_trusted_and_goes_by_it() -> None:
     machine = Machine()
     clock = machine.clock()
-    clock.compare(machine.wall_ms - machine.monotonic_ms - 2_000, "the database")
+    clock.compare(machine.wall_ms - machine.monotonic_ms - 2_000, "the database's clock")
     assert clock.now_ms() == machine.wall_ms - 2_000
     clock.require()
 
 
-def test_a_clock_that_is_given_alone_is_believed_whatever_it_shows() -> None:
+def test_a_clock_that_is_always_trusted_goes_by_what_it_shows() -> None:
     machine = Machine()
-    clock = Clock.believed(lambda: machine.wall_ms)
+    clock = Clock.trusted(lambda: machine.wall_ms)
     machine.wall_ms += 1000 * HOUR_MS
     assert clock.now_ms() == machine.wall_ms
     clock.require()
