@@ -1,4 +1,4 @@
-"""The packages that the service needs, as `muniment.cdx.json` lists them (CycloneDX 1.6). Run to write it anew."""
+"""Packages that the service needs, as `muniment.cdx.json` lists them (CycloneDX 1.6). Run it to update that file."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _IDENTIFIERS = {
 
 
 def locked_versions() -> dict[str, str]:
-    """Package to version, as `requirements.lock` fixes them for Linux."""
+    """Versions by package in `requirements.lock`, for Linux."""
     lines = re.findall(r"^([\w.-]+)==([^\s;]+)([^\\\n]*)", LOCK.read_text("utf-8"), re.MULTILINE)
     return {name: version for name, version, marker in lines if not re.search("sys_platform == '(?!linux)", marker)}
 
 
 def listed_versions() -> dict[str, str]:
-    """Package to version, as the bill lists them; names are spelt as in the lock (PEP 503)."""
+    """Versions by package in the bill of materials; names are normalised as in the lock (PEP 503)."""
     return {re.sub(r"[-_.]+", "-", each["name"]).lower(): each["version"] for each in _components()}
 
 
 def licences() -> dict[str, str]:
-    """Package to its licence, an expression of SPDX. Several licences without an expression are joined by AND."""
+    """SPDX licence expressions by package. Several licences without an expression are joined by AND."""
     return {each["name"]: " AND ".join(_licence(choice) for choice in each["licenses"]) for each in _components()}
 
 
@@ -49,7 +49,7 @@ def _licence(choice: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Install the lock into an environment of its own, and list this environment with the program of the argument."""
+    """Install the lock into a fresh environment, and list it with the program that the argument names."""
     uv = Path(sys.executable).parent / "uv"
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder) / "venv/bin/python"

@@ -1,4 +1,4 @@
-"""What is generated and kept, so that a change to the contract shows in a review. Run to write it anew."""
+"""Generated files in the repository, so that a review shows changes of the contract. Run it to update them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ OPENAPI = Path(__file__).parent / "openapi.json"
 
 
 def openapi_text() -> str:
-    """The OpenAPI document as it is kept; the release's number is left out."""
+    """The OpenAPI document of the repository, without the version of the release."""
     document = openapi_document(OPERATIONS, version="golden", about="golden", security=SECURITY_SCHEMES)
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def settings_table() -> str:
-    """All settings, in the order of `muniment config`."""
+    """Table of all settings, in the order of `muniment config`."""
     shown = Settings().shown()
     rows = [(f"`{each.name}`", _code(shown[each.name]), each.metadata["about"]) for each in fields(Settings)]
     return _table(("Setting", "Default", "What it does"), rows)
 
 
 def errors_table() -> str:
-    """All error codes, by status."""
+    """Table of all error codes, by status."""
     refusals = sorted(all_refusals(), key=lambda refusal: (status_of(refusal), refusal.code))
     rows = [
         (str(status_of(each)), f"`{each.code}`", each.title, " ".join((inspect.getdoc(each) or "").split()))
@@ -46,7 +46,7 @@ def errors_table() -> str:
 
 
 def licences_table() -> str:
-    """The packages that the service needs, with their licences."""
+    """Table of the packages that the service needs, with their licences."""
     return _table(("Package", "Licence"), [(f"`{name}`", licence) for name, licence in licences().items()])
 
 
@@ -68,7 +68,7 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
 
 
 def with_part(text: str, name: str, part: str) -> str:
-    """`text` with what stands between the marks of `name` replaced by `part`. Raises `ValueError` without marks."""
+    """Replace the text between the marks of `name` by `part`. Raises `ValueError` without marks."""
     marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     replaced, count = marks.subn(lambda found: found[1] + part + found[2], text)
     if count != 1:
@@ -77,7 +77,7 @@ def with_part(text: str, name: str, part: str) -> str:
 
 
 def main() -> None:
-    """Write everything anew."""
+    """Update all generated files."""
     OPENAPI.write_text(openapi_text(), "utf-8")
     SYNC.write_text(sync_text(), "utf-8")
     for (path, name), make in PARTS.items():

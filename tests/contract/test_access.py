@@ -1,4 +1,4 @@
-"""Access: every operation under every kind of credential. A new operation needs a row here."""
+"""Access to every operation with every kind of credential. A new operation needs a row here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECEIVER = "https://hooks..example/"
 
 @dataclass(frozen=True)
 class Row:
-    """Statuses by what the request carries in `x-auth-token`, `authorization`, `x-api-key` and `x-operator-key`."""
+    """Statuses by credential: `x-auth-token`, `authorization`, `x-api-key`, `x-operator-key`."""
 
     nothing: int
     nonsense: int
@@ -38,7 +38,7 @@ class Row:
 
 
 def public(status: int = 200) -> Row:
-    """No credential is needed, and none is looked at."""
+    """The operation ignores credentials."""
     return Row(status, status, status, status, status)
 
 
@@ -110,7 +110,7 @@ TABLE = {
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Streams end at once: over a limit."""
+    """Streams end at once, because they are over a limit."""
     return replace(settings, feed_streams_max=0)
 
 
@@ -123,7 +123,7 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class World:
-    """A registry with a function and a trigger, and the credentials that a request may carry."""
+    """A registry with a function and a trigger, and credentials of all kinds."""
 
     client: httpx2.AsyncClient
     cid: str
@@ -151,7 +151,7 @@ class World:
         return sent if token else {}
 
     async def body(self, operation: str) -> dict[str, Any]:
-        """A good body, so that nothing but the credential decides."""
+        """A valid body, so that only the credential decides."""
         params = {"functionCid": self.cid, "version": "1.0.0", "input": {}, "config": cron()}
         sig = self.draft.signed()["sig"]
         bodies: dict[str, Callable[[], Any]] = {
@@ -255,13 +255,13 @@ async def test_nothing_is_stored_for_a_refused_caller(
 
 
 def test_pages_are_read_without_a_credential() -> None:
-    """What needs one is asked by their scripts, with the token of the tab."""
+    """Their scripts request what needs a credential, with the token of the tab."""
     assert {each.method for each in CONSOLE} == {"GET"}
     assert not any(each.takes_credential for each in CONSOLE)
 
 
 def test_only_the_files_of_the_pages_are_scripts() -> None:
-    """The pages may run scripts of their own origin: nothing that somebody uploads may become one."""
+    """Pages run scripts of their own origin, so no upload may be served as a script."""
     types = {kind for each in API for answer in each.answers.values() for kind in answer.media_types}
     assert types
     assert not [kind for kind in types if "script" in kind]

@@ -1,4 +1,4 @@
-"""What each operation costs, and when it is refused under overload."""
+"""Costs of operations, and the stage of overload at which they are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_page_costs_more_by_its_limit_its_offset_and_its_list() -> None:
     assert IntentQuery(limit=100).units == 20
 
 
-def test_content_costs_a_unit_more_for_each_64_kib_that_leave() -> None:
+def test_content_costs_a_unit_more_for_each_64_kib() -> None:
     assert [CONTENT.units + CONTENT.owed(sent=size) for size in (1, 65_536, 16 * 2**20)] == [1, 2, 257]
 
 
@@ -36,7 +36,7 @@ def test_an_upload_costs_its_cpu_time() -> None:
     assert PAGE.owed(cpu_ns=2_000_000) == 0
 
 
-def test_health_and_metrics_are_counted_apart_and_never_refused_under_overload() -> None:
+def test_health_and_metrics_are_counted_separately_and_never_refused_under_overload() -> None:
     about_health = {name for name, cost in COSTS.items() if cost.policy == "health"}
     assert about_health == {"GET /healthz", "GET /readyz", "GET /metrics"}
     assert {SHEDS[name] for name in about_health} == {Shed.NEVER}
@@ -53,7 +53,7 @@ def test_a_deactivation_is_never_refused_and_has_its_own_policy() -> None:
     assert {name for name, cost in COSTS.items() if cost.policy == "stop"} == {"POST /triggers/deactivate"}
 
 
-def test_logging_in_asks_its_own_policy() -> None:
+def test_log_in_has_its_own_policy() -> None:
     asking = {name for name, cost in COSTS.items() if cost.policy == "login"}
     assert asking == {"POST /users/nonce", "POST /users/authenticate"}
 

@@ -1,4 +1,4 @@
-"""Whatever a stranger sends is read in time that is linear in its size, by every decoder there is."""
+"""Every decoder of input from strangers takes time linear in the size of the input."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_every_place_that_reads_is_listed() -> None:
 
 
 @pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
-def test_a_decoder_calls_twice_as_much_at_twice_the_size(decoder: Decoder) -> None:
-    """Whatever the shape, it is read or refused. What C does in one call is seen by the test of time below."""
+def test_a_decoder_makes_at_most_twice_the_calls_for_twice_the_input(decoder: Decoder) -> None:
+    """For every shape of input. The test of time below covers the work inside single calls of C functions."""
     size = min(COUNTED, decoder.size)
     for shape in (Shape(head, piece, tail) for piece in PIECES for head, tail in decoder.frames):
         half, full = (calls_of(partial(decoder.read, shape.of(each))) for each in (size // 2, size))

@@ -1,4 +1,4 @@
-"""The packages that the service needs: listed as they are locked, under licences that were allowed."""
+"""Packages of the service: the bill of materials matches the lock, and all licences are allowed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_bill_of_materials_lists_the_locked_packages_and_this_version() -> N
     assert json.loads(BILL.read_text("utf-8"))["metadata"]["component"]["version"] == VERSION, "run `make sbom`"
 
 
-def test_the_lock_with_all_extras_has_every_package_of_the_lock_as_it_is_there() -> None:
+def test_the_lock_with_all_extras_has_the_versions_of_the_lock() -> None:
     pins = {
         name: set(re.findall(r"^[\w.-]+==[^ ]+|--hash=\S+", (ROOT / name).read_text("utf-8"), re.MULTILINE))
         for name in ("requirements.lock", "requirements-extras.lock")

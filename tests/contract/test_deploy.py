@@ -1,4 +1,4 @@
-"""What the files in `deploy/` say about the service is true of it."""
+"""The files in `deploy/` match the service."""
 
 from __future__ import annotations
 

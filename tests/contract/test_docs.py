@@ -1,4 +1,4 @@
-"""The links of the documentation lead somewhere, and the pages of the service are complete and harmless."""
+"""Links of the documentation work, and the pages of the service are complete and harmless."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _CODES = [refusal.code for refusal in all_refusals()]
 
 
 def _headings(page: Path) -> set[str]:
-    """The anchors of a page's headings, as they are made of Markdown by those who show it."""
+    """Anchors of the headings of a page, as GitHub makes them."""
     titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=[str(page.relative_to(ROOT)) for page in _PAGES])
-def test_relative_links_lead_to_files_that_exist(page: Path) -> None:
+def test_relative_links_have_existing_targets(page: Path) -> None:
     for target in _LINK.findall(_CODE.sub("", page.read_text("utf-8"))):
         if re.match(r"[a-z]+:", target):
             continue
@@ -63,13 +63,13 @@ def test_variables_that_a_page_names_exist_in_the_settings(page: Path) -> None:
     assert named - {name.removesuffix("_FILE") for name in known} == set()
 
 
-def test_a_file_that_a_page_lets_its_reader_make_need_not_exist() -> None:
+def test_a_file_that_a_page_calls_new_need_not_exist() -> None:
     page = "`tests/a.py` (new), and\n```sh\npytest tests/a.py tests/b.py # see https://host.test/docs/c.html\n```"
     assert _named_files(page) == ["tests/b.py"]
 
 
 def _named_files(page: str) -> list[str]:
-    """The paths from the root of the repository that a page names, without those that it calls new."""
+    """Paths in the repository that a page names, without those marked as new."""
     new = {Path(path).name for path in re.findall(r"`([\w/.-]+)`\s+\(new\)", page)}
     named = re.findall(r"(?<![\w/.-])(?:src|tests|docs|bench)/[\w/.-]*\w", page)
     return [path for path in named if Path(path).name not in new]
@@ -86,7 +86,7 @@ def test_a_wide_line_is_noticed_outside_of_tables_and_code() -> None:
 
 
 def _wide_lines(text: str) -> list[int]:
-    """The numbers of the lines, counted from 1, that are too wide and neither of a table nor of code."""
+    """Numbers of lines, from 1, that are too wide, outside of tables and code."""
     prose = re.sub(r"^ *```.*?^ *```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE)
     return [
         number for number, line in enumerate(prose.split("\n"), 1)
@@ -118,12 +118,12 @@ def test_a_column_without_a_meaning_is_not_described() -> None:
 
 
 def _described_tables(page: str) -> dict[str, list[str]]:
-    """Table to columns: a section that is named like a table has a row for each column, with its meaning."""
+    """Columns by table: a section with the name of a table has a row for each column, with its meaning."""
     sections = re.findall(r"^## ([a-z_0-9]+)$(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
     return {table: re.findall(r"^\| `(\w+)` \| [^|\s]", text, re.MULTILINE) for table, text in sections}
 
 
-def test_the_chains_file_of_the_page_on_running_is_one(tmp_path: Path) -> None:
+def test_the_chains_file_of_the_page_on_running_can_be_loaded(tmp_path: Path) -> None:
     samples = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "running.md").read_text("utf-8"), re.DOTALL)
     file = tmp_path / "chains.toml"
     file.write_text("\n".join(samples))
@@ -143,7 +143,7 @@ def test_the_drawing_of_the_floors_is_that_of_the_import_contract() -> None:
 
 
 def _drawn_floors(page: str) -> list[set[str]]:
-    """The rooms of each floor, from the top: names between bars, up to the first wide gap."""
+    """Rooms of each floor, from the top: names between bars, up to the first wide gap."""
     drawing = page.partition("## The floors")[2].split("```")[1]
     lines = [re.split(r" {2,}", line.strip())[0] for line in drawing.splitlines()]
     return [set(line.split(" | ")) for line in lines if line]
@@ -209,7 +209,7 @@ async def test_an_unknown_code_has_no_page(client: httpx2.AsyncClient, code: str
     assert response.json()["code"] == "unknown-path"
 
 
-def test_nothing_of_the_document_is_taken_for_markup() -> None:
+def test_text_of_the_document_is_escaped_in_pages() -> None:
     wrapped: Any = _with_markup(document())
     for page in (
         reference_page(wrapped, has_console=True),
@@ -221,7 +221,7 @@ def test_nothing_of_the_document_is_taken_for_markup() -> None:
 
 
 def _with_markup(node: Any) -> Any:
-    """The document with markup in every text that people wrote."""
+    """The document with markup in every description."""
     if isinstance(node, list):
         return [_with_markup(each) for each in node]
     if isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""Requests made up from the OpenAPI document, good and broken ones: no crash, and no answer it does not announce."""
+"""Valid and invalid requests generated from the OpenAPI document: no crash, and only documented answers."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @SCHEMA.parametrize()
 @hypothesis.settings(max_examples=EXAMPLES)
-def test_made_up_requests_get_announced_answers(case: Any, registry: Registry) -> None:
+def test_generated_requests_get_documented_answers(case: Any, registry: Registry) -> None:
     _send(case, registry)
 
 
@@ -122,7 +122,7 @@ def test_made_up_requests_get_announced_answers(case: Any, registry: Registry) -
     .parametrize()
 )
 @hypothesis.settings(max_examples=EXAMPLES)
-def test_made_up_requests_about_existing_records_get_announced_answers(case: Any, registry: Registry) -> None:
+def test_generated_requests_about_existing_records_get_documented_answers(case: Any, registry: Registry) -> None:
     for name in case.path_parameters:
         case.path_parameters[name] = registry.known[name]
     _name_known(case.body, registry.known)
@@ -130,7 +130,7 @@ def test_made_up_requests_about_existing_records_get_announced_answers(case: Any
 
 
 def _name_known(body: Any, known: dict[str, str]) -> None:
-    """Let a body speak of the function that is registered, so that more of it is looked at."""
+    """Put the CID of the registered function into a body, so that more of the body is checked."""
     if isinstance(body, dict):
         if isinstance(body.get("functionCid"), str):
             body["functionCid"] = known["cid"]

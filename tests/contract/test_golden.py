@@ -1,4 +1,4 @@
-"""Generated files that are kept are up to date; `make golden` writes them, and the difference is for a reviewer."""
+"""Generated files are up to date; `make golden` writes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_blocking_client_is_generated_from_the_one_for_asyncio() -> None:
 
 
 @pytest.mark.parametrize(("path", "name"), PARTS, ids=[f"{path}:{name}" for path, name in PARTS])
-def test_a_generated_part_of_a_page_says_what_the_code_says(path: str, name: str) -> None:
+def test_a_generated_part_of_a_page_is_up_to_date(path: str, name: str) -> None:
     text = (ROOT / path).read_text("utf-8")
     assert with_part(text, name, PARTS[path, name]()) == text, "it changed: see the difference after `make golden`"
 

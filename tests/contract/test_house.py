@@ -1,4 +1,4 @@
-"""The rules of the house about files, folders and tables. A rule with an exception gives the reason beside it."""
+"""Rules of the house about files, folders and tables. An exception has its reason beside it."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def _files(*folders: str) -> Iterator[Path]:
 
 
 def _texts(file: Path) -> Iterator[str]:
-    """The strings of a module without its docstrings; an f-string is one text, with `?` for each of its values.
+    """Strings of a module without docstrings; an f-string is one text, with `?` for each value.
 
-    A table that is given to the planner of listings becomes `FROM table`.
+    A table that is passed to the planner of listings becomes `FROM table`.
     """
     pending: list[ast.AST] = [ast.parse(file.read_text("utf-8"))]
     while pending:
@@ -111,7 +111,7 @@ def _tables() -> set[str]:
 
 
 def _named_in(file: Path) -> set[str]:
-    """The tables that stand in the SQL of a module."""
+    """Tables in the SQL of a module."""
     return {name for text in _texts(file) for name in _NAMED.findall(text)} & _tables()
 
 
@@ -152,7 +152,7 @@ def test_a_table_is_named_only_by_its_owner() -> None:
 
 
 def test_an_owner_names_its_table() -> None:
-    """Otherwise the search for names has become blind."""
+    """Otherwise the search for names is broken."""
     named = {table for file in _files("src/muniment") if "cli" not in file.parts for table in _named_in(file)}
     assert named == _tables()
 
@@ -162,19 +162,19 @@ def test_each_exception_is_needed() -> None:
 
 
 def test_each_module_of_the_tests_has_a_name_of_its_own() -> None:
-    """Modules of one name cannot be imported after one another."""
+    """Python cannot import two modules of one name."""
     names = [path.name for path in (ROOT / "tests").rglob("*.py") if "node_modules" not in path.parts]
     assert sorted(name for name in set(names) if names.count(name) > 1) == []
 
 
 def test_no_repetition_of_a_group_is_possessive() -> None:
-    """Before Python 3.11.5, which Debian 12 is, such a one takes half of a repetition for a whole one (gh-106052)."""
+    """Before Python 3.11.5 (Debian 12 has 3.11.2) such a repetition may match half of a group (gh-106052)."""
     code = {path: path.read_text("utf-8") for path in sorted(_SOURCE.rglob("*.py"))}
     assert [path.name for path, text in code.items() if re.search(r"\(\?:.*\)[*+?]\+", text)] == []
 
 
 def test_each_module_of_the_benchmarks_can_be_imported() -> None:
-    """No test runs them, so a name that moved would be found by who measures next."""
+    """No other test imports them, so a renamed module would break them unnoticed."""
     names = sorted(path.stem for path in (ROOT / "bench").glob("*.py"))
     program = f"import sys; sys.path[:0] = ['bench', 'tests/support']; import {', '.join(names)}"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -16,7 +16,7 @@ LIBRARIES = {"uvicorn", "httptools", "uvloop"}
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Modules and names that a module imports from the libraries."""
+    """Modules and names that a module imports from libraries."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in LIBRARIES:
             yield from ((node.module or "", each.name) for each in node.names)

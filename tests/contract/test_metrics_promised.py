@@ -1,4 +1,4 @@
-"""The promise of GET /metrics: the names, types and labels, and the page that explains them."""
+"""Names, types and labels of GET /metrics, and the page that explains them."""
 
 from __future__ import annotations
 

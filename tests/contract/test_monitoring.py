@@ -1,4 +1,4 @@
-"""The dashboard and the alerts ask for metrics that the service has, and Grafana can read the dashboard."""
+"""The dashboard and the alerts query metrics that exist, and Grafana can read the dashboard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD: Final = re.compile(rf"\b{PREFIX}\w+")
 
 
 def _series() -> set[str]:
-    """The names of all series."""
+    """Names of all series."""
     names: set[str] = set()
     for family in FAMILIES:
         ends = ("_bucket", "_sum", "_count") if family.kind is Kind.HISTOGRAM else ("",)

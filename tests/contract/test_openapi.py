@@ -1,4 +1,4 @@
-"""The OpenAPI document is valid, complete, and its examples keep to its own schemas."""
+"""The OpenAPI document is valid and complete, and its examples match its schemas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ every_component = pytest.mark.parametrize("name", SCHEMAS)
 
 
 def resolved(node: dict[str, Any]) -> dict[str, Any]:
-    """What a node refers to, or the node itself."""
+    """The target of a reference, or the node itself."""
     while "$ref" in node:
         _, *steps = node["$ref"].split("/")
         node = DOCUMENT
@@ -41,7 +41,7 @@ def resolved(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def inside(node: Any, *, follow: bool, seen: frozenset[str] = frozenset()) -> Iterator[dict[str, Any]]:
-    """Every object in a part of the document; with `follow` also in what it refers to."""
+    """Every object in a part of the document; with `follow` also behind references."""
     if isinstance(node, list):
         for each in node:
             yield from inside(each, follow=follow, seen=seen)
@@ -65,7 +65,7 @@ def test_a_document_with_an_error_is_not_valid() -> None:
         jsonschema_rs.Draft202012Validator(OPENAPI_31).validate(wrong)
 
 
-def test_every_reference_leads_somewhere_and_every_component_is_referred_to() -> None:
+def test_every_reference_resolves_and_every_component_is_used() -> None:
     named = {node["$ref"] for node in inside(DOCUMENT, follow=False) if isinstance(node.get("$ref"), str)}
     assert all(resolved({"$ref": each}) for each in named)
     components = DOCUMENT["components"]
@@ -80,8 +80,8 @@ def test_every_tag_is_described() -> None:
     assert all(tags.values())
 
 
-def test_an_object_says_which_members_it_has_or_that_it_is_open() -> None:
-    """Where a schema says neither, generators make an object that holds nothing."""
+def test_an_object_has_properties_or_is_declared_open() -> None:
+    """Without either, generators make an object without members."""
     objects = [node for node in inside(DOCUMENT, follow=False) if node.get("type") == "object"]
     assert not [node for node in objects if not node.keys() & {"properties", "additionalProperties", "anyOf"}]
     assert SCHEMAS["Input"]["additionalProperties"] is True
@@ -105,7 +105,7 @@ def test_a_list_in_a_query_may_come_as_one_parameter_or_as_many() -> None:
     assert {each["schema"]["maxItems"] for each in lists if each["name"] not in filters} == {100}
 
 
-def test_files_are_binary() -> None:
+def test_uploaded_files_have_the_format_binary() -> None:
     form = OPERATIONS["POST /functions"]["requestBody"]["content"]["multipart/form-data"]["schema"]
     assert form["properties"]["file"]["items"]["format"] == "binary"
 
@@ -198,7 +198,7 @@ def _has_sample(schema: dict[str, Any]) -> bool:
 
 
 def _is_bounded(schema: dict[str, Any]) -> bool:
-    """Whether a schema says how long or large its value may be."""
+    """Whether a schema bounds the length or size of its value."""
     if schema.keys() & {"enum", "const"}:
         return True
     kind = schema.get("type")
@@ -215,14 +215,14 @@ def test_a_component_has_an_example(name: str) -> None:
 
 
 @every_component
-def test_the_examples_of_a_component_keep_to_it(name: str) -> None:
+def test_the_examples_of_a_component_match_its_schema(name: str) -> None:
     validator = _validator({"$ref": f"#/components/schemas/{name}"})
     for example in SCHEMAS[name].get("examples", []):
         validator.validate(example)
 
 
 @every_operation
-def test_the_examples_of_parameters_keep_to_their_schemas(described: dict[str, Any]) -> None:
+def test_the_examples_of_parameters_match_their_schemas(described: dict[str, Any]) -> None:
     for parameter in described["parameters"]:
         validator = _validator(parameter["schema"])
         schema = resolved(parameter["schema"])

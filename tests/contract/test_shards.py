@@ -1,4 +1,4 @@
-"""The page on life past one primary has the table of shards that the statements of this release give."""
+"""docs/past-one-primary.md has the table of shards that bench/shards.py computes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "past-one-primary.md"
 
 @pytest.mark.long
 def test_the_table_of_shards_is_that_of_the_operations(postgres_url: str) -> None:
-    """The program fails when an operation has no request in it."""
+    """The program fails when it lacks a request for an operation."""
     command = [sys.executable, str(ROOT / "bench" / "shards.py"), postgres_url]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The page that says which check covers which field has every field of every record that the interface answers."""
+"""docs/verified-fields.md has every field of every record that the interface answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORDS = ("signature", "CID", "hash", "log", "key", "claim", "not read", "of a d
 
 
 def records(of: dict[str, Any]) -> dict[str, set[str]]:
-    """The fields of each record in the answers of status 2xx, and of each record in these."""
+    """Fields by record, for all records in 2xx answers, nested ones included."""
     schemas: dict[str, Any] = of["components"]["schemas"]
     found: set[str] = set()
     waiting = [
@@ -45,7 +45,7 @@ def _named(schema: Any) -> Iterator[str]:
 
 
 def _fields(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """The names of fields, those of a nested object after its own and a dot."""
+    """Names of fields; a field of a nested object is `object.field`."""
     for name, inner in schema.get("properties", {}).items():
         yield prefix + name
         yield from _fields(inner, f"{prefix}{name}.")
@@ -53,7 +53,7 @@ def _fields(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def described(page: str) -> dict[str, dict[str, str]]:
-    """What the page says of each field of each record."""
+    """The check of each field by record, from the page."""
     found: dict[str, dict[str, str]] = {}
     for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
         record, _, rest = section.partition("\n")
@@ -65,7 +65,7 @@ def described(page: str) -> dict[str, dict[str, str]]:
 
 
 def missing(of: dict[str, Any], page: str) -> list[str]:
-    """The fields that one of the two has, and the other has not."""
+    """Fields that only one of the two has."""
     shown = {f"{record}.{field}" for record, fields in records(of).items() for field in fields}
     told = {f"{record}.{field}" for record, fields in described(page).items() for field in fields}
     return sorted(shown ^ told)

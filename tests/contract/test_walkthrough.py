@@ -1,4 +1,4 @@
-"""The walks work as they stand in the documentation."""
+"""The shell walks of the documentation work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _walked(page: str, service: Service, **said: str) -> str:
-    """What the walk of a page prints, once its reader has put in what it cannot know."""
+    """Output of the walk of a page, with `said` in place of its assignments."""
     found = re.search(r"<!-- walk -->\n```sh\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
     assert found is not None
     script = found[1].replace(".venv/bin/python", sys.executable)

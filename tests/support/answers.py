@@ -1,4 +1,4 @@
-"""What must be so before the body or a field of an answer is read, and how to ask a service that may be busy."""
+"""Check the status of an answer before its body is read, and repeat requests while a service is busy."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ ANSWERED_SECONDS_MAX = 60
 
 
 def ok(answer: httpx2.Response) -> httpx2.Response:
-    """The answer, which has the status 200; else the test fails with what it says instead."""
+    """The answer, which must have the status 200; otherwise the test fails with its body."""
     asked = answer.request
     assert answer.status_code == 200, f"{asked.method} {asked.url}: {answer.status_code} {answer.text[:1_000]}"
     return answer
 
 
 async def answered(client: httpx2.AsyncClient, method: str, target: str, **given: Any) -> httpx2.Response:
-    """What a service answers with 200, as soon as it does.
+    """The answer with status 200; repeats the request after 429 or 503.
 
-    A 429 or a 503 says when to come again. The contract allows both at any time, and a service with much to do, or one
+    The contract allows both at any time, and a busy service, or one
     whose database has, gives them. So `answered` sends only what may be sent twice.
     """
     deadline = time.monotonic() + ANSWERED_SECONDS_MAX
@@ -36,5 +36,5 @@ async def answered(client: httpx2.AsyncClient, method: str, target: str, **given
 
 
 def cursor_at(table: str, seq: int, epoch: int | None = None) -> Cursor:
-    """The cursor that the listing of this table gives after its row with this sequence number."""
+    """Cursor of the listing of a table after the row with this sequence number."""
     return Cursor(cursor_after(table, seq, epoch).decode())

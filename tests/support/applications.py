@@ -1,4 +1,4 @@
-"""Clients of the application in process, and the same data opened as another process opens it."""
+"""Clients of the application in process, and a second context on the same data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELE
 
 
 def wait_for_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every session at PostgreSQL a minute where it has seconds: on a busy machine each step may take as long."""
+    """Raise PostgreSQL's limits of time to a minute, for busy machines."""
     monkeypatch.setattr(postgres_connection, "CONNECT_SECONDS_MAX", 60.0)
     monkeypatch.setattr(postgres_connection, "ANSWER_SECONDS_MAX", 60.0)
     for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
@@ -33,7 +33,7 @@ def wait_for_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def client_of(app: Application, address: str = "127.0.0.1") -> AsyncGenerator[httpx2.AsyncClient]:
-    """A client of the application at this address. Each of its answers is compared with the OpenAPI document."""
+    """Client of the application at this address. Each answer is compared with the OpenAPI document."""
     transport = httpx2.ASGITransport(app=app, client=(address, 123))
     hooks: dict[str, list[Callable[..., Any]]] = {"response": [check_answer]}
     async with httpx2.AsyncClient(transport=transport, base_url="http://test", event_hooks=hooks) as made:
@@ -42,7 +42,7 @@ async def client_of(app: Application, address: str = "127.0.0.1") -> AsyncGenera
 
 @asynccontextmanager
 async def another_process(context: Context, limits: DatabaseLimits = PATIENT) -> AsyncGenerator[Context]:
-    """The data of `context` as another process opens it, with other limits."""
+    """A context on the data of `context`, as of another process, with other limits."""
     made = build_context(context.settings, now_ms=context.now_ms, database_limits=limits)
     try:
         yield made
@@ -54,7 +54,7 @@ async def another_process(context: Context, limits: DatabaseLimits = PATIENT) ->
 
 @asynccontextmanager
 async def readers_held(database: Database) -> AsyncGenerator[None]:
-    """Other long reads occupy all readers of this SQLite database until the end of the block."""
+    """Occupy all readers of this SQLite database with long reads until the end of the block."""
     reads = [asyncio.create_task(database.fetch_slow(_ENDLESS)) for _ in range(SLOW_READERS)]
     await asyncio.sleep(0.05)
     try:

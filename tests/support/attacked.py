@@ -1,4 +1,4 @@
-"""A service that is there to be attacked: the limits that hold by default, and something to ask for."""
+"""A service to attack, with default limits and some records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _COPIES = {
 
 
 async def prepare(url: str) -> tuple[str, str]:
-    """The CID of a function and the signature of a short trigger; a hundred others are as long as they may be."""
+    """CID of a function and signature of a short trigger. Also adds a hundred triggers of the maximal size."""
     async with _client(url) as client:
         cid = await deploy(client, Bundle(inputs={"note": "string"}), Wallet(secrets.randbits(64)))
         drafts = [
@@ -55,7 +55,7 @@ async def prepare(url: str) -> tuple[str, str]:
 
 
 async def furnish(url: str, data_dir: Path, database_url: str, cid: str) -> None:
-    """Many triggers and events, and a log whose last bundle is long. The service has no limits while this runs."""
+    """Add many triggers and events, and a log whose last bundle is long. The service has no limits meanwhile."""
     engine = "postgres" if database_url else "sqlite"
     await execute_all(data_dir, database_url, [_COPIES[engine].format(count=TRIGGERS)])
     await add_events(data_dir, database_url, EVENTS)
@@ -89,7 +89,7 @@ async def _end(client: httpx2.AsyncClient, sigs: list[str]) -> None:
 
 
 async def _logged(client: httpx2.AsyncClient, least: int) -> int:
-    """The size of the log when it has at least so many entries, and has not grown for a while."""
+    """Size of the log, once it has at least so many entries and has stopped growing."""
     size, since = 0, time.monotonic()
     deadline = since + _LOGGED_SECONDS_MAX
     while size < least or time.monotonic() < since + 4:

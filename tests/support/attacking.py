@@ -1,7 +1,7 @@
-"""Strangers who mean harm, a process of their own: `attacking.py NAME PORT SECONDS`. Each has addresses of its own.
+"""Attackers in a process of their own: `attacking.py NAME PORT SECONDS`. Each attack has its own addresses.
 
-Each does what it can with little: requests that once cost much, connections that are held, bodies that never end, and
-strangers with wallets (`attacking_wallets.py`).
+They use little: requests that once were expensive, held connections, endless bodies, and
+wallets (`attacking_wallets.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _login() -> bytes:
 
 
 def _upload() -> bytes:
-    """A module of 250 KB that a validator works on for long, were it asked to; nobody signed for it."""
+    """Upload a module of 250 KB that is slow to validate, without a credential."""
     body = b"\0asm\1\0\0\0\1\4\1\x60\0\0\3\2\1\0\x0a" + b"\x0e\x7f" * 125_000
     part = b'--x\r\nContent-Disposition: form-data; name="file"; filename="%b"\r\n\r\n%b\r\n'
     form = part % (b"function.wasm", body) + part % (b"manifest.json", b"{}") + b"--x--\r\n"
@@ -87,12 +87,12 @@ FLOODS: dict[str, tuple[str, int]] = {
 
 
 def _network() -> str:
-    """The first half of the addresses of this attack, so that none pays for the one before."""
+    """The network of the addresses of this attack, so that attacks do not share rate limits."""
     return f"127.{1 + _NETWORKS.index(sys.argv[1])}"
 
 
 async def _connect(port: int, number: int, *, buffer: int = 0) -> socket.socket:
-    """A connection from the client of that number."""
+    """Connect from the address with this number."""
     made = socket.socket()
     made.setblocking(False)
     if buffer:
@@ -103,7 +103,7 @@ async def _connect(port: int, number: int, *, buffer: int = 0) -> socket.socket:
 
 
 async def _repeat(port: int, request: bytes, connections: int, interval: float, *, is_one: bool = True) -> None:
-    """Send a request again and again, and drop what is answered; connections that end are opened again."""
+    """Send a request repeatedly, and drop the answers; reopen connections that end."""
     loop = asyncio.get_running_loop()
 
     async def go_on(number: int) -> None:
@@ -125,7 +125,7 @@ async def _repeat(port: int, request: bytes, connections: int, interval: float, 
 
 
 async def _flood(port: int, request: bytes, connections: int) -> None:
-    """Send a request again and again, as soon as all of the answer is there."""
+    """Send a request repeatedly, each after the whole answer to the one before."""
     loop = asyncio.get_running_loop()
 
     async def go_on() -> None:
@@ -141,7 +141,7 @@ async def _flood(port: int, request: bytes, connections: int) -> None:
 
 
 async def _taken(made: socket.socket) -> bool:
-    """Read an answer; False: the connection has ended."""
+    """Read an answer; False when the connection has ended."""
     loop = asyncio.get_running_loop()
     data = await loop.sock_recv(made, 2**20)
     _note(data)
@@ -160,7 +160,7 @@ def _note(answer: bytes) -> None:
 
 
 async def _hold(port: int, connections: int, first: bytes, then: bytes, interval: float, *, buffer: int = 0) -> None:
-    """Connections of many clients that send `first`, then a piece now and then, and never read."""
+    """Hold connections of many clients that send `first`, then pieces at intervals, and never read."""
     loop = asyncio.get_running_loop()
 
     async def go_on(number: int) -> None:
@@ -176,7 +176,7 @@ async def _hold(port: int, connections: int, first: bytes, then: bytes, interval
 
 
 async def _told(port: int) -> dict[str, str]:
-    """What a stranger finds out: a function, a trigger, the first position of the feed, the last bundle of the log."""
+    """Public facts: a function, a trigger, the first position of the feed, the last bundle of the log."""
     signer = Wallet(7).address
     async with client_at(port, f"{_network()}.255.1") as client:
         (function,) = (await client.get("/functions?limit=1")).json()
@@ -197,7 +197,7 @@ def _tile(number: int) -> str:
 
 
 async def _streams(port: int, clients: int) -> None:
-    """For each client 20 streams from the first event on, under a filter that none matches; they are read."""
+    """Open 20 streams for each client, from the first event on, with a filter that no event matches; read them."""
     loop = asyncio.get_running_loop()
     request = _get(f"/events/stream?owner={_A}", f"Last-Event-ID: {(await _told(port))['cursor']}")
 
@@ -214,7 +214,7 @@ async def _streams(port: int, clients: int) -> None:
 
 
 async def _surge(port: int) -> None:
-    """Nine hundred new connections at once, again and again."""
+    """Open 900 new connections at once, repeatedly."""
     loop = asyncio.get_running_loop()
 
     async def ask(number: int) -> None:
@@ -243,7 +243,7 @@ _NETWORKS = [*NAMES, *FILLING]
 
 
 async def attack(name: str, port: int, seconds: float) -> None:
-    """Do it for so long."""
+    """Run the attack for this time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             if name in HELD:

@@ -1,4 +1,4 @@
-"""Strangers with wallets, which cost nothing: servers that the registry asks, and uploads that fill its disk."""
+"""Attackers with wallets: servers that the registry calls, and uploads that fill its disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def client_at(port: int, address: str) -> httpx2.AsyncClient:
 
 
 async def _endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer with informational answers for ever."""
+    """Send informational answers for ever."""
     with suppress(OSError, asyncio.IncompleteReadError):
         await reader.readuntil(b"\r\n\r\n")
         while True:
@@ -50,7 +50,7 @@ async def _endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def _hooks(client: httpx2.AsyncClient, wallet: Wallet, urls: list[str]) -> list[Callable[[], Awaitable[Any]]]:
-    """Webhooks of a wallet; calling one tests it."""
+    """Add webhooks of a wallet; calling one of the results tests it."""
     headers = {"x-auth-token": await log_in(client, wallet)}
     ids: list[str] = []
     for url in urls:
@@ -132,7 +132,7 @@ async def _with_events(port: int, address: str, wallet: Wallet, urls: list[str])
 
 
 async def _fill(port: int, network: str) -> None:
-    """Uploads of eight wallets at one address, of whatever fits; then triggers."""
+    """Fill the limits of eight wallets at one address with uploads, then triggers."""
     async with client_at(port, f"{network}.0.2") as client:
         keys = [{"x-api-key": await api_key_of(client, Wallet(_FIRST_WALLET + n))} for n in range(8)]
         for number in range(_UPLOADS):

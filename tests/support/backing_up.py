@@ -1,4 +1,4 @@
-"""Registries that are backed up and restored, and what the tests ask of both commands."""
+"""Registries to back up and restore, and checks of both commands."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def run(*words: str | Path, data: Path, **environ: str) -> Result:
 
 
 def done(*words: str | Path, data: Path, **environ: str) -> Any:
-    """The summary as JSON; the command succeeds."""
+    """Run a command that must succeed; its JSON summary."""
     result = run(*words, "--json", data=data, **environ)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def refused(*words: str | Path, data: Path, **environ: str) -> str:
-    """The one line of a refusal, behind lines that name what is damaged."""
+    """The line of a refusal, after the lines that name damaged parts."""
     result = run(*words, data=data, **environ)
     assert result.exit_code == 1, result.output
     assert result.stdout == ""
@@ -48,7 +48,7 @@ def refused(*words: str | Path, data: Path, **environ: str) -> str:
 
 
 def fill(data: Path, work: Callable[[httpx2.AsyncClient], Any], secret: str = "") -> None:
-    """Let a client work on the registry in `data`, which is made if there is none."""
+    """Let a client use the registry in `data`, which is created if needed."""
 
     async def filled() -> None:
         context = build_context(Settings(data_dir=data, log_level="warning", secret=secret))
@@ -71,20 +71,20 @@ async def at_first(client: httpx2.AsyncClient) -> None:
 
 
 async def with_more(client: httpx2.AsyncClient) -> None:
-    """A second function, whose module has several blocks."""
+    """Add a second function, whose module has several blocks."""
     headers = {"x-api-key": await api_key_of(client, Wallet())}
     assert (await client.post("/functions", files=BIG, headers=headers)).status_code == 200
 
 
 def tree(directory: Path) -> dict[str, bytes]:
-    """Every file under `directory`, but for the empty lock."""
+    """Every file under `directory`, except the empty lock."""
     return {
         str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file() and path.stat().st_size
     }
 
 
 def rows(data: Path) -> list[str]:
-    """All that a database says, but for its epoch: every restore begins another."""
+    """All rows of a database, except the epoch, which every restore renews."""
     with closing(sqlite3.connect(f"{(data / 'muniment.db').as_uri()}?mode=ro", uri=True)) as connection:
         return [line for line in connection.iterdump() if not line.startswith('INSERT INTO "epoch"')]
 
@@ -115,7 +115,7 @@ def sha256(path: Path) -> str:
 
 
 def corrupt_index(path: Path) -> None:
-    """Swap two entries of an index, which only SQLite's own check finds."""
+    """Swap two entries of an index; only SQLite's integrity check finds it."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
         (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'triggers_by_signer'").fetchone()

@@ -1,4 +1,4 @@
-"""The mark of a test that breaks what a check of `muniment doctor` looks at, and sees the check notice it."""
+"""Mark tests that break something which a check of `muniment doctor` must notice."""
 
 from __future__ import annotations
 

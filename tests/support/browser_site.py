@@ -1,4 +1,4 @@
-"""A registry that looks lived in, as a process on a free port, and a browser: once for each module."""
+"""A filled registry as a process on a free port, and a browser: once for each module."""
 
 from __future__ import annotations
 

@@ -31,14 +31,14 @@ _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice
 
 
 def browser_program() -> str | None:
-    """Where Chromium or Chrome is: the one that `MUNIMENT_TEST_CHROMIUM` names, else one on the path."""
+    """Path of Chromium or Chrome: `MUNIMENT_TEST_CHROMIUM`, otherwise one on the path."""
     named = os.environ.get("MUNIMENT_TEST_CHROMIUM")
     return named or next((found for name in _NAMES if (found := shutil.which(name))), None)
 
 
 @asynccontextmanager
 async def browser() -> AsyncGenerator[Browser]:
-    """A browser, without anything of the user's own."""
+    """A browser with an empty profile."""
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as driver:
         launched = await driver.chromium.launch(executable_path=browser_program(), args=arguments)
@@ -48,7 +48,7 @@ async def browser() -> AsyncGenerator[Browser]:
 
 @dataclass
 class Watch:
-    """What the pages of a test have done: requests, and what should not have happened."""
+    """Requests and faults of the pages of a test."""
 
     host: str
     requests: list[Request] = field(default_factory=list[Request])
@@ -60,7 +60,7 @@ class Watch:
             self.faults.append(f"a request to another host: {request.url}")
 
     def expect_refusals(self) -> None:
-        """Forget that the browser told of answers like 400, which this test wanted."""
+        """Ignore console errors about 4xx answers that this test expects."""
         self.faults = [each for each in self.faults if "responded with a status of 40" not in each]
 
     def attach(self, page: Page) -> None:
@@ -69,7 +69,7 @@ class Watch:
         page.on("console", self.hear)
 
     def hear(self, said: ConsoleMessage) -> None:
-        """Keep errors and warnings, but for the proof of a record that is not in the log yet: the page asks again."""
+        """Keep errors and warnings, except for a record that is not in the log yet: the page asks again."""
         is_early = "status of 404" in said.text and said.location["url"].endswith("/proof")
         if said.type in {"error", "warning"} and not is_early:
             self.faults.append(said.text)
@@ -77,7 +77,7 @@ class Watch:
 
 @asynccontextmanager
 async def watched(browser: Browser, url: str, **options: Any) -> AsyncGenerator[tuple[BrowserContext, Watch]]:
-    """A context of its own, whose pages fail the test by console errors, policy violations and foreign requests."""
+    """A browser context whose pages fail the test on console errors, policy violations and foreign requests."""
     context = await browser.new_context(base_url=url, **options)
     watch = Watch(urlsplit(url).netloc)
     context.on("page", watch.attach)
@@ -88,7 +88,7 @@ async def watched(browser: Browser, url: str, **options: Any) -> AsyncGenerator[
 
 
 async def violations(page: Page) -> list[str]:
-    """What axe-core finds wrong with a page, by WCAG 2.2 AA and best practice."""
+    """Violations that axe-core finds on a page, by WCAG 2.2 AA and best practice."""
     await page.evaluate(_AXE.read_text("utf-8"))
     found: dict[str, Any] = await page.evaluate(f"axe.run({{ runOnly: {_RULES} }})")
     return [

@@ -1,4 +1,4 @@
-"""What tests are made of: wallets, bundles and triggers that are valid unless a test says otherwise."""
+"""Wallets, bundles and triggers that are valid unless a test changes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EMPTY_WASM = b"\0asm\1\0\0\0"
 
 @dataclass(frozen=True)
 class Wallet:
-    """A wallet owner; `Wallet(1)` is the same one in every test."""
+    """A wallet; `Wallet(1)` has the same key in every test."""
 
     number: int = 1
 
@@ -51,7 +51,7 @@ class Wallet:
 
 @dataclass
 class Bundle:
-    """A function bundle; every name and version makes another CID."""
+    """A function bundle; each name and version has another CID."""
 
     name: str = "Hello"
     version: str = "1.0.0"
@@ -93,7 +93,7 @@ def once(**changes: Any) -> dict[str, Any]:
 
 @dataclass
 class TriggerDraft:
-    """A trigger about to be signed. `inputs` are the function's, name to type word."""
+    """A trigger to sign. `inputs` are the types of the function's inputs by name."""
 
     cid: str
     wallet: Wallet = field(default_factory=Wallet)
@@ -125,7 +125,7 @@ class TriggerDraft:
 
 
 async def log_in(client: httpx2.AsyncClient, wallet: Wallet) -> str:
-    """A token, the way every client gets it."""
+    """Log in over HTTP; the token."""
     nonce = ok(await client.post("/users/nonce", json={"address": wallet.address})).json()["nonce"]
     login = {"address": wallet.address, "signature": wallet.sign_text(nonce)}
     response = await client.post("/users/authenticate", json=login)
@@ -134,13 +134,13 @@ async def log_in(client: httpx2.AsyncClient, wallet: Wallet) -> str:
 
 
 async def api_key_of(client: httpx2.AsyncClient, wallet: Wallet) -> str:
-    """The wallet's current API key."""
+    """The current API key of the wallet."""
     token = await log_in(client, wallet)
     return ok(await client.get("/users/api-key", headers={"x-auth-token": token})).json()["apiKey"]
 
 
 async def deploy(client: httpx2.AsyncClient, bundle: Bundle | None = None, wallet: Wallet | None = None) -> str:
-    """The CID of a deployed bundle."""
+    """Deploy a bundle; its CID."""
     headers = {"x-api-key": await api_key_of(client, wallet or Wallet())}
     response = await client.post("/functions", files=(bundle or Bundle()).files, headers=headers)
     assert response.status_code == 200, response.text
@@ -148,7 +148,7 @@ async def deploy(client: httpx2.AsyncClient, bundle: Bundle | None = None, walle
 
 
 async def register(client: httpx2.AsyncClient, draft: TriggerDraft) -> dict[str, Any]:
-    """A registered trigger, as answered."""
+    """Register a trigger; the answer."""
     response = await client.post("/triggers", json=draft.signed())
     assert response.status_code == 200, response.text
     return response.json()

@@ -1,4 +1,4 @@
-"""A chain on this machine: anvil on a free port, with the contracts of tests/contracts."""
+"""A local chain: anvil on a free port, with the contracts of tests/contracts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def encoded(arguments: tuple[object, ...]) -> bytes:
 class LocalChain:
     """anvil, mining each transaction at once, with a Multicall3 at its canonical address.
 
-    With a file for its `state` it is what it was when it is started again after `interrupt`, at the same URL.
+    With a file for its `state` it keeps URL and state over `interrupt` and `start`.
     """
 
     def __init__(self, chain_id: int = 8453, state: Path | None = None) -> None:
@@ -114,7 +114,7 @@ class LocalChain:
         self._client.close()
 
     def interrupt(self) -> None:
-        """End, and keep the state; `start` goes on from there."""
+        """Stop and keep the state for the next `start`."""
         assert self.process is not None
         self.process.terminate()
         self.process.wait(timeout=SECONDS_MAX)
@@ -127,7 +127,7 @@ class LocalChain:
         self.stop()
 
     def pause(self) -> None:
-        """Neither answer nor close a connection, as a stuck machine does."""
+        """Freeze: neither answer nor close connections, like a hanging machine."""
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGSTOP)
 
@@ -142,7 +142,7 @@ class LocalChain:
         return answer["result"]
 
     def send(self, data: bytes, to: Address | None = None, sender: Address | None = None) -> dict[str, Any]:
-        """A transaction and its receipt. A `sender` other than anvil's own account is given coins and impersonated."""
+        """Send a transaction; its receipt. A `sender` other than anvil's account is funded and impersonated."""
         if sender is not None:
             self.ask("anvil_impersonateAccount", sender)
             self.ask("anvil_setBalance", sender, hex(10**18))

@@ -1,4 +1,4 @@
-"""Takes the spans of services as a collector of OpenTelemetry does: OTLP over HTTP, decoded by its own schema."""
+"""An OpenTelemetry collector: takes OTLP over HTTP, decoded by the official schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPANS_SECONDS_MAX = 60.0
 
 @dataclass(frozen=True)
 class Span:
-    """A span as a collector shows it. Ids are hexadecimal digits."""
+    """A span. Ids are hexadecimal digits."""
 
     name: str
     trace_id: str

@@ -1,4 +1,4 @@
-"""Every answer that any test sees must be one that the OpenAPI document announces."""
+"""Compare every answer in the tests with the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def operation_at(method: str, path: str) -> Operation | None:
 
 
 async def check_answer(response: httpx2.Response) -> None:
-    """Called for each answer by the client of the tests."""
+    """Check an answer; the client of the tests calls it for each."""
     for name in _MANNERS:
         assert name in response.headers, f"{name} is missing"
     request = response.request
@@ -60,7 +60,7 @@ async def check_answer(response: httpx2.Response) -> None:
 
 
 def _check_headers(response: httpx2.Response, found: Operation) -> None:
-    """A typed client finds each header field that tells something in the document."""
+    """Check that the document declares each header field that a typed client may need."""
     described = document()
     answer = described["paths"][found.path][found.method.lower()]["responses"].get(str(response.status_code), {})
     if "$ref" in answer:

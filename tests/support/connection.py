@@ -1,4 +1,4 @@
-"""A connection on which a test says byte by byte what it sends, and when."""
+"""A connection on which a test controls each byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS_MAX = 60
 
 @dataclass
 class Answer:
-    """What came back, header names in lower case."""
+    """An answer; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -40,7 +40,7 @@ class Connection:
             await self.writer.drain()
 
     async def answer(self) -> Answer:
-        """The next answer, whole."""
+        """Read the next whole answer."""
         async with asyncio.timeout(SECONDS_MAX):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.rstrip().split("\r\n")
@@ -50,14 +50,14 @@ class Connection:
         return Answer(int(first.split()[1]), headers, body)
 
     async def is_closed_by_server(self) -> bool:
-        """Whether the server ends the connection now, without saying more."""
+        """Whether the server closes the connection now without further bytes."""
         with suppress(ConnectionError):
             async with asyncio.timeout(SECONDS_MAX):
                 return await self.reader.read(1) == b""
         return True
 
     def abort(self) -> None:
-        """Go away without a word (RST), as a client that crashes."""
+        """Reset the connection (RST), like a client that crashes."""
         self.writer.transport.abort()
 
     async def close(self) -> None:

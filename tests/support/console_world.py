@@ -1,4 +1,4 @@
-"""A registry that looks lived in: functions, triggers of every kind, and a day of intents in every status."""
+"""A filled registry: functions, triggers of every kind, and a day of intents in every status."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SETTLERS = tuple(str(each) for each in CATALOGUE[BASE].settlers)
 
 @dataclass
 class World:
-    """What was made: CIDs by name, triggers, hashes of intents by status."""
+    """Its content: CIDs by name, triggers, hashes of intents by status."""
 
     cids: dict[str, str] = field(default_factory=dict[str, str])
     triggers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -74,7 +74,7 @@ class World:
 
 @dataclass(frozen=True)
 class Registry:
-    """A running service, and what it holds."""
+    """A running service and its content."""
 
     url: str
     world: World
@@ -85,7 +85,7 @@ class Registry:
 async def fill(
     context: Context, client: httpx2.AsyncClient, set_time: Callable[[int], None], *, intents: int = 120
 ) -> World:  # fmt: skip
-    """Fill the registry of `context`; `set_time` moves its clock, which stands at the present again at the end."""
+    """Fill the registry of `context`; `set_time` moves its clock, which is at the present again at the end."""
     world, now_ms = World(), context.now_ms()
     chance = random.Random(7)
     set_time(now_ms - 30 * HOUR_MS)
@@ -112,7 +112,7 @@ async def fill(
 
 
 def _drafts(cids: dict[str, str], now_ms: int) -> list[tuple[int, TriggerDraft]]:
-    """Triggers, each with its age in hours; the last is signed under text of a stranger."""
+    """Triggers, each with its age in hours; the last has a hostile description."""
     threshold = {"chainId": "8453", "limit": str(10**18)}
     kinds = {"chainId": "uint32", "limit": "uint256"}
     return [
@@ -150,7 +150,7 @@ def _body(number: int, at_ms: int, now_ms: int, world: World, chance: random.Ran
 
 
 async def _intent(context: Context, body: dict[str, Any], moves: tuple[str, ...], at_ms: int) -> str:
-    """Record an intent, then move it, some seconds apart; its hash."""
+    """Record an intent and move it, some seconds apart; its hash."""
     settings = context.settings
     members: dict[str, Any] = {}
     if moves:

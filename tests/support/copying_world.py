@@ -1,4 +1,4 @@
-"""What tests of `muniment database copy` share: a registry with every kind of row, and all that it answers."""
+"""For tests of `muniment database copy`: a registry with every kind of row, and all its answers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FACTS: tuple[tuple[LiteralString, tuple[object, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Place:
-    """A database that is served with a data directory, which may be that of another place."""
+    """A database and a data directory, which two places may share."""
 
     settings: Settings
 
@@ -91,11 +91,11 @@ class Place:
 
     @property
     def blocks(self) -> str:
-        """Where it has blocks, as `muniment blocks copy` calls it."""
+        """Its block store, as an argument of `muniment blocks copy`."""
         return "file:" if self.is_sqlite else self.url
 
     def do(self, work: Callable[[Context], Awaitable[T]], *, migrates: bool = True) -> T:
-        """What `work` gives, where no event loop runs."""
+        """The result of `work`, outside of an event loop."""
 
         async def run() -> T:
             async with opened(self, migrates=migrates) as context:
@@ -104,7 +104,7 @@ class Place:
         return asyncio.run(run())
 
     def rows(self) -> dict[str, list[Row]]:
-        """Every row that is copied, by table."""
+        """Every copied row, by table."""
 
         async def read(context: Context) -> dict[str, list[Row]]:
             return {
@@ -115,7 +115,7 @@ class Place:
         return self.do(read, migrates=False)
 
     def change(self, *statements: tuple[LiteralString, tuple[object, ...]]) -> None:
-        """Run statements, each of which changes something."""
+        """Run statements; each must change a row."""
 
         async def change(context: Context) -> None:
             for sql, values in statements:
@@ -138,7 +138,7 @@ async def opened(place: Place, clock: Clock | None = None, *, migrates: bool = T
 
 @asynccontextmanager
 async def served(place: Place, clock: Clock | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
-    """A client of the database as it is: to migrate would number new rows behind those that are there."""
+    """A client of the database without migrating it: a migration would renumber new rows."""
     async with opened(place, clock, migrates=False) as context:
         transport = httpx2.ASGITransport(app=Application(context))
         async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -146,7 +146,7 @@ async def served(place: Place, clock: Clock | None = None) -> AsyncGenerator[htt
 
 
 async def new_database(cluster: Cluster, name: str, data_dir: Path) -> Place:
-    """A PostgreSQL database of its own, with every migration."""
+    """A new PostgreSQL database with every migration."""
     place = Place.at(await cluster.create_database(name), data_dir)
     async with opened(place):
         return place
@@ -154,7 +154,7 @@ async def new_database(cluster: Cluster, name: str, data_dir: Path) -> Place:
 
 @dataclass(frozen=True)
 class Filled:
-    """What clients of a registry that was filled hold in their hands."""
+    """Credentials and cursors of the clients of a filled registry."""
 
     place: Place
     clock: Clock
@@ -170,7 +170,7 @@ class Filled:
     intents: list[str]
 
     def paths(self) -> list[str]:
-        """GETs that together show every record, through every filter."""
+        """Paths of GET requests that show every record, through every filter."""
         a, b = (wallet.address for wallet in OWNERS)
         middle = NOW_MS + 12_000
         listed = [
@@ -197,7 +197,7 @@ class Filled:
         return [*listed, *filtered, *one, *content, *mine]
 
     async def answers(self, client: httpx2.AsyncClient) -> dict[str, tuple[list[tuple[str, str]], bytes]]:
-        """Header fields and body of every GET, but for what names the single answer."""
+        """Header fields and body of every GET, without those that differ for each answer."""
         given: dict[str, tuple[list[tuple[str, str]], bytes]] = {}
         for path in self.paths():
             answer = await client.get(path, headers={"x-auth-token": self.token})
@@ -208,7 +208,7 @@ class Filled:
 
 
 async def read_page(client: httpx2.AsyncClient, target: str) -> tuple[list[Any], str | None]:
-    """The rows of a page, and the target of the next one."""
+    """Rows of a page, and the target of the next page."""
     answer = await client.get(target)
     assert answer.status_code == 200, answer.text
     link = NEXT.match(answer.headers.get("link", ""))
@@ -216,7 +216,7 @@ async def read_page(client: httpx2.AsyncClient, target: str) -> tuple[list[Any],
 
 
 async def walk(client: httpx2.AsyncClient, target: str) -> list[Any]:
-    """Every row from `target` on, along the next links until a page is empty or the last."""
+    """Every row from `target` on, along the `next` links."""
     rows: list[Any] = []
     following: str | None = target
     while following is not None:
@@ -228,7 +228,7 @@ async def walk(client: httpx2.AsyncClient, target: str) -> list[Any]:
 
 
 async def fill(place: Place) -> Filled:
-    """Fill an empty registry over HTTP, time going on between any two requests that write."""
+    """Fill an empty registry over HTTP; time advances between writes."""
     clock = Clock(NOW_MS)
     async with opened(place, clock) as context:
         transport = httpx2.ASGITransport(app=Application(context), raise_app_exceptions=False)
@@ -333,12 +333,12 @@ def run(*arguments: str, data: Path, **environ: str) -> Result:
 
 
 def copy(source: Place, target: Place, *arguments: str) -> Result:
-    """`muniment database copy`, as it went."""
+    """Run `muniment database copy`; its outcome."""
     return run("database", "copy", source.url, target.url, *arguments, data=target.settings.data_dir)
 
 
 def copy_all(source: Place, target: Place, *arguments: str) -> Result:
-    """Blocks, and then the rest, which must succeed."""
+    """Copy blocks, then the rest, which must succeed."""
     if source.blocks != target.blocks:
         result = run("blocks", "copy", source.blocks, target.blocks, data=target.settings.data_dir)
         assert result.exit_code == 0, result.output

@@ -1,6 +1,6 @@
-"""Work that is counted and not timed: the calls of functions, ours and those of C. They are as many on every machine.
+"""Count calls of Python and C functions instead of time: the count is the same on every machine.
 
-What one call of a C function does is not seen: whether that takes long is left to the tests marked `long`, which time.
+The work inside a call of a C function is not counted; the tests marked `long` measure its time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cpu_time import REFUSALS
 
 @dataclass
 class Calls:
-    """How many there were in this thread."""
+    """Number of calls in this thread."""
 
     count: int = 0
 
@@ -29,7 +29,7 @@ class Calls:
 
 @contextmanager
 def counted_calls() -> Generator[Calls]:
-    """Count the calls inside. Nothing is collected meanwhile: whose turn that is depends on what ran before."""
+    """Count the calls in the block. Garbage collection is off meanwhile, because its time depends on earlier tests."""
     calls = Calls()
     gc.disable()
     sys.setprofile(calls.see)
@@ -42,14 +42,14 @@ def counted_calls() -> Generator[Calls]:
 
 @contextmanager
 def calls_within(calls_max: int) -> Generator[None]:
-    """What is inside makes at most so many calls."""
+    """Assert that the block makes at most so many calls."""
     with counted_calls() as calls:
         yield
     assert calls.count <= calls_max, f"{calls.count:,} calls of functions"
 
 
 def calls_of(call: Callable[[], object]) -> int:
-    """How many calls it makes, itself included. What it refuses, it refuses."""
+    """Number of calls that `call` makes, itself included. Refusals are ignored."""
     with counted_calls() as calls, suppress(*REFUSALS):
         call()
     return calls.count

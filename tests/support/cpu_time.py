@@ -1,4 +1,4 @@
-"""What a piece of a program takes of the processor: a bound on it holds beside other tests too."""
+"""CPU time of a piece of code: a bound on it holds beside other tests too."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ REFUSALS = (Refusal, ValueError, Unreachable)
 
 @contextmanager
 def cpu_within(seconds_max: float) -> Generator[None]:
-    """What is inside takes less than `seconds_max` of this process's CPU time on an idle machine.
+    """Assert that the block takes less than `seconds_max` of CPU time of this process on an idle machine.
 
-    Nothing is collected meanwhile: the objects of a test run are so many that a collection takes a second.
+    Garbage collection is off meanwhile: in a test run it takes a second.
     """
     gc.disable()
     started = time.process_time()
@@ -30,7 +30,7 @@ def cpu_within(seconds_max: float) -> Generator[None]:
 
 
 def cpu_seconds(call: Callable[[], object], runs: int) -> float:
-    """What one call of the fastest of `runs` takes of this thread's CPU. What it refuses, it refuses."""
+    """CPU time of this thread for one call, the fastest of `runs`. Refusals are ignored."""
     best = float("inf")
     for _ in range(runs):
         started = time.thread_time()
@@ -41,7 +41,7 @@ def cpu_seconds(call: Callable[[], object], runs: int) -> float:
 
 
 def slowness() -> float:
-    """How much slower this machine is now than an idle one, on which a million turns of a loop take 30 ms."""
+    """Slowdown of this machine against an idle one, on which a loop of a million turns takes 30 ms."""
 
     def turn() -> None:
         for number in range(250_000):

@@ -1,4 +1,4 @@
-"""Rounds of SIGKILL under load: to processes of the service and, on PostgreSQL, to the server itself."""
+"""Rounds of SIGKILL under load, to processes of the service and to the PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SLOW_SECONDS_MAX = 300
 
 @dataclass
 class Site:
-    """The service: its processes, their database, and where an operator runs commands."""
+    """The processes of the service, their database, and the directory for commands."""
 
     data_dir: Path
     services: list[Service]
@@ -46,13 +46,13 @@ class Site:
         return [service.url for service in self.services]
 
     def command(self, *words: str) -> str:
-        """What `muniment WORDS` prints; it must succeed."""
+        """Output of `muniment WORDS`, which must succeed."""
         done = warm.run(*words, data=self.data_dir, timeout=300, environment=self.environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
     def database(self) -> Database:
-        """The database itself, beside the service."""
+        """A second connection to the database."""
         return open_database(
             self.environment.get("MUNIMENT_DATABASE_URL", Settings().database_url), data_dir=self.data_dir
         )
@@ -73,7 +73,7 @@ def on_sqlite(folder: Path) -> Generator[Site]:
 
 @contextmanager
 def on_postgres(folder: Path, *, config: str = "", processes: int = 2) -> Generator[Site]:
-    """Processes that know nothing of each other over one server that makes commits durable."""
+    """Independent processes over one server with durable commits."""
     with Cluster(fsync=True, config=config) as cluster, ExitStack() as stack:
         environment = {"MUNIMENT_DATABASE_URL": asyncio.run(cluster.create_database("site"))}
         site = Site(folder / "data", [], environment, cluster)
@@ -86,7 +86,7 @@ def on_postgres(folder: Path, *, config: str = "", processes: int = 2) -> Genera
 
 @dataclass
 class Course:
-    """How the rounds went: what was killed, and how long after it answered again the next write was acknowledged."""
+    """Outcome of the rounds: what was killed, and the time until the next acknowledged write."""
 
     dice: random.Random
     of_services: list[float] = field(default_factory=list[float])
@@ -107,7 +107,7 @@ class Course:
 
 
 async def kill_again_and_again(site: Site, rounds: int) -> Course:
-    """Rounds under load, then a look at everything: no promise is broken, and what is stored proves itself."""
+    """Run rounds under load, then check every promise and verify the stored data."""
     seed = int(os.environ.get("CRASH_SEED") or secrets.randbits(32))
     print(f"CRASH_SEED={seed}")
     course = Course(random.Random(seed))

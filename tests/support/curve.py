@@ -1,4 +1,4 @@
-"""secp256k1 in plain Python, from its definition (SEC 1, SEC 2): slow, and no code of a library or of ours."""
+"""secp256k1 in plain Python, from its definition (SEC 1, SEC 2): slow, independent of any library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy that can be cut: then no byte passes, and connections stay open, as when a network is cut."""
+"""A proxy that can cut the network: no byte passes, and connections stay open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PIECE_BYTES = 65_536
 
 
 class CuttableProxy:
-    """Passes bytes to one port of this machine, until it is cut. After `heal` the bytes that waited arrive too."""
+    """Pass bytes to one port of this machine. `cut` holds them back until `heal`."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""A decoder as the test of linear time sees it, and the sizes of what the service takes."""
+"""A decoder for the test of linear time, and the sizes that the service accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAIN: Frames = ((b"", b""), (b'"', b""), (b"", b"!"))
 
 @dataclass(frozen=True)
 class Decoder:
-    """Reads what a stranger sends, `size` bytes at most; `frames` are what hostile pieces are put between."""
+    """A decoder of at most `size` bytes; `frames` are the texts around hostile pieces."""
 
     name: str
     read: Callable[[bytes], object]

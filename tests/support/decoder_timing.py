@@ -1,4 +1,4 @@
-"""The time that a decoder takes for each hostile shape. As a program: measures one decoder, and prints its faults.
+"""Measure the time of a decoder for each hostile shape. As a program: measure one decoder and print its faults.
 
 A process that has run thousands of tests has a heap in which a large allocation may take milliseconds, so a fault must
 show in a fresh process too.
@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.003
 
 
 def faults_of(decoder: Decoder) -> list[str]:
-    """What is wrong with the times of `decoder`, here and in a fresh process."""
+    """Faults in the times of `decoder`, here and in a fresh process."""
     return _faults_in_fresh_process(decoder) if _faults_here(decoder) else []
 
 
@@ -48,7 +48,7 @@ def _faults_in_fresh_process(decoder: Decoder) -> list[str]:
 
 
 def _faults(decoder: Decoder, shape: Shape) -> list[str]:
-    """What is wrong with reading `shape`; measured again before it is said, as machines have other work too."""
+    """Faults in the time of reading `shape`, confirmed by a second measurement."""
     full, half = shape.of(decoder.size), shape.of(decoder.size // 2)
     found: list[str] = []
     for runs in (1, 3, 10):

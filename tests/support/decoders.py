@@ -1,7 +1,7 @@
-"""Every decoder of bytes and texts from outside, with the places in the code that it runs through.
+"""Every decoder of external bytes and texts, with the places in the code that it covers.
 
 `decoding_sites.sites()` finds those places. A place is listed here in one of three ways: a decoder covers it, a request
-with a hostile field reaches it (`FIELDS`), or it reads what is not a stranger's (`TRUSTED`).
+with a hostile field reaches it (`FIELDS`), or it reads trusted input (`TRUSTED`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _kinds(kind: type[ProvedText] = ProvedText) -> Iterator[type[ProvedText]]:
 
 
 def _texts() -> Iterator[Decoder]:
-    """Every kind of proved text, whoever declares another."""
+    """Every subclass of `ProvedText`."""
     for kind in _kinds():
         if kind.__module__.startswith("muniment.") and not kind.__name__.startswith("_"):
             yield Decoder(f"{kind.__name__}.parse", _text(kind.parse), frames=(*PLAIN, (b"0x", b""), (b"0x", b"g")))
@@ -681,7 +681,7 @@ TRUSTED: dict[str, frozenset[str]] = {
 
 
 def listed() -> set[str]:
-    """Every place that is accounted for."""
+    """Every listed place."""
     by_decoders = {site for decoder in DECODERS for site in decoder.covers}
     by_requests = {
         site for sites in (*(reached for _, reached in FIELDS.values()), *TARGETS.values()) for site in sites
@@ -690,5 +690,5 @@ def listed() -> set[str]:
 
 
 def kinds_of_text() -> set[str]:
-    """The names of the methods by which texts prove themselves; each is a decoder without being named."""
+    """Names of the `parse` methods of proved texts; each is a decoder without a row."""
     return {f"{kind.__qualname__}.parse itself" for kind in _kinds()}

@@ -1,4 +1,4 @@
-"""Where the product reads texts and bytes: found by walking its code, so that a new place cannot be forgotten."""
+"""Places in the code that decode texts and bytes, found by walking it, so that no new place is forgotten."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROOMS = {"server": "http", "cli": "cli", "chains": "evm", "watch": "intents", "
 
 
 def sites() -> set[str]:
-    """Each place as `room.name call`: the function, method or constant that the call stands in."""
+    """Each place as `room.name call`; `name` is the function, method or constant of the call."""
     root = Path(muniment.__file__).parent
     return {
         f"{_room(path.relative_to(root))}.{site}"
@@ -58,7 +58,7 @@ def _sites(node: ast.AST, inside: tuple[str, ...]) -> Iterator[str]:
 
 
 def _reading(function: ast.expr) -> str | None:
-    """The name of the call if it reads something."""
+    """Name of the call if it decodes something."""
     name = ast.unparse(function)
     *owner, last = name.split(".")
     if last in _READING or last in _READING_OF.get(owner[-1] if owner else "", ()):

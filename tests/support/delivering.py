@@ -1,4 +1,4 @@
-"""Processes of `muniment webhooks deliver` on a registry, and hooks whose receivers have agreed."""
+"""Processes of `muniment webhooks deliver` on a registry, and hooks with confirmed receivers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENGINES = ["sqlite", "postgres"]
 
 @dataclass
 class Registry:
-    """A registry on a data directory, without a server; `url` is that of PostgreSQL, or empty."""
+    """A registry without a server; `url` is the URL of PostgreSQL, or empty for SQLite."""
 
     data_dir: Path
     url: str
@@ -43,7 +43,7 @@ class Registry:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The settings of its processes. Receivers of tests are on loopback."""
+        """Settings of its processes. Receivers of tests are on loopback."""
         given = {"MUNIMENT_ALLOW_PRIVATE_NETWORKS": "true", "MUNIMENT_LOG_LEVEL": "info"}
         return given | ({"MUNIMENT_DATABASE_URL": self.url} if self.url else {})
 
@@ -54,17 +54,17 @@ class Registry:
         return inherited | self.settings
 
     def command(self, *words: str, check: bool = True) -> str:
-        """What `muniment WORDS` prints."""
+        """Output of `muniment WORDS`."""
         done = warm.run(*words, data=self.data_dir, timeout=SECONDS_MAX, environment=self.settings)
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
     async def run(self, *words: str) -> str:
-        """The same, while receivers of this process answer."""
+        """Output of `muniment WORDS`, while receivers of this process answer."""
         return await asyncio.to_thread(self.command, *words)
 
     async def hook(self, url: str, *, batch: bool = False, operator: str = "cli") -> tuple[WebhookId, str]:
-        """The id and the secret of a new hook whose receiver has answered the challenge."""
+        """Add a hook whose receiver answers the challenge; its id and secret."""
         context, new = self.context, NewWebhook(url=WebhookUrl.parse(url), batch=batch)
         hook = await managing.add(context, Maker(operator=operator), new)
         hook_id = WebhookId.from_raw(hook.id)
@@ -88,7 +88,7 @@ class Registry:
         return process
 
     def logs(self) -> str:
-        """What all these processes have logged."""
+        """Log of all these processes."""
         return "".join(path.read_text("utf-8") for path in sorted(self.data_dir.glob("deliver-*.log")))
 
     async def add(self, count: int, owner: bytes = bytes(20)) -> None:
@@ -100,7 +100,7 @@ class Registry:
         await self.context.database.write(lambda tx: tx.execute(sql, parameters))
 
     async def remove_oldest(self, count: int) -> None:
-        """Remove so many events, as the sweep does with old ones."""
+        """Remove so many of the oldest events, as the sweep does."""
 
         async def work(tx: Transaction) -> None:
             ((seq,),) = await tx.fetch(
@@ -134,7 +134,7 @@ def _database(engine: str) -> Generator[str]:
 
 @asynccontextmanager
 async def delivering(engine: str, folder: Path) -> AsyncGenerator[Registry]:
-    """A migrated registry on this engine, with a server of its own; its processes are ended with it."""
+    """A migrated registry on this engine; its processes end with the fixture."""
     opened = _database(engine)
     url = await asyncio.to_thread(opened.__enter__)
     try:
@@ -146,7 +146,7 @@ async def delivering(engine: str, folder: Path) -> AsyncGenerator[Registry]:
 
 @asynccontextmanager
 async def delivering_at(url: str, folder: Path) -> AsyncGenerator[Registry]:
-    """The same on the database at `url`; an empty one stands for SQLite."""
+    """The same on the database at `url`; empty for SQLite."""
     settings = Settings(
         data_dir=folder / "data", database_url=url or Settings().database_url, allow_private_networks=True
     )
@@ -163,7 +163,7 @@ async def delivering_at(url: str, folder: Path) -> AsyncGenerator[Registry]:
 
 
 async def until(condition: Callable[[], bool], seconds_max: float = SECONDS_MAX) -> None:
-    """Wait until `condition` holds; fail when it does not in time."""
+    """Wait until `condition` holds, or fail."""
     deadline = time.monotonic() + seconds_max
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"

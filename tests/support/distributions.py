@@ -1,4 +1,4 @@
-"""The distributions as `make dist` builds them, and clean environments with one of them."""
+"""Distributions by `make dist`, and clean environments with one of them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _UV = Path(sys.executable).parent / "uv"
 
 
 def build(folder: Path) -> Path:
-    """The folder, with the wheel and the source distribution."""
+    """Build the wheel and the source distribution; their folder."""
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
     subprocess.run([_UV, "build", "--quiet", "--out-dir", folder], check=True, cwd=ROOT, env=environment)
     return folder
 
 
 def clean_environment(folder: Path, distribution: Path, interpreter: str = sys.executable) -> Path:
-    """The Python of a new environment with the distribution and the locked packages."""
+    """Python of a new environment with the distribution and the locked packages."""
     subprocess.run([_UV, "venv", "--quiet", "--python", interpreter, folder], check=True)
     python = folder / "bin/python"
     package = f"muniment[server] @ {distribution.as_uri()}"

@@ -1,4 +1,4 @@
-"""Makes a PostgreSQL database of the tests empty again: in milliseconds, over a connection that stays."""
+"""Empty a PostgreSQL database of the tests, in milliseconds, over a kept connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ENDED = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, asyncpg.I
 
 
 class Emptying:
-    """A session at `url` that deletes every row; a context manager. Tests may end it: it begins another."""
+    """A session at `url` that deletes every row; a context manager. It reconnects if a test ends it."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -1,6 +1,6 @@
-"""eth-account, which signs, hashes and encrypts without our code, so that tests can compare.
+"""eth-account, to compare our signatures, hashes and key files with.
 
-Its dependency ckzg has no wheel for Python 3.15. There each test that calls it is skipped when it does; all others of
+Its dependency ckzg has no wheel for Python 3.15. There tests that call it are skipped; all others of
 the same module run.
 """
 

@@ -1,4 +1,4 @@
-"""A client of GET /events/stream that shows every block, also those that an EventSource keeps to itself."""
+"""A client of GET /events/stream that returns every block, also those that an EventSource hides."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class EventStream:
         receive_bytes: int = 0,
         fields: str = "",
     ) -> Self:
-        """Ask for a stream and read its head.
+        """Request a stream and read its head.
 
         `after` is the last id; `address` is that of the client; `fields` are further header lines. The kernel holds
-        `receive_bytes` that the client has not read; 0: as much as it likes.
+        `receive_bytes` that the client has not read; 0: its default.
         """
         where = urlsplit(url)
         connection = socket.socket()

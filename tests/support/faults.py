@@ -1,4 +1,4 @@
-"""What is done to a PostgreSQL server under the service, and what the service must say meanwhile."""
+"""Faults of a PostgreSQL server, and the answers of the service meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OURS = "application_name = 'muniment' AND pid <> pg_backend_pid()"
 
 
 async def assert_unavailable(*requests: Any, code: str = "database-unavailable") -> None:
-    """Each is told within the bound to come again."""
+    """Each request gets 503 with Retry-After within the bound."""
     began = time.monotonic()
     for response in await asyncio.gather(*requests):
         assert (response.status_code, response.json()["code"]) == (503, code), response.text
@@ -32,7 +32,7 @@ async def assert_unavailable(*requests: Any, code: str = "database-unavailable")
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that comes by itself."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(RECOVERY_SECONDS_MAX):
         while not await holds():
             await asyncio.sleep(0.02)
@@ -56,7 +56,7 @@ async def until_none_of_ours(admin: Any) -> None:
 
 @contextmanager
 def limited_files(site: Site, size: int) -> Generator[None]:
-    """No file of the server grows beyond `size` bytes."""
+    """Limit every file of the server to `size` bytes."""
     try:
         limit_files(site, str(size))
         yield
@@ -65,7 +65,7 @@ def limited_files(site: Site, size: int) -> Generator[None]:
 
 
 def limit_files(site: Site, size: str) -> None:
-    """As the server's own user: another may not, unless it has every right there is."""
+    """Set the limit as the server's user, or as root."""
     program = shutil.which("prlimit")
     assert site.cluster is not None
     assert program is not None, "util-linux is needed"

@@ -1,4 +1,4 @@
-"""A door before a server of this machine. It passes connections on, or does to them what a broken server does."""
+"""A proxy in front of a local server that can behave like a broken one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORBIDDEN = answer(403, "AccessDenied")
 
 @dataclass
 class Front:
-    """A door at `port` before the server at `behind`."""
+    """A proxy at `port` in front of the server at `behind`."""
 
     behind: int
     listener: socket.socket
@@ -39,7 +39,7 @@ class Front:
         return self.listener.getsockname()[1]
 
     def set(self, fault: bytes | str | None, *, only: bytes = b"") -> None:
-        """Do this from now on. Connections that were passed on are closed, because clients keep them."""
+        """Set the behaviour, and close kept connections."""
         self.fault, self.only = fault, only
         self.close_all()
 
@@ -94,7 +94,7 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 @contextmanager
 def fronted(behind: int) -> Generator[Front]:
-    """A door that passes everything on, before the server at the port `behind`."""
+    """A transparent proxy in front of the server at the port `behind`."""
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         front = Front(behind, listener)
         threading.Thread(target=front.serve, daemon=True).start()

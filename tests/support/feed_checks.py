@@ -1,4 +1,4 @@
-"""Compares the events of a registry with its tables: folded in order, they give what the tables hold."""
+"""Compare the events of a registry with its tables: replayed in order, events give the rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muniment.storage.database import Database, Row
 
 
 async def check_events(database: Database) -> int:
-    """Assert that each change has its event, once and in order; the number of events. None was removed."""
+    """Assert that each change has its event, once and in order; returns the number of events. Needs all events."""
     rows = await database.fetch(
         "SELECT seq, at_ms, kind, subject, owners, origin, settler, facts FROM events ORDER BY seq"
     )
@@ -56,7 +56,7 @@ async def _check_functions(database: Database, by_kind: dict[int, list[Row]]) ->
 
 
 async def _check_intents(database: Database, of_intent: dict[bytes, list[Row]]) -> int:
-    """Each intent has an event for each of its versions, and the last one tells its present state."""
+    """Assert that each intent has an event for each version, and that the last one has its present state."""
     intents = await database.fetch(
         "SELECT hash, COALESCE(chain_status, status), version, proposal_count, log_count, deadline, "
         "COALESCE(chain_transaction_hash, transaction_hash), settler, seq, user_address, trigger_sig, generation "

@@ -1,4 +1,4 @@
-"""Events that another process adds to the feed, many in one transaction: faster than any client could cause them."""
+"""Add many events to the feed in one transaction, as another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`muniment events follow` as a process, and what it wrote."""
+"""`muniment events follow` as a process, and its output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def follower(service: Service, *options: str | Path, **how: Any) -> subprocess.P
 
 @atexit.register
 def _end_the_rest() -> None:
-    """A test that failed leaves a follower that asks for ever."""
+    """End followers that a failed test has left."""
     for process in _started:
         process.kill()
 
@@ -41,7 +41,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """The events in a file of JSON lines; a line that is being written is left out."""
+    """Events in a file of JSON lines, without an unfinished line."""
     text = path.read_text() if path.exists() else ""
     return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
 
@@ -55,13 +55,13 @@ def until_count(path: Path, count: int) -> None:
 
 
 def until_written_after(path: Path, other: Path) -> None:
-    """Wait until `path` is as new as `other`, and a moment more, because times of files are milliseconds coarse."""
+    """Wait until `path` is newer than `other`; file times have a resolution of milliseconds."""
     until(lambda: path.stat().st_mtime_ns >= other.stat().st_mtime_ns)
     time.sleep(0.1)
 
 
 def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
-    """The exit status after a signal, and what was said on standard error."""
+    """Exit status after a signal, and standard error."""
     process.send_signal(number)
     _, said = process.communicate(timeout=SECONDS_MAX)
     return process.returncode, said

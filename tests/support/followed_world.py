@@ -1,4 +1,4 @@
-"""A registry with a log that has a function, two triggers and the end of one, and a proxy before it."""
+"""A registry with a log of a function, two triggers and a deactivation, and a proxy in front of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECONDS_MAX = 60.0
 
 @dataclass(frozen=True)
 class Site:
-    """A registry, the proxy before it, and the signatures of two triggers, the second of which is ended."""
+    """A registry, its proxy, and the signatures of two triggers, the second deactivated."""
 
     url: str
     middle: Middle
@@ -43,7 +43,7 @@ def draft_of(cid: str, number: int) -> TriggerDraft:
 
 
 async def fill(url: str) -> tuple[tuple[str, str], str]:
-    """Deploy, register and end; the signatures, once the log has everything."""
+    """Deploy, register and deactivate; the signatures, once everything is logged."""
     async with httpx2.AsyncClient(base_url=url) as client:
         cid = await deploy(client, BUNDLE, wallet=OWNER)
         sigs = [(await register(client, draft_of(cid, number)))["sig"] for number in (1, 2)]
@@ -59,7 +59,7 @@ async def fill(url: str) -> tuple[tuple[str, str], str]:
 
 @contextmanager
 def followed_registry(directory: Path) -> Generator[Site]:
-    """The registry on a new directory, and the proxy."""
+    """A registry on a new directory, and its proxy."""
     with Service(directory / "data", environment=LOG) as service:
         sigs, ending = asyncio.run(fill(service.url))
         with before(service.url) as middle:
@@ -67,7 +67,7 @@ def followed_registry(directory: Path) -> Generator[Site]:
 
 
 def changing(path: str, change: Any) -> Behaviour:
-    """A proxy that changes the JSON at a path."""
+    """Behaviour of a proxy that changes the JSON at a path."""
 
     def behave(asked: Asked, forward: Forward) -> Answered:
         answer = forward()

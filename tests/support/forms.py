@@ -1,4 +1,4 @@
-"""Upload forms byte by byte, where a client library would not write what a test is about."""
+"""Upload forms byte by byte, for what a client library would not send."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def headed(head: bytes, data: bytes) -> bytes:
 
 
 def part(filename: str, data: bytes, *, name: str = "file", more: str = "") -> bytes:
-    """A file as browsers send it; `more` are further header lines, each with its end."""
+    """A file as browsers send it; `more` are further header lines with line ends."""
     head = f'{more}Content-Disposition: form-data; name="{name}"; filename="{filename}"'
     return headed(head.encode(), data)
 
 
 def bundle_form(bundle: Bundle) -> bytes:
-    """A bundle as the deploy CLI of the field sends it: the manifest first, both parts with their types."""
+    """A bundle as Mimic's deploy command sends it: the manifest first, both parts with their types."""
     disposition = 'Content-Disposition: form-data; name="file"; filename="{}"\r\nContent-Type: {}'
     return (
         headed(disposition.format("manifest.json", "application/json").encode(), bundle.manifest)

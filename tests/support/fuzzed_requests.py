@@ -1,4 +1,4 @@
-"""Connections full of requests, some of them broken: the same seed makes the same ones."""
+"""Connections with valid and broken requests, reproducible by seed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CHUNKS = (
 
 @dataclass(frozen=True)
 class Sent:
-    """A request as it is sent."""
+    """The bytes of a request."""
 
     id: str
     method: str
@@ -56,7 +56,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Course:
-    """What is done on one connection."""
+    """Actions on one connection."""
 
     requests: list[Sent]
     # What is sent, piece by piece, and the seconds waited behind each piece.
@@ -67,12 +67,12 @@ class Course:
 
     @property
     def sound(self) -> int:
-        """How many requests come before the first broken one: they must be answered."""
+        """Number of requests before the first broken one; these must be answered."""
         return next((number for number, each in enumerate(self.requests) if each.statuses is None), len(self.requests))
 
 
 def courses(seed: int, requests: int) -> Iterator[Course]:
-    """Connections that together have at least so many requests."""
+    """Connections with at least so many requests in all."""
     dice = random.Random(seed)
     made = 0
     while made < requests:
@@ -107,7 +107,7 @@ def _course(dice: random.Random, first: int) -> Course:
 
 
 def _cut(dice: random.Random, data: bytes) -> list[bytes]:
-    """The bytes whole, byte by byte, or cut at a few places."""
+    """The bytes whole, byte by byte, or split at a few places."""
     how = dice.random()
     if how < 0.3:
         return [data]
@@ -157,7 +157,7 @@ def _options(dice: random.Random, id_: str) -> Sent:
 
 
 def _post(dice: random.Random, id_: str) -> Sent:
-    """A body with its length, or in chunks; well-formed JSON or not; read or refused before it is."""
+    """A body by length or in chunks; valid JSON or not; accepted or refused early."""
     target, status = dice.choice(
         [
             ("/users/nonce", 200),
@@ -191,7 +191,7 @@ _KINDS: tuple[Callable[[random.Random, str], Sent], ...] = (_get, _get, _get, _p
 
 
 def _broken(dice: random.Random, sent: Sent) -> Sent:
-    """The request with one to three changes, and never one to HEAD: whether a body follows must be known."""
+    """The request with one to three changes, except to HEAD: whether a body follows must be known."""
     sent = _with_body(sent)
     data = sent.data
     for _ in range(dice.choice((1, 1, 2, 3))):

@@ -1,4 +1,4 @@
-"""A client that sends what `fuzzed_requests` makes, and judges what comes back."""
+"""A client that sends the requests of `fuzzed_requests` and checks the answers."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _PROBE = b"GET /healthz HTTP/1.1\r\nHost: test\r\nX-Request-Id: probe\r\n\r\n"
 
 
 class Fault(Exception):
-    """What must not come back."""
+    """A wrong answer."""
 
 
 @dataclass
 class Answer:
-    """What came back."""
+    """An answer."""
 
     status: int
     headers: dict[str, str]
@@ -55,7 +55,7 @@ class Answer:
 
 @dataclass
 class Findings:
-    """How many were sent, what was answered, and what was wrong, with the course that shows it."""
+    """Number of requests, answers by status, and faults with the course that shows them."""
 
     requests: int = 0
     statuses: Counter[int] = field(default_factory=Counter[int])
@@ -67,7 +67,7 @@ class Findings:
 
 
 def judge_server(folder: Path, way: str, *, seed: int, requests: int) -> None:
-    """Send so many to a service by one of the `WAYS`, and fail when anything was wrong."""
+    """Send so many requests to a service by one of the `WAYS`, and fail on any fault."""
     with ExitStack() as stack:
         service = stack.enter_context(Service(folder / "data", environment=SETTINGS))
         url = stack.enter_context(reached(service.url, way, folder / "nginx"))
@@ -81,7 +81,7 @@ def judge_server(folder: Path, way: str, *, seed: int, requests: int) -> None:
 
 
 async def fuzz(url: str, course_list: Iterable[Course], *, is_proxied: bool = False) -> Findings:
-    """Go through all of them, many at a time. A proxy may answer for itself, without the id, and ends what it likes."""
+    """Run all courses, many at a time. A proxy may answer itself, without the id, and close connections."""
     findings = Findings()
     remaining = iter(course_list)
 
@@ -138,7 +138,7 @@ async def _end(
     *,
     is_proxied: bool,
 ) -> None:
-    """Read until the connection ends, or the server has nothing to do and serves another request."""
+    """Read until the connection ends, or the server is idle and serves another request."""
     end = "read" if is_proxied and course.end == "half-close" else course.end
     if end == "wait":
         await asyncio.wait([reading], timeout=_DEADLINE_SECONDS)
@@ -157,7 +157,7 @@ async def _end(
 
 
 async def _is_served(reading: asyncio.Task[None], writer: asyncio.StreamWriter, answers: list[Answer]) -> bool:
-    """Whether another request is answered on the connection, which then waited for nothing; False when it ends."""
+    """Whether the connection serves another request; False when it ends."""
     count = len(answers)
     with suppress(OSError):
         writer.write(_PROBE)
@@ -217,7 +217,7 @@ async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
 
 
 def _judge(course: Course, answers: list[Answer], *, is_proxied: bool) -> None:
-    """Raise `Fault` when an answer is one, or answers are missing, too many, or not in order."""
+    """Raise `Fault` for a wrong answer, or when answers are missing, superfluous or out of order."""
     for answer in answers:
         if answer.status >= 500 and answer.status not in _NO_FAULTS:
             raise Fault(f"answered {answer.status} {answer.body[:300]!r}")
@@ -236,7 +236,7 @@ def _judge(course: Course, answers: list[Answer], *, is_proxied: bool) -> None:
 
 
 def _judge_sound(course: Course, answers: list[Answer], *, is_proxied: bool) -> None:
-    """Those to the requests before the first broken one."""
+    """Check the answers to the requests before the first broken one."""
     for number, sent in enumerate(course.requests[: course.sound]):
         if number >= len(answers):
             ended = any(each.may_close for each in course.requests[:number])  # for example, a body was not read whole

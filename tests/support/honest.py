@@ -1,4 +1,4 @@
-"""Honest clients beside an attack, who read, write, deactivate and follow the feed; and what they felt."""
+"""Honest clients during an attack: they read, write, deactivate and follow the feed, and measure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Seen = tuple[str, str]
 
 @dataclass
 class Felt:
-    """What honest clients felt, and what the service took."""
+    """Measurements of honest clients, and resources of the service."""
 
     reads: list[float] = field(default_factory=list[float])
     refused: int = 0
@@ -55,7 +55,7 @@ class Felt:
         return 1_000 * times[int(len(times) * share)]
 
     def note(self, kind: str, sig: str) -> None:
-        """The registry has acknowledged this."""
+        """Note an acknowledged write."""
         (self.written if kind == "created" else self.ended).append(sig)
         self.at[f"muniment.trigger.{kind}", sig] = time.time()
 
@@ -69,7 +69,7 @@ class Felt:
 
     @property
     def delivery_s(self) -> float:
-        """How long the event that was delivered last was on its way."""
+        """Delivery time of the last event."""
         return max((at - self.at[each] for each, at in self.delivered.items() if each in self.at), default=0)
 
     def row(self, attack: str, quiet: Felt) -> str:
@@ -91,10 +91,10 @@ HEAD = f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|"
 
 
 class Honest:
-    """Honest clients of a service, at 127.0.0.1, beside one attack. The triggers are those of a new wallet."""
+    """Honest clients of a service, at 127.0.0.1, during one attack. Their triggers are of a new wallet."""
 
     def __init__(self, service: Service, operator_key: str, cid: str, sig: str, behind: str) -> None:
-        """`sig` is of the trigger that is read; `behind` is the position of the stream."""
+        """`sig` is the trigger to read; `behind` is the position of the stream."""
         self.felt = Felt()
         self._service = service
         self._operator = {"x-operator-key": operator_key}
@@ -104,7 +104,7 @@ class Honest:
         self._to_end: list[str] = []
 
     async def prepare(self, seconds: float) -> None:
-        """Look where the feed ends now, and add a trigger for each second, to be deactivated then."""
+        """Note the end of the feed, and add a trigger for each second, to be deactivated then."""
         async with self._client() as client:
             first = await client.get("/events", params={"owner": self._wallet.address, "limit": 500})
             self._events = first.links["next"]["url"]
@@ -113,7 +113,7 @@ class Honest:
         self._to_end = list(self.felt.written)
 
     async def felt_beside(self, attacker: asyncio.subprocess.Process | None, seconds: float) -> Felt:
-        """Go about their business for so long, until the attacker has ended."""
+        """Run for so long, until the attacker has ended; the measurements."""
         each = (self._read, self._write, self._poll, self._follow, self._list, self._weigh)
         tasks = [asyncio.create_task(go_on()) for go_on in each]
         ended, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
@@ -137,7 +137,7 @@ class Honest:
 
     @contextmanager
     def hooked(self) -> Generator[None]:
-        """A webhook of an operator for the events of this wallet."""
+        """Add a webhook of an operator for the events of this wallet."""
         receiver = Receiver()
         receiver.reply = self._take
         with receiver.listening(), httpx2.Client(base_url=self._service.url, headers=self._operator) as client:
@@ -161,7 +161,7 @@ class Honest:
         return 204, {}, b""
 
     async def _read(self) -> None:
-        """A trigger by its signature, fifty times a second; what takes long delays none of what follows by more."""
+        """Read a trigger by its signature fifty times a second; a slow answer does not shift later requests."""
         async with self._client() as client:
             while True:
                 began = time.monotonic()
@@ -176,7 +176,7 @@ class Honest:
                 await asyncio.sleep(max(0.0, began + 0.02 - time.monotonic()))
 
     async def _write(self) -> None:
-        """A trigger five times a second, and a deactivation of one that was there before each second."""
+        """Create a trigger five times a second, and deactivate an older one each second."""
         async with self._client() as client:
             for number in count():
                 await self._create(client, f"2.0.{number}")
@@ -205,11 +205,11 @@ class Honest:
             return False
 
     async def _poll(self) -> None:
-        """The events of the wallet, page after page."""
+        """Read the events of the wallet, page after page."""
         await self._pages(self._events)
 
     async def _list(self) -> None:
-        """The new triggers of the wallet, page after page."""
+        """Read the new triggers of the wallet, page after page."""
         await self._pages(f"/triggers?sort=1&signer={self._wallet.address}")
 
     async def _pages(self, target: str) -> None:
@@ -228,7 +228,7 @@ class Honest:
                 await asyncio.sleep(0.1)
 
     async def _follow(self) -> None:
-        """A stream that begins far behind; how long its events take."""
+        """Follow a stream from an old position; measure the delay of its events."""
         began, seen, last = time.monotonic(), 0, self._behind
         while seen < BEHIND:
             with suppress(OSError, EOFError, TimeoutError):
@@ -243,7 +243,7 @@ class Honest:
         await asyncio.Event().wait()
 
     async def _weigh(self) -> None:
-        """Resident memory and open descriptors of all processes (proc(5))."""
+        """Measure memory and open descriptors of all processes (proc(5))."""
         service, felt = self._service, self.felt
         while True:
             folders = [Path(f"/proc/{pid}") for pid in (service.pid, *service.worker_pids())]

@@ -1,4 +1,4 @@
-"""Shapes of input that make careless decoders slow: one small piece again and again, opened and never closed."""
+"""Shapes of input that make careless decoders slow: a small repeated piece, opened and never closed."""
 
 from __future__ import annotations
 
@@ -143,14 +143,14 @@ PIECES = (
 
 @dataclass(frozen=True)
 class Shape:
-    """A piece that is repeated between a head and a tail."""
+    """A repeated piece between a head and a tail."""
 
     head: bytes
     piece: bytes
     tail: bytes
 
     def of(self, size: int) -> bytes:
-        """The shape in `size` bytes: cut anywhere, or before a tail whole pieces, so that it may be well-formed."""
+        """The shape in `size` bytes: cut anywhere, or whole pieces before the tail, so that it may be well-formed."""
         inner = max(0, size - len(self.head) - len(self.tail))
         if not self.tail:
             return self.head + (self.piece * (inner // len(self.piece) + 1))[:inner]

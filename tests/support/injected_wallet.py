@@ -44,7 +44,7 @@ _PROVIDER = """
 
 @dataclass
 class InjectedWallet:
-    """One wallet. `asked` has every call, as the page made it."""
+    """One wallet. `asked` has every call of the page."""
 
     key: bytes
     title: str = "Test wallet"
@@ -59,7 +59,7 @@ class InjectedWallet:
         self.address = str(Account.from_key(self.key).address)
 
     async def join(self, context: BrowserContext, name: str = "testWallet") -> None:
-        """Be in every page of the context from its beginning."""
+        """Inject the wallet into every page of the context."""
         await context.expose_function(name, self._answer)
         script = _PROVIDER.replace("NAME", name).replace("UUID", f"350670db-19fa-4704-a166-{name:_<12}")
         await context.add_init_script(script.replace("TITLE", self.title).replace("LATE", str(self.late_ms)))

@@ -12,7 +12,7 @@ CONFIG_SIGS = tuple("0x" + f"{number:02x}" * 65 for number in (41, 42, 43))
 
 
 def intent_body(nonce: int, **members: Any) -> dict[str, Any]:
-    """A body of PUT /intents/{hash}; every nonce makes another intent. Its deadline is in the year 2027."""
+    """A body of PUT /intents/{hash}; each nonce makes another intent. Its deadline is in the year 2027."""
     return {
         "op": 1, "user": USERS[0], "settler": SETTLERS[0], "nonce": f"0x{nonce:064x}", "deadline": "1800000000",
         "data": "0x", "maxFees": [], "events": [], "configSig": CONFIG_SIGS[0], "minValidations": 1, **members,
@@ -20,7 +20,7 @@ def intent_body(nonce: int, **members: Any) -> dict[str, Any]:
 
 
 def operations_body(nonce: int, **members: Any) -> dict[str, Any]:
-    """The same of the second form, with one operation unless `members` has others."""
+    """The same in the second form, with one operation unless `members` has others."""
     return {
         "feePayer": USERS[0], "settler": SETTLERS[0], "nonce": f"0x{nonce:064x}", "deadline": "1800000000",
         "maxFees": [], "triggerSig": CONFIG_SIGS[0], "minValidations": 1, "operations": [operation_body()], **members,
@@ -33,7 +33,7 @@ def operation_body(**members: Any) -> dict[str, Any]:
 
 
 def proposal_body(number: int, **members: Any) -> dict[str, Any]:
-    """A proposal to an intent; every number makes another."""
+    """A proposal to an intent; each number makes another."""
     return {"solver": USERS[2], "data": f"0x{number:08x}", "deadline": "1800000000", "fees": [str(number)], **members}
 
 
@@ -44,5 +44,5 @@ def operations_proposal_body(number: int, **members: Any) -> dict[str, Any]:
 
 
 def log_body(number: int, **members: Any) -> dict[str, Any]:
-    """A log of an intent; every number makes another."""
+    """A log of an intent; each number makes another."""
     return {"level": "info", "data": f"line {number}", "createdAt": "2026-11-20T19:48:00.123Z", **members}

@@ -14,7 +14,7 @@ __all__ = ["SETTLER", "USER", "intent", "joined", "line", "log", "proposal"]
 
 
 def intent(nonce: int, **members: Any) -> dict[str, Any]:
-    """An intent whose deadline is in the year 2096; every nonce makes another one."""
+    """An intent whose deadline is in the year 2096; each nonce makes another."""
     return intent_body(nonce, **{"deadline": FAR_DEADLINE, **members})
 
 
@@ -24,7 +24,7 @@ def proposal(number: int, **members: Any) -> dict[str, Any]:
 
 
 def line(nonce: int, **members: Any) -> bytes:
-    """An intent as a line without its end."""
+    """An intent as a line without line end."""
     return json.dumps(intent(nonce, **members), separators=(",", ":")).encode()
 
 

@@ -1,4 +1,4 @@
-"""Tests without limits: settings, and a gate that lets everybody in."""
+"""Settings and a gate without limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OFF = {f"rate_limit_{name}": "off" for name in NAMES}
 
 
 def unlimited_settings(**given: Any) -> Settings:
-    """Settings without rate limits: a test asks as much as it can."""
+    """Settings without rate limits."""
     return Settings(**OFF, **given)
 
 

@@ -1,6 +1,6 @@
-"""Clients that write for as long as they are let, each until it is answered, and that keep what they were promised.
+"""Clients that write until they are stopped, repeat each request until it is answered, and keep the answers.
 
-What must hold for every engine, however often processes are killed: a promise is found again, as it was given.
+On every engine, however often processes are killed, each acknowledged record must be found unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DEADLINE = 4_000_000_000
 
 @dataclass
 class Load:
-    """Clients of the processes at `urls`, who create and deactivate triggers and, with an operator's key, intents."""
+    """Clients of the processes at `urls`: they create and deactivate triggers and, with an operator's key, intents."""
 
     urls: list[str]
     cid: str
@@ -72,7 +72,7 @@ class Load:
                 raise end
 
     async def ask(self, method: str, path: str, body: Json, status: int = 200) -> httpx2.Response:
-        """Ask one process after the other until one answers; a 503 says when to come again, and nothing else comes."""
+        """Send a request to one process after the other until one answers; only 503 with Retry-After is repeated."""
         headers = {"x-operator-key": self.operator_key}
         while True:
             url = self.urls[next(self._turn) % len(self.urls)]
@@ -100,7 +100,7 @@ class Load:
         self.triggers[body["sig"]] = (await self.ask("POST", "/triggers", body)).json()
 
     async def deactivate_on(self, wallet: Wallet) -> None:
-        """Three triggers at a time, ended by two requests at once that both name the second one."""
+        """Deactivate three triggers at a time, by two simultaneous requests that both name the second one."""
         for number in count():
             bodies = [TriggerDraft(self.cid, wallet, version=f"{number}.{n}.0").signed() for n in range(3)]
             await asyncio.gather(*(self.create(body) for body in bodies))
@@ -113,7 +113,7 @@ class Load:
         self.ended.update(sigs)
 
     async def write_intents(self, writer: int) -> None:
-        """Write one intent after the other, each with a log, a proposal and two moves of its status."""
+        """Write intents, each with a log, a proposal and two moves of its status."""
         for number in count(self.own + (writer << 28)):
             draft = IntentDraft(number, deadline=DEADLINE)
             draft = draft.saying(logs=[log(0)])
@@ -129,12 +129,12 @@ class Load:
                 told["status"] = status
 
     async def recovery(self, since: float) -> float:
-        """Wait for a write that is acknowledged after `since`; how long after."""
+        """Wait for a write acknowledged after `since`; the time between."""
         await self.until(lambda: bool(self.answered_at) and self.answered_at[-1] > since)
         return next(at for at in reversed(self.answered_at) if at > since) - since
 
     async def until(self, holds: Callable[[], bool], seconds_max: float = RECOVERY_SECONDS_MAX) -> None:
-        """Let the clients go on until they have come so far; that all of them still do is looked at meanwhile."""
+        """Let the clients run until they have written enough; all of them must still run."""
         async with asyncio.timeout(seconds_max):
             while not holds():
                 for task in self._tasks:
@@ -146,7 +146,7 @@ class Load:
         return len(self.triggers) > triggers_min and bool(self.ended) and bool(self.intents)
 
     async def check(self) -> None:
-        """Read everything through every process; each promise is there, as it was given."""
+        """Read everything through every process; each acknowledged record must be unchanged."""
         for url in self.urls:
             async with httpx2.AsyncClient(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False) as client:
                 await until_it_is_ready(client)  # another process may have been the one that was back first
@@ -165,7 +165,7 @@ class Load:
 
 
 async def until_it_is_ready(client: httpx2.AsyncClient) -> float:
-    """Wait until a process says so, as it must before long, by itself; how long that took."""
+    """Wait until a process is ready; the time that it took."""
     began = time.monotonic()
     async with asyncio.timeout(RECOVERY_SECONDS_MAX):
         while (await client.get("/readyz")).status_code != 200:
@@ -174,7 +174,7 @@ async def until_it_is_ready(client: httpx2.AsyncClient) -> float:
 
 
 async def listed(url: str, target: str) -> AsyncIterator[Json]:
-    """A list to its end, along the next links; no row twice."""
+    """All rows of a listing, along the `next` links; no row twice."""
     seen: set[str] = set()
     async with httpx2.AsyncClient(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False) as client:
         while True:
@@ -193,7 +193,7 @@ async def listed(url: str, target: str) -> AsyncIterator[Json]:
 
 @asynccontextmanager
 async def reading(url: str, target: str) -> AsyncGenerator[list[tuple[float, int, float]]]:
-    """Reads one after the other meanwhile: when each began, its status, and how long it took."""
+    """Read repeatedly during the block: start, status and duration of each request."""
     seen: list[tuple[float, int, float]] = []
 
     async def read_on() -> None:

@@ -1,4 +1,4 @@
-"""What HTTP servers of the tests are made of."""
+"""Base of the HTTP servers of the tests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 class LocalServer(ThreadingHTTPServer):
-    """A server in threads of this process. That a client has gone is no news: it would be in another test's output."""
+    """A server in threads of this process. It does not print lost connections, which would appear in another test."""
 
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say what went wrong, but for the end of a connection."""
+        """Print errors except lost connections."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)

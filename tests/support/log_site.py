@@ -1,4 +1,4 @@
-"""A log that is served from memory, and lies where a test wants it. Its tree is computed from its entries alone."""
+"""A log served from memory that lies where a test wants it. Its tree is computed from its entries."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def opened_epoch(number: int = 1, reason: str = "new", before: SiteEpoch | None 
 
 
 class _Content(httpx2.SyncByteStream):
-    """Content that is read as it comes, as from a socket."""
+    """Content to read in pieces, as from a socket."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -115,7 +115,7 @@ def _answered(content: bytes, status: int = 200, headers: dict[str, str] | None 
 
 @dataclass
 class LogSite:
-    """A registry that has a log and nothing else. `lie` may change the content of any answer; `asked` has all paths."""
+    """A registry with a log only. `lie` may change the content of any answer; `asked` has all paths."""
 
     epochs: list[SiteEpoch] = field(default_factory=lambda: [opened_epoch()])
     lie: Callable[[str, bytes], bytes] = lambda _, content: content
@@ -128,7 +128,7 @@ class LogSite:
         return self.epochs[-1]
 
     def grow(self, size: int, at_s: int = NOW_S) -> None:
-        """Have the newest epoch grow to `size` entries."""
+        """Grow the newest epoch to `size` entries."""
         self.newest.entries += [trigger_fact(n, at_s).data for n in range(len(self.newest.entries), size)]
 
     def client(self) -> Registry:

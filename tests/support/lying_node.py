@@ -1,4 +1,4 @@
-"""A node that lies about its newest block, and a registry whose chain is read through it."""
+"""A node that lies about its newest block, and a registry that reads its chain from it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Json = dict[str, Any]
 
 @dataclass
 class Lie:
-    """Changes a node's answers as if it had `ahead` more blocks; with 0 the node is honest.
+    """Change a node's answers as if it had `ahead` more blocks; 0: honest.
 
-    With `has_blocks` it makes these blocks up; without, it lacks them, as a node does whose counter alone is wrong.
+    With `has_blocks` it invents these blocks; otherwise it lacks them, like a node with a wrong counter.
     """
 
     ahead: int = 0
@@ -53,7 +53,7 @@ class Lie:
 
 @dataclass
 class World:
-    """A registry whose first node is the liar, and a follower with a clock that the test moves."""
+    """A registry whose first node lies, and a follower with a clock that the test moves."""
 
     watched: Registry
     lie: Lie
@@ -62,7 +62,7 @@ class World:
     followers: list[Follower] = field(default_factory=list[Follower])
 
     def restart(self) -> None:
-        """Follow with the memory of a new process."""
+        """Restart the follower without its memory."""
         context = self.watched.context
         found = Nodes(
             context.outgoing, context.chains[CHAIN_ID],
@@ -76,7 +76,7 @@ class World:
         ]  # fmt: skip
 
     async def step(self) -> Step | None:
-        """A step with the first node that does not rest, as the watcher does it; None when the node failed."""
+        """One step with the first available node, as in the watcher; None when the node failed."""
         (follower,) = self.followers
         nodes = follower.nodes
         while (node := nodes.first_awake()) is None:
@@ -90,7 +90,7 @@ class World:
         return step
 
     async def follow(self) -> None:
-        """Step until the true head is followed."""
+        """Step until the follower is at the true head."""
         async with asyncio.timeout(120):
             while await self.next_block() != self.head + 1:
                 await self.step()

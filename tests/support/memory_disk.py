@@ -1,6 +1,6 @@
-"""Temporary files in memory: most of what tests wait for on a disk is fsync, which no test of the rules needs.
+"""Temporary files in memory: on a disk tests mostly wait for fsync, which tests of rules do not need.
 
-A test whose subject is the disk names a directory of a real one itself.
+A test whose subject is the disk names a directory on a real disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ sys.dont_write_bytecode = False
 
 
 def use_memory() -> str:
-    """Let `tempfile` and pytest use a file system in memory, if there is one with room; a line that says so."""
+    """Make `tempfile` and pytest use a file system in memory with enough room; returns a line for the report."""
     if "TMPDIR" in os.environ:  # the choice of who runs the tests, or of the process that started this worker
         return f"temporary files: {os.environ['TMPDIR']} (TMPDIR)"
     if not _has_room():

@@ -1,4 +1,4 @@
-"""A proxy before a service, over sockets. It may change answers, break exchanges and answer by itself."""
+"""A proxy in front of a service, over sockets. It may change answers, abort exchanges and answer itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "content-leng
 
 
 class Asked(NamedTuple):
-    """A request of the client. Names of header fields are in lower case."""
+    """A request of the client; header names are in lower case."""
 
     method: str
     target: str
@@ -41,13 +41,13 @@ Behaviour = Callable[[Asked, Forward], Answered | Iterable[bytes] | None]
 
 
 def honest(asked: Asked, forward: Forward) -> Answered:
-    """Pass the request on, and its answer back."""
+    """Forward the request and its answer."""
     del asked
     return forward()
 
 
 def always(answer: Answered) -> Behaviour:
-    """The same answer to every request; nobody behind it is asked."""
+    """Give the same answer to every request, without the service."""
 
     def behave(asked: Asked, forward: Forward) -> Answered:
         del asked, forward
@@ -58,7 +58,7 @@ def always(answer: Answered) -> Behaviour:
 
 @dataclass
 class Middle:
-    """The proxy. `behave` decides about each request; `asked` has all of them."""
+    """The proxy. `behave` handles each request; `asked` has all of them."""
 
     behind: str
     behave: Behaviour = honest
@@ -84,7 +84,7 @@ class Middle:
 
     @contextmanager
     def behaving(self, behave: Behaviour) -> Generator[None]:
-        """Behave so until the end of the block."""
+        """Set the behaviour until the end of the block."""
         before, self.behave = self.behave, behave
         try:
             yield
@@ -93,7 +93,7 @@ class Middle:
 
 
 def bytes_of(answer: Answered) -> bytes:
-    """The answer as it is on the wire."""
+    """The bytes of the answer."""
     headers = {name: value for name, value in answer.headers.items() if name not in _OF_CONNECTION}
     if answer.status not in {204, 304}:
         headers["content-length"] = str(len(answer.content))
@@ -103,7 +103,7 @@ def bytes_of(answer: Answered) -> bytes:
 
 @contextmanager
 def before(url: str) -> Generator[Middle]:
-    """An honest proxy before the service at `url`."""
+    """An honest proxy in front of the service at `url`."""
     middle = Middle(url)
 
     class Handler(BaseHTTPRequestHandler):
@@ -128,7 +128,7 @@ def before(url: str) -> Generator[Middle]:
         do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815 - the names of the library
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Print nothing."""
 
     with LocalServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()

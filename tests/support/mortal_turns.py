@@ -1,6 +1,6 @@
-"""Runs turns of the integrator, each in a process of its own, which may end by SIGKILL at one of its steps.
+"""Run turns of the integrator, each in a process of its own, which SIGKILL may end at one of its steps.
 
-As a program: a line of standard input is a JSON object with what `Turns.take` has; the answer is a line with the status
+As a program: a line of standard input is a JSON object with the parameters of `Turns.take`; it prints the status
 of each process as `waitstatus_to_exitcode` gives it: 0 where the turn was over before that step came.
 """
 
@@ -34,7 +34,7 @@ _FILE_STEPS: Final = ("fdopen", "fsync", "link", "replace", "unlink")
 
 
 class Turns:
-    """Processes that take turns."""
+    """Processes that run turns."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -60,13 +60,13 @@ class Turns:
         return json.loads(self._process.stdout.readline())
 
     def close(self) -> str:
-        """What all of them have said on standard error."""
+        """Standard error of all of them."""
         _, said = self._process.communicate(timeout=60)
         return said
 
 
 def _die_at(step: int) -> None:
-    """Have this process end before that step. A step is a statement that writes, either side of a commit, or a file."""
+    """Kill this process before a step: a writing statement, either side of a commit, or a file."""
     left = iter(range(step))
 
     def maybe() -> None:

@@ -1,4 +1,4 @@
-"""File systems of the tests' own, where this process may mount them: for faults that no file can be made to have."""
+"""File systems that tests mount, where permitted: for faults that files alone cannot show."""
 
 from __future__ import annotations
 

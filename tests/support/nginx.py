@@ -1,4 +1,4 @@
-"""nginx in front of a service, as Debian has it: its own files, a port of its own, one process."""
+"""Debian's nginx in front of a service: own files, own port, one process."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ http {{
 
 
 def needs_nginx() -> None:
-    """Skip where it is not installed."""
+    """Skip the test without nginx."""
     if _program() is None:
         pytest.skip("nginx is not installed (Debian: apt-get install nginx-light)")
 
@@ -70,7 +70,7 @@ WAYS = ("direct", "nginx", "nginx without buffering")
 
 @contextmanager
 def reached(url: str, way: str, folder: Path) -> Generator[str]:
-    """Where a client finds the service at `url`, by one of `WAYS`."""
+    """URL of the service at `url` for a client, by one of `WAYS`."""
     if way == "direct":
         yield url
         return

@@ -1,4 +1,4 @@
-"""Data of operations and proposals as the settlement contracts encode it, on Base with tokens of the packaged list."""
+"""Data of operations and proposals in the encoding of the settlement contracts, on Base with packaged tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def swap_data(source: int = BASE, destination: int = BASE, *, given: int = 1_500
 
 
 def transfer_data(chain_id: int = BASE, *, token: str = USDC, amount: int = 250_000, count: int = 1) -> str:
-    """As many transfers of the same amount."""
+    """Several transfers of the same amount."""
     return _hex("(uint256,(address,uint256,address)[])", (chain_id, [(token, amount, RECIPIENT)] * count))
 
 

@@ -31,7 +31,7 @@ HEX32 = "0x" + "ab" * 32
 
 @dataclass(frozen=True)
 class IntentDraft:
-    """An intent before it is written; each `number` is another one. `members` are those that the hash leaves out."""
+    """An intent to write; each `number` makes another. `members` are those outside of the hash."""
 
     number: int = 1
     deadline: int = DEADLINE
@@ -57,7 +57,7 @@ class IntentDraft:
 
 @dataclass(frozen=True)
 class OperationsDraft(IntentDraft):
-    """The same of the second form, with two operations of two users."""
+    """The same in the second form, with two operations of two users."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -75,19 +75,19 @@ class OperationsDraft(IntentDraft):
 
 
 def operations_proposal(number: int = 1, **members: Any) -> dict[str, Any]:
-    """A proposal to an `OperationsDraft`; each `number` is another one."""
+    """A proposal to an `OperationsDraft`; each `number` makes another."""
     datas = [f"0x{number:064x}", "0x"]
     return {"solver": SOLVER.address, "datas": datas, "deadline": str(DEADLINE), "fees": ["3"], **members}
 
 
 def proposal(number: int = 1, **members: Any) -> dict[str, Any]:
-    """A proposal; each `number` is another one."""
+    """A proposal; each `number` makes another."""
     own = {"solver": SOLVER.address, "data": f"0x{number:064x}", "deadline": str(DEADLINE), "fees": ["3"]}
     return proposal_body(number, **{**own, **members})
 
 
 def log(number: int = 1, **members: Any) -> dict[str, Any]:
-    """A log line; each `number` is another one."""
+    """A log line; each `number` makes another."""
     return {"level": "info", "data": f"line {number}", "id": f"relayer/{number}", **members}
 
 
@@ -126,7 +126,7 @@ class OperatorClient:
         return await self.client.put(url, json=draft.body, headers=self.headers)
 
     async def recorded(self, draft: IntentDraft | None = None) -> str:
-        """The hash of an intent that is written now."""
+        """Write an intent; its hash."""
         draft = draft or IntentDraft()
         response = await self.put(draft)
         assert response.status_code == 200, response.text

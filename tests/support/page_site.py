@@ -1,4 +1,4 @@
-"""Pages as a browser asks for them, without a browser: what it would see, and the fixtures that ask."""
+"""Pages as a browser would see them, without a browser, and fixtures to request them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture
 async def reader(app: Application) -> AsyncIterator[httpx2.AsyncClient]:
-    """A browser's requests, without the comparison with OpenAPI, which does not have the console."""
+    """Requests of a browser, without the comparison with OpenAPI, which lacks the console."""
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://test", headers=BROWSER) as made:
         yield made

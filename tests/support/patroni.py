@@ -30,7 +30,7 @@ _SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'syn
 
 @dataclass
 class PatroniCluster:
-    """Two nodes; `primary` is the one that led when the cluster was last whole."""
+    """Two nodes; `primary` led when the cluster was last complete."""
 
     nodes: list[Node]
     programs: Programs
@@ -45,14 +45,14 @@ class PatroniCluster:
 
     @property
     def url(self) -> str:
-        """The URL that names both nodes, for the service."""
+        """URL with both nodes, for the service."""
         hosts = ",".join(f"127.0.0.1:{node.ports.clients}" for node in self.nodes)
         return f"postgresql://{OWNER}:{PASSWORD}@{hosts}/site?target_session_attrs=read-write"
 
     async def until_whole(self) -> None:
-        """Wait until one node leads and the other one follows it synchronously.
+        """Wait until one node leads and the other follows it synchronously.
 
-        If the other node does not follow for `FOLLOW_SECONDS_MAX`, it is copied anew, as an operator would do.
+        If the other node does not follow for `FOLLOW_SECONDS_MAX`, reinitialise it, as an operator would.
         """
         for seconds_max in (FOLLOW_SECONDS_MAX, CHANGE_SECONDS_MAX):
             with suppress(TimeoutError):
@@ -61,7 +61,7 @@ class PatroniCluster:
         raise TimeoutError("no node follows the primary")
 
     async def _copy_anew(self) -> None:
-        """Make the node that does not lead from the one that leads. Without a leader nothing is thrown away."""
+        """Reinitialise the standby from the leader; do nothing without a leader."""
         for node in self.nodes:
             with suppress(OSError, httpx2.HTTPError, KeyError):
                 members = await node.members()
@@ -85,7 +85,7 @@ class PatroniCluster:
         return standbys == 1 and is_standby
 
     async def until_it_takes_writes(self, node: Node) -> float:
-        """Wait until `node` commits a write; the monotonic time of it."""
+        """Wait until `node` commits a write; its monotonic time."""
 
         async def writes() -> bool:
             ((standby,),) = await node.execute("SELECT pg_is_in_recovery()")
@@ -97,11 +97,11 @@ class PatroniCluster:
         return time.monotonic()
 
     def switch_over(self) -> None:
-        """Ask Patroni to make the standby the primary; returns when it is."""
+        """Switch over to the standby, and wait for it."""
         self._control("switchover", "muniment", "--leader", self.primary.name, "--candidate", self.standby.name)
 
     def _control(self, *words: str) -> None:
-        """Run `patronictl` as an operator does."""
+        """Run `patronictl`."""
         done = subprocess.run(
             [self.programs.patronictl, "-c", CONFIG, *words, "--force"],
             env=self.primary.environment | {"LC_ALL": "C.UTF-8"},
@@ -111,7 +111,7 @@ class PatroniCluster:
 
 
 async def until(holds: Callable[[], Awaitable[bool]], seconds_max: float = CHANGE_SECONDS_MAX) -> None:
-    """Wait until it holds; a server that does not answer yet is asked again."""
+    """Wait until the condition holds; ask again while a server does not answer."""
     async with asyncio.timeout(seconds_max):
         while True:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, httpx2.HTTPError, KeyError):
@@ -122,7 +122,7 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds_max: float = CHANG
 
 @asynccontextmanager
 async def patroni_cluster(programs: Programs) -> AsyncGenerator[PatroniCluster]:
-    """A whole cluster with the empty database `site`; everything is stopped and removed at the end."""
+    """A complete cluster with the empty database `site`; stopped and removed at the end."""
     user = unprivileged()
     home = Path(tempfile.mkdtemp(prefix="patroni-"))
     if user is not None:

@@ -1,6 +1,6 @@
 """One node of a Patroni cluster, on this machine, with `deploy/patroni/patroni.yml`.
 
-All its connections to other programs lead through proxies that can be cut, so the node can lose its network.
+Its connections to other programs go through proxies that can be cut.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SUPERUSER, OWNER = "postgres", "muniment"
 
 @dataclass(frozen=True)
 class Programs:
-    """Where the programs of the cluster are."""
+    """Paths of the programs of the cluster."""
 
     patroni: Path
     patronictl: Path
@@ -114,13 +114,13 @@ class Node:
                 os.kill(pid, number)
 
     def kill(self) -> None:
-        """End every process of the node, as a power cut would."""
+        """Kill every process of the node, like a power cut."""
         self._signal(signal.SIGKILL, self._pids())
         assert self._patroni is not None
         self._patroni.wait(CHANGE_SECONDS_MAX)
 
     def make_anew(self) -> None:
-        """End the node, and start it without data: Patroni then copies the primary."""
+        """Restart the node without data: Patroni then copies the primary."""
         self.kill()
         shutil.rmtree(self._data, ignore_errors=True)
         self.start()
@@ -131,7 +131,7 @@ class Node:
         self._signal(signal.SIGSTOP, self._paused)
 
     def resume(self) -> None:
-        """Let the processes go on; PostgreSQL first, so that for a moment no Patroni watches it."""
+        """Resume the processes; PostgreSQL first, so that for a moment Patroni does not watch it."""
         self._signal(signal.SIGCONT, self._paused[1:])
         time.sleep(1)
         self._signal(signal.SIGCONT, self._paused[:1])
@@ -143,7 +143,7 @@ class Node:
                 proxy.cut()
 
     def heal(self) -> None:
-        """Join the node to the network again."""
+        """Reconnect the node to the network."""
         for proxy in self.proxies.values():
             proxy.heal()
 
@@ -159,7 +159,7 @@ class Node:
             connection.terminate()
 
     async def members(self) -> dict[str, tuple[str, str]]:
-        """The role and the state of each member, as this node's Patroni tells them."""
+        """Role and state of each member, as this node's Patroni reports them."""
         async with httpx2.AsyncClient(trust_env=False, timeout=3) as client:
             answer = await client.get(f"http://127.0.0.1:{self.ports.rest}/cluster")
         return {each["name"]: (each["role"], each["state"]) for each in answer.json()["members"]}

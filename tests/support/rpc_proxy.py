@@ -1,4 +1,4 @@
-"""Stands between a reader and a chain: counts requests, refuses creation calls, or answers something else."""
+"""A proxy between a reader and a chain: it counts requests, refuses creation calls, or changes answers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Reply = tuple[int, dict[str, str], bytes]
 
 
 class RpcProxy:
-    """An HTTP server on a free port. `change` may turn each JSON-RPC answer into another, given its request.
+    """An HTTP server on a free port. `change` may replace each JSON-RPC answer, given its request.
 
-    With `reply`, which a test may set at any time, every request gets that instead.
+    With `reply`, which a test may set at any time, every request gets that answer.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RpcProxy:
 
 
 def refuses_creation(call: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """As nodes do that want a `to` in every call."""
+    """Refuse calls without `to`, as some nodes do."""
     if call["method"] == "eth_call" and "to" not in call["params"][0]:
         return {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32602, "message": "missing to"}}
     return answer

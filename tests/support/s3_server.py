@@ -20,7 +20,7 @@ KEY, SECRET = "test-key", "test-secret-of-the-s3-server"
 
 
 def environment(port: int, *, secret: str = SECRET) -> dict[str, str]:
-    """What an operator sets for the server at `port` of this machine."""
+    """Environment for the server at `port` of this machine."""
     return {
         "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": secret, "AWS_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
@@ -29,7 +29,7 @@ def environment(port: int, *, secret: str = SECRET) -> dict[str, str]:
 
 @contextmanager
 def s3_server(directory: Path) -> Generator[tuple[int, subprocess.Popen[bytes]]]:
-    """The port and the process of a server that has the bucket `blocks`; it ends with the block."""
+    """Port and process of a server with the bucket `blocks`; it ends with the block."""
     config = directory / "s3.json"
     credentials = [{"accessKey": KEY, "secretKey": SECRET}]
     config.write_text(json.dumps({"identities": [

@@ -1,4 +1,4 @@
-"""Metrics as a monitoring system reads them: by the parser of Prometheus' own client."""
+"""Metrics, read by the parser of Prometheus' client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Scraped:
         self.lines = text.splitlines()
 
     def value(self, name: str, **labels: str) -> float | None:
-        """The value of a sample; `name` without the prefix. None where there is none."""
+        """Value of a sample, or None; `name` without the prefix."""
         return self.samples.get((PREFIX + name, frozenset(labels.items())))
 
     def labels(self, name: str, label: str) -> set[str]:

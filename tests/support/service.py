@@ -1,4 +1,4 @@
-"""The service as its users run it: processes of its own, on a free port of this machine, stopped by their ids."""
+"""The service as processes on a free port of this machine, stopped by their ids."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STOP_SECONDS_MAX = 90
 class Service:
     """`muniment serve` on a data directory.
 
-    Unless it `sheds`, it refuses nothing because the machine is slow: see `unhurried/sitecustomize.py`.
+    Unless `sheds`, it does not shed load when the machine is slow: see `unhurried/sitecustomize.py`.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Service:
         return self
 
     def launch(self) -> None:
-        """Start, and wait for nothing."""
+        """Start without waiting."""
         if self._program == [sys.executable, "-m", "muniment"] and warm.is_possible(self._environment):
             self.process = warm.popen(self._words, self._environment)
             return
@@ -76,7 +76,7 @@ class Service:
         )  # fmt: skip
 
     def launch_and_listen(self) -> Self:
-        """Start, and wait until it says where it listens; it may not be ready."""
+        """Start, and wait until it prints where it listens; it may not be ready."""
         self.launch()
         self._read_url()
         return self
@@ -89,7 +89,7 @@ class Service:
         self.url = said.partition("listens on ")[2].split()[0]
 
     def wait_until_ready(self) -> None:
-        """Until it says that it is, and each of its workers takes connections: which one answers is left to chance."""
+        """Wait until it is ready and each worker accepts connections: any of them may answer."""
         self._read_url()
         deadline = time.monotonic() + START_SECONDS_MAX
         while not (self._is_ready() and (self._workers == 1 or len(self.serving_pids()) == self._workers)):
@@ -103,23 +103,23 @@ class Service:
             return False
 
     def connect(self) -> socket.socket:
-        """A connection, for what no HTTP client would send."""
+        """A raw connection."""
         where = urlsplit(self.url)
         return socket.create_connection((where.hostname or "", where.port or 0), timeout=60)
 
     @property
     def pid(self) -> int:
-        """Of the only process, or of the one that supervises the workers."""
+        """Id of the only process, or of the supervisor of the workers."""
         assert self.process is not None
         return self.process.pid
 
     def worker_pids(self) -> set[int]:
-        """The processes that serve, or are about to, when there are several."""
+        """Ids of the workers, also of those that are starting."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return {int(pid) for pid in children if b"spawn_main" in _read(f"/proc/{pid}/cmdline")}
 
     def serving_pids(self) -> set[int]:
-        """Those of the workers that take connections already."""
+        """Ids of the workers that accept connections."""
         inode = _listening(int(self.url.rpartition(":")[2]))
         return {pid for pid in self.worker_pids() if _waits_for(pid, inode)}
 
@@ -128,13 +128,13 @@ class Service:
         return self.run("operators", "add", "tests")
 
     def run(self, *words: str) -> str:
-        """What `muniment WORDS` prints with the settings of the service; it must succeed."""
+        """Output of `muniment WORDS` with the settings of the service; it must succeed."""
         done = warm.run(*words, data=self.data_dir, timeout=START_SECONDS_MAX, environment=self._given)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
     def kill(self) -> None:
-        """SIGKILL to every process of the service; returns once all have ended, and the port is free."""
+        """Kill every process of the service; returns once all have ended and the port is free."""
         group = self.pid
         os.killpg(group, signal.SIGKILL)
         self.wait()
@@ -144,7 +144,7 @@ class Service:
             time.sleep(0.005)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal to the first process, as an operator or a supervisor does; the exit status."""
+        """Send a signal to the first process; the exit status."""
         assert self.process is not None
         self.process.send_signal(number)
         return self.wait()
@@ -171,7 +171,7 @@ class Service:
 
 
 def _read(path: str) -> bytes:
-    """What a file of proc(5) says; nothing when its process is gone."""
+    """Content of a file of proc(5); empty when its process is gone."""
     try:
         return Path(path).read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -184,7 +184,7 @@ def is_there(pid: int) -> bool:
 
 
 def _is_alive(group: int) -> bool:
-    """Whether a process of the group has not ended. Nobody may have asked yet for the status of one that has."""
+    """Whether a process of the group runs; one that has ended may still be a zombie."""
     pids = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
     return any(at == str(group) and state not in {"Z", "X"} for state, at in map(_state_and_group, pids))
 
@@ -205,7 +205,7 @@ def _listening(port: int) -> str:
 
 
 def _waits_for(pid: int, inode: str) -> bool:
-    """Whether the process is told of what happens at a socket: it is among what its epoll watches (proc(5), fdinfo)."""
+    """Whether the epoll of the process watches a socket (proc(5), fdinfo)."""
     names: dict[str, str] = {}
     with suppress(FileNotFoundError, ProcessLookupError):
         for each in Path(f"/proc/{pid}/fd").iterdir():

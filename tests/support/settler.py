@@ -59,7 +59,7 @@ def encode_value(kind: str, value: Any) -> bytes:
 
 
 def encode_values(kinds: Sequence[str], values: Sequence[Any]) -> bytes:
-    """A head of values and offsets, then what the offsets lead to."""
+    """A head of values and offsets, then the dynamic parts."""
     encoded = [encode_value(kind, value) for kind, value in zip(kinds, values, strict=True)]
     at = sum(32 if is_dynamic(kind) else len(each) for kind, each in zip(kinds, encoded, strict=True))
     head, tail = b"", b""

@@ -1,6 +1,6 @@
-"""`muniment` in a world where the name servers of `*.silent.test` never answer: `silent_names.py WORDS`.
+"""Run `muniment WORDS` where the name servers of `*.silent.test` never answer: `silent_names.py WORDS`.
 
-A resolver waits for them twice for five seconds (resolv.conf(5)). Nobody can be asked to be so slow on loopback.
+A resolver waits for them twice for five seconds (resolv.conf(5)), which loopback cannot imitate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One process of the service over a PostgreSQL of its own, which the tests of a module may spoil and must mend."""
+"""One process of the service over its own PostgreSQL, which tests of a module may break and must repair."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def caller(site: Site) -> AsyncIterator[httpx2.AsyncClient]:
 
 @pytest.fixture(scope="module")
 def site_cid(site: Site) -> str:
-    """A function to make triggers for."""
+    """CID of a function for triggers."""
 
     async def deployed() -> str:
         async with httpx2.AsyncClient(base_url=site.urls[0]) as client:
@@ -50,7 +50,7 @@ def site_cid(site: Site) -> str:
 
 @pytest.fixture
 async def admin(site: Site) -> AsyncIterator[Any]:
-    """A session of somebody else."""
+    """A session of another user of the server."""
     driver: Any = asyncpg
     connection = await driver.connect(site.environment["MUNIMENT_DATABASE_URL"])
     yield connection
@@ -59,5 +59,5 @@ async def admin(site: Site) -> AsyncIterator[Any]:
 
 @pytest.fixture
 def draft(site_cid: str) -> Callable[[], TriggerDraft]:
-    """Another trigger each time."""
+    """A new trigger each time."""
     return lambda: TriggerDraft(site_cid, Wallet(6), version=f"1.0.{next(VERSIONS)}")

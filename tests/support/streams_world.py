@@ -1,4 +1,4 @@
-"""A service with streams on either engine, and what its tests do with it."""
+"""A service with streams on either engine, and helpers of its tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Connect: TypeAlias = Callable[..., Awaitable[EventStream]]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
-    """Starts a service on an empty database with further settings."""
+    """Start a service on an empty database with further settings."""
     postgres = dict[str, str]()
     if request.param == "postgres":
         postgres["MUNIMENT_DATABASE_URL"] = request.getfixturevalue("postgres_url")
@@ -47,7 +47,7 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    """Opens streams, which are closed at the end."""
+    """Open streams, which are closed at the end."""
     opened: list[EventStream] = []
 
     async def connected(url: str, query: str = "", **given: Any) -> EventStream:
@@ -71,7 +71,7 @@ async def add(site: Site, count: int, owner: bytes = OWNER) -> None:
 
 
 async def remove(site: Site) -> None:
-    """Remove all events but the newest, as the sweep does when they are old."""
+    """Remove all events except the newest, as the sweep does."""
     await execute_all(site.data_dir, site.environment.get("MUNIMENT_DATABASE_URL", ""), _REMOVE)
 
 
@@ -87,7 +87,7 @@ async def until_gauge(client: httpx2.AsyncClient, url: str, name: str, value: fl
 
 
 async def ids_behind(url: str, cursor: str) -> list[str]:
-    """Every event behind a place, read page by page."""
+    """Ids of every event after a position, page by page."""
     found: list[str] = []
     async with httpx2.AsyncClient(base_url=url) as client:
         target = f"/events?limit=500&cursor={cursor}"

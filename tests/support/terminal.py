@@ -1,4 +1,4 @@
-"""A terminal that a test looks at."""
+"""A terminal for tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 def shown_on(terminal: int) -> bytes:
-    """All that is written to a terminal until nobody has it open any more, given its other end, which is closed."""
+    """Everything written to a terminal until it is closed, given its other end, which is closed too."""
     shown = b""
     with suppress(OSError):  # EIO, which is its end of file
         while piece := os.read(terminal, 65_536):

@@ -1,4 +1,4 @@
-"""Commands that use a service, run in this process as a person of their own would run them."""
+"""Commands that use a service, run in this process with an environment of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLE = Path(__file__).parents[2] / "src/muniment/cli/sample"
 
 @dataclass
 class Person:
-    """Somebody with a home directory, an environment and a wallet."""
+    """A user with a home directory, an environment and a wallet."""
 
     service: Service
     home: Path
@@ -36,13 +36,13 @@ class Person:
         }  # fmt: skip
 
     def run(self, *arguments: object, stdin: str | None = None, **environment: str | None) -> Result:
-        """What a command does; None in `environment` takes a variable away."""
+        """Run a command; None in `environment` removes a variable."""
         return CliRunner().invoke(
             main, [str(each) for each in arguments], input=stdin, env={**self.environment, **environment}
         )
 
     def done(self, *arguments: object, stdin: str | None = None, **environment: str | None) -> str:
-        """What a command prints that succeeds."""
+        """Output of a command that must succeed."""
         result = self.run(*arguments, stdin=stdin, **environment)
         assert result.exit_code == 0, f"{arguments}: {result.output} {result.exception!r}"
         return result.stdout
@@ -72,7 +72,7 @@ def draft(cid: str, version: str = "1.0.0", end: str = "never") -> list[str]:
 
 
 def intent(number: int, deadline: int = 4_000_000_000) -> dict[str, Any]:
-    """An intent; each number makes another one."""
+    """An intent; each number makes another."""
     return {**NewIntent.example, "nonce": f"0x{number:064x}", "deadline": str(deadline)}
 
 

@@ -1,6 +1,6 @@
-"""Processes of `muniment` that need not load it: they are forked by one that has (`warm_server.py`).
+"""Processes of `muniment` forked by one that has loaded it already (`warm_server.py`).
 
-The load is most of what a start takes, half a second of a core. What is forked is the command, with its own session,
+Loading is most of a start, half a second of a core. The forked command has its own session,
 arguments, environment, directory and descriptors. A test of the interpreter, of another program or of variables that an
 interpreter reads starts a process of its own.
 """
@@ -31,10 +31,10 @@ _ENVIRONMENT = {**os.environ, "PYTHONPATH": str(UNHURRIED)}
 
 
 class WarmProcess:
-    """What the tests use of `subprocess.Popen`, of a process that somebody else has forked."""
+    """The used part of `subprocess.Popen`, for a process that another one has forked."""
 
     def __init__(self, pid: int, told: int, stdout: IO[str]) -> None:
-        """`told` is where the end of the process is told."""
+        """`told` reports the end of the process."""
         self.pid = pid
         self.stdout = stdout
         self.returncode: int | None = None
@@ -79,7 +79,7 @@ class WarmProcess:
 
 
 def is_possible(environment: Mapping[str, str]) -> bool:
-    """Whether a forked process is what a started one would be."""
+    """Whether a forked process behaves like a started one."""
     return hasattr(os, "pidfd_open") and _read_at_start(environment) == _read_at_start(_ENVIRONMENT)
 
 
@@ -88,7 +88,7 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def popen(words: Sequence[str], environment: Mapping[str, str]) -> WarmProcess:
-    """`muniment WORDS`, with a pipe as its standard output."""
+    """Start `muniment WORDS` with a pipe as standard output."""
     reading, writing = os.pipe()
     with Path(os.devnull).open("rb") as nothing:
         pid, told = _forked(words, environment, [nothing.fileno(), writing, 2])
@@ -103,7 +103,7 @@ def run(
     timeout: float = 120,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """What `muniment WORDS` printed, and its status: without settings of this process, with `environment`.
+    """Output and status of `muniment WORDS`, with `environment` instead of the settings of this process.
 
     `data` is its data directory, `directory` where it is started. After `timeout` seconds it is killed, and
     `TimeoutExpired` raised.
@@ -137,7 +137,7 @@ def _file() -> IO[str]:
 def _forked(
     words: Sequence[str], environment: Mapping[str, str], descriptors: list[int], directory: Path | None = None
 ) -> tuple[int, int]:
-    """The id of a new process with these standard files, and where its end is told."""
+    """Id of a new process with these standard files, and the descriptor that reports its end."""
     told, telling = os.pipe()
     mask = re.search(r"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert mask is not None
@@ -158,7 +158,7 @@ def _forked(
 
 @cache
 def _server() -> socket.socket:
-    """The end of the socket at which the process that forks is asked; it ends when this process closes it."""
+    """Socket of the forking process; that process ends when the socket is closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     program = Path(__file__).with_name("warm_server.py")
     process = subprocess.Popen(

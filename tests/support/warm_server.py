@@ -1,7 +1,7 @@
-"""Starts `muniment` without its imports: a process that has them forks another, which runs the command.
+"""Start `muniment` without import time: a process that has loaded it forks one for each command.
 
 It is given one end of a socket pair. Each message is a request of `warm.py`, with four descriptors: standard input,
-output and error of the new process, and where its end is told.
+output and error of the new process, and the one that reports its end.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _tell_end(process: int, pid: int, told: int) -> None:
 
 
 def _become(request: dict[str, Any], descriptors: list[int]) -> None:
-    """Be what a new interpreter would be, in a session of its own, and say so."""
+    """Set up the process like a new interpreter, in its own session, and report its id."""
     os.setsid()
     os.write(descriptors[3], f"{os.getpid()}\n".encode())
     for number, descriptor in enumerate(descriptors[:3]):
@@ -75,7 +75,7 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
 
 
 def main() -> None:
-    """Load, serve, and be the command in a new process."""
+    """Load, serve, and run the command in a new process."""
     for name in _LOADED:
         importlib.import_module(name)
     gc.freeze()

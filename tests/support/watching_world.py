@@ -52,7 +52,7 @@ def intent_body(settler: Address, nonce: int, *, events: int = 1, **members: Any
 
 
 def operations_proposal(number: int = 1, operations: int = 2, **members: Any) -> dict[str, Any]:
-    """A proposal to an intent of the second form that has so many operations."""
+    """A proposal to an intent of the second form with so many operations."""
     body = proposal_body(number, **members)
     return {"datas": [body.pop("data")] * operations, **body}
 
@@ -75,7 +75,7 @@ def operations_body(
 def chains_file(
     directory: Path, settlers: Mapping[int, tuple[Address | Sequence[Address], list[str]]], **members: Any
 ) -> Path:
-    """A chains file with the settlers of each chain, newest first, and its URLs. One settler is in the short form."""
+    """A chains file with settlers, newest first, and URLs of each chain. A single settler has the short form."""
     lines: list[str] = []
     for chain_id, (listed, urls) in settlers.items():
         settler = {"settler": listed} if isinstance(listed, Address) else {"settlers": list(listed)}
@@ -94,7 +94,7 @@ def settings_of(directory: Path, file: Path, **settings: Any) -> Settings:
 
 @dataclass
 class Registry:
-    """A registry with a watcher that runs to the head on demand."""
+    """A registry with a watcher that follows to the head on demand."""
 
     context: Context
     limits: WatchLimits = WATCH_LIMITS
@@ -174,7 +174,7 @@ def chain() -> Iterator[LocalChain]:
 
 @pytest.fixture
 def settler(chain: LocalChain) -> Address:
-    """A new contract for each test, on a chain that the tests share."""
+    """A new settlement contract for each test, on a shared chain."""
     return chain.deploy("MiniSettlerLegacy")
 
 
@@ -192,7 +192,7 @@ async def watched(tmp_path: Path, node_url: str, settler: Address, database_url:
 
 
 def canonical(chain: LocalChain, settler: Address) -> list[tuple[int, bytes, bytes, int, bytes]]:
-    """The events of the chain, read afresh in one request."""
+    """Events of the chain, read again in one request."""
     asked = {"address": settler, "fromBlock": "0x0", "toBlock": "latest", "topics": [list(TOPICS)]}
     events = [event_in(log) for log in chain.ask("eth_getLogs", asked)]
     return sorted(
@@ -203,7 +203,7 @@ def canonical(chain: LocalChain, settler: Address) -> list[tuple[int, bytes, byt
 
 
 def execute(chain: LocalChain, body: dict[str, Any], proposal: int = 0, *, settler: Address | None = None) -> str:
-    """Carry an intent out, by one of its proposals, with its own settler or another; the transaction's hash."""
+    """Execute an intent by one of its proposals, at its settler or another one; the transaction's hash."""
     chosen = body["proposals"][proposal]
     if "operations" in body:
         data = encode_fulfil_operations(body, chosen, [b""] * len(body["operations"]))
@@ -213,7 +213,7 @@ def execute(chain: LocalChain, body: dict[str, Any], proposal: int = 0, *, settl
 
 
 def fail(chain: LocalChain, to: Address) -> str:
-    """A transaction that is mined and fails; its hash."""
+    """Mine a transaction that fails; its hash."""
     sender = chain.ask("eth_accounts")[1]
     done = chain.ask("eth_sendTransaction", {"from": sender, "to": to, "data": "0xdeadbeef", "gas": hex(100_000)})
     while (receipt := chain.ask("eth_getTransactionReceipt", done)) is None:

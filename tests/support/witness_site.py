@@ -1,4 +1,4 @@
-"""A witness on loopback, written from c2sp.org/tlog-witness 1.0.0 alone; and the ways in which it can lie or fail."""
+"""A witness on loopback, written from c2sp.org/tlog-witness 1.0.0, and ways in which it can lie or fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZE_TYPE = "text/x.tlog.size"
 
 
 class Reply(NamedTuple):
-    """An answer: its status, its content, the media type of the content."""
+    """An answer: status, content, media type."""
 
     status: int
     content: bytes = b""
@@ -58,7 +58,7 @@ class WitnessSite:
 
     @property
     def olds(self) -> list[int]:
-        """The old sizes that it was sent."""
+        """Old sizes in its requests."""
         return [int(body.split(b"\n", 1)[0].removeprefix(b"old ")) for body in self.bodies]
 
     def add(self, body: bytes) -> Reply:
@@ -92,7 +92,7 @@ class WitnessSite:
         return Reply(200, self.cosign(note.text))
 
     def cosign(self, text: str, at_s: int | None = None) -> bytes:
-        """The line of its cosignature over the text of a checkpoint."""
+        """Its cosignature line over the text of a checkpoint."""
         return sign_note(text, [self.key], self.now_s() if at_s is None else at_s).signatures[0].line.encode()
 
     def show(self, path: str) -> Reply:
@@ -109,17 +109,17 @@ def text_of(body: bytes) -> str:
 
 
 def status(code: int, content: bytes = b"", media_type: str = "text/plain") -> Lie:
-    """A witness that always answers this."""
+    """Always answer this."""
     return lambda _, __: Reply(code, content, media_type)
 
 
 def larger(_: WitnessSite, body: bytes) -> Reply:
-    """It says that it has more leaves than it was sent."""
+    """Claim a larger tree than it was sent."""
     return Reply(409, f"{parse_checkpoint(text_of(body)).size + 7}\n".encode(), SIZE_TYPE)
 
 
 def dated(at_s: int) -> Lie:
-    """It signs at another time."""
+    """Sign another time."""
     return lambda site, body: Reply(200, site.cosign(text_of(body), at_s))
 
 
@@ -128,7 +128,7 @@ def signs_another_text(site: WitnessSite, body: bytes) -> Reply:
 
 
 def signs_wrongly(site: WitnessSite, body: bytes) -> Reply:
-    """The name and the id of its key, and another key's signature."""
+    """Sign with another key under its own name and key id."""
     other = SigningKey(site.key.verifier, bytes(32))
     return Reply(200, sign_note(text_of(body), [other], site.now_s()).signatures[0].line.encode())
 
@@ -139,19 +139,19 @@ def signs_by_a_stranger(site: WitnessSite, body: bytes) -> Reply:
 
 
 def slow(site: WitnessSite, _: bytes) -> Reply:
-    """It answers when the test is over."""
+    """Answer when the test is over."""
     site.released.wait(60)
     return Reply(500)
 
 
 def endless(_: WitnessSite, __: bytes) -> Reply:
-    """Content that goes on until the client is gone: `listening` sends it."""
+    """Endless content, which `listening` sends."""
     raise NotImplementedError
 
 
 @contextmanager
 def listening(site: WitnessSite) -> Generator[WitnessSite]:
-    """Have a witness listen on loopback."""
+    """Serve a witness on loopback."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

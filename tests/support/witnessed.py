@@ -1,4 +1,4 @@
-"""Fixtures of a log that witnesses cosign: the witnesses, its settings, and the integrator that asks them.
+"""Fixtures of a log with witnesses: the witnesses, its settings, and the integrator.
 
 A test module has these settings by a fixture `settings` of its own, which returns `watched`.
 """
@@ -27,19 +27,19 @@ LOG = KEYS[0].verifier
 
 @pytest.fixture
 def quorum() -> str:
-    """How many witnesses the policy asks for; a test that needs others gives them as a parameter."""
+    """Quorum of the policy; a test may override it by a parameter."""
     return "all"
 
 
 @pytest.fixture
 def count() -> int:
-    """How many witnesses there are; a test that needs others gives their number as a parameter."""
+    """Number of witnesses; a test may override it by a parameter."""
     return 2
 
 
 @pytest.fixture
 def witnesses(clock: Clock, count: int) -> Iterator[list[WitnessSite]]:
-    """Witnesses that listen and know the log."""
+    """Running witnesses that know the log."""
     with sites(count, lambda: clock() // 1000) as found:
         for site in found:
             site.trust(LOG)

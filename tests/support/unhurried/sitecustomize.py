@@ -1,7 +1,7 @@
-"""Python runs this in the processes of a `Service` of the tests: none finds itself overloaded because it is late.
+"""Python runs this in the processes of a `Service` of the tests: event-loop lag does not count as overload.
 
-How late an event loop is depends on what else the machine does, and a refusal with 503 is an answer that every request
-may get. Tests of other subjects do not ask for it; `Service(…, sheds=True)` is as users run it.
+The lag of an event loop depends on the load of the machine, and a refusal with 503 is an answer that every request
+may get. Tests of load shedding use `Service(…, sheds=True)`.
 """
 
 from __future__ import annotations
