@@ -21,8 +21,8 @@ from muniment.client import Registry
 from muniment.evm.signature import is_by
 from muniment.triggers.types import NewTrigger
 from muniment.wire import decode_text
-from ours import deploy, muniment, register
 from samples import signed_triggers
+from server import deploy, muniment, register
 from verification import bare_recovery
 
 LISTED: Final = 100

@@ -24,10 +24,9 @@ from typing import Any, Final
 
 import httpx2
 
-from ours import NO_LIMITS, deploy, serve_command
 from samples import signed_triggers
-from scale import FULL, QUICK, Scale
-from server import Server, post
+from server import NO_LIMITS, Server, deploy, post, serve_command
+from traffic import FULL, QUICK, Scale
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 # By name: type checking of this folder does not see that one.

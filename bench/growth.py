@@ -12,8 +12,8 @@ from in_process import get, post, unlimited
 from muniment.app import Application, build_context
 from muniment.storage.sqlite.connection import connect
 from samples import SIGNERS, consent, signed_triggers
-from scale import Scale
 from server import CONNECTIONS
+from traffic import Scale
 
 PAGE, CREATE, DEACTIVATION = "a page of ten", "a create", "a deactivation"
 # Sizes of the table; what `SOME` is depends on the scale.

@@ -85,11 +85,12 @@ async def load(url: str, *, triggers: int, intents: int = 0) -> None:
         await connection.execute("CHECKPOINT")
     finally:
         await connection.close()
-    await _migrate(url)  # so that new rows are numbered behind these
+    await _migrate(url)  # so that new rows are numbered after these
 
 
 async def prepare(connection: Any) -> None:
-    """What the statements on this connection need. Random numbers are the same in each run."""
+    """Define functions for the statements. Rows get no events; random numbers are the same in each run."""
+    await connection.execute("SET session_replication_role = replica")
     await connection.execute(_FUNCTIONS)
     await connection.execute("SELECT setseed(0.5)")
 

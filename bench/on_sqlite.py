@@ -1,82 +1,84 @@
-"""Everything that is measured on one large SQLite database."""
+"""The hot operations on SQLite, with a table of a million triggers.
+
+A few thousand triggers are registered through the API. Copies under other signatures are put between them by SQL, of
+many signers and functions, as real ones would be: number k of n in proportion to 1/k. Requests read registered ones.
+"""
 
 from __future__ import annotations
 
-import base64
 import json
+import math
+import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 import httpx2
 
-import alone
-import figures
 import growth
-import pages
-import peer
-import seeding
-import two_processes
-import wrk
-from ours import check_answers, deploy, muniment, register, wait_for_log
-from samples import forged, signed_triggers
-from scale import Scale
-from server import HERE, Load, Server
-from traffic import Loads, Traffic, take_turns
+from samples import INPUTS, forged, signed_triggers
+from server import CURVES, PEER, check_answers, deploy, has_peer, muniment, register, start_peer, wait_for_log
+from traffic import Loads, Scale, Traffic, take_turns
+
+SIGNERS, FUNCTIONS = 100_000, 1_000
+_DAY_MS = 86_400_000
+_COLUMNS = "seq, sig, signer, digest, deactivated, created_at_ms, record"
+_EVERYTHING = (
+    "seq, sig, signer, digest, function_digest, protocol, deactivated, live, end_date_ms, created_at_ms, record"
+)
+# Of a hundred copies fifteen are deactivated, fifteen have ended, thirty will end. The record begins with the
+# signature (`{"sig":"0x` and 130 digits); the fence of OFFSET 0 makes one value of each random one.
+_COPIES = f"""
+INSERT INTO triggers ({_EVERYTHING})
+SELECT seq, sig, one_of_signers(), randomblob(32), one_of_functions(), protocol, state < 15, state >= 30,
+       CASE WHEN state BETWEEN 15 AND 29 THEN created_at_ms - 1
+            WHEN state BETWEEN 30 AND 59 THEN created_at_ms + ? ELSE 0 END,
+       created_at_ms, '{{"sig":"0x' || lower(hex(sig)) || substr(record, 141)
+FROM (SELECT registered.seq - copies.number AS seq, CAST(randomblob(64) || x'1b' AS BLOB) AS sig,
+             abs(random()) % 100 AS state, protocol, created_at_ms, record
+      FROM registered CROSS JOIN copies ORDER BY registered.seq, copies.number DESC LIMIT -1 OFFSET 0)
+"""
 
 
 @dataclass
 class Measured:
-    """What the parts have found."""
+    """The loads of each operation, and its cost by the size of the table."""
 
     loads: Loads = field(default_factory=dict)
-    wrk: Loads = field(default_factory=dict)
-    inserts: list[float] = field(default_factory=list)
-    figures: dict[str, list[Load]] = field(default_factory=dict)
-    bare_upload: dict[str, list[float]] = field(default_factory=dict)
-    pages: pages.Micros = field(default_factory=dict)
     growth: growth.Micros = field(default_factory=dict)
-    processes: dict[str, dict[str, list[Load]]] = field(default_factory=dict)
 
 
 def measure(scale: Scale) -> Measured:
-    """Seed, then measure part by part."""
+    """Seed, then measure."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         folders = {growth.FEW: home / "few", growth.SOME: home / "some", growth.ALL: home / "data"}
-        data, few, peers = home / "data", home / "few", {name: home / f"{at}.db" for at, name in enumerate(peer.CURVES)}
-        if not peer.is_installed():
-            peers = {}
-        seeded = signed_triggers(range(scale.registered))
+        data = home / "data"
+        peers = {name: home / f"{at}.db" for at, name in enumerate(CURVES)} if has_peer() else {}
         with muniment(data, has_log=False) as service, httpx2.Client(base_url=service.url) as client:
             cid = deploy(client)
             seeded = signed_triggers(range(scale.registered), cid)
             register(service, seeded)
         _seed(scale, cid, folders, list(peers.values()))
-        found = Measured()
-        traffic = Traffic(scale, cid, seeded)
-        _measure_loads(found, scale, data, peers, traffic, (cid, seeded))
-        found.inserts = alone.inserts(data / "muniment.db", scale)
-        found.figures = figures.measure(scale, data)
-        found.bare_upload = figures.bare_upload(home, scale.rounds)
-        found.pages = pages.measure(scale, few, data)
-        found.processes = two_processes.measure(scale, data, traffic)
+        found = Measured(_loads(scale, data, peers, cid, seeded))
         found.growth = growth.measure(scale, folders, cid)
         return found
 
 
 def _seed(scale: Scale, cid: str, folders: Mapping[str, Path], peers: list[Path]) -> None:
     data = folders[growth.ALL]
-    _copy_some(data, pages.FEW, folders[growth.FEW])
-    seeding.spread(data / "muniment.db", scale.copies)
+    _copy_some(data, 1_000, folders[growth.FEW])
+    _spread(data / "muniment.db", scale.copies)
     _copy_some(data, scale.some_triggers, folders[growth.SOME])
     if peers:
-        seeding.for_peer(data / "muniment.db", cid, peers)
+        _for_peer(data / "muniment.db", cid, peers)
 
 
 def _copy_some(data: Path, count: int, to: Path) -> None:
@@ -85,33 +87,20 @@ def _copy_some(data: Path, count: int, to: Path) -> None:
         [sys.executable, "-m", "muniment", "migrate", "--data-dir", str(to)], check=True, stdout=subprocess.DEVNULL
     )
     shutil.copytree(data, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.db*"))
-    seeding.some(data / "muniment.db", count, to / "muniment.db")
+    _some(data / "muniment.db", count, to / "muniment.db")
 
 
-def _measure_loads(
-    found: Measured,
-    scale: Scale,
-    data: Path,
-    peers: Mapping[str, Path],
-    traffic: Traffic,
-    seeded: tuple[str, list[bytes]],
-) -> None:
-    cid, bodies = seeded
-    new, wrong = signed_triggers([len(bodies)], cid)[0], forged(cid)
-    answers = data / "answers.json"
+def _loads(scale: Scale, data: Path, peers: Mapping[str, Path], cid: str, seeded: list[bytes]) -> Loads:
+    new, wrong = signed_triggers([len(seeded)], cid)[0], forged(cid)
     with ExitStack() as stack:
         servers = {"muniment": stack.enter_context(muniment(data))}
         with httpx2.Client(base_url=servers["muniment"].url) as client:
             wait_for_log(client, scale.triggers)
-            given = check_answers(client, bodies, new, wrong)
-        answers.write_text(json.dumps({name: _kept(answer) for name, answer in given.items()}), "utf-8")
-        servers["bare"] = stack.enter_context(Server([sys.executable, str(HERE / "bare.py"), str(answers)]))
-        _check_bare(servers["bare"].url, given)
+            given = check_answers(client, seeded, new, wrong)
         for name, database in peers.items():
-            servers[name] = stack.enter_context(peer.start(name, database))
-            check_peer(servers[name].url, given, bodies, new, wrong)
-        found.loads = take_turns(servers, traffic, scale)
-        found.wrk = wrk.take_turns(servers, scale, cid, bodies)
+            servers[name] = stack.enter_context(start_peer(name, database))
+            check_peer(servers[name].url, given, seeded, new, wrong)
+        return take_turns(servers, Traffic(scale, cid, seeded), scale)
 
 
 def check_peer(url: str, given: Mapping[str, httpx2.Response], seeded: list[bytes], new: bytes, wrong: bytes) -> None:
@@ -128,17 +117,72 @@ def check_peer(url: str, given: Mapping[str, httpx2.Response], seeded: list[byte
                 assert {**same.json(), "createdAt": ""} == {**answer.json(), "createdAt": ""}
 
 
-def _kept(answer: httpx2.Response) -> list[object]:
-    headers = [pair for pair in answer.headers.multi_items() if pair[0] != "date"]  # the server adds its own
-    return [headers, base64.b64encode(answer.content).decode()]
+def _spread(database: Path, copies: int) -> None:
+    """Put `copies` in front of each registered trigger. No other process has the database open."""
+    with closing(_quick(database)) as connection:
+        given = random.Random(5)
+        for name, count in (("signers", SIGNERS), ("functions", FUNCTIONS)):
+            connection.create_function(f"one_of_{name}", 0, _Choice(name, count, given))
+        indexes = connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'triggers' AND sql IS NOT NULL"
+        ).fetchall()
+        for name, _ in indexes:
+            connection.execute(f"DROP INDEX {name}")
+        # Through negative numbers, so that no two have the same one on the way.
+        connection.execute("UPDATE triggers SET seq = -seq * ?", (copies + 1,))
+        connection.execute("UPDATE triggers SET seq = -seq")
+        connection.execute("UPDATE sqlite_sequence SET seq = (SELECT max(seq) FROM triggers) WHERE name = 'triggers'")
+        connection.execute("CREATE TEMP TABLE registered AS SELECT * FROM triggers")
+        connection.execute("CREATE TEMP TABLE copies AS SELECT 0 AS number WHERE 0")
+        connection.executemany("INSERT INTO copies VALUES (?)", ((number,) for number in range(1, copies + 1)))
+        connection.execute(_COPIES, (_DAY_MS * 365,))
+        for _, sql in indexes:
+            connection.execute(sql)
+        connection.commit()
 
 
-def _check_bare(url: str, given: Mapping[str, httpx2.Response]) -> None:
-    """The ceiling sends the same status, headers and bytes."""
-    for answer in given.values():
-        request = answer.request
-        same = httpx2.request(request.method, url + request.url.raw_path.decode(), content=request.content)
-        assert same.content == answer.content
-        assert {*same.headers.multi_items()} - {("date", same.headers["date"])} == {
-            pair for pair in answer.headers.multi_items() if pair[0] != "date"
-        }
+class _Choice:
+    """Draws 20 or 32 bytes for one of `count` signers or functions."""
+
+    def __init__(self, name: str, count: int, given: random.Random) -> None:
+        length = 20 if name == "signers" else 32
+        self._drawn = [sha256(f"{name} {number}".encode()).digest()[:length] for number in range(count)]
+        self._log, self._given = math.log(count), given
+
+    def __call__(self) -> bytes:
+        return self._drawn[min(int(math.exp(self._given.random() * self._log)) - 1, len(self._drawn) - 1)]
+
+
+def _for_peer(database: Path, cid: str, peers: list[Path]) -> None:
+    """The same triggers in the peers' databases."""
+    first, *others = peers
+    with closing(_quick(first)) as connection:
+        connection.executescript((PEER / "schema.sqlite.sql").read_text("utf-8"))
+        connection.execute("INSERT INTO functions VALUES (?, ?)", (cid, json.dumps(INPUTS)))
+        connection.commit()
+        connection.execute("ATTACH ? AS theirs", (str(database),))
+        connection.execute(f"INSERT INTO triggers ({_COLUMNS}) SELECT {_COLUMNS} FROM theirs.triggers ORDER BY seq")
+        connection.commit()
+    for other in others:
+        shutil.copyfile(first, other)
+
+
+def _some(database: Path, count: int, few: Path) -> None:
+    """Put the functions and the first `count` triggers into `few`, a migrated and empty database."""
+    with closing(_quick(few)) as connection:
+        connection.execute("ATTACH ? AS theirs", (str(database),))
+        connection.execute("INSERT INTO functions SELECT * FROM theirs.functions")
+        connection.execute(
+            f"INSERT INTO triggers ({_EVERYTHING}) SELECT {_EVERYTHING} FROM theirs.triggers ORDER BY seq LIMIT ?",
+            (count,),
+        )
+        connection.commit()
+
+
+def _quick(database: Path) -> sqlite3.Connection:
+    """A connection that keeps no journal and waits for no disk: what is made here can be made again."""
+    connection = sqlite3.connect(database)
+    connection.execute("PRAGMA journal_mode=OFF")
+    connection.execute("PRAGMA synchronous=OFF")
+    connection.execute("PRAGMA cache_size=-500000")
+    return connection

@@ -1,89 +1,97 @@
-"""All benchmarks: `run.py [--quick]`. Ratios within one run are what counts; see README.md beside this file."""
+"""All benchmarks of `make bench`: `run.py [--quick]`. Compare ratios within one run; see README.md beside this file."""
 
 from __future__ import annotations
 
 import json
 import os
-import statistics
+import platform
+import re
 import sys
+import sysconfig
 import time
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
-import balances
 import client_list
 import feed_fanout
-import intents
-import limits
-import machine
-import memory
 import on_postgres
 import on_sqlite
-import overload
-import peer
-import ratios
 import report
-import startup
+import targets
 import verification
-from scale import FULL, QUICK
-from targets import JSON_FILE
+from server import has_peer
+from traffic import FULL, QUICK
+
+_LOOPS, _ROUNDS = 1_000_000, 7
 
 
 def main() -> None:
     scale = QUICK if "--quick" in sys.argv[1:] else FULL
-    started, here = time.monotonic(), machine.describe()
+    started, here = time.monotonic(), _describe()
     report.show_machine(here)
-    if not peer.is_installed():
-        print("The peer is not installed, so nothing is compared with it\n")
+    if not has_peer():
+        print("The peer is not installed, so it is left out\n")
     micros = verification.measure()
     report.show_verification(micros)
-    limits.show(limits.measure_charges(), limits.measure_costs())
-    on_one_file = on_sqlite.measure(scale)
-    report.show_sqlite(on_one_file, scale)
-    on_a_cluster = on_postgres.measure(scale)
-    report.show_postgres(on_a_cluster, scale.rows_on_postgres + scale.registered)
-    resident, starts = memory.measure(scale), startup.measure(scale)
-    report.show_memory(resident)
-    report.show_starts(starts)
-    print("\nBeside strangers, with the limits that hold by default")
-    strangers = overload.measure(scale)
+    on_file = on_sqlite.measure(scale)
+    report.show_sqlite(on_file, scale)
+    on_cluster = on_postgres.measure(scale)
+    report.show_postgres(on_cluster, scale.rows_on_postgres + scale.registered)
     fanout = feed_fanout.measure(scale)
     at_client = client_list.measure()
     client_list.show(at_client)
     found = {
-        **ratios.of_verification(micros),
-        **ratios.of_sqlite(on_one_file, statistics.median(micros[verification.RECOVERY])),
-        **ratios.of_postgres(on_a_cluster),
-        **ratios.of_growth(on_one_file.growth),
-        **ratios.of_memory(resident),
-        **ratios.of_starts(starts),
-        **strangers,
+        **targets.of_verification(micros),
+        **targets.of_loads(on_file.loads, "SQLite"),
+        **targets.of_loads(on_cluster, "PostgreSQL"),
+        **targets.of_growth(on_file.growth),
         **fanout,
         **client_list.of_client(at_client),
-        **_own_cost(),
     }
-    rest: dict[str, Any] = {}
-    if not scale.is_quick:
-        rest["balances"] = balances.measure()
-        report.show_balances(rest["balances"])
-        rest["imports"], rest["intents"] = intents.measure()
-        report.show_intents(rest["imports"], rest["intents"])
     report.show_ratios(found)
     here |= {"quick": scale.is_quick, "seconds": round(time.monotonic() - started)}
     kept = {
-        "machine": here, "ratios": found, "verification": micros, "sqlite": on_one_file, "postgresql": on_a_cluster,
-        "memory": resident, "starts": starts, "client": at_client, **rest,
+        "machine": here, "ratios": found, "verification": micros, "sqlite": on_file, "postgresql": on_cluster,
+        "client": at_client,
     }  # fmt: skip
-    JSON_FILE.write_text(json.dumps(kept, indent=1, default=vars), "utf-8")
-    print(f"\nEvery round is in {JSON_FILE.name}; {here['seconds']} s, load {os.getloadavg()[0]:.1f} at the end")
+    targets.JSON_FILE.write_text(json.dumps(kept, indent=1, default=vars), "utf-8")
+    print(
+        f"\nEvery round is in {targets.JSON_FILE.name}; {here['seconds']} s, load {os.getloadavg()[0]:.1f} at the end"
+    )
 
 
-def _own_cost() -> ratios.Ratios:
-    """What a request costs in the server without the kernel, where `request_cost.py` measures it."""
-    if find_spec("request_cost") is None:
-        return {}
-    return import_module("request_cost").measure()
+def _describe() -> dict[str, Any]:
+    """The machine and its Python."""
+    return {
+        "interpreter": sys.executable,
+        "python": platform.python_version(),
+        "builtWith": _built_with(),
+        "calibrationMs": round(_calibration_ms(), 1),
+        "cores": len(os.sched_getaffinity(0)),
+        "loadAtStart": round(os.getloadavg()[0], 2),
+    }
+
+
+def _built_with() -> str:
+    """The compiler's last -O, and whether the configuration has --enable-optimizations.
+
+    Debian optimises by other means, which only the calibration loop shows.
+    """
+    levels = re.findall(r"-O\S*", str(sysconfig.get_config_var("PY_CFLAGS") or ""))
+    configured = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
+    by_profile = "with" if "--enable-optimizations" in configured else "without"
+    return f"{levels[-1] if levels else 'no -O'}, configured {by_profile} --enable-optimizations"
+
+
+def _calibration_ms() -> float:
+    """CPU milliseconds of a million rounds of a plain loop; the lowest of seven."""
+    return min(_loop_ms() for _ in range(_ROUNDS))
+
+
+def _loop_ms() -> float:
+    started, total = time.process_time_ns(), 0
+    for number in range(_LOOPS):
+        total = (total * 31 + number) & 0xFFFF
+    return (time.process_time_ns() - started) / 1e6
 
 
 if __name__ == "__main__":

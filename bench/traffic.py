@@ -5,16 +5,51 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import cycle, islice
 
 from samples import SIGNERS, signed_triggers
-from scale import Scale
 from server import Load, Server, get, post
 
 ONE, LIST, CREATE = "GET /triggers/{sig}", "GET /triggers?signer=…&limit=10", "POST /triggers"
 
 # Operation to server to what each round has cost.
 Loads = dict[str, dict[str, list[Load]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Sizes and numbers of rounds."""
+
+    is_quick: bool
+    # Triggers that are registered through the API; copies of each in front of it on SQLite; rows that PostgreSQL makes.
+    registered: int
+    copies: int
+    rows_on_postgres: int
+    rounds: int
+    ones: int
+    lists: int
+    creates: int
+    # The peer verifies in JavaScript, so a tenth of the creates takes it as long.
+    creates_of_peer: int
+    # The size of the table between a thousand triggers and all of them.
+    some_triggers: int
+
+    @property
+    def triggers(self) -> int:
+        """All triggers in SQLite."""
+        return self.registered * (self.copies + 1)
+
+
+FULL = Scale(
+    is_quick=False, registered=4_000, copies=249, rows_on_postgres=100_000, rounds=5, ones=12_000, lists=8_000,
+    creates=4_000, creates_of_peer=500, some_triggers=100_000,
+)  # fmt: skip
+# Shows only that everything works.
+QUICK = Scale(
+    is_quick=True, registered=1_000, copies=9, rows_on_postgres=5_000, rounds=2, ones=3_000, lists=2_000,
+    creates=1_000, creates_of_peer=200, some_triggers=5_000,
+)  # fmt: skip
 
 
 class Traffic:

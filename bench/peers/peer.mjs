@@ -76,8 +76,8 @@ app.get("/triggers", { schema: { querystring: QUERY } }, async (request, reply) 
   for (let at = 0; at < shown; at++) json += at ? `,${rows[at][1]}` : rows[at][1];
   const links = [];
   const link = (order, seq, rel) => {
-    const behind = Buffer.from(`s-${seq}`).toString("base64url");
-    links.push(`</triggers?signer=${signer}&limit=${limit}${order}&cursor=${behind}>; rel="${rel}"`);
+    const after = Buffer.from(`t-${seq}`).toString("base64url");
+    links.push(`</triggers?signer=${signer}&limit=${limit}${order}&cursor=${after}>; rel="${rel}"`);
   };
   if (isRising) link("&sort=1", shown ? rows[shown - 1][0] : from, "next");
   else if (rows.length > limit) link("", rows[limit - 1][0], "next");

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from debian import need_root
-from programs import ROOT
-
 from machine import Machine
+from programs import ROOT
 
 # Caddy makes the certificate of this name itself.
 SITE = "localhost"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Connections accepted in one turn: ten to twenty milliseconds, for which other connections wait.
 ALONE_PER_TURN: Final = 256
 # Beside other processes: who accepts all that wait leaves none to them, and a client that opens 32 connections at once
-# would have them all at one process, in half of the cases (`bench/two_processes.py`; with 16 in a quarter).
+# would have them all at one process, in half of the cases.
 SHARED_PER_TURN: Final = 4
 
 
