@@ -586,7 +586,7 @@ TRUSTED: dict[str, frozenset[str]] = {
             "feed._data decode",
             "triggers._kept decode",
             "triggers.get_sign_params convert",
-            "webhooks.Lane.host urlsplit",
+            "webhooks.ActiveHook.host urlsplit",
         }
     ),
     "what the operator configured": frozenset(
