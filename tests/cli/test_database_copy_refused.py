@@ -108,8 +108,9 @@ def test_a_single_row_of_any_kind_is_a_registry(
          f"executions, chain_id 10, block_hash 0x{'05' * 32}, transaction_hash 0x{'06' * 32}, log_index -1: "),
         ("INSERT INTO function_creators VALUES (7, ?, 99, 'secret', '1', NULL)", (ADDRESS,), "function_creators"),
         ("INSERT INTO users (address, name, created_at_ms) VALUES (?, CAST(x'41ff' AS TEXT), 1)", (ADDRESS,),
-         f"users, address 0x{ADDRESS.hex()}: FROM has text here that is no UTF-8"),
-        ("INSERT INTO leases VALUES (CAST(x'ff' AS TEXT), 'somebody', 1)", (), r"leases, name '\\xff': FROM has text"),
+         f"users, address 0x{ADDRESS.hex()}: this row of FROM has text that is not UTF-8"),
+        ("INSERT INTO leases VALUES (CAST(x'ff' AS TEXT), 'somebody', 1)", (),
+         r"leases, name '\\xff': this row of FROM has text"),
     ],
     ids=["length", "choice", "reference", "text", "text of a key"],
 )  # fmt: skip
@@ -119,7 +120,7 @@ def test_a_bad_row_is_named_and_ends_it(
     spoil(file, sql, *values)
     told = refused(file, target)
     assert told.startswith(said)
-    assert told.endswith("; nothing is kept")
+    assert told.endswith("; TO was rolled back")
     assert "secret" not in told
     assert target.rows() == NOTHING
 
@@ -135,7 +136,7 @@ def test_a_text_that_postgresql_cannot_hold_is_named(file: Place, postgres_url: 
     target = Place.at(postgres_url, file.settings.data_dir)
     spoil(file, "UPDATE users SET name = ? WHERE created_at_ms = 12", "a secret\0name")
     told = refused(file, target)
-    assert told.startswith(f"users, address 0x{12:040x}: TO does not take this row of FROM: invalid byte sequence")
+    assert told.startswith(f"users, address 0x{12:040x}: TO refuses this row of FROM: invalid byte sequence")
     assert "secret" not in told
     assert target.rows() == NOTHING
 
@@ -328,7 +329,7 @@ def test_who_writes_to_the_target_is_waited_for_a_moment(
             told = refused(file, target)
     else:
         told = asyncio.run(while_writing())
-    assert told == "somebody else is writing to TO, which has to be left alone"
+    assert told == "another process is writing to TO; stop it first"
 
 
 def test_a_count_that_differs_keeps_nothing(file: Place, target: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +340,7 @@ def test_a_count_that_differs_keeps_nothing(file: Place, target: Place, monkeypa
         await add(self, table, columns, rows[:-1])  # pyright: ignore[reportArgumentType, reportCallIssue] - as it was called
 
     monkeypatch.setattr(module._Target, "add", forgets)
-    assert refused(file, target) == "users: FROM has 30 rows, and TO was given 29; nothing is kept"
+    assert refused(file, target) == "users: FROM has 30 rows, but TO got 29; TO was rolled back"
     monkeypatch.undo()
     assert target.rows() == NOTHING
 

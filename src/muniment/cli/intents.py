@@ -159,13 +159,13 @@ def release_nonce(config: Path | None, intent_hash: str, **flags: object) -> Non
     both: make sure that the intent HASH can no longer be sent. The audit log records the release.
     """
     from muniment.evm.hex import Bytes32
-    from muniment.intents.nonces import sharing
+    from muniment.intents import nonces
     from muniment.maintenance import databases
 
     settings, now_ms = registry_of(config, **flags), time.time_ns() // 1_000_000
     with output.errors_on_one_line():
         raw = Bytes32.parse(intent_hash).raw
-        databases.run(settings, lambda db: db.write(lambda tx: sharing.release(tx, raw, now_ms)))
+        databases.run(settings, lambda db: db.write(lambda tx: nonces.release(tx, raw, now_ms)))
     output.print_text(f"the nonce of {Bytes32.from_raw(raw)} is free")
 
 

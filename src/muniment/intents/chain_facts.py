@@ -1,4 +1,4 @@
-"""What chains say about intents (events of settlers, receipts), and the status that follows.
+"""Facts of chains about intents (events of settlers, receipts), and the status that follows from them.
 
 Facts are rows of `executions`, kept apart from the claims of operators: a reorganisation takes facts back.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, LiteralString, NamedTuple, cast
 from muniment.intents import logs, proposals
 from muniment.intents.generations import SECOND
 from muniment.intents.lifecycle import CAN_EXPIRE, REFUTABLE, SUCCEEDED, Claim, Moment, Outcome, status_as_read
-from muniment.intents.nonces.holding import keep
+from muniment.intents.nonces import keep
 from muniment.intents.rules import check_log
 from muniment.intents.types import LogLevel, LogText, NewLog
 from muniment.storage.sql import number_text, placeholders
@@ -32,8 +32,8 @@ _LATE_INTENTS_MAX: Final = 500
 class Fact:
     """A fact, as a row of `executions`: an event of a settler, or the receipt of a transaction that operators named.
 
-    `subject` is the hash of an intent, a proposal, or that transaction. A good receipt decides nothing, only an event
-    does; it is kept so that no node is asked for it again.
+    `subject` is the hash of an intent, a proposal, or that transaction. Only an event means success; a
+    good receipt is kept so that no node is asked for it again.
     """
 
     chain_id: int

@@ -129,7 +129,7 @@ class Signed(NamedTuple):
 
 
 def signed_by(proposal: AnyNewProposal, domains: Sequence[tuple[bytes, Collection[Address]]]) -> Signed:
-    """The signers of `proposal`. Each of `domains` is a chain's digest and its signers beside the solver.
+    """The signers of `proposal`. Each of `domains` is a chain's digest and its signers besides the solver.
 
     The signers are those under the domain where the most signatures count, from the first one on. Under a wrong domain
     they cannot be known: there each signature recovers to some other address.

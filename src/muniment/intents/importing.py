@@ -1,7 +1,7 @@
 """Intents from a file of JSON lines: one intent a line, as `GET /intents/{hash}` answers it or `PUT` takes it.
 
 Lines are written in batches. Each batch is one transaction, which also stores the position in the file. So an import
-that was killed goes on behind the last batch that was written, and no line is counted without being written.
+that was killed continues after the last written batch, and no line is counted without being written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muniment.errors import Conflicting, DatabaseUnavailable, Invalid, InvalidBo
 from muniment.forms import decode_record
 from muniment.intents import recording
 from muniment.intents.lifecycle import Moment
-from muniment.intents.nonces.sharing import shared_by
+from muniment.intents.nonces import shared_by
 from muniment.intents.rules import HEAD_BYTES_MAX, PROPOSAL_BYTES_MAX, check_intent
 from muniment.intents.types import LOG_BYTES_MAX, LOGS_MAX, PROPOSALS_MAX, AnyNewIntent
 from muniment.json_text import parse_json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from muniment.storage.database import Database, Transaction, Work
 
 T = TypeVar("T")
-# Level, time and id of a log beside its text: 100 characters, each at most `\ud83d\ude00`, and the members' names.
+# Level, time and id of a log: 100 characters, each at most `\ud83d\ude00`, and the members' names.
 _LOG_REST_BYTES_MAX: Final = 2_048
 # The longest line that an export writes: an intent of the largest size, each byte of its logs a control character,
 # which JSON writes as six (RFC 8259 section 7). Some 317 MiB; with logs in plain text it is a third of that.
@@ -55,7 +55,7 @@ class Source(Protocol):
     """A binary file, from which lines are read."""
 
     def readline(self, size: int = -1, /) -> bytes:
-        """The next line with its end, or `size` bytes of it; nothing at the end of the file."""
+        """The next line with its end, or `size` bytes of it; empty at the end of the file."""
         ...
 
 
@@ -186,7 +186,7 @@ class Import:
     lines_per_batch: int = LINES_PER_BATCH
 
     async def run(self, file: Source, go_on: Callable[[], bool]) -> bool:
-        """Import `file` from its position `progress.bytes` on, as long as `go_on()` is true after a batch.
+        """Import `file` from its position `progress.bytes` on, until `go_on()` is false after a batch.
 
         Returns whether the end was reached.
         """

@@ -18,7 +18,7 @@ from muniment.intents.types import AnyNewIntent, AnyNewProposal, IntentStatus, P
 S = TypeVar("S", bound=str)
 # For each status those that may follow by one move.
 Diagram: TypeAlias = Mapping[str, tuple[str, ...]]
-# The word of the chain about an intent or a proposal.
+# The outcome on chain of an intent or a proposal.
 Outcome: TypeAlias = Literal["succeeded", "failed"]
 
 
@@ -82,7 +82,7 @@ class Moment:
 
 
 class Claim(NamedTuple):
-    """The word of operators about an intent or a proposal; the hashes of transactions have 32 bytes."""
+    """The claim of operators about an intent or a proposal; the hashes of transactions have 32 bytes."""
 
     status: str
     transaction_hash: bytes | None
@@ -96,9 +96,9 @@ class Claim(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """The recorded claim of an intent or a proposal, and the word of the chain about it.
+    """The recorded claim of an intent or a proposal, and its outcome on chain.
 
-    `reads_as` is the status that clients see now: that of the chain, else the claimed one, unless time has ended it.
+    `reads_as` is the status that clients see now: the chain's, else the claimed one, unless it has expired.
     """
 
     claim: Claim
@@ -115,7 +115,7 @@ class Recorded(NamedTuple):
     ) -> Claim:
         """The claim after operators sent `new`: the status moves forward, and each transaction is set once.
 
-        `status` is the one that they sent, None for none. Raises `InvalidIntent` for an unknown status,
+        `status` is the status that they sent, or None. Raises `InvalidIntent` for an unknown status,
         `StatusConflict` for a move that the diagram lacks (see `check_move`), `IntentDiffers` for another transaction.
         """
         claim, moved = self.claim, self.claim.status

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # A page without a cursor ends before the intent that makes its JSON longer than this: some hundred times a usual page.
 # It has one intent at least. The next link goes on.
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
-# Rows that the event loop reads for a page beside the rows of the page: well under a millisecond.
+# Rows that the event loop reads in addition to the rows of the page: well under a millisecond.
 ROWS_WALKED_MAX: Final = 500
 # The numbers of all intents, or of one generation, as text after FROM.
 NUMBERS: Final[dict[Generation | None, LiteralString]] = {
@@ -109,7 +109,7 @@ class _Search:
         return await database.fetch_slow(*whole, client=self.client)
 
     async def _few_of(self, tried: Sequence[tuple[Filter, ...]]) -> tuple[Filter, ...]:
-        """The first filters of `tried` that select few rows; none if no such filters do."""
+        """The first filters of `tried` that select few rows; empty if all select many."""
         for filters in tried:
             for each in filters:
                 if not await are_few(self.database, each.tables, [each.index], ROWS_WALKED_MAX):

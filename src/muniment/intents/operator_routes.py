@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     ),
 )  # fmt: skip
 async def put_intent(context: Context, caller: OperatorCaller, hash: Bytes32, body: AnyNewIntent) -> Ready[AnyIntent]:
-    """Record an intent of either form.
+    """Record an intent of either generation.
 
     The hash is computed again from the fields. Recorded values stay: the status only moves forward, by one
-    or more moves; proposals and logs join those that are there, each once. The answer to GET can be put as it is.
+    or more moves; new proposals and logs are added, each once. The answer to GET can be sent back unchanged.
 
-    Of intents of the second form with the same `triggerSig`, `settler` and `nonce` only one is recorded, because the
-    settlement contract would execute both. Another one is refused until the deadline of the first and an hour (a
-    setting) have passed, whatever its status; for ever if it succeeded.
+    Of intents of generation 2 with the same `triggerSig`, `settler` and `nonce` only one is recorded, because the
+    settlement contract would execute both. The second is refused until an hour (a setting) after the deadline of the
+    first, whatever its status; for ever if the first succeeded.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     checked = rules.check_intent(
@@ -77,8 +77,8 @@ async def append_proposal(
 
     It has the form of the intent: `data`, or `datas` with one item for each operation.
 
-    Its identity is its hash, computed as the settlement contract does: the same proposal again is answered with the
-    one that is recorded, and brings its status and transactions forward.
+    Its identity is its hash, computed as the settlement contract does: a repeated proposal moves its status
+    and transactions forward, and is answered with the recorded proposal.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     settler, operations = await _target_of(context, hash.raw)
@@ -104,8 +104,8 @@ async def append_proposal(
 async def append_log(context: Context, caller: OperatorCaller, hash: Bytes32, body: NewLog) -> Ready[Log]:
     """Append a log line to an intent.
 
-    Its identity is its `id`, or else its time, level and text: the same line again is answered with the one that is
-    recorded. Without `createdAt` it is a line of now.
+    Its identity is its `id`, or else its time, level and text: a repeated line is answered with the recorded line.
+    Without `createdAt` its time is now.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     checked = rules.check_log(body, moment.now_ms)
@@ -127,8 +127,8 @@ async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, b
     """Move an intent, or a proposal of it.
 
     An intent moves by one step: created to enqueued or discarded, enqueued to submitted or discarded, submitted to
-    succeeded or failed. A proposal that is named moves to any status that can follow on its own. The status that it
-    has is no fault.
+    succeeded or failed. A named proposal moves to any status that can follow its own. Repeating the
+    current status is allowed.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
 
@@ -146,7 +146,7 @@ async def move_intent(context: Context, caller: OperatorCaller, hash: Bytes32, b
 async def _reserve_kept(context: Context, tx: Transaction, intent_hash: bytes, moment: Moment) -> AsyncGenerator[None]:
     """Write about an intent inside. Raises `DiskAlmostFull`, which undoes it, if rows were added that have no room.
 
-    What is recorded already may come again, and moves: a repetition adds nothing.
+    Repetitions and moves of recorded intents add no rows.
     """
     if not context.disk.is_used:
         yield
@@ -167,12 +167,12 @@ async def _shown(tx: Transaction, intent_hash: bytes, moment: Moment) -> str:
     """The intent as a listing shows it, read in the transaction that wrote it."""
     shown = await store.shown(tx, intent_hash, moment)
     if shown is None:
-        raise RuntimeError("an intent that was just written is not there")
+        raise RuntimeError("an intent that was just written is missing")
     return shown
 
 
 async def _target_of(context: Context, intent_hash: bytes) -> tuple[Address, int | None]:
-    """What a proposal to an intent is checked with: the settlement contract, and the number of operations.
+    """The settlement contract of an intent and the number of its operations, which its proposals must match.
 
     Proposals are signed under the contract's domain. The number is None for an intent of the first form. Both are part
     of the intent's hash, so they never change. Raises `IntentNotFound`.

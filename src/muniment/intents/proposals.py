@@ -87,12 +87,12 @@ def _merged(row: ProposalRow, proposal: CheckedProposal) -> Claim:
 
 
 async def update(tx: Transaction, intent_seq: int, row: ProposalRow, claim: Claim) -> bool:
-    """Store what operators claim of a proposal; whether that is anything new."""
+    """Store the claim of operators about a proposal; whether it is new."""
     (before, reads_as, chain_transaction_hash) = row.recorded
     if claim == before:
         return False
     record = await _record(tx, intent_seq, row.n)
-    # Where the chain has said something, the record shows that.
+    # The record shows the outcome on chain, if there is one.
     shown: dict[str, str] = {"status": claim.status} if reads_as == before.status else {}
     if claim.transaction_hash is not None and chain_transaction_hash is None:
         shown["transactionHash"] = HexString.from_raw(claim.transaction_hash)
@@ -154,7 +154,7 @@ async def set_chain_outcome(
     outcome: Outcome | None,
     transaction_hash: bytes | None,
 ) -> None:
-    """Store what the chain says of a proposal, None for nothing; then its record shows what operators `claim`."""
+    """Store the outcome on chain of a proposal; with None its record shows the `claim` of operators."""
     record: dict[str, Any] = parse_json((await _record(tx, intent_seq, n)).encode())
     record["status"] = outcome or claim.status
     for name, value in (

@@ -1,7 +1,7 @@
 """How intents, proposals, logs and moves are recorded, for the endpoints of operators and for imports.
 
 Each write first locks the intent's row, so that writers of one intent take turns, in one process or many. The first
-fact stays, and a repetition is accepted and changes nothing. Proposals and logs are rows of their own (`proposals`,
+fact stays, and a repetition is accepted without effect. Proposals and logs are rows of their own (`proposals`,
 `logs`); after a change the chain facts that are known decide again about the status (`chain_facts`).
 """
 
@@ -25,7 +25,7 @@ from muniment.intents.lifecycle import (
     Recorded,
     status_as_read,
 )
-from muniment.intents.nonces.holding import hold, keep
+from muniment.intents.nonces import hold, keep
 from muniment.intents.store import insert_rows, with_members
 from muniment.intents.types import LOGS_MAX, NewIntent, record_of
 from muniment.storage.dating import date_row
@@ -53,7 +53,7 @@ async def record(tx: Transaction, checked: CheckedIntent, author: str, moment: M
 
     A merge moves the status forward, sets a transaction once, and adds proposals and logs that are new. `author` is
     the operator's name, for the audit log. Raises `NonceTaken`, `StatusConflict`, `IntentDiffers`, `IntentFull`; then
-    nothing of it is recorded. An import may record an intent of the past whose nonce another intent holds.
+    nothing is recorded. An import may record a past intent whose nonce another intent holds.
     """
     seq, moved_to = await _insert_or_merge(tx, checked, moment, may_share=author == operators.IMPORT)
     if seq is not None:
@@ -180,7 +180,7 @@ async def _insert_or_merge(
             return seq, None
         intent = await _lock(tx, checked.hash, moment)  # another writer has recorded it since
     if intent is None:
-        raise RuntimeError("an intent that was there is gone; none is ever deleted")
+        raise RuntimeError("a recorded intent has vanished, although intents are never deleted")
     claim, is_changed = await _merge(tx, intent, checked, moment.now_ms)
     return intent.seq if is_changed else None, claim.status if claim.status != intent.recorded.claim.status else None
 
@@ -193,7 +193,7 @@ async def _insert(tx: Transaction, checked: CheckedIntent, moment: Moment, *, ma
     # `expired` is computed, never stored: the intent was created, and its deadline makes it read as expired.
     claim = Claim.of("created" if new.status in (None, "expired") else new.status, new)
     standing = status_as_read(claim.status, int(new.deadline), moment)
-    if not isinstance(new, NewIntent):  # before anything is changed, so that a refusal undoes nothing of others
+    if not isinstance(new, NewIntent):  # before any change, so that a refusal needs no rollback
         has_succeeded = claim.status == SUCCEEDED
         await hold(tx, new, checked.hash, moment, has_succeeded=has_succeeded, may_share=may_share)
     values: dict[LiteralString, object] = {

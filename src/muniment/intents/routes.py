@@ -30,13 +30,13 @@ _WHOLE: Final = Cost(4, sent_bytes_per_unit=8 * 1024)
 async def list_intents(context: Context, request: Request, query: IntentQuery) -> Ready[list[AnyIntent]] | Streamed:
     """List intents, each with the newest 50 of its proposals and logs.
 
-    Those of generation 1, unless `generation` says otherwise; each has the form of its generation. Of generation 2,
+    Only generation 1, unless `generation` is given; each intent has the form of its generation. In generation 2,
     `user` finds the users of all operations and the payer of fees, `op` the type of any operation, and `configSig` the
     `triggerSig`.
 
-    Newest first unless `sort=1`. A page ends before its limit when it would be longer than 8 MiB, behind a `cursor`
-    1 MiB: a `next` link says that there is more. Following these links with `sort=1` misses no intent and shows none
-    twice.
+    Newest first unless `sort=1`. A page ends before its limit when it would be longer than 8 MiB (1 MiB with a
+    `cursor`); a `next` link then leads on. A client that follows these links with `sort=1` gets each intent exactly
+    once.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     reader = context.reader_for(request)

@@ -92,7 +92,9 @@ def check_intent(
     _check_hash(computed, new.hash, Fault("not the hash of these fields", "/hash"))
     _check_size(replace(new, proposals=[], logs=[]), HEAD_BYTES_MAX, "an intent without its proposals and logs")
     if new.status == "expired" and int(new.deadline) > passed_until(now_ms):
-        raise InvalidIntent("an intent expires when its deadline passes, which is to come", pointer="/status")
+        raise InvalidIntent(
+            "an intent expires when its deadline passes; this deadline is in the future", pointer="/status"
+        )
     proposals: dict[bytes, CheckedProposal] = {}
     logs: dict[bytes, CheckedLog] = {}
     operations = None if isinstance(new, NewIntent) else len(new.operations)
@@ -144,7 +146,9 @@ def _check_datas(new: AnyNewProposal, operations: int | None) -> None:
     elif operations is None:
         raise InvalidIntent("the intent has no operations, so its proposals have data, not datas", pointer="/datas")
     elif len(new.datas) != operations:
-        raise InvalidIntent(f"the intent has {operations} operations, so datas has as many items", pointer="/datas")
+        raise InvalidIntent(
+            f"datas must have {operations} items, one for each operation of the intent", pointer="/datas"
+        )
 
 
 def check_log(new: NewLog, now_ms: int) -> CheckedLog:

@@ -36,7 +36,7 @@ ENDED: Final = (
     f"standing IN ({_quoted(CAN_EXPIRE)}) AND deadline <= ? AND (standing <> '{AFTER_GRACE}' OR deadline <= ?)"
 )
 # Rows of one claimed status that a sweep of another clock or grace has marked, though they have not expired; the
-# parameters are `early()`. Of an intent whose standing is `expired` the chain has said nothing.
+# parameters are `early()`. An intent whose standing is `expired` has no fact of a chain.
 EARLY: Final = "standing = 'expired' AND status = ? AND deadline > ?"
 _RECORDED: Final = "COALESCE(chain_status, status)"
 # The parameters are `expiry()`.
@@ -208,7 +208,7 @@ async def _records(database: Reader, seq: int, numbered: _Numbered, count: int, 
 async def mark_expired(tx: Transaction, moment: Moment, count: int = SWEPT_PER_BATCH) -> int:
     """Mark at most `count` intents that have expired, and unmark as many that have not.
 
-    Returns the largest number of rows that one statement changed: below `count` none is left.
+    Returns the largest number of rows that one statement changed: below `count` all are done.
     """
     # Each condition occurs twice: an intent that changed while a statement waited for its row is checked again.
     ended = expiry(moment)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from muniment.blocks import IN_DATABASE, open_blocks
 from muniment.errors import DatabaseUnavailable, Unavailable
-from muniment.intents.nonces.sharing import shared
+from muniment.intents.nonces import shared_nonces
 from muniment.maintenance import databases
 from muniment.maintenance.epoch import new_number
 from muniment.storage import open_database, open_source, open_target, registry_copy as copying
@@ -93,7 +93,7 @@ async def _copy_and_tell(
 ) -> Summary:
     summary = await _copy(settings, source_url, after, on_progress)
     async with databases.opened(after) as copied:
-        async for line in shared(copied):
+        async for line in shared_nonces(copied):
             on_finding(line)
     return summary
 

@@ -16,7 +16,7 @@ import msgspec
 from muniment import durable
 from muniment.auth.secrets import RING_SIZE_MAX, RingFile
 from muniment.errors import Integrity
-from muniment.intents.nonces.sharing import IN_FILE, told
+from muniment.intents.nonces import SHARED_IN_FILE, shared_lines
 from muniment.maintenance.backup_format import (
     BLOCKS,
     DATABASE,
@@ -108,7 +108,7 @@ def restore(
         _check_place(settings, place)
         _check_fit(settings, described, rotate=rotate)
         with _checked(directory, described, on_progress, on_finding) as database:
-            for line in told(database.fetch(IN_FILE)):
+            for line in shared_lines(database.fetch(SHARED_IN_FILE)):
                 on_finding(line)
             if rotate is None:
                 rotate = not _has_own_secrets(settings, described) and wants_rotation()

@@ -1,4 +1,4 @@
-"""The database: one protocol, an engine per file, numbered migrations. Knows no resource and no HTTP."""
+"""The database: one protocol, an engine per file, numbered migrations. Independent of resources and HTTP."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class ClientSlots:
         return lock
 
     def charged(self, client: str, loop: asyncio.AbstractEventLoop, read: Callable[[], T]) -> T:
-        """The result of `read` in this thread; the CPU time that it took is told to `owe` on the event loop."""
+        """The result of `read` in this thread; reports its CPU time to `owe` on the event loop."""
         begun = time.thread_time_ns()
         try:
             return read()

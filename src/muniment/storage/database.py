@@ -19,7 +19,7 @@ Parameters = Sequence[object]
 class DatabaseLimits:
     """The limits of one process on one database; both engines keep them."""
 
-    # The time of one long read, its wait for a reader included, before it is interrupted: as long as a client waits.
+    # The time of one long read, its wait for a reader included, before it is interrupted; clients wait about as long.
     slow_read_seconds_max: float = 5.0
     # Writes in one transaction. Beyond a few hundred the commit is a small part of each, and the first waits for the
     # last.
@@ -28,7 +28,7 @@ class DatabaseLimits:
     writes_waiting_max: int = 1_000
     # The same for urgent writes, with the others: half a second of its work.
     urgent_writes_waiting_max: int = 10_000
-    # How long a write may wait for its group to begin: as long as a client waits for an answer.
+    # How long a write may wait for its group to begin; clients wait about as long for an answer.
     write_wait_seconds_max: float = 10.0
 
 
@@ -36,7 +36,7 @@ DATABASE_LIMITS: Final = DatabaseLimits()
 
 
 class Transaction(Protocol):
-    """An open transaction. Other transactions see all of its changes or none; all of them are stored or none."""
+    """An open transaction: atomic, isolated and durable."""
 
     @property
     def for_update(self) -> LiteralString:
@@ -111,7 +111,7 @@ class Reader(Protocol):
     def times_differ_ms(self) -> int:
         """How far, in milliseconds, the time of a row may usually be ahead of the time of a row committed later.
 
-        After a wrong clock it may be further ahead; `storage.dating.times_differ` says how far.
+        After a wrong clock it may be further ahead (see `storage.dating.times_differ`).
         """
         ...
 
@@ -120,7 +120,7 @@ class Reader(Protocol):
         ...
 
     async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
-        """The first row of such a query, if there is one. If a replica has none, the primary is asked too.
+        """The first row of such a query, if there is one. If a replica lacks it, the primary is asked too.
 
         So use it for a row that usually exists, and `fetch` for a row that usually does not.
         """
@@ -167,7 +167,7 @@ class Database(Reader, Protocol):
         ...
 
     def call_after_commits(self, call: Callable[[], object]) -> None:
-        """Have `call` called after each commit of this process, in any thread. It must not wait for anything."""
+        """Call `call` after each commit of this process, in any thread. It must not block."""
         ...
 
     async def migrate(self) -> list[str]:

@@ -85,7 +85,7 @@ class Epochs:
     async def settled(self, reader: Reader) -> int | None:
         """A number below which no more rows of `reader` will appear; None where rows appear in order.
 
-        That of the primary may be `FRESH_SECONDS` old, when it was lower. A replica is asked each time: it is behind.
+        The primary's number may be `FRESH_SECONDS` old and so too low. A replica is asked each time: it is behind.
         """
         if not reader.visible_before:
             return None

@@ -1,7 +1,7 @@
 """The statements that read a page of a listing; `storage.pages` runs them.
 
 A listing shows the rows of one table that fulfil some conditions, in the order of `seq`, the order of commits. The cost
-of a page depends on its own rows, not on the length of the table: an index gives the rows in order, and none is sorted.
+of a page depends on its own rows, not on the length of the table: an index gives the rows in order, without a sort.
 
 If no single index does that, the rows are split into parts that have no row in common, each with its own index.
 Example: the active triggers are the `live` ones that have not ended since the last sweep, and the few that a sweep

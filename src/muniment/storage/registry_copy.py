@@ -1,7 +1,7 @@
 """Copies a whole registry from one database to another: every row with its number and times, in one transaction.
 
 The command `muniment database copy` calls it; FROM and TO are its two databases. FROM is read in one snapshot, while
-others write. TO is empty before, and stays empty until the commit, so an interrupted copy leaves nothing behind.
+others write. TO is empty before, and stays empty until the commit, so an interrupted copy leaves no rows.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ PUT_FLOOR: Final = "UPDATE feed SET floor_seq = coalesce((SELECT min(seq) - 1 FR
 # The log of TO is not where it was last open, even if both are files of one host.
 MOVE_LOG: Final = "UPDATE tlog_epochs SET place = 'copied'"
 # The refusal of a target that other processes still write to after a few seconds.
-OTHERS_WRITE: Final = "somebody else is writing to TO, which has to be left alone"
+OTHERS_WRITE: Final = "another process is writing to TO; stop it first"
 # The tables whose listings turn bounds on the time into bounds on `seq` (`scopes`).
 _LISTED_BY_TIME: Final = {"triggers", "intents"}
 
@@ -217,7 +217,7 @@ async def require_counts(target: Target, counts: dict[str, int]) -> None:
     """Raise `ValueError` unless each table of `target` has its number of rows in `counts`."""
     for name, count in counts.items():
         if (held := await target.count(name)) != count:
-            raise ValueError(f"{name}: FROM has {count} rows, and TO was given {held}; nothing is kept")
+            raise ValueError(f"{name}: FROM has {count} rows, but TO got {held}; TO was rolled back")
 
 
 @dataclass(slots=True)
@@ -235,10 +235,10 @@ class _Order:
 
 def _refusal_text(table: Table, columns: Sequence[str], rows: list[Row], refusal: RowRefused) -> str:
     if refusal.index is None:
-        return f"{table.name}: TO does not take a row of FROM: {refusal.reason}; nothing is kept"
+        return f"{table.name}: TO refuses a row of FROM: {refusal.reason}; TO was rolled back"
     row = rows[refusal.index]
     key = named(table, [row[columns.index(column)] for column in table.key])
-    return f"{key}: TO does not take this row of FROM: {refusal.reason}; nothing is kept"
+    return f"{key}: TO refuses this row of FROM: {refusal.reason}; TO was rolled back"
 
 
 def named(table: Table, key: Sequence[object]) -> str:

@@ -54,7 +54,7 @@ class PageRequest(Protocol):
 
     @property
     def is_long(self) -> bool:
-        """Whether so many rows are skipped that the page is read off the event loop."""
+        """Whether the page skips too many rows to be read on the event loop."""
         ...
 
     @property

@@ -43,7 +43,7 @@ class Where:
 
     @property
     def sql(self) -> LiteralString:
-        """The conditions as SQL, with WHERE before them; empty where there is none."""
+        """The conditions as SQL, with WHERE before them; empty without conditions."""
         return " WHERE " + " AND ".join(self._clauses) if self._clauses else ""
 
 

@@ -1,1 +1,1 @@
-"""What is read of intents beside their records: which one a hash names, when one moved, and how many came."""
+"""Reads of intents besides their records: the intent of a hash, the times of moves, and counts by hour."""

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 _PROPOSALS: Final = "intent_proposals p JOIN intents i ON i.seq = p.intent_seq"
 # Each arm is one look into an index; a transaction may have carried several intents, of which the newest is found. The
-# transactions are those that operators named: no index has those that the chain alone told of.
+# transactions are those that operators named; those that only the chain reported have no index.
 _ARMS: Final = (
     "SELECT hash, 1, seq FROM intents WHERE hash = ?",
     f"SELECT i.hash, 2, i.seq FROM {_PROPOSALS} WHERE p.hash = ?",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HOUR_MS: Final = 3_600_000
 HOURS: Final = 24
-# How long a count serves all who ask: it reads every intent of a day.
+# How long a count is reused: it reads every intent of a day.
 _KEPT_MS: Final = 30_000
 
 
@@ -48,10 +48,10 @@ async def count_by_hour(database: Database, moment: Moment) -> list[Hour]:
 
 
 class HourlyCounts:
-    """The counts of a process: counted at most twice a minute, once for all who ask together."""
+    """The counts of a process: counted at most twice a minute, once for concurrent readers."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        """Count nothing before somebody asks."""
+        """Count on the first read."""
         self._database = database
         self._clock = clock
         self._until_ms = 0

@@ -33,7 +33,7 @@ _COST: Final = Cost(8)
 
 
 class Lifetime(NamedTuple):
-    """What the row of an intent says about its life: `recorded` is the status without the time, which may end it."""
+    """Columns of an intent's row about its life; `recorded` is the status before expiry."""
 
     created_at_ms: int
     recorded: str
@@ -46,9 +46,9 @@ async def list_moves(context: Context, request: Request, hash: Bytes32) -> list[
     """Read when an intent got each of its statuses.
 
     Each status comes once, in order; the last is the present one. The time of `created` is the arrival, that of
-    `expired` the deadline (after `submitted` with the grace), others are those at which the registry was told. A status
-    with which an intent came whole, by PUT or from a file, has no time, and is absent once another one follows. So are
-    statuses that were passed over.
+    `expired` the deadline (after `submitted` with the grace), others are the times of the reports to the registry. A
+    status that arrived with a whole intent, by PUT or from a file, has no time, and is omitted once another status
+    follows. Skipped statuses are omitted too.
     """
     moment = Moment(context.now_ms(), context.settings.settlement_grace_s)
     reader, client = context.reader_for(request), context.client(request)
@@ -65,7 +65,7 @@ async def list_moves(context: Context, request: Request, hash: Bytes32) -> list[
 async def _decided(
     reader: Reader, seq: int, outcome: Outcome, transaction: bytes, client: str
 ) -> list[tuple[int, str]]:
-    """When the chain decided: the time of the newest log line about it. There is none if operators said so before."""
+    """The time of the newest log line about the chain's outcome; empty if operators reported the outcome first."""
     rows = await reader.fetch_slow(
         "SELECT record FROM intent_logs WHERE intent_seq = ? AND record LIKE ? ORDER BY n DESC LIMIT 1",
         (seq, f"%: {OF_CHAIN[outcome]} 0x{transaction.hex()}%"),

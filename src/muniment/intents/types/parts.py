@@ -22,14 +22,14 @@ LIST_MAX: Final = 256
 # The moves between these are in `lifecycle`.
 IntentStatus = Annotated[
     Literal["created", "enqueued", "discarded", "submitted", "succeeded", "failed", "expired"],
-    Meta(description="How the intent fares", examples=["created"]),
+    Meta(description="The status of the intent", examples=["created"]),
 ]
 ProposalStatus = Annotated[
     Literal["received", "accepted", "rejected", "submitted", "succeeded", "failed", "expired"],
-    Meta(description="How the proposal fares", examples=["received"]),
+    Meta(description="The status of the proposal", examples=["received"]),
 ]
 LogLevel = Annotated[
-    Literal["debug", "info", "warning", "error", "critical"], Meta(description="How much it matters", examples=["info"])
+    Literal["debug", "info", "warning", "error", "critical"], Meta(description="Severity", examples=["info"])
 ]
 Verified = Annotated[
     bool | None,
@@ -41,8 +41,8 @@ Verified = Annotated[
 Signers = Annotated[
     list[Address],
     Meta(
-        description="The addresses that the signatures lead to under the settlement domain of the chain where most of "
-        "them count, each once; empty where `verified` is null, absent of a proposal recorded by an earlier release",
+        description="The addresses recovered from the signatures under the settlement domain of the chain where most "
+        "of them count, each once; empty where `verified` is null",
         max_length=LIST_MAX,
     ),
 ]
@@ -58,7 +58,7 @@ class MaxFee(Record, frozen=True):
 
 
 class IntentEvent(Record, frozen=True):
-    """What the settlement contract emits when the intent is executed."""
+    """An event that the settlement contract emits when the intent is executed."""
 
     topic: Bytes32
     data: HexString

@@ -54,7 +54,7 @@ class NewOperationsProposal(Record, frozen=True):
     example: ClassVar[dict[str, Any]] = PROPOSED_OPERATIONS
 
 
-# What a list of new proposals may hold, in the order of the forms of the intent.
+# Shapes of new proposals by generation of the intent.
 NEW_PROPOSALS: Final = (NewProposal, NewOperationsProposal)
 
 

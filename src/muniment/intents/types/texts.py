@@ -17,7 +17,7 @@ _TRIGGER_SIG: Final = re.compile(r"0x[0-9a-fA-F]{130}")
 
 
 class ConfigSig(ProvedText):
-    """The signature of the trigger behind an intent: 65 bytes, lower case, otherwise as they were hashed.
+    """The signature of an intent's trigger: 65 bytes, lower case, otherwise as they were hashed.
 
     Not canonicalised and not checked as `Signature` is: the settlement contract hashes these bytes as they are.
     """

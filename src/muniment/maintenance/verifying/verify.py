@@ -16,7 +16,7 @@ from muniment.evm.hex import HexString
 from muniment.evm.signature import Signature
 from muniment.functions.rules import MANIFEST, read_manifest
 from muniment.functions.types import Function
-from muniment.intents.nonces.sharing import shared
+from muniment.intents.nonces import shared_nonces
 from muniment.ipfs.cid import BundleCid, decode_cid
 from muniment.ipfs.dag import open_file, walk
 from muniment.maintenance.checks import fault_of, rows
@@ -75,7 +75,7 @@ async def _verify(
                     on_finding(f"WRONG {fault}")
             summary.checked[name] = count
             on_checked(name, count)
-        async for line in shared(context.database):  # no damage: each is as it was sent
+        async for line in shared_nonces(context.database):  # no damage: each is as it was sent
             on_finding(line)
     finally:
         await context.database.close()

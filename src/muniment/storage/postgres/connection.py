@@ -26,7 +26,7 @@ class Connection(Protocol):
         ...
 
     def get_server_pid(self) -> int:
-        """The number of the session's process, as the server, or a pooler in front of it, told the client."""
+        """The number of the session's process, as the server, or a pooler in front of it, sent it."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[object]:
@@ -51,9 +51,9 @@ CONNECT_SECONDS_MAX: Final = 3.0
 # The time of one statement, its wait for a lock included. The statements of the stores take microseconds.
 STATEMENT_SECONDS_MAX: Final = 5.0
 LOCK_SECONDS_MAX: Final = 2.0
-# Two seconds more than the server's own limit: a server that does not answer by then is gone.
+# Two seconds more than the server's own limit: a server that does not answer by then is lost.
 ANSWER_SECONDS_MAX: Final = STATEMENT_SECONDS_MAX + 2.0
-# After this time the server ends the transaction of a process that is gone or hangs. This frees its locks, and the rows
+# After this time the server ends the transaction of a process that died or hangs. This frees its locks, and the rows
 # of later transactions become visible to clients that follow a listing.
 IDLE_TRANSACTION_SECONDS_MAX: Final = 10.0
 # The just-in-time compiler pays off only for queries of seconds. Sequential scans are off because every query of the

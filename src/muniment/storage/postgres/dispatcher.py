@@ -1,6 +1,6 @@
 """Starts the next group of reads or writes when a connection is free; `read_queue` and `writer` each have a dispatcher.
 
-The queue belongs to the caller. The dispatcher only says when to take a group from it, and on which connection.
+The queue belongs to the caller. The dispatcher only decides when to take a group from it, and on which connection.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _TRIES: Final = 20
 
 
 class Pooling(Enum):
-    """What is between a connection and its server."""
+    """The kind of pooler between a connection and its server."""
 
     NONE = auto()  # a session for each connection: no pooler, or a pooler in session mode
     STATEMENTS_KEPT = auto()  # a session for each transaction; prepared statements work
@@ -35,10 +35,10 @@ class Pooling(Enum):
 
 
 async def pooling_of(connection: Connection, connect: Callable[[], Awaitable[Connection]]) -> Pooling:
-    """What is between `connection` and its server; `connect` makes another connection to the same address.
+    """The kind of pooler in front of the server; `connect` makes another connection to the same address.
 
-    Without a pooler this costs one query. PostgreSQL tells each client the number of its session's process; a pooler
-    tells a number of its own. Raises an error of the driver.
+    Without a pooler this costs one query. PostgreSQL sends each client the number of its session's process; a pooler
+    sends a number of its own. Raises an error of the driver.
     """
     try:
         first = await _session_of(connection)
@@ -61,7 +61,7 @@ async def _pooling_between(connection: Connection, other: Connection, first: int
         return Pooling.NONE
     name = f"muniment_{secrets.token_hex(8)}"
     async with other.transaction():  # one session until its end
-        kept = await other.prepare("SELECT 1", name=name)  # the driver closes a statement that nobody holds
+        kept = await other.prepare("SELECT 1", name=name)  # the driver closes a statement without references
         ((has_name,),) = await other.fetch(_HAS_NAME, name)
         del kept
     return Pooling.STATEMENTS_LOST if has_name else Pooling.STATEMENTS_KEPT

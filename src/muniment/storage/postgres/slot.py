@@ -1,4 +1,4 @@
-"""Connects to PostgreSQL: a `Connector` knows the servers of a URL, a `Slot` holds one connection of it.
+"""Connects to PostgreSQL: a `Connector` has the servers of a URL, a `Slot` holds one connection of it.
 
 A slot connects when it is first used, keeps its connection, and connects again after it was lost. `read_queue`,
 `writer` and `engine` hold slots; `migrate` and `copying` use the connector directly. While no server can be reached,
@@ -33,7 +33,7 @@ OTHERS_SECONDS_MAX: Final = 1.0
 # with the limit of a statement it is shorter than the time in which a supervisor replaces a primary that is silent
 # (twenty seconds at least), so no connection from before a failover is used after it.
 UNUSED_SECONDS_MAX: Final = 5.0
-# A pooler mixes sessions only now and then. After this time without such an error the process is ready again.
+# A pooler mixes sessions only sometimes. After this time without such an error the process is ready again.
 POOLED_SECONDS: Final = 30.0
 
 _log = structlog.get_logger(__name__)
@@ -145,7 +145,7 @@ class Connector:
                         made.append(task.result())
                     else:
                         last = error
-        except BaseException:  # nobody waits for a connection any longer
+        except BaseException:  # the caller was cancelled
             for _, _, connection in made:
                 connection.terminate()
             raise
@@ -197,7 +197,7 @@ class Connector:
 
 
 def _drop_connection(task: asyncio.Task[Reached]) -> None:
-    """Drop the connection of a task that nobody waits for, if it has one."""
+    """Drop the connection of a cancelled task, if it has one."""
     if not task.cancelled() and task.exception() is None:
         task.result()[2].terminate()
 

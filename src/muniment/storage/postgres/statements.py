@@ -30,7 +30,7 @@ _LOCKS: Final = re.compile(r"\bFOR\s+(?:NO\s+KEY\s+)?(?:UPDATE|SHARE)\b")
 class Kind(Enum):
     """How equal statements of many callers may be sent."""
 
-    READ = auto()  # a query that changes and locks nothing: one query with the values of all callers
+    READ = auto()  # a query without changes and locks: one query with the values of all callers
     INSERT = auto()  # inserts one row: one statement that inserts all rows
     OTHER = auto()  # one after the other
 

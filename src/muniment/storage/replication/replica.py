@@ -149,7 +149,7 @@ class Replica:
         if replayed > flushed:
             again = await self._flushed()
             if again is not None and replayed > again:
-                self._fail("it is ahead of the primary: it follows another one")
+                self._fail("it is ahead of the primary: it follows another server")
                 return
         self._succeed(asked_ns, flushed, replayed)
         if connections != self._database.connections_made:

@@ -1,7 +1,7 @@
 """A PostgreSQL primary with replicas: a request that only reads goes to a replica that has its client's writes.
 
 `open_replicated` makes it. A request stays with its replica, or changes to the primary for good, so that no statement
-sees an older state than an earlier one. A client also stays with its replica, as long as the replica can serve it.
+sees an older state than an earlier one. A client also stays with its replica, while the replica can serve it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ReplicatedDatabase(PostgresDatabase):
-    """The `Database` of the primary, with the replicas behind `reader_for`."""
+    """The `Database` of the primary; `reader_for` chooses a replica."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class _RequestReader:
         return await self._primary.fetch(sql, parameters)
 
     async def fetch_one(self, sql: LiteralString, parameters: Parameters = ()) -> Row | None:
-        """The first row. If the replica has none, ask the primary: the row may be new."""
+        """The first row. If the replica lacks it, ask the primary: the row may be new."""
         rows = await self.fetch(sql, parameters)
         if rows or self._replica is None:
             return rows[0] if rows else None

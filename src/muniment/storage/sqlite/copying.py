@@ -86,7 +86,9 @@ class _Source(_Side):
                 rows = cursor.fetchmany(ROWS_PER_BATCH)
             except sqlite3.Error as error:
                 if undecodable := self._undecodable(table, columns):
-                    raise ValueError(f"{undecodable}: FROM has text here that is no UTF-8; nothing is kept") from error
+                    raise ValueError(
+                        f"{undecodable}: this row of FROM has text that is not UTF-8; TO was rolled back"
+                    ) from error
                 raise _failed(f"FROM fails at {table.name}", error) from error
             if not rows:
                 return
@@ -183,7 +185,7 @@ class _CountedRows:
 
 @asynccontextmanager
 async def source(path: Path, name: str) -> AsyncGenerator[_Source]:
-    """The file at `path`, to read; errors call it `name`. Raises `ValueError` if there is none."""
+    """The file at `path`, to read; errors call it `name`. Raises `ValueError` if it does not exist."""
     url = _url(path, name)
     try:
         with (

@@ -219,7 +219,7 @@ class SqliteDatabase:
     async def _prove_writing(self) -> None:
         """Return when a write was committed lately, or after rewriting an unchanged page.
 
-        An empty transaction, or an UPDATE that changes no value, would write nothing to the disk.
+        An empty transaction, or an UPDATE that changes no value, does not reach the disk.
         """
         if time.monotonic() - self._writer.commits.succeeded_at > ANSWER_AGE_SECONDS_MAX:
             await self.write(_write_first_page, urgent=True)

@@ -276,7 +276,7 @@ class Writer:
 
 
 def _refuse(jobs: list[Job], detail: str) -> None:
-    """Give each caller the refusal: its work changed nothing."""
+    """Refuse jobs that have not run."""
     for job in jobs:
         job.error = DatabaseUnavailable(detail)
     _report(jobs)

@@ -8,7 +8,7 @@
 CREATE SEQUENCE row_numbers;
 
 -- What is added to a transaction's number. In a cluster where a dump was restored transactions count from the start
--- again; `migrate` raises this so that new rows are numbered behind those that came with the dump.
+-- again; `migrate` raises this so that new rows are numbered after those of the dump.
 CREATE FUNCTION seq_base() RETURNS bigint LANGUAGE sql IMMUTABLE RETURN 0;
 
 CREATE FUNCTION next_seq() RETURNS bigint LANGUAGE sql VOLATILE
@@ -74,7 +74,7 @@ CREATE TABLE triggers (
   record text NOT NULL,
   -- When it was deactivated.
   deactivated_at_ms bigint,
-  -- On SQLite it says that no database trigger needs to add the event; here it is unused.
+  -- On SQLite: no database trigger needs to add the event; here it is unused.
   has_event bigint,
   UNIQUE (signer, digest)
 );
@@ -102,8 +102,8 @@ CREATE TABLE deactivations (
 );
 CREATE UNIQUE INDEX deactivations_by_seq ON deactivations (seq);
 
--- Three kinds of fact about an intent are kept apart: what operators say (status, transaction_hash), what the canonical
--- chain says (chain_status, chain_transaction_hash, taken back by a reorganisation), and `standing`, the status that
+-- Three kinds of fact about an intent are kept apart: claims of operators (status, transaction_hash), facts of the
+-- canonical chain (chain_status, chain_transaction_hash, taken back by a reorganisation), and `standing`, the status that
 -- follows from both, or 'expired' once a sweep has seen the deadline pass. It is for indexes: whether an intent reads as
 -- expired follows from the deadline whenever it is read.
 CREATE TABLE intents (
@@ -160,7 +160,7 @@ CREATE INDEX intents_by_transaction ON intents (transaction_hash) WHERE transact
 CREATE INDEX intents_by_end ON intents (deadline) WHERE standing IN ('created', 'enqueued', 'submitted');
 -- Those that a sweep has marked, by when: it may have had another clock or grace than the next.
 CREATE INDEX intents_by_marked_end ON intents (status, deadline) WHERE standing = 'expired';
--- For receipts: those that operators call succeeded, of which no chain has told anything.
+-- For receipts: intents that operators call succeeded, without a fact of a chain.
 CREATE INDEX intents_by_claim ON intents (generation, settler, seq) WHERE status = 'succeeded' AND chain_status IS NULL;
 
 -- Whom an intent of generation 2 concerns: the users of its operations and its payer of fees, each once.
@@ -205,7 +205,7 @@ CREATE TABLE intent_logs (
 );
 
 -- What the watcher has seen on chains: one row for each event of a settler, and for each receipt of a transaction that
--- operators named (log_index -1; a good one says only that it was asked for). `subject` is the hash of a proposal or an
+-- operators named (log_index -1; a good one only records that it was asked for). `subject` is the hash of a proposal or an
 -- intent, or of that transaction. Rows go when their block does; an intent that arrives later finds what was seen before.
 CREATE TABLE executions (
   chain_id bigint NOT NULL,
@@ -221,7 +221,7 @@ CREATE TABLE executions (
 CREATE INDEX executions_by_subject ON executions (subject);
 CREATE INDEX executions_by_block ON executions (chain_id, block_number);
 
--- How far a settler was followed, and the hashes of blocks that were seen, by which a reorganisation is noticed.
+-- The next block to read for a settler, and the hashes of blocks that were read, which reveal a reorganisation.
 CREATE TABLE chain_progress (
   chain_id bigint NOT NULL,
   settler bytea NOT NULL CHECK (length(settler) = 20),
@@ -235,14 +235,14 @@ CREATE TABLE chain_blocks (
   PRIMARY KEY (chain_id, number)
 );
 
--- Who does what only one process may do at a time, and until when.
+-- Work that only one process may do at a time: its holder, and until when.
 CREATE TABLE leases (
   name text PRIMARY KEY,
   holder text NOT NULL,
   until_ms bigint NOT NULL
 );
 
--- How far an import has come: it goes on there when it is started again.
+-- The progress of an import: it continues there when it is started again.
 CREATE TABLE imports (
   source text PRIMARY KEY,
   lines bigint NOT NULL,
@@ -292,8 +292,8 @@ CREATE TABLE blocks (
 -- than the third of its size that it might save.
 ALTER TABLE blocks ALTER COLUMN data SET STORAGE EXTERNAL;
 
--- Which life of its sequence numbers a registry is in: another one begins when it was set back to an earlier state,
--- because numbers of lost rows are then given to new ones. One row. `renewals` 0 is the first epoch, whose cursors carry
+-- The epoch of the sequence numbers: a new epoch begins when the registry is set back to an earlier state, because
+-- the numbers of lost rows are then given to new rows. One row. `renewals` 0 is the first epoch, whose cursors carry
 -- no epoch.
 CREATE TABLE epoch (
   id bigint PRIMARY KEY CHECK (id = 1),
@@ -309,7 +309,7 @@ CREATE TABLE time_differences (
   noted_at_ms bigint NOT NULL
 );
 
--- Nonces up to this window were used or not, nobody knows any more: none of them is good. At most one row.
+-- Whether nonces up to this window were used is unknown, so all of them are refused. At most one row.
 CREATE TABLE forgotten_nonces (
   id bigint PRIMARY KEY CHECK (id = 1),
   until_window bigint NOT NULL
@@ -334,7 +334,7 @@ CREATE INDEX pins_waiting ON pins (due_at_ms) WHERE pinned_at_ms IS NULL;
 --   subject  the signature of a trigger, the digest of a function, or the hash of an intent
 --   owners   the distinct addresses that it concerns, 20 bytes each: signer, creator, or users and payer of fees
 --   origin   the digest of the function; of an intent, the signature of its trigger
---   facts    JSON: what the event tells beyond that
+--   facts    JSON: the other members of the event
 CREATE TABLE events (
   seq bigint PRIMARY KEY DEFAULT next_seq(),
   at_ms bigint NOT NULL,
@@ -439,7 +439,7 @@ END $$;
 CREATE TRIGGER intents_change_number BEFORE UPDATE OF version ON intents
 FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION number_change();
 
--- An event 6 tells a new line of the log and nothing else.
+-- Event 6 reports only a new line of the log.
 CREATE FUNCTION change_kind(
   has_line boolean, changed_version bigint, version bigint, is_same boolean
 ) RETURNS bigint LANGUAGE sql IMMUTABLE
@@ -472,7 +472,7 @@ FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION intents_changed_e
 --   operator        the name of the operator who made it
 --   slot            its number among the hooks of its maker: the unique indexes below keep their limit
 --   types, filters  JSON: which events it gets; NULL: all
---   status          `muniment.webhooks.types.WebhookStatus`; `reason` says why it is not active
+--   status          `muniment.webhooks.types.WebhookStatus`; `reason`: why it is not active
 --   secret_id       the secret of the ring from which its keys are derived, with its `key_generation`
 --   old_secret_id   the same of the keys before, which sign too until `old_until_ms`
 --   epoch, seq      the last event that was delivered or moved to dead letters
@@ -480,7 +480,7 @@ FOR EACH ROW WHEN (NEW.version > OLD.version) EXECUTE FUNCTION intents_changed_e
 --   failures        attempts in a row that failed, the first of them at `failing_since_ms`
 --   refused         attempts in a row at which the receiver refused the event
 --   revision        grows when a person changes the hook: deliveries that began before store at most the cursor
---   redirects       grows when such a change decides which events come next, or where they go: then they store nothing
+--   redirects       grows when such a change decides which events come next, or where they go: then they store no result
 CREATE TABLE webhooks (
   id bytea PRIMARY KEY CHECK (length(id) = 16),
   owner bytea CHECK (length(owner) = 20),
@@ -524,7 +524,7 @@ CREATE TABLE webhook_attempts (
   PRIMARY KEY (hook, n)
 );
 
--- Events that a receiver refused again and again, and that were set aside so that the next could be delivered.
+-- Events that a receiver refused repeatedly, moved here so that the next could be delivered.
 CREATE TABLE webhook_dead_letters (
   hook bytea NOT NULL REFERENCES webhooks (id),
   epoch bigint NOT NULL,
@@ -541,7 +541,7 @@ CREATE TABLE webhook_dead_letters (
 --   place        the database that the log was last opened in
 --   after_*      the last number of each table whose row is in the tree
 --   old_*        the last number of each table when the epoch began, whose rows are older than it
---   taken_over   the index of the entry behind those older rows; NULL: it is not yet there
+--   taken_over   the index of the entry after those older rows; NULL: not yet reached
 --   note         the last signed checkpoint, and note_size the size of its tree; this alone is public
 CREATE TABLE tlog_epochs (
   epoch bigint PRIMARY KEY,
@@ -564,7 +564,7 @@ CREATE TABLE tlog_epochs (
   opened_at_ms bigint NOT NULL
 );
 
--- The entries behind the last full bundle, 255 at most.
+-- The entries after the last full bundle, 255 at most.
 CREATE TABLE tlog_tail (
   epoch bigint NOT NULL,
   leaf_index bigint NOT NULL,

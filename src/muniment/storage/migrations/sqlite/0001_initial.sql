@@ -1,4 +1,4 @@
--- Keys are natural (address, digest, signature); `seq` beside them is the order of commits, for cursors.
+-- Keys are natural (address, digest, signature); `seq` is the order of commits, for cursors.
 -- Binary values are blobs: addresses 20 bytes, digests 32, signatures 65. Times are milliseconds since 1970.
 
 CREATE TABLE users (
@@ -87,8 +87,8 @@ CREATE TABLE deactivations (
   seq INTEGER PRIMARY KEY AUTOINCREMENT
 ) STRICT;
 
--- Three kinds of fact about an intent are kept apart: what operators say (status, transaction_hash), what the canonical
--- chain says (chain_status, chain_transaction_hash, taken back by a reorganisation), and `standing`, the status that
+-- Three kinds of fact about an intent are kept apart: claims of operators (status, transaction_hash), facts of the
+-- canonical chain (chain_status, chain_transaction_hash, taken back by a reorganisation), and `standing`, the status that
 -- follows from both, or 'expired' once a sweep has seen the deadline pass. It is for indexes: whether an intent reads as
 -- expired follows from the deadline whenever it is read.
 CREATE TABLE intents (
@@ -146,7 +146,7 @@ CREATE INDEX intents_by_transaction ON intents (transaction_hash) WHERE transact
 CREATE INDEX intents_by_end ON intents (standing, deadline) WHERE standing IN ('created', 'enqueued', 'submitted');
 -- Those that a sweep has marked, by when: it may have had another clock or grace than the next.
 CREATE INDEX intents_by_marked_end ON intents (status, deadline) WHERE standing = 'expired';
--- For receipts: those that operators call succeeded, of which no chain has told anything.
+-- For receipts: intents that operators call succeeded, without a fact of a chain.
 CREATE INDEX intents_by_claim ON intents (generation, settler) WHERE status = 'succeeded' AND chain_status IS NULL;
 
 -- Whom an intent of generation 2 concerns: the users of its operations and its payer of fees, each once.
@@ -191,7 +191,7 @@ CREATE TABLE intent_logs (
 ) STRICT;
 
 -- What the watcher has seen on chains: one row for each event of a settler, and for each receipt of a transaction that
--- operators named (log_index -1; a good one says only that it was asked for). `subject` is the hash of a proposal or an
+-- operators named (log_index -1; a good one only records that it was asked for). `subject` is the hash of a proposal or an
 -- intent, or of that transaction. Rows go when their block does; an intent that arrives later finds what was seen before.
 CREATE TABLE executions (
   chain_id INTEGER NOT NULL,
@@ -207,7 +207,7 @@ CREATE TABLE executions (
 CREATE INDEX executions_by_subject ON executions (subject);
 CREATE INDEX executions_by_block ON executions (chain_id, block_number);
 
--- How far a settler was followed, and the hashes of blocks that were seen, by which a reorganisation is noticed.
+-- The next block to read for a settler, and the hashes of blocks that were read, which reveal a reorganisation.
 CREATE TABLE chain_progress (
   chain_id INTEGER NOT NULL,
   settler BLOB NOT NULL CHECK (length(settler) = 20),
@@ -221,14 +221,14 @@ CREATE TABLE chain_blocks (
   PRIMARY KEY (chain_id, number)
 ) STRICT, WITHOUT ROWID;
 
--- Who does what only one process may do at a time, and until when.
+-- Work that only one process may do at a time: its holder, and until when.
 CREATE TABLE leases (
   name TEXT NOT NULL PRIMARY KEY,
   holder TEXT NOT NULL,
   until_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- How far an import has come: it goes on there when it is started again.
+-- The progress of an import: it continues there when it is started again.
 CREATE TABLE imports (
   source TEXT NOT NULL PRIMARY KEY,
   lines INTEGER NOT NULL,
@@ -276,8 +276,8 @@ CREATE TABLE blocks (
   data BLOB NOT NULL CHECK (length(data) <= 2097152)
 ) STRICT;
 
--- Which life of its sequence numbers a registry is in: another one begins when it was set back to an earlier state,
--- because numbers of lost rows are then given to new ones. One row. `renewals` 0 is the first epoch, whose cursors carry
+-- The epoch of the sequence numbers: a new epoch begins when the registry is set back to an earlier state, because
+-- the numbers of lost rows are then given to new rows. One row. `renewals` 0 is the first epoch, whose cursors carry
 -- no epoch.
 CREATE TABLE epoch (
   id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -293,7 +293,7 @@ CREATE TABLE time_differences (
   noted_at_ms INTEGER NOT NULL
 ) STRICT;
 
--- Nonces up to this window were used or not, nobody knows any more: none of them is good. At most one row.
+-- Whether nonces up to this window were used is unknown, so all of them are refused. At most one row.
 CREATE TABLE forgotten_nonces (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   until_window INTEGER NOT NULL
@@ -318,7 +318,7 @@ CREATE INDEX pins_waiting ON pins (due_at_ms) WHERE pinned_at_ms IS NULL;
 --   subject  the signature of a trigger, the digest of a function, or the hash of an intent
 --   owners   the distinct addresses that it concerns, 20 bytes each: signer, creator, or users and payer of fees
 --   origin   the digest of the function; of an intent, the signature of its trigger
---   facts    JSON: what the event tells beyond that
+--   facts    JSON: the other members of the event
 CREATE TABLE events (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
   at_ms INTEGER NOT NULL,
@@ -379,7 +379,7 @@ CREATE TRIGGER intents_user_event AFTER INSERT ON intent_users BEGIN
     AND subject = (SELECT hash FROM intents WHERE seq = NEW.seq);
 END;
 
--- An event 6 tells a new line of the log and nothing else.
+-- Event 6 reports only a new line of the log.
 CREATE TRIGGER intents_changed_event AFTER UPDATE OF version ON intents WHEN NEW.version > OLD.version BEGIN
   INSERT INTO events (at_ms, kind, subject, owners, origin, settler, facts)
   VALUES (
@@ -406,7 +406,7 @@ END;
 --   operator        the name of the operator who made it
 --   slot            its number among the hooks of its maker: the unique indexes below keep their limit
 --   types, filters  JSON: which events it gets; NULL: all
---   status          `muniment.webhooks.types.WebhookStatus`; `reason` says why it is not active
+--   status          `muniment.webhooks.types.WebhookStatus`; `reason`: why it is not active
 --   secret_id       the secret of the ring from which its keys are derived, with its `key_generation`
 --   old_secret_id   the same of the keys before, which sign too until `old_until_ms`
 --   epoch, seq      the last event that was delivered or moved to dead letters
@@ -414,7 +414,7 @@ END;
 --   failures        attempts in a row that failed, the first of them at `failing_since_ms`
 --   refused         attempts in a row at which the receiver refused the event
 --   revision        grows when a person changes the hook: deliveries that began before store at most the cursor
---   redirects       grows when such a change decides which events come next, or where they go: then they store nothing
+--   redirects       grows when such a change decides which events come next, or where they go: then they store no result
 CREATE TABLE webhooks (
   id BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
   owner BLOB CHECK (length(owner) = 20),
@@ -458,7 +458,7 @@ CREATE TABLE webhook_attempts (
   PRIMARY KEY (hook, n)
 ) STRICT, WITHOUT ROWID;
 
--- Events that a receiver refused again and again, and that were set aside so that the next could be delivered.
+-- Events that a receiver refused repeatedly, moved here so that the next could be delivered.
 CREATE TABLE webhook_dead_letters (
   hook BLOB NOT NULL REFERENCES webhooks (id),
   epoch INTEGER NOT NULL,
@@ -475,7 +475,7 @@ CREATE TABLE webhook_dead_letters (
 --   place        the database that the log was last opened in
 --   after_*      the last number of each table whose row is in the tree
 --   old_*        the last number of each table when the epoch began, whose rows are older than it
---   taken_over   the index of the entry behind those older rows; NULL: it is not yet there
+--   taken_over   the index of the entry after those older rows; NULL: not yet reached
 --   note         the last signed checkpoint, and note_size the size of its tree; this alone is public
 CREATE TABLE tlog_epochs (
   epoch INTEGER PRIMARY KEY,
@@ -498,7 +498,7 @@ CREATE TABLE tlog_epochs (
   opened_at_ms INTEGER NOT NULL
 ) STRICT;
 
--- The entries behind the last full bundle, 255 at most.
+-- The entries after the last full bundle, 255 at most.
 CREATE TABLE tlog_tail (
   epoch INTEGER NOT NULL,
   leaf_index INTEGER NOT NULL,

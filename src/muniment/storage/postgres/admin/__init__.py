@@ -1,1 +1,1 @@
-"""What commands do to a PostgreSQL: migrations, numbers of rows, copies, inspection."""
+"""Administration of PostgreSQL for the commands: migrations, numbers of rows, copies, inspection."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from muniment.storage.database import Row
 
-# The time of one statement: counting a hundred million rows takes minutes. A server that is silent for longer is gone.
+# The time of one statement: counting a hundred million rows takes minutes. A server that is silent for longer is lost.
 STATEMENT_SECONDS_MAX: Final = 600.0
 # How long one side may wait for the other. If this process is killed, the server ends its transaction after this time,
 # and with it the locks that would stop the next attempt.

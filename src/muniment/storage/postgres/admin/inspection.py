@@ -15,7 +15,7 @@ from muniment.storage.postgres.slot import Connector
 if TYPE_CHECKING:
     from muniment.storage.postgres.connection import Connection
 
-# With so many others in a transaction, a pooler in transaction mode must give the first another session.
+# While this many connections are in a transaction, a pooler in transaction mode must give the first another session.
 _OTHERS: Final = 3
 _PAUSE_SECONDS: Final = 0.05
 _FLUSHED: Final = "SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint"
@@ -26,7 +26,7 @@ _STATE: Final = """SELECT pg_is_in_recovery(), current_setting('transaction_read
   (SELECT coalesce(extract(epoch FROM max(clock_timestamp() - xact_start)), 0)::float8 FROM pg_stat_activity
     WHERE backend_type = 'client backend')"""
 
-# What belongs to other owners is not of the service. The service reads the list of migrations, which `migrate` writes.
+# Tables of other owners are not the service's. The service only reads the list of migrations, which `migrate` writes.
 _CLOSED: Final = """WITH ours AS (SELECT tableowner AS owner FROM pg_tables
     WHERE schemaname = current_schema() AND tablename = 'schema_migrations')
   SELECT tablename::text FROM pg_tables, ours WHERE schemaname = current_schema() AND tableowner = owner
@@ -40,16 +40,16 @@ _CLOSED: Final = """WITH ours AS (SELECT tableowner AS owner FROM pg_tables
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What a server says of itself; the age of its oldest transaction in seconds."""
+    """State of a server, as it reports it; the age of its oldest transaction is in seconds."""
 
     is_standby: bool
     is_read_only: bool
     connections: int
     connections_max: int
     oldest_transaction_s: float
-    # Settings of a session that hold otherwise than the service asked for: name to value.
+    # Settings of a session that differ from those that the service asked for: name to value.
     changed_settings: dict[str, str]
-    # Tables and sequences of the service that this user may not use as the service does.
+    # Tables and sequences of the service for which this user lacks rights.
     closed_tables: list[str]
 
 
@@ -104,7 +104,7 @@ async def _loses_statement(first: Connection, others: list[Connection]) -> bool:
 async def catches_up(primary_url: str, replica_url: str, *, seconds_max: float) -> bool:
     """Whether the replica has all writes of this moment within `seconds_max`. Raises `DatabaseUnavailable`.
 
-    One that is ahead of the primary follows another server, and its position says nothing.
+    A replica ahead of the primary follows another server: False.
     """
     async with AsyncExitStack() as opened:
         primary = await Connector(primary_url).connect()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # The time of a migration, the wait for another migrating process included: an index over a hundred million rows takes
 # that long.
 MIGRATION_SECONDS_MAX: Final = 3_600.0
-# While a change of a table waits for its readers, all later readers wait behind it. Readers give up after two seconds
+# While a change of a table waits for its readers, all later readers wait for it. Readers give up after two seconds
 # (`LOCK_SECONDS_MAX`), so the change gives up after half of that, lets the readers pass, and tries again.
 TABLE_WAIT_SECONDS_MAX: Final = 1.0
 _PAUSE_SECONDS: Final = 0.2

@@ -1,1 +1,0 @@
-"""The nonces of intents of the second form, of which the settlement contract would pay each intent."""
